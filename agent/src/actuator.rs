@@ -189,14 +189,14 @@ pub fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Passage) 
             hold_text(mechanism, passage.hold_ns)
         }
         Mechanism::Rendezvous => format!(
-            "at {place}{hit}, held in the kernel for {}",
+            "at {place}, held in the kernel for {}{hit}",
             duration(passage.hold_ns as f64)
         ),
         Mechanism::Stop => format!(
-            "at {place}{hit}, its thread stopped for {}",
+            "at {place}, its thread stopped for {}{hit}",
             duration(passage.hold_ns as f64)
         ),
-        Mechanism::Store => format!("at {place}{hit}, written by the probe itself"),
+        Mechanism::Store => format!("at {place}, written by the probe itself{hit}"),
     };
     if passage.misses > 0 {
         text += &format!(

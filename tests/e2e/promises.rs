@@ -151,7 +151,7 @@ fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
                 "{send}"
             );
             let text = agent.lines.text();
-            assert!(text.contains("did not return"), "{text}");
+            assert!(text.contains("returns not seen"), "{text}");
         }
     }
     Ok(())
