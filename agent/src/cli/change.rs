@@ -200,8 +200,8 @@ pub struct UndoArgs {
 /// `tuneagent journal`
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// A process of the program, its launcher, or the program's name, also of one that has ended; without it, all that was changed within a
-    /// day, and what still runs
+    /// A process of the program, its launcher, or the program's name, also of one that has ended. Without it what was changed within a day
+    /// or still runs is listed, without the reasons
     pub target: Option<String>,
     /// Also what was changed earlier
     #[arg(long)]

@@ -51,12 +51,15 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
     for (path, history) in &histories {
         for (first, times, change) in entries(history.changes()) {
             shown += 1;
-            print(&change, first, times);
+            print(&change, first, times, args.target.is_some());
         }
         for line in &history.unreadable {
             let text = printable(&line.text);
             say!("{}:{}: not understood: {text}", path.display(), line.line);
         }
+    }
+    if shown > 0 && args.target.is_none() {
+        say!("why: tuneagent journal TARGET");
     }
     match (shown, older) {
         (0, 0) => say!(
@@ -181,7 +184,7 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
         )));
     }
     for change in &changes {
-        print(change, number, 1);
+        print(change, number, 1, true);
         if let Some(rule) = &change.intent.rule {
             say!("    what the rule does and assumes: tuneagent explain {rule}");
         }
@@ -202,7 +205,8 @@ fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
     Ok(job.members.iter().map(|member| member.process.pid).collect())
 }
 
-fn print(change: &Change, first: u64, times: usize) {
+/// Of all processes each change in two lines; of a target also why.
+fn print(change: &Change, first: u64, times: usize, with_reasons: bool) {
     let intent = &change.intent;
     let number = match times {
         1 => format!("change {}", intent.change),
@@ -228,7 +232,9 @@ fn print(change: &Change, first: u64, times: usize) {
     if times > 1 {
         say!("    made {times} times: the guard reverts a change to compare");
     }
-    intent.why.iter().for_each(|why| say!("    {}", printable(why)));
+    if with_reasons {
+        intent.why.iter().for_each(|why| say!("    {}", printable(why)));
+    }
 }
 
 /// How it was written, in words.
