@@ -22,7 +22,7 @@ use tuner::{
 };
 
 use crate::{
-    format::duration,
+    format::{duration, plural},
     heap,
     rendezvous::{KernelRendezvous, Prepared, RendezvousError},
     rights::{self, ProgramPart},
@@ -189,26 +189,32 @@ pub fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
 
 /// How a change met its sync point, for people.
 pub fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Passage) -> String {
+    // The first hit is where one expects it.
+    let hit = match passage.hits {
+        0 | 1 => String::new(),
+        hits => format!(" (hit {hits})"),
+    };
     let mut text = match mechanism {
         Mechanism::Plain | Mechanism::HoldThread | Mechanism::HoldAll => {
             hold_text(mechanism, passage.hold_ns)
         }
         Mechanism::Rendezvous => format!(
-            "at {place}, held in the kernel for {}, hit {}",
-            duration(passage.hold_ns as f64),
-            passage.hits
+            "at {place}, held in the kernel for {}{hit}",
+            duration(passage.hold_ns as f64)
         ),
         Mechanism::Stop => format!(
-            "at {place}, its thread stopped for {}, hit {}",
-            duration(passage.hold_ns as f64),
-            passage.hits
+            "at {place}, its thread stopped for {}{hit}",
+            duration(passage.hold_ns as f64)
         ),
-        Mechanism::Store => format!("at {place}, written by the probe itself, hit {}", passage.hits),
+        Mechanism::Store => format!("at {place}, written by the probe itself{hit}"),
     };
     if passage.misses > 0 {
         text += &format!(
-            ", {} misses (held {} in vain)",
-            passage.misses,
+            ", after {} (held {})",
+            plural(
+                usize::try_from(passage.misses).unwrap_or(usize::MAX),
+                "failed attempt"
+            ),
             duration(passage.missed_ns as f64)
         );
     }

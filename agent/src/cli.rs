@@ -27,10 +27,10 @@ pub use self::{
     disable_help_subcommand = true
 )]
 #[command(
-    after_help = "Exit codes: 0 done; 1 done, and the answer is no; 2 not understood or not there; 3 not permitted; \
-    4 the session hung and was ended.\n\
-    TARGET is any process of the program, its launcher, the program's name, or a job or container: slurm:4711,\n\
-    slurm:4711.0, container:3f9c."
+    after_help = "Exit codes: 0 done; 1 a check or an action failed; 2 wrong usage, or no such process, file or rule; \
+    3 not permitted; 4 the session hung and was ended.\n\
+    TARGET is any process of the program, its launcher, the program's name, or a job or container:\n\
+    slurm:4711, slurm:4711.0, container:3f9c. Where to start: tuneagent ps"
 )]
 pub struct Cli {
     /// What to do.
@@ -62,9 +62,9 @@ pub enum Command {
     Rule(RuleCommand),
     /// Evaluate rules on recordings: needs no program and no root
     Replay(ReplayArgs),
-    /// Explain an error (E0107), a finding (openmpi-busy-wait) or a change (change 1)
+    /// Explain an error (E0107), a finding (openmpi-busy-wait) or a change (change 8123:1)
     Explain {
-        /// The code of an error, the name of a finding, or `change` and its number
+        /// The code of an error, the name of a finding, or `change` and PID:NUMBER
         #[arg(required = true, num_args = 1..)]
         id: Vec<String>,
     },

@@ -6,7 +6,7 @@ use std::{fmt, process::ExitCode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     Done,
-    /// Done, and the answer is no: 1.
+    /// A check or an action failed: 1.
     No,
     /// Not understood, or not there: 2.
     NotThere,

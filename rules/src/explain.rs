@@ -7,11 +7,12 @@ use crate::term::{Term, Typed};
 use crate::types::Type;
 use crate::value::Scalar;
 
-/// A comparison as written, and with its values: `wanted > 2` and `1.9 > 2`.
+/// A comparison as written, and its sides with their values: `wanted > 2`, `1.9` and `> 2`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Compared {
     pub(crate) written: String,
-    pub(crate) values: String,
+    pub(crate) left: String,
+    pub(crate) right: String,
     pub(crate) holds: Option<bool>,
 }
 
@@ -54,7 +55,8 @@ fn compared(
         .single();
     Compared {
         written: text.to_string(),
-        values: format!("{} {} {}", shown(left), comparison.sign(), shown(right)),
+        left: shown(left),
+        right: format!("{} {}", comparison.sign(), shown(right)),
         holds: match holds {
             Ok(Scalar::Boolean(holds)) => Some(holds),
             _ => None,
@@ -71,10 +73,11 @@ pub(crate) fn why_false(rule: &CheckedRule, condition: &Typed, context: Context<
     } else {
         failing
     };
-    let texts: Vec<String> = shown
-        .iter()
-        .map(|one| format!("{} ({})", one.written, one.values))
-        .collect();
+    let texts = shown.iter().map(|one| match one.holds {
+        Some(false) => format!("{} ({} is not {})", one.written, one.left, one.right),
+        _ => format!("{} ({} {})", one.written, one.left, one.right),
+    });
+    let texts: Vec<String> = texts.collect();
     if texts.is_empty() {
         "condition false".to_string()
     } else {

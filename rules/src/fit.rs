@@ -27,7 +27,13 @@ pub struct SeenProcess {
     /// The requested marks that it has.
     pub marks: BTreeMap<String, SeenMark>,
     pub variables: BTreeMap<String, Result<SeenVariable, NoVariable>>,
+    /// Its program has no names but those that it exports.
+    pub is_stripped: bool,
 }
+
+/// What helps where a name is missing in a program that is stripped.
+const STRIPPED: &str =
+    "its program is stripped and has no such names: build it without -s, or install its debug file";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenMark {
@@ -90,6 +96,8 @@ pub struct AllNames {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleFit {
     pub diagnostics: Vec<Diagnostic>,
+    /// No process has a role of the rule.
+    pub is_for_other_programs: bool,
     /// What the rule does to this program, a sentence each.
     pub effects: Vec<String>,
 }
@@ -209,13 +217,14 @@ impl<'a> Fitting<'a> {
     /// program.
     fn roles(&mut self, processes: usize) {
         let file = self.file;
+        self.fit.is_for_other_programs = self.by_role.is_empty();
         for role in &file.roles {
             if self.by_role.contains_key(role.name.raw.as_str()) {
                 continue;
             }
             let (name, no_process) = (&role.name.raw, self.by_role.is_empty());
             let message = match processes {
-                1 => format!("the process has not the role `{name}`"),
+                1 => format!("the process does not have the role `{name}`"),
                 many => format!("none of the {many} processes has the role `{name}`"),
             };
             let wrong = if no_process {
@@ -349,8 +358,11 @@ impl<'a> Fitting<'a> {
                 who(lacking.len(), members.len(), &first.name)
             );
             let wrong = Diagnostic::wrong("E0161", span, message);
-            let help = "it may be inlined everywhere, static in a stripped file, or written otherwise: `--bind` renames it";
-            self.report(wrong.help(near.unwrap_or_else(|| help.to_string())));
+            let help = match first.is_stripped {
+                true => STRIPPED.to_string(),
+                false => format!("it may be inlined everywhere, or spelt differently: `--bind {name}=OTHER`"),
+            };
+            self.report(wrong.help(near.unwrap_or(help)));
             return false;
         }
         let several = members
@@ -503,8 +515,11 @@ impl<'a> Fitting<'a> {
                     who(lacking, members.len(), &process.name)
                 );
                 let near = nearest(name, &self.names.variables);
-                let help = "it may be static in a stripped file, optimised away, or written otherwise: `--bind` renames it";
-                Diagnostic::wrong("E0162", span, message).help(near.unwrap_or_else(|| help.to_string()))
+                let help = match process.is_stripped {
+                    true => STRIPPED.to_string(),
+                    false => format!("it may be optimised away, or spelt differently: `--bind {name}=OTHER`"),
+                };
+                Diagnostic::wrong("E0162", span, message).help(near.unwrap_or(help))
             }
         };
         self.report(wrong);

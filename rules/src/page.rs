@@ -298,12 +298,12 @@ fn tune(out: &mut String, entry: &TuneEntry) {
     row("only where", formula(&entry.range));
     row("when", formula(&entry.when));
     row("as long as", formula(&entry.while_holds));
-    row("for so many windows in a row:", formula(&entry.holds_for));
+    row("for this many windows in a row:", formula(&entry.holds_for));
     row("at the close of every", text(&entry.every));
     row("at the start", formula(&entry.initial));
     row("the model promises", formula(&entry.expect));
     row("at most every", formula(&entry.cooldown));
-    row("given up after so many windows:", formula(&entry.stale));
+    row("given up after this many windows:", formula(&entry.stale));
     row("after", text(&entry.after));
     row("all at the begin of", text(&entry.together));
     if let Some(at) = &entry.at {

@@ -27,7 +27,7 @@ fn a_session_is_listed_shown_switched_and_stopped_by_its_user() -> Outcome {
     assert!(
         ana.run(&["session", "list"])?
             .1
-            .contains("no session of yours runs here")
+            .contains("you have no running session")
     );
     let mut session = session(&ana, &pid, &["--apply"])?;
     session.lines.wait_for_line("kept", SOON)?;

@@ -76,7 +76,7 @@ fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of
     let report = agent.stop()?;
     assert_eq!(report["changes"][0]["outcome"], "reverted", "{report}");
     let said = agent.lines.text();
-    assert_has!(said, "; probes end in the background; 1 change reverted");
+    assert_has!(said, "; the kernel is still removing probes; 1 change reverted");
     assert_eq!(knobs.knob()?, 10);
     assert!(closer.0.is_alive(), "it has the probes still");
     closer.ends();

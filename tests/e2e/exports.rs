@@ -556,7 +556,7 @@ fn with_json_to_standard_output_nothing_else_is_there_and_all_talk_is_on_standar
     let report: Value = serde_json::from_slice(&output.stdout)?;
     assert!(report["processes"].is_array(), "{report}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_has!(said, "the time is over", "detached");
+    assert_has!(said, "--duration reached", "detached");
     let output = attached(&["--csv", "-"])?;
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     let columns = |line: &str| line.split(',').count();

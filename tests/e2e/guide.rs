@@ -106,7 +106,10 @@ impl Shell {
         let output = self.command(&line).output()?;
         let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         // How long the kernel takes depends on the machine.
-        let printed = printed.replace("detached; probes end in the background", "detached in 1 ms");
+        let printed = printed.replace(
+            "detached; the kernel is still removing probes",
+            "detached in 1 ms",
+        );
         match output.status.success() {
             true => Ok(printed),
             false => Err(Problem::new(format!(

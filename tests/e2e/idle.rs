@@ -100,7 +100,7 @@ fn ranks_that_sleep_outside_mpi_are_said_to_sleep_instead_of_an_efficiency_as_ro
     let text = agent.lines.text();
     assert_has!(
         text,
-        " parallel efficiency not known: outside MPI the ranks want a CPU at most"
+        " parallel efficiency not known: outside MPI the ranks sleep "
     );
     Ok(())
 }

@@ -247,7 +247,7 @@ fn switched(
     Ok(report)
 }
 
-const ENABLED: &str = "enable inner: done in 1 process";
+const ENABLED: &str = "probe inner is switched on: done in 1 process";
 
 #[test]
 fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {

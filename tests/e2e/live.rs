@@ -164,7 +164,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     let text = Agent::succeed(&[
         "replay", &recording, "--rules", "none", &counts, &sets, &says, "--apply",
     ])?;
-    assert_eq!(text.matches("knob = 20 in process 0").count(), 1, "{text}");
+    assert_eq!(text.matches("knob = 20 in 1 process").count(), 1, "{text}");
     assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
     // So does the log of the session, with what was asked for.
     let listed = recorded.replay("sets")?;

@@ -95,6 +95,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         Ok(file.to_string_lossy().into_owned())
     };
     let empty = written("empty.rec", "")?;
+    let json = written("report.json", "{}\n")?;
     let tab = written("tab.yaml", "rule: x\n\tabout: b\n")?;
     let units = written(
         "units.yaml",
@@ -123,6 +124,21 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (vec!["get", &pid, "limit"], 2, "did you mean `limits`?"),
         (vec!["set", &pid, "limit=3"], 2, "did you mean `limits`?"),
         (vec!["get", &bare, "limit"], 2, "is stripped"),
+        (vec!["symbols", &pid, "limit"], 2, "did you mean `limits`?"),
+        (vec!["attach", "setings"], 2, "did you mean settings?"),
+        (vec!["attach", &pid, "--apply=open-mpi"], 2, "with --rules FILE"),
+        (vec!["attach", &pid, "--budget", "5"], 2, "write 1%, 0.5% or none"),
+        (
+            vec!["set", &pid, "limits[2]=3.7"],
+            1,
+            "is not an integer, and the type is ",
+        ),
+        (
+            vec!["rule", "check", "load-imbalance", "--pid", &pid],
+            1,
+            "does not apply to settings",
+        ),
+        (vec!["replay", &json], 1, "this is JSON, such as a report"),
         (
             vec!["set", &pid, "limits[2]=3000000000"],
             1,

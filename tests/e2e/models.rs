@@ -81,7 +81,7 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
         &picture.path().to_string_lossy(),
     ])?;
     let decided = format!(
-        "NOptWorkers = {} in process 0",
+        "NOptWorkers = {} in 1 process",
         report["changes"][0]["new"].as_str().unwrap_or_default()
     );
     assert!(

@@ -197,7 +197,7 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
     ))?;
     // A picture may be taken while the next one is drawn over it.
     let text = screen.wait_for("its pace, its finding and its functions", |text| {
-        text.contains("one step takes ")
+        text.contains("one step of the detected loop takes ")
             && text.contains(" 1  openmpi-busy-wait")
             && has_functions_alone_in_their_table(text)
     })?;
@@ -219,7 +219,12 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
     let small = screen.wait_for("the small screen", |text| {
         text.lines().all(|line| line.chars().count() <= 80) && text.contains(" q quit")
     })?;
-    assert_has!(small, "gmx_mpi: 4 ranks", "openmpi-busy-wait", "one step takes ");
+    assert_has!(
+        small,
+        "gmx_mpi: 4 ranks",
+        "openmpi-busy-wait",
+        "one step of the detected loop takes "
+    );
     screen.press("q")?;
     screen.see("ended with 0")?;
     Ok(())

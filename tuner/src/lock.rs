@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Error)]
 pub enum LockError {
-    #[error("process {pid} is being tuned by {}: only one may write", holder_text(.holder))]
+    #[error("process {pid} is being tuned by {}", holder_text(.holder))]
     Held {
         pid: Pid,
         /// Who, when the kernel says it.
@@ -48,8 +48,10 @@ pub struct Holder {
 
 fn holder_text(holder: &Option<Holder>) -> String {
     match holder {
-        Some(Holder { pid, user }) => format!("process {pid} of {user}"),
-        None => "another process".to_owned(),
+        Some(Holder { pid, user }) => format!(
+            "process {pid} of {user}, and one process may write at a time: tuneagent session stop {pid} ends that session"
+        ),
+        None => "another process, and one process may write at a time".to_owned(),
     }
 }
 

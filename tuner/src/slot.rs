@@ -57,7 +57,7 @@ pub enum SlotError {
         address: Address,
         stated: ValueType,
     },
-    #[error("`{symbol}` in {path} is read-only ({why}): the program relies on it not to change")]
+    #[error("`{symbol}` in {path} is read-only ({why}): it is a constant of the program")]
     ReadOnly {
         symbol: String,
         path: String,

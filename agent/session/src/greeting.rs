@@ -56,6 +56,7 @@ impl Greeting {
             Some(watched) => {
                 format!("{watched} MPI functions watched (not local ones such as MPI_Wtime){regions}")
             }
+            None if self.watched == 0 => "CPU use only (no MPI, no OpenMP, no --probe)".to_owned(),
             None => format!("{} watched{regions}", plural(self.watched, "function")),
         };
         let writes = if self.may_write {
@@ -66,7 +67,7 @@ impl Greeting {
         let end = if self.is_of_command {
             "The command begins"
         } else {
-            "Ctrl-C ends"
+            "Ctrl-C ends the session"
         };
         format!("armed: {what}. {writes}. {end}")
     }
@@ -117,14 +118,18 @@ mod tests {
         for (greeting, said) in [
             (
                 Greeting::default(),
-                "armed: no function is watched; only the data of /proc are shown. Nothing is written. Ctrl-C ends",
+                "armed: no function is watched; only the data of /proc are shown. Nothing is written. Ctrl-C ends the session",
+            ),
+            (
+                probing.clone(),
+                "armed: CPU use only (no MPI, no OpenMP, no --probe). Nothing is written. Ctrl-C ends the session",
             ),
             (
                 Greeting {
                     watched: 3,
                     ..probing.clone()
                 },
-                "armed: 3 functions watched. Nothing is written. Ctrl-C ends",
+                "armed: 3 functions watched. Nothing is written. Ctrl-C ends the session",
             ),
             (
                 Greeting {
@@ -132,14 +137,14 @@ mod tests {
                     may_write: true,
                     ..probing.clone()
                 },
-                "armed: 1 function watched. Rules may write. Ctrl-C ends",
+                "armed: 1 function watched. Rules may write. Ctrl-C ends the session",
             ),
             (
                 Greeting {
                     has_regions: true,
                     ..probing.clone()
                 },
-                "armed: parallel regions watched. Nothing is written. Ctrl-C ends",
+                "armed: parallel regions watched. Nothing is written. Ctrl-C ends the session",
             ),
             (
                 Greeting {
@@ -157,7 +162,7 @@ mod tests {
                     has_regions: true,
                     ..probing.clone()
                 },
-                "armed: 58 MPI functions watched (not local ones such as MPI_Wtime), and parallel regions. Nothing is written. Ctrl-C ends",
+                "armed: 58 MPI functions watched (not local ones such as MPI_Wtime), and parallel regions. Nothing is written. Ctrl-C ends the session",
             ),
         ] {
             assert_eq!(greeting.lines(), [said]);

@@ -167,7 +167,7 @@ impl Leaving {
             LeaveEvent::Detached(took_ns) => {
                 let detached = match took_ns {
                     Some(ns) => format!("detached in {}", duration(ns as f64)),
-                    None => "detached; probes end in the background".to_owned(),
+                    None => "detached; the kernel is still removing probes".to_owned(),
                 };
                 let last = format!("{}; {detached}; {}", self.reason, self.last);
                 vec![LeaveEffect::Say(last), LeaveEffect::Print]

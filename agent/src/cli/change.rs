@@ -207,9 +207,13 @@ pub struct UndoArgs {
 /// `tuneagent journal`
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// A process of the program, its launcher, or the program's name; everything without
+    /// A process of the program, its launcher, or the program's name, also of one that has ended. Without it what was changed within a day
+    /// or still runs is listed, without the reasons
     pub target: Option<String>,
-    /// As JSON
+    /// Also what was changed earlier
+    #[arg(long)]
+    pub all: bool,
+    /// As JSON, without a limit
     #[arg(long)]
     pub json: bool,
 }

@@ -11,7 +11,7 @@ use crate::request::Settings;
 /// Which rules are loaded, of `attach`, `run` and `replay` alike.
 #[derive(Debug, Args)]
 pub struct RuleArgs {
-    /// Rules to load beside the built-in ones: files, folders, names; `none` for no other rule
+    /// Rules to load beside the built-in ones: files, folders, names; `none`: without the built-in rules
     #[arg(long = "rules", value_name = "FILE|DIR|NAME", num_args = 1.., help_heading = "Rules")]
     pub paths: Vec<String>,
     /// Parameters and bindings

@@ -32,7 +32,7 @@ pub struct AttachArgs {
     /// share CPUs are looked at together
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// The same, as gdb, strace and perf write it
+    /// A process to attach to, the same as TARGET
     #[arg(
         short = 'p',
         long = "pid",

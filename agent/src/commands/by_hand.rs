@@ -259,7 +259,7 @@ impl ByHand<'_> {
                         value: *value,
                         value_type: self.value_type,
                         expect_old: None,
-                        why: vec!["set by hand".into()],
+                        why: Vec::new(),
                         rule: None,
                     };
                     commands.push((pid, variable.clone(), command));

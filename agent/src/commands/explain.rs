@@ -1,9 +1,12 @@
 //! `tuneagent explain ID`: the page of an error (`E0107`), of a finding, which has the name of its rule
-//! (`openmpi-busy-wait`), and what the journals say of a change (`change 1`).
+//! (`openmpi-busy-wait`), and what the journals say of a change (`change 24913:1`).
 
 use rules::{CheckedRule, RuleFile};
 
-use crate::exit::{Code, CommandResult, Failure};
+use crate::{
+    exit::{Code, CommandResult, Failure},
+    format::nearest,
+};
 
 pub(super) fn run(words: &[String]) -> CommandResult {
     let id = words.join(" ");
@@ -12,18 +15,31 @@ pub(super) fn run(words: &[String]) -> CommandResult {
         say!("{}: {}\n\n{}", page.code, page.title, page.text);
         return Ok(Code::Done);
     }
-    if let Some(number) = id.strip_prefix("change ").and_then(|number| number.parse().ok()) {
-        return super::history::explain(number);
+    if let Some((pid, number)) = id.strip_prefix("change ").and_then(change) {
+        return super::history::explain(pid, number);
     }
     match page_of_rule(id) {
         Some(page) => {
             say!("{page}\nthe rule itself: tuneagent rule show {id}");
             Ok(Code::Done)
         }
-        None => Err(Failure::not_there(format!(
-            "{id} is no error (E0107), no rule (openmpi-busy-wait; all of them: tuneagent rule list) and no \
-             change (change 1; all of them: tuneagent journal)"
-        ))),
+        None => {
+            let shipped = rules::library().iter().chain(rules::models());
+            let near = nearest(shipped.map(|(name, _)| (*name).to_owned()), id);
+            let near = near.map_or_else(String::new, |name| format!(": did you mean {name}?"));
+            Err(Failure::not_there(format!(
+                "there is no page on {id}{near} (built-in rules: tuneagent rule list; errors: as E0107; changes: as `change PID:1`, \
+                 listed by tuneagent journal)"
+            )))
+        }
+    }
+}
+
+/// `24913:1`, or `1` alone.
+fn change(text: &str) -> Option<(Option<i32>, u64)> {
+    match text.split_once(':') {
+        Some((pid, number)) => Some((Some(pid.parse().ok()?), number.parse().ok()?)),
+        None => Some((None, text.parse().ok()?)),
     }
 }
 

@@ -1,10 +1,16 @@
 //! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
 
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
 use plan::SyncPoint;
 use serde_json::json;
 use tuner::{
     actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary},
-    journal::{ActionRecord, Change, RevertOutcome, StateDir, Status, WriteHold},
+    clock::rfc3339,
+    journal::{ActionRecord, Change, History, RevertOutcome, StateDir, Status, WriteHold},
     lock::writer_of,
     process::Pid,
 };
@@ -21,41 +27,114 @@ use crate::{
     rights,
 };
 
+/// What ended longer ago is shown by `--all` alone.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 pub(super) fn journal(args: &JournalArgs) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let mut histories = state.histories().map_err(Failure::not_there)?;
+    // The newest is the last line on the screen.
+    histories.reverse();
     if let Some(target) = &args.target {
-        let wanted = wanted_pids(target)?;
-        histories.retain(|(_, history)| {
-            history
-                .changes()
-                .first()
-                .is_some_and(|change| wanted.contains(&change.intent.target.pid))
-        });
+        retain(&mut histories, target)?;
     }
     if args.json {
         let changes = histories.iter().flat_map(|(_, history)| history.changes());
         return super::print_json(&changes.map(|change| as_json(&change)).collect::<Vec<_>>());
     }
+    let older = match args.all || args.target.is_some() {
+        true => 0,
+        false => leave_out_old(&mut histories),
+    };
     let mut shown = 0;
     for (path, history) in &histories {
-        for change in history.changes() {
+        for (first, times, change) in entries(history.changes()) {
             shown += 1;
-            print(&change);
+            print(&change, first, times, args.target.is_some());
         }
         for line in &history.unreadable {
             let text = printable(&line.text);
             say!("{}:{}: not understood: {text}", path.display(), line.line);
         }
     }
-    if shown == 0 {
-        say!(
+    if shown > 0 && args.target.is_none() {
+        say!("why: tuneagent journal TARGET");
+    }
+    match (shown, older) {
+        (0, 0) => say!(
             "nothing was changed (journals are kept in {})",
             state.path().display()
-        );
+        ),
+        (_, 0) => {}
+        _ => say!(
+            "and {} of earlier processes: tuneagent journal --all",
+            plural(older, "change")
+        ),
     }
     Ok(Code::Done)
+}
+
+type Histories = Vec<(PathBuf, History)>;
+
+/// Leaves those of a target: of processes that run the job's; else, by number or name, of those that have ended.
+fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
+    let running = wanted_pids(target);
+    let is_of = |change: &Change| {
+        let process = &change.intent.target;
+        match &running {
+            Ok(pids) => pids.contains(&process.pid),
+            Err(_) => process.pid.to_string() == target || program(change) == target,
+        }
+    };
+    histories.retain(|(_, history)| history.changes().first().is_some_and(is_of));
+    match running {
+        Err(failure) if histories.is_empty() => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// Leaves those of processes that run, or were changed within a day; gives how many changes the others have.
+fn leave_out_old(histories: &mut Histories) -> usize {
+    let a_day_ago = SystemTime::now() - DAY;
+    let since_epoch = a_day_ago.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let a_day_ago = rfc3339(since_epoch.as_secs(), 0);
+    let is_recent = |change: &Change| {
+        let intent = &change.intent;
+        intent.at.wall > a_day_ago || intent.target.pid.is_alive()
+    };
+    let count = |histories: &Histories| -> usize {
+        let of_each = histories.iter().map(|(_, history)| history.changes().len());
+        of_each.sum()
+    };
+    let all = count(histories);
+    histories.retain(|(_, history)| history.changes().last().is_none_or(is_recent));
+    all - count(histories)
+}
+
+/// The changes of a process. One that a rule made several times in a row, reverted by its guard to be compared, is one entry: with the number
+/// of the first, how often, and the last.
+fn entries(changes: Vec<Change>) -> Vec<(u64, usize, Change)> {
+    let mut entries: Vec<(u64, usize, Change)> = Vec::new();
+    for change in changes {
+        let is_same = |last: &Change| {
+            let (last, this) = (&last.intent, &change.intent);
+            this.rule.is_some()
+                && this.rule == last.rule
+                && this.action.to_string() == last.action.to_string()
+        };
+        match entries.last_mut() {
+            Some((_, times, last)) if last.status == Status::Reverted && is_same(last) => {
+                (*times, *last) = (*times + 1, change);
+            }
+            _ => entries.push((change.intent.change, 1, change)),
+        }
+    }
+    entries
+}
+
+fn program(change: &Change) -> &str {
+    change.intent.target.executable.rsplit('/').next().unwrap_or("?")
 }
 
 /// One change, with all that [`print()`] says of it.
@@ -77,14 +156,28 @@ fn as_json(change: &Change) -> serde_json::Value {
     })
 }
 
-/// `tuneagent explain change N`: what the journals say of the changes of this number, one in each process
-/// that was changed.
-pub(super) fn explain(number: u64) -> CommandResult {
+/// `tuneagent explain change PID:N`: what the journal says of a change; without a process where only one has a
+/// change of this number.
+pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let histories = state.histories().map_err(Failure::not_there)?;
     let changes = histories.iter().flat_map(|(_, history)| history.changes());
-    let changes: Vec<Change> = changes.filter(|change| change.intent.change == number).collect();
+    let is_it = |change: &Change| {
+        let intent = &change.intent;
+        intent.change == number && pid.is_none_or(|pid| intent.target.pid.number == pid)
+    };
+    let changes: Vec<Change> = changes.filter(is_it).collect();
+    if let [first, _, ..] = changes.as_slice()
+        && pid.is_none()
+    {
+        let pid = first.intent.target.pid;
+        return Err(Failure::not_there(format!(
+            "{} processes have a change {number}: give the process too, as in `tuneagent explain change {pid}:{number}` ({}, the last one)",
+            changes.len(),
+            printable(program(first)),
+        )));
+    }
     if changes.is_empty() {
         return Err(Failure::not_there(format!(
             "no journal in {} has a change {number}; all changes: tuneagent journal",
@@ -92,7 +185,10 @@ pub(super) fn explain(number: u64) -> CommandResult {
         )));
     }
     for change in &changes {
-        print(change);
+        print(change, number, 1, true);
+        if let Some(rule) = &change.intent.rule {
+            say!("    what the rule does and assumes: tuneagent explain {rule}");
+        }
         if matches!(change.status, Status::Applied | Status::Pending) {
             let pid = change.intent.target.pid;
             say!(
@@ -110,16 +206,19 @@ fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
     Ok(job.members.iter().map(|member| member.process.pid).collect())
 }
 
-fn print(change: &Change) {
+/// Of all processes each change in two lines; of a target also why.
+fn print(change: &Change, first: u64, times: usize, with_reasons: bool) {
     let intent = &change.intent;
-    let program = intent.target.executable.rsplit('/').next().unwrap_or("?");
+    let number = match times {
+        1 => format!("change {}", intent.change),
+        _ => format!("changes {first} to {}", intent.change),
+    };
     // A journal of an older version may hold names as programs chose them.
     say!(
-        "{}  {} {}  change {}  {}  {}",
+        "{}  {} {}  {number}  {}  {}",
         intent.at.wall,
-        printable(program),
+        printable(program(change)),
         intent.target.pid,
-        intent.change,
         printable(&intent.action.to_string()),
         status(change),
     );
@@ -133,7 +232,12 @@ fn print(change: &Change) {
         (_, None) => String::new(),
     };
     say!("    {by}, for {}{hold}", intent.who.user);
-    intent.why.iter().for_each(|why| say!("    {}", printable(why)));
+    if times > 1 {
+        say!("    made {times} times: the guard reverts a change to compare");
+    }
+    if with_reasons {
+        intent.why.iter().for_each(|why| say!("    {}", printable(why)));
+    }
 }
 
 /// How it was written, in words.
@@ -153,15 +257,21 @@ fn status(change: &Change) -> String {
     match change.status {
         Status::Pending => "begun; undo finds out whether it was written".into(),
         Status::Applied => match &change.result {
-            Some(result) if change.intent.action.inverse().is_some() => {
+            Some(result) if change.intent.action.inverse().is_some() && result != "nothing" => {
                 format!("returned {result}, in force{confirmed}")
             }
             _ => format!("in force{confirmed}"),
         },
         Status::Failed => "not written".into(),
-        Status::Done => format!("returned {}", change.result.as_deref().unwrap_or("?")),
+        Status::Done => match change.result.as_deref() {
+            Some("nothing") => "called".into(),
+            result => format!("returned {}", result.unwrap_or("?")),
+        },
         Status::RevertPending => "being reverted".into(),
-        Status::Reverted => "reverted".into(),
+        Status::Reverted => match &change.revert {
+            Some((at, who)) => format!("reverted {} for {}", at.wall, who.user),
+            None => "reverted".into(),
+        },
         Status::ChangedSince => "changed by the program since".into(),
         Status::Superseded { by } => format!("replaced by change {by}"),
     }
@@ -317,18 +427,19 @@ fn other_writer(job: &Job) -> Option<String> {
 fn say(summary: &RevertSummary) -> CommandResult {
     let mut code = Code::Done;
     for (pid, reverted) in &summary.reverted {
+        let symbol = &reverted.symbol;
         let said = match &reverted.outcome {
-            RevertOutcome::Reverted => "is as it was".to_owned(),
+            RevertOutcome::Reverted => format!("reverted: {symbol}"),
             RevertOutcome::ChangedSince(_) => {
                 code = Code::No;
-                "was changed by the program since; left alone".to_owned()
+                format!("left alone: the program has changed {symbol} since")
             }
             RevertOutcome::Failed(reason) => {
                 code = Code::No;
-                format!("could not be reverted: {reason}")
+                format!("not reverted: {symbol}: {reason}")
             }
         };
-        say!("{pid:>8}  change {}: {} {said}", reverted.change, reverted.symbol);
+        say!("{pid:>8}  change {} {said}", reverted.change);
     }
     for (number, refusal) in &summary.failed {
         code = Code::No;

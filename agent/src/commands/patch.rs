@@ -19,6 +19,7 @@ use crate::{
     cli::{CallArgs, PatchArgs, PatchCommand},
     discover::Discovery,
     exit::{Code, CommandResult, Failure},
+    format::duration,
     rights,
 };
 
@@ -42,19 +43,20 @@ pub(super) fn call(args: &CallArgs) -> CommandResult {
         thread: args.thread,
         inverse: inverse(args)?,
     };
-    if request.inverse == Inverse::Unstated {
-        say!(
-            "{} stays: it cannot be undone without --inverse 'CALL'. In CALL `was` is the result of --was 'CALL', which is called just before",
-            args.call
-        );
-    }
     let by_hand = ByHand {
         target: &args.target,
         only: args.only,
         any_user: args.any_user,
         despite_seccomp: args.despite_seccomp,
     };
-    act(&by_hand, &Action::Call(request))
+    let is_lasting = request.inverse == Inverse::Unstated;
+    let code = act(&by_hand, &Action::Call(request))?;
+    if is_lasting {
+        say!(
+            "note: undo can revert a call only if --inverse 'CALL' states how; `was` in it is the result of --was 'CALL', called just before"
+        );
+    }
+    Ok(code)
 }
 
 fn inverse(args: &CallArgs) -> Result<Inverse, Failure> {
@@ -194,12 +196,13 @@ fn act_in(actuator: &mut Actuator, pid: Pid, action: &Action) -> Result<ActionRe
 
 fn say(pid: Pid, receipt: &ActionReceipt) {
     let ActionReceipt { change, text, .. } = receipt;
+    let hold = duration(receipt.hold_ns as f64);
     let held = match receipt.mechanism {
-        Mechanism::Plain | Mechanism::Rendezvous | Mechanism::Store => "nothing was held".to_owned(),
-        Mechanism::HoldThread | Mechanism::Stop => {
-            format!("one thread was held for {}", time(receipt.hold_ns))
+        Mechanism::Plain | Mechanism::Rendezvous | Mechanism::Store => {
+            "without stopping the program".to_owned()
         }
-        Mechanism::HoldAll => format!("all threads were held for {}", time(receipt.hold_ns)),
+        Mechanism::HoldThread | Mechanism::Stop => format!("one thread was stopped for {hold}"),
+        Mechanism::HoldAll => format!("all threads were stopped for {hold}"),
     };
     match &receipt.outcome {
         ActionOutcome::InForce => {
@@ -215,11 +218,15 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
                 .as_ref()
                 .map_or_else(String::new, |was| format!(", was {was}"));
             say!(
-                "{pid:>8}  {text} = {result}{was} ({held}), change {change}; revert by {back}: tuneagent undo {pid} {change}"
+                "{pid:>8}  {text}{}{was} ({held}), change {change}; revert by {back}: tuneagent undo {pid} {change}",
+                equals(result)
             );
         }
         ActionOutcome::Returned { result, .. } => {
-            say!("{pid:>8}  {text} = {result} ({held}), change {change}; it stays")
+            say!(
+                "{pid:>8}  {text}{} ({held}), change {change}; it cannot be undone",
+                equals(result)
+            )
         }
         ActionOutcome::Running => {
             say!(
@@ -229,11 +236,10 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
     }
 }
 
-fn time(nanoseconds: u64) -> String {
-    let microseconds = nanoseconds / 1_000;
-    if microseconds < 10_000 {
-        format!("{microseconds} \u{b5}s")
-    } else {
-        format!("{} ms", microseconds / 1_000)
+/// What a call returned, if it returns something.
+fn equals(result: &str) -> String {
+    match result {
+        "nothing" => String::new(),
+        result => format!(" = {result}"),
     }
 }

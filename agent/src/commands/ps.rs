@@ -30,9 +30,6 @@ const RIVAL: f64 = 0.5;
 /// So many of those are named.
 const RIVALS_SHOWN: usize = 3;
 
-/// So many programs are named in the command that looks further.
-const PIDS_SHOWN: usize = 4;
-
 /// Before what of a reason does not fit into its line.
 const INDENT: &str = "          ";
 
@@ -186,12 +183,13 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
             .iter()
             .for_each(|line| say!("{line}"));
     }
-    let first = programs.iter().filter_map(|(_, program)| program.pids.first());
-    let first: Vec<String> = first.take(PIDS_SHOWN).map(i32::to_string).collect();
-    say!(
-        "to see what each waits for, and what can be done: {}",
-        crate::hint::as_root(&format!("attach {}", first.join(" ")))
-    );
+    // The first loses most; others may be in its way, and not the user's.
+    if let Some(pid) = programs.iter().find_map(|(_, program)| program.pids.first()) {
+        say!(
+            "to see what the first one waits for, and what can be done: {}",
+            crate::hint::as_root(&format!("attach {pid}"))
+        );
+    }
 }
 
 /// What the libraries of a process say it may spin in, by their names.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tuner::{
-    image::ImageError,
+    image::{Image, ImageError},
     process::Pid,
     space::AddressSpace,
     symbol::SymbolKind,
@@ -84,16 +84,19 @@ pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
     if let Some(name) = nearest(names().unwrap_or_default(), variable) {
         return Some(format!("did you mean `{name}`?"));
     }
-    let has_symbols = program
-        .image
-        .static_symbols()
-        .is_ok_and(|table| table.iter().next().is_some());
-    (!has_symbols).then(|| {
+    is_stripped(&program.image).then(|| {
         format!(
             "{} is stripped: of its variables only those have names that it exports (strip -g would leave them)",
             program.path
         )
     })
+}
+
+/// It has no names but those that it exports.
+pub(super) fn is_stripped(image: &Image) -> bool {
+    !image
+        .static_symbols()
+        .is_ok_and(|table| table.iter().next().is_some())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! what was recorded of the ranks, of all hosts together.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Write},
 };
@@ -14,7 +15,7 @@ use crate::{
     cli::ReplayArgs,
     console,
     exit::{Code, CommandResult, Failure},
-    format::{csv_field, duration},
+    format::{csv_field, duration, plural},
     plot::{Plot, PlotMarkKind},
     report,
     rulebook::{Act, ReplayEvent, RuleBook, joined, replay},
@@ -37,6 +38,11 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     for (path, bytes) in args.recordings.iter().zip(files) {
         let name = path.display().to_string();
         let bytes = bytes.map_err(|error| Failure::not_there(unreadable(&name, &error)))?;
+        if bytes.starts_with(b"{") {
+            return Err(Failure::no(format!(
+                "{name}: this is JSON, such as a report (--json); replay needs a file of --record"
+            )));
+        }
         recordings.push((name, bytes));
     }
     let mut outputs = Outputs::open(args, rules.objectives())?;
@@ -137,6 +143,7 @@ struct Outputs {
     /// Standard output is for a table or a picture.
     is_quiet: bool,
     windows: usize,
+    has_found: bool,
     failed: Option<io::Error>,
 }
 
@@ -150,6 +157,7 @@ impl Outputs {
             svg: open(args.svg.as_deref())?.map(|file| (file, Plot::new(objectives))),
             is_quiet: requested.into_iter().flatten().any(|name| name == "-"),
             windows: 0,
+            has_found: false,
             failed,
         })
     }
@@ -200,6 +208,7 @@ impl Outputs {
                 let Some((kind, rule, text)) = reported(&act) else {
                     return;
                 };
+                self.has_found |= matches!(kind, PlotMarkKind::Finding);
                 if let Some((_, plot)) = &mut self.svg {
                     plot.mark(since_ns, rule, kind, &text);
                 }
@@ -232,7 +241,8 @@ impl Outputs {
             return Err(Failure::no(format!("the output could not be written: {error}")));
         }
         if !self.is_quiet {
-            say!("{} evaluated", crate::format::plural(self.windows, "window"));
+            let found = if self.has_found { "" } else { ", no findings" };
+            say!("{} evaluated{found}", plural(self.windows, "window"));
         }
         Ok(())
     }
@@ -272,6 +282,18 @@ fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str)
     }
 }
 
+/// Without the numbers that processes have in the recording.
+fn steps(steps: &[String]) -> String {
+    let mut texts: BTreeMap<&str, usize> = BTreeMap::new();
+    for step in steps {
+        let text = step.split(" in process").next().unwrap_or(step);
+        *texts.entry(text).or_default() += 1;
+    }
+    let texts = texts.into_iter();
+    let texts = texts.map(|(text, count)| format!("{text} in {}", plural(count, "process")));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
 /// What is reported of an act: nothing of a finding that only goes on.
 fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
     match act {
@@ -283,7 +305,7 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
         } => Some((PlotMarkKind::Finding, rule, text.trim_end().to_owned())),
         Act::Found { .. } => None,
         Act::Gone { rule } => Some((PlotMarkKind::Gone, rule, String::new())),
-        Act::Decided(decision) => Some((PlotMarkKind::Decision, &decision.rule, decision.steps.join(", "))),
+        Act::Decided(decision) => Some((PlotMarkKind::Decision, &decision.rule, steps(&decision.steps))),
         Act::Judged {
             rule, guard, keeps, ..
         } => {
@@ -292,7 +314,11 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
             } else {
                 PlotMarkKind::Reverted
             };
-            Some((kind, rule, guard.text.clone()))
+            Some((
+                kind,
+                rule,
+                format!("{} (by the recorded data: a replay changes nothing)", guard.text),
+            ))
         }
     }
 }

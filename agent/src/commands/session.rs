@@ -66,7 +66,7 @@ fn list(json: bool) -> CommandResult {
         return super::print_json(&views.collect::<Vec<_>>());
     }
     if answered.sessions.is_empty() {
-        say!("no session of yours runs here");
+        say!("you have no running session");
     }
     for session in &answered.sessions {
         let view = &session.view;
@@ -133,7 +133,7 @@ fn find(number: &str) -> Result<SessionClient, Failure> {
         (None, _) => Err(silent.pop().map_or_else(
             || {
                 Failure::not_there(format!(
-                    "no session of yours watches process {pid}; tuneagent session list shows those that run"
+                    "none of your sessions watches process {pid}; tuneagent session list shows those that run"
                 ))
             },
             failure,

@@ -13,6 +13,7 @@ use crate::{
     console,
     discover::{DiscoverError, Discovery, Job, ProcessTable, TargetError, resolve},
     exit::Failure,
+    format::nearest,
     rights,
 };
 
@@ -29,13 +30,16 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
 fn pids(target: &str) -> Result<Vec<i32>, Failure> {
     let caller = rights::caller();
     let is_own = |pid: i32| Process::open(pid).is_ok_and(|process| process.uid == caller);
-    resolve(target, &ProcessTable::read(), is_own).map_err(|error| match error {
+    let table = ProcessTable::read();
+    resolve(target, &table, is_own).map_err(|error| match error {
         TargetError::NoSuchProgram { .. } if is_rule(target) => Failure::not_there(format!(
             "{target} is a rule, and no program of that name runs here; to let it act: --apply={target} (with `=`)"
         )),
-        TargetError::NoSuchProgram { .. } => Failure::not_there(format!(
-            "{error}; `tuneagent ps` lists the programs here that lose time"
-        )),
+        TargetError::NoSuchProgram { .. } => {
+            let names = table.iter().map(|(_, entry)| entry.name.clone());
+            let near = nearest(names, target).map_or_else(String::new, |name| format!(": did you mean {name}?"));
+            Failure::not_there(format!("{error}{near} (busy programs: tuneagent ps --all)"))
+        }
         error => Failure::not_there(error),
     })
 }
@@ -142,9 +146,10 @@ fn where_else() -> String {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match std::env::split_paths(&path).any(|folder| folder.join("srun").is_file()) {
         true => format!(
-            " (on {host}); ranks of a Slurm job are on its nodes: srun --jobid JOB --overlap --pty tuneagent attach slurm:JOB"
+            " (on {host}); busy programs: tuneagent ps --all; ranks of a Slurm job are on its nodes: srun --jobid JOB --overlap --pty \
+             tuneagent attach slurm:JOB"
         ),
-        false => format!(" (on {host})"),
+        false => format!(" (on {host}); busy programs: tuneagent ps --all"),
     }
 }
 

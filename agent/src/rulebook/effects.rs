@@ -6,7 +6,7 @@ use plan::{Mode, ValueType};
 use rules::PlannedVariable;
 
 use super::RuleBook;
-use crate::discover::Member;
+use crate::{discover::Member, format::plural};
 
 /// How a sentence begins that says what is done to the program, and not only looked at.
 const DOES: [&str; 5] = ["writes ", "calls ", "loads ", "patches ", "binds "];
@@ -17,14 +17,33 @@ impl RuleBook {
         self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
     }
 
-    /// What a rule would do to the program, a sentence each, and what it gained elsewhere; nothing if it only
-    /// reports.
-    pub fn effects(&self, name: &str) -> Vec<String> {
+    /// What a rule would do to these processes, a sentence each, and what it gained elsewhere; nothing if it
+    /// only reports. A role is a word of the rule alone: what is for one that no process has is left out.
+    pub fn effects(&self, name: &str, members: &[Member]) -> Vec<String> {
         let Some((_, rule, _)) = self.engine.rules().find(|(_, rule, _)| rule.name() == name) else {
             return Vec::new();
         };
         let does = |effect: &&String| DOES.iter().any(|word| effect.starts_with(word));
-        let effects: Vec<String> = rule.plan().effects.iter().filter(does).cloned().collect();
+        let facts: Vec<_> = members.iter().map(|member| self.facts_of(member)).collect();
+        let roles: Vec<&str> = facts.iter().flat_map(|facts| rule.roles_of(facts)).collect();
+        let in_program = |effect: &String| {
+            let Some((what, of)) = effect.rsplit_once(" in every ") else {
+                return Some(effect.clone());
+            };
+            let (role, rest) = of.split_at(of.find([';', ',']).unwrap_or(of.len()));
+            match roles.iter().filter(|known| **known == role).count() {
+                0 => None,
+                1 => Some(format!("{what}{rest}")),
+                count => Some(format!("{what} in {}{rest}", plural(count, "process"))),
+            }
+        };
+        let effects: Vec<String> = rule
+            .plan()
+            .effects
+            .iter()
+            .filter(does)
+            .filter_map(in_program)
+            .collect();
         let gained = rule.gained().filter(|_| !effects.is_empty());
         let gained = gained.map(|gained| format!("measured elsewhere: {gained}"));
         effects.into_iter().chain(gained).collect()

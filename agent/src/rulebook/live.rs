@@ -48,6 +48,18 @@ impl RuleBook {
         requests.map(|(_, ask)| ask.is_of(&facts, &self.engine)).collect()
     }
 
+    /// That no process has a role of it, in words.
+    pub fn fits_none<'a>(
+        &self,
+        added: &Added,
+        mut members: impl Iterator<Item = &'a Member>,
+    ) -> Option<String> {
+        let rule = self.engine.rule(added.id)?;
+        let has_role = |member: &Member| !rule.roles_of(&self.facts_of(member)).is_empty();
+        (!members.any(has_role))
+            .then(|| "no process has a role of this rule: it measures nothing until one has".to_owned())
+    }
+
     /// Its probes are there: its windows begin.
     pub fn begin(&mut self, added: &Added, mode: Mode, now_ns: u64) {
         let name = self.name_of(added.id);

@@ -71,6 +71,11 @@ impl RuleBook {
         (!self.keeps && stays(rule)).then(|| why_not(rule))
     }
 
+    /// Whether a rule may act now.
+    pub fn applies(&self, name: &str) -> bool {
+        self.applying.iter().any(|applying| applying == name)
+    }
+
     /// Rules that must be named and that `--apply` did not name: they never apply.
     pub fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);

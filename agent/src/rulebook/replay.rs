@@ -6,7 +6,7 @@ use abi::{HitKind, HitRecord, ProbeSpec, SpecFlags};
 use plan::{MarkKind, Mode};
 use rules::{
     Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time,
-    recording::{self, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge},
+    recording::{self, Broken, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge},
 };
 
 use super::{
@@ -76,12 +76,12 @@ pub fn replay(
     };
     let mut functions = Functions::default();
     let mut start: Option<u64> = None;
-    let mut broken = None;
+    let (mut broken, mut has_windows) = (None, false);
     for merged in merge {
         let (record, machine) = match merged {
             Ok(merged) => (merged.record, merged.machine),
             Err(error) => {
-                broken = broken.or(Some(error.to_string()));
+                broken = broken.or(Some(broken_text(recordings, &error)));
                 continue;
             }
         };
@@ -112,6 +112,7 @@ pub fn replay(
                     report(since.unwrap_or_default(), ReplayEvent::Act(act));
                 }
                 for window in rules.closed_windows() {
+                    has_windows = true;
                     report(since.unwrap_or_default(), window);
                 }
             }
@@ -119,7 +120,19 @@ pub fn replay(
         }
     }
     rules.take_totals(&mut functions);
-    broken.map_or(Ok(()), Err)
+    match broken {
+        None => Ok(()),
+        Some(text) if has_windows => Err(text),
+        Some(text) => Err(format!("{text}, and no window closed before")),
+    }
+}
+
+/// Of several recordings the host is named, of one its file.
+fn broken_text(recordings: &[(String, Vec<u8>)], broken: &Broken) -> String {
+    match recordings {
+        [(name, _)] => format!("{name}: {}", broken.error),
+        _ => broken.to_string(),
+    }
 }
 
 /// Several tunes of a rule have one finding, as in a session.

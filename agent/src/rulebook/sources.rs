@@ -69,10 +69,14 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
             .collect()),
         Some(named) => match named.iter().find(|name| !loaded.contains(name)) {
             None => Ok(named.to_vec()),
-            Some(unknown) => Err(Failure::not_there(format!(
-                "--apply={unknown}: no such rule is loaded; loaded are: {}",
-                loaded.join(", ")
-            ))),
+            Some(unknown) => {
+                let near = nearest(loaded.iter().cloned(), unknown);
+                let near = near.map_or_else(String::new, |name| format!(": did you mean {name}?"));
+                Err(Failure::not_there(format!(
+                    "--apply={unknown}: no such rule is loaded{near} (a rule of your own is loaded with --rules FILE; loaded are: {})",
+                    loaded.join(", ")
+                )))
+            }
         },
     }
 }

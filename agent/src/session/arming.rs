@@ -99,7 +99,7 @@ pub(super) fn not_watched(job: &Job) -> Vec<String> {
 
 fn nothing_to_probe(probes: &Probes) -> Failure {
     let missing = probes.missing().join("\n");
-    Failure::not_there(format!("there is nothing to probe\n{missing}"))
+    Failure::not_there(format!("{missing}\nnothing was attached: no function to probe").trim_start())
 }
 
 fn arm_failure(error: ArmError) -> Failure {

@@ -9,7 +9,7 @@ use super::orders::file_name;
 const UNJUDGED: &str = "without probes no guard judges it, and it is reverted when that session ends";
 
 /// And of those that a session which may write does not make.
-const UNNAMED: &str = "this session does not apply it: it must be named";
+const UNNAMED: &str = "this session does not apply it: it must be named in --apply=";
 
 /// What a rule that found something could do about it.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Repair<'a> {
     pub(super) loads: &'a str,
     /// This session may write.
     pub(super) may_write: bool,
-    /// The rule acts only where it is named.
+    /// The rule acts only where it is named: always, or since `--apply` names others.
     pub(super) must_be_named: bool,
 }
 

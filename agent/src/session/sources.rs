@@ -183,7 +183,7 @@ impl Sources {
         tokio::select! {
             biased;
             name = self.signals.next() => Wake::Shutdown(name),
-            () = until(self.deadline) => Wake::Shutdown("the time is over"),
+            () = until(self.deadline) => Wake::Shutdown("--duration reached"),
             Ok(()) = readable(self.over.as_ref()) => Wake::Shutdown("the command has ended"),
             Some(slot) = self.ends.recv() => Wake::Ended(slot),
             Ok(()) = readable(self.comings.as_ref()) => Wake::Family,

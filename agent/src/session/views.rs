@@ -272,7 +272,7 @@ impl<'a> Views<'a> {
     /// What a rule that found something would do about it, and the command for that; none where there is
     /// nothing to say.
     fn advice(&self, rule: &str) -> Option<String> {
-        let mut effects = self.rules.effects(rule);
+        let mut effects = self.rules.effects(rule, &self.target.job.members);
         let variables = self.rules.written_everywhere(rule).into_iter();
         effects.extend(variables.filter_map(|variable| {
             let of = |member: &Member| member.copies_at_start(&variable);
@@ -289,7 +289,8 @@ impl<'a> Views<'a> {
             target: &self.options.typed,
             loads: &self.options.loads,
             may_write: self.options.applies,
-            must_be_named: self.rules.never_applying().iter().any(|name| name == rule),
+            must_be_named: self.rules.never_applying().iter().any(|name| name == rule)
+                || self.options.applies && !self.rules.applies(rule),
         }
     }
 

@@ -13,7 +13,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ValueError {
     /// Not a number (or not true/false) at all.
-    #[error("`{text}` is not {}", expected(*.value_type))]
+    #[error("`{text}` is not {}, and the type is {value_type}", expected(*.value_type))]
     Malformed {
         text: String,
         /// What it should have been.

@@ -240,7 +240,9 @@ impl Checker<'_> {
                     Measure::named(raw).is_some() || function_named(raw).is_some() || raw == "value";
                 if fact || built_in {
                     let message = format!("`{raw}` is built in and cannot be the name of {what}");
-                    self.wrong.push(Diagnostic::wrong("E0132", name.span, message));
+                    let wrong = Diagnostic::wrong("E0132", name.span, message);
+                    let help = format!("choose another name, such as `{raw}_here`");
+                    self.wrong.push(wrong.help(help));
                 }
                 if let Some((first, first_what)) = seen.insert(raw, (name.span, what)) {
                     let message = format!("`{raw}` is the name of {first_what} and of {what}");

@@ -101,10 +101,11 @@ impl TuneState {
             (Action::Set(set), true) => format!("{} is {}", set.variable, set.value),
             _ => format!("{} is as it would be set", wanted.action.target()),
         };
-        Some(format!(
-            "nothing to change: {is} in all {} processes already",
-            actions.len()
-        ))
+        let r#where = match actions.len() {
+            1 => String::new(),
+            several => format!(" in all {several} processes"),
+        };
+        Some(format!("nothing to change: {is}{} already", r#where))
     }
 
     /// Whether the process holds what the change would write, and not from this tune.

@@ -80,7 +80,7 @@ impl CheckedRule {
             );
         }
         if window.boundaries().is_none() {
-            let why = "the hits of a window of a length are chosen by the totals at its boundaries";
+            let why = "its hits are those between the totals at both ends of the window";
             return (Placement::Coordinator, why);
         }
         let partial_sum = self

@@ -88,7 +88,7 @@ impl CheckedRule {
             return Err("a text is read at its hits");
         }
         if self.is_of_time(probe) {
-            return Err("the hits of a window of a length are chosen by the totals at its boundaries");
+            return Err("its hits are those between the totals at both ends of the window");
         }
         if self
             .joins

@@ -28,7 +28,7 @@ impl Engine {
                         (Standing::NoValue, format!("no value: {}", absent.join("; ")))
                     }
                     (Standing::NoValue, _) if running.matches_no_process() => {
-                        (Standing::NoValue, NO_PROCESS.to_owned())
+                        (Standing::NoValue, running.no_process())
                     }
                     // Of what the rule does to the program it says nothing that a probe is on.
                     (Standing::Applied, why) if checked.switches() => (Standing::Quiet, why),
@@ -133,13 +133,19 @@ impl Engine {
     }
 }
 
-/// Why a rule has no value that is for other programs.
-const NO_PROCESS: &str = "no process matches its roles";
-
 impl Running {
     /// Windows closed, and no process was in a role of it, nor came or went within one.
     fn matches_no_process(&self) -> bool {
         self.closed > 0 && !self.had_processes && self.left_out.is_empty()
+    }
+
+    /// Why a rule has no value that is for other programs.
+    fn no_process(&self) -> String {
+        let roles: Vec<&str> = self.rule.roles.iter().map(|role| role.name.as_str()).collect();
+        format!(
+            "not for this program: no process has the role {}",
+            roles.join(" or ")
+        )
     }
 }
 

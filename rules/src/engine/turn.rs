@@ -100,7 +100,7 @@ impl<'a> Turn<'a> {
         let mut out: Vec<(String, String)> = behind.filter_map(metric).collect();
         let compared = tune.when.iter();
         let compared = compared.flat_map(|when| comparisons(self.rule, when, self.context()));
-        out.extend(compared.map(|one| (one.written, one.values)));
+        out.extend(compared.map(|one| (one.written, format!("{} {}", one.left, one.right))));
         out.extend(
             self.window
                 .left_out

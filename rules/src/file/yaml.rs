@@ -313,6 +313,14 @@ impl<'a> Reader<'a> {
                 .at(place, "something follows")
                 .help("put single quotes around a formula that begins with a text in double quotes");
         }
+        if error.info().contains("simple key expect") {
+            return Diagnostic::wrong(
+                "E0101",
+                self.without_colon(at),
+                "this has no colon behind its key",
+            )
+            .help("write `key: value`, or `key:` above lines that are indented");
+        }
         if error.info().contains("unknown anchor") {
             return Diagnostic::wrong("E0106", place, "an alias (`*`) has no place in a rule")
                 .help("a value that begins with `*` is an alias to YAML: put it into quotes");
@@ -322,6 +330,19 @@ impl<'a> Reader<'a> {
             place,
             format!("this is not well-formed YAML: {}", error.info()),
         )
+    }
+
+    /// The line that YAML takes for a key at `at`: that one, or the one above where it has a colon itself.
+    fn without_colon(&self, at: usize) -> Span {
+        let line_of = |at: usize| self.source[..at].rfind('\n').map_or(0, |end| end + 1);
+        let mut begin = line_of(at);
+        let line = self.source[begin..].lines().next().unwrap_or_default();
+        if line.is_empty() || line.contains(':') {
+            begin = line_of(self.source[..begin].trim_end().len());
+        }
+        let line = self.source[begin..].lines().next().unwrap_or_default();
+        let end = begin + line.trim_end().len();
+        Span::new(end - line.trim().len(), end)
     }
 }
 

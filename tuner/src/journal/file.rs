@@ -31,7 +31,7 @@ const SCRATCH_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// Some file or directory is not usable.
-    #[error("journal {}: {source}", path.display())]
+    #[error("journal {}: {source}{}", path.display(), elsewhere(source))]
     Io { path: PathBuf, source: io::Error },
     /// Others could change what it says.
     #[error("journal directory {}: others may write there; it must be yours, with mode 0700", path.display())]
@@ -53,6 +53,14 @@ pub enum JournalError {
     /// There is no place for it.
     #[error("no place for the journal: set TUNEAGENT_STATE_DIR or HOME")]
     NoPlace,
+}
+
+/// Where it may be kept instead.
+fn elsewhere(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; set TUNEAGENT_STATE_DIR to a directory of yours",
+        _ => "",
+    }
 }
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> JournalError {

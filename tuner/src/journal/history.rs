@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::action::{ActionRecord, Assignment};
 use super::record::{Intent, JournalRecord, Outcome, RevertOutcome, WriteHold};
 use crate::arena::Arena;
+use crate::clock::Instant;
 use crate::process::ThreadId;
+use crate::who::Who;
 
 /// How a change stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,9 @@ pub struct Change {
     /// The thread that made such a call.
     #[serde(default)]
     pub thread: Option<ThreadId>,
+    /// When it was to be reverted last, and for whom.
+    #[serde(default)]
+    pub revert: Option<(Instant, Who)>,
     /// Memory that was mapped to revert it.
     pub revert_arena: Option<Arena>,
     /// The oldest change that was to be reverted with it, by the same write.
@@ -172,12 +177,14 @@ impl History {
             }
             JournalRecord::RevertIntent {
                 change,
+                at,
+                who,
                 arena,
                 through,
-                ..
             } => {
                 self.set(change, Status::RevertPending);
                 if let Some(change) = self.changes.get_mut(&change) {
+                    change.revert = Some((at, who));
                     change.revert_arena = arena;
                     change.revert_through = through;
                 }
@@ -335,6 +342,7 @@ impl Change {
             result: None,
             was: None,
             thread: None,
+            revert: None,
             revert_arena: None,
             revert_through: None,
         }

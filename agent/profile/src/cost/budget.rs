@@ -90,7 +90,7 @@ impl FromStr for BudgetShare {
         match percent.filter(|percent| *percent > 0.0 && *percent <= 100.0) {
             Some(percent) => Ok(BudgetShare(Some(percent / 100.0))),
             None => Err(format!(
-                "`{text}` is no part of the job's CPU time such as 1% or 0.5%, nor none"
+                "`{text}` is not a share of the job's CPU time: write 1%, 0.5% or none"
             )),
         }
     }

@@ -133,9 +133,10 @@ fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             lines.extend(silent_lines(snapshot));
         }
     }
-    // Each tune of a rule has a line of its own, unless it says the same.
+    // Each tune of a rule has a line of its own, unless it says the same. Where few rules are loaded, the user has chosen them.
     let mut reported = BTreeSet::new();
-    let states = shown_rules(snapshot).filter(|rule| is_verbose || !is_shipped(&rule.name));
+    let are_chosen = all <= FINDINGS_SHOWN;
+    let states = shown_rules(snapshot).filter(|rule| is_verbose || are_chosen || !is_shipped(&rule.name));
     let states = states.filter(|rule| reported.insert((&rule.name, &rule.state)));
     lines.extend(states.map(state_line));
     lines
@@ -198,9 +199,19 @@ fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
         (sum.0 + rates.cpu, sum.1 + rates.runqueue)
     });
     let share = waiting / (cpu + waiting);
-    (cpu + waiting > WANTED_MIN && share > WAITING_SHOWN).then(|| {
+    let allowed = snapshot.cpus.as_ref().map(|cpus| cpus.allowed);
+    let advice = match allowed.filter(|allowed| cpu + waiting > *allowed) {
+        Some(allowed) => format!(
+            "it wants {:.1} CPUs and may use {allowed:.1}: start fewer ranks or threads",
+            cpu + waiting
+        ),
+        None => "other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs"
+            .to_owned(),
+    };
+    let waits = cpu + waiting > WANTED_MIN && share > WAITING_SHOWN;
+    waits.then(|| {
         format!(
-            "    but it waits for a CPU {} of the time that it wants one: tuneagent ps shows what else runs here",
+            "    but it waits for a CPU {} of the time that it wants one; {advice}",
             percent(share)
         )
     })
@@ -211,7 +222,7 @@ pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut text = finding.text.lines();
     let repaired = match (finding.repaired, &finding.now) {
         (true, None) => " (repaired)",
-        (true, Some(_)) => " (repaired, and reverted at the end)",
+        (true, Some(_)) => " (repaired; reverted at the end, without --keep)",
         (false, _) => "",
     };
     lines.push(format!(
@@ -378,7 +389,7 @@ mod tests {
         }];
         insta::assert_snapshot!(lines(&snapshot, false).join("\n"), @"
         no findings: 1 rule fits this program
-           but it waits for a CPU 67 % of the time that it wants one: tuneagent ps shows what else runs here
+           but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
            mine                   condition false: n > 5 (3 > 5)
                                   12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 outside of all windows)
         ");

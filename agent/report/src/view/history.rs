@@ -11,6 +11,8 @@ use profile::{
 const DECISIONS_SHOWN: usize = 5;
 /// What a function without a value returns, as the tuner writes it.
 const VOID: &str = "nothing";
+/// Of more reasons, users read none.
+const REASONS_SHOWN: usize = 3;
 
 /// The newest decisions, each with what came of it.
 pub(super) fn change_lines(snapshot: &Snapshot) -> Vec<String> {
@@ -95,9 +97,25 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         report("guard", &guard.text);
     }
     if !first.because.is_empty() {
-        report("because", &first.because.join("; "));
+        report("because", &reasons(&first.because));
     }
     lines
+}
+
+/// Why it was decided. Of many reasons the first comparisons: the values in them are most of the rest, and the report has all.
+fn reasons(because: &[String]) -> String {
+    let is_comparison = |reason: &&String| {
+        let written = reason.split(": ").next().unwrap_or_default();
+        [" > ", " < ", " >= ", " <= ", " == "]
+            .iter()
+            .any(|sign| written.contains(sign))
+    };
+    let decided = because.iter().filter(is_comparison).take(REASONS_SHOWN);
+    let decided: Vec<&str> = decided.map(String::as_str).collect();
+    match because.len() > REASONS_SHOWN + 1 && !decided.is_empty() {
+        true => format!("{} (all reasons: --json)", decided.join("; ")),
+        false => because.join("; "),
+    }
 }
 
 /// How each came out, or all alike.
@@ -111,6 +129,30 @@ fn outcomes(changes: &[&ChangeView]) -> String {
 mod tests {
     use super::*;
     use profile::snapshot::GuardView;
+
+    #[test]
+    fn of_many_reasons_the_first_comparisons_are_shown() {
+        let of = |reasons: &[&str]| {
+            reasons
+                .iter()
+                .map(|reason| (*reason).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            reasons(&of(&["best: 7", "a > b: 2 > 1"])),
+            "best: 7; a > b: 2 > 1"
+        );
+        assert_eq!(
+            reasons(&of(&[
+                "free: 0.4",
+                "left: 1",
+                "size: 1",
+                "a > b: 2 > 1",
+                "c <= d: 1 <= 2"
+            ])),
+            "a > b: 2 > 1; c <= d: 1 <= 2 (all reasons: --json)"
+        );
+    }
 
     #[test]
     fn a_change_is_shown_with_promise_result_and_reasons() {

@@ -41,8 +41,8 @@ fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     }
     (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
         format!(
-            " parallel efficiency not known: outside MPI the ranks want a CPU at most {} of the time; they sleep, or wait for something else",
-            percent(awake / outside)
+            " parallel efficiency not known: outside MPI the ranks sleep {} of the time: idle, or waiting for something else than MPI",
+            percent(1.0 - awake / outside)
         )
     })
 }
@@ -136,16 +136,12 @@ fn step_line(
         }
         _ => String::new(),
     };
-    let over = if iteration.is_over {
-        "; the loop has ended"
-    } else {
-        ""
-    };
+    let over = if iteration.is_over { "; it has ended" } else { "" };
     let seen = if sequence.unseen > 0 { " seen" } else { "" };
     let is_over = iteration.is_over || !since.is_empty();
     let takes = if is_over { "took" } else { "takes" };
     format!(
-        " one step {takes} {}{of_all}   ({}{seen}, {calls}; detected loop{over}{change}{since})",
+        " one step of the detected loop {takes} {}{of_all}   ({}{seen}, {calls}{over}{change}{since})",
         duration(time_ns),
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
@@ -282,11 +278,7 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
         || snapshot
             .regions()
             .is_some_and(|regions| probed(snapshot, &regions) < WATCHED_FULLY);
-    let of_part = if is_part {
-        "   (of the calls that were watched: less than above)"
-    } else {
-        ""
-    };
+    let of_part = if is_part { "   (sampled calls only)" } else { "" };
     let mut lines = vec![
         String::new(),
         format!(" {what:<20} {:>9}   share of the time{of_part}", "calls"),
@@ -406,7 +398,7 @@ mod tests {
         };
         let text = [now(&snapshot), call_sites(&snapshot)].concat().join("\n");
         insta::assert_snapshot!(text, @"
-        one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; detected loop; last quarter 12 % shorter than the first)
+        one step of the detected loop takes 91.4 ms   (22 steps seen, 36 MPI calls each; last quarter 12 % shorter than the first)
         parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over complete steps)
         serialisation 0.80  x  transfer 0.75   (between 22 collectives of all ranks: 30 % of the time waiting for the last, 25 % transfer)
         computation scalability 0.90 from 2 ranks to 4   (by useful time of a step; if the problem grew with the ranks 1.80)
@@ -425,7 +417,7 @@ mod tests {
             ..Rates::default()
         };
         let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
-        assert!(said.is_some_and(|line| line.contains("at most 1.0 % of the time")));
+        assert!(said.is_some_and(|line| line.contains("the ranks sleep 99 %")));
         assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
         // Nearly always inside MPI: what is left is too little to speak of.
         assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
@@ -463,7 +455,7 @@ mod tests {
         };
         assert!(call_sites(&snapshot)[1].ends_with("share of the time"));
         snapshot.processes[0].functions.push(estimated);
-        assert!(call_sites(&snapshot)[1].ends_with("(of the calls that were watched: less than above)"));
+        assert!(call_sites(&snapshot)[1].ends_with("(sampled calls only)"));
     }
 
     #[test]
@@ -523,7 +515,7 @@ mod tests {
         assert!(regions(&snapshot)[0].starts_with(" parallel regions, seen too seldom for a rate   inside"));
         snapshot.sequence = sequence();
         snapshot.sequence.steps = Steps::Regions;
-        assert!(now(&snapshot)[0].starts_with(" one step takes 91.4 ms "));
+        assert!(now(&snapshot)[0].starts_with(" one step of the detected loop takes 91.4 ms "));
         if let Some(regions) = &mut snapshot.processes[0].regions {
             regions.until_ns = Some(4_100_000_000);
         }

@@ -212,7 +212,11 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     // What is left of the time inside MPI is waiting for others, and what the calls do.
     let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
     let waiting = waiting.map_or_else(String::new, |waiting| {
-        format!(" ({} waiting for a CPU)", percent(waiting / number))
+        let points = percent(waiting / number);
+        format!(
+            " ({} points of it waiting for a CPU)",
+            points.trim_end_matches(" %")
+        )
     });
     let in_mpi = mpi.map(|mpi| {
         let outside = percent((1.0 - mpi / number).max(0.0));
@@ -334,7 +338,10 @@ fn line(row: &Row, columns: usize) -> String {
         .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
     let unreturned = match row.unreturned {
         0 => String::new(),
-        calls => format!("  {} did not return", count(calls as f64)),
+        calls => format!(
+            "  {} not seen",
+            plural(usize::try_from(calls).unwrap_or(usize::MAX), "return")
+        ),
     };
     let counted = row.counted.map_or_else(String::new, |part| {
         format!("  counted {} of the time", percent(part))
@@ -467,13 +474,14 @@ pub(super) mod tests {
 
          after 2.00 s    412 MPI calls/s, 3.40 MiB/s sent
          time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
-                               inside MPI 98 % (65 % waiting for a CPU)   outside 1.9 %
+                               inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
          function               calls/s      mean   share of the time
          MPI_Wait                   700   6.10 ms    160 %  ###########################
 
          no findings: 1 rule fits this program
-            but it waits for a CPU 67 % of the time that it wants one: tuneagent ps shows what else runs here
+            but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
+            openmpi-busy-wait      condition false
          lost: 3 (ring_full)
         ");
     }
@@ -579,7 +587,7 @@ pub(super) mod tests {
         insta::assert_snapshot!(text(&snapshot), @"
         after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
         time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
-                              inside MPI 98 % (65 % waiting for a CPU)   outside 1.9 %
+                              inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
         1 finding
         1  openmpi-busy-wait   64 ranks share 2 CPUs

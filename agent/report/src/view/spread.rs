@@ -22,12 +22,12 @@ const QUANTITIES: [Quantity; 4] = [
     Quantity {
         name: "on a CPU",
         of: |process| Some(overall(process)?.cpu),
-        show: percent,
+        show: cpus,
     },
     Quantity {
         name: "waiting for a CPU",
         of: |process| Some(overall(process)?.runqueue),
-        show: percent,
+        show: cpus,
     },
     Quantity {
         name: "memory, at its most",
@@ -35,6 +35,14 @@ const QUANTITIES: [Quantity; 4] = [
         show: bytes,
     },
 ];
+
+/// More than one CPU is no share of the time.
+fn cpus(number: f64) -> String {
+    match number > 1.0 {
+        true => format!("{number:.2} CPUs"),
+        false => percent(number),
+    }
+}
 
 fn overall(process: &ProcessView) -> Option<&Rates> {
     process.overall.as_ref()
@@ -153,5 +161,6 @@ mod tests {
         );
         snapshot.processes.truncate(1);
         assert!(over_all(&snapshot).is_empty());
+        assert_eq!([cpus(1.653), cpus(0.9)], ["1.65 CPUs", "90 %"]);
     }
 }

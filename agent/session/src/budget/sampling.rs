@@ -448,7 +448,7 @@ impl Sampling {
             }
         };
         format!(
-            "note: watching costs {} of the job's CPU time, more than it should (--budget {budget}): {why}, or allow more",
+            "note: watching costs {} of the job's CPU time, more than it should (--budget {budget}): {why}, or give a greater --budget",
             percent((rest + load.agent) / load.job.max(f64::MIN_POSITIVE)),
         )
     }
@@ -457,7 +457,7 @@ impl Sampling {
 fn advice_on_agent(load: &Load, budget: BudgetShare) -> String {
     format!(
         "note: tuneagent itself takes {} of a core, more than it should beside what this job computes (--budget {budget}): use fewer \
-         rules (--rules none) or fewer processes, or allow more",
+         rules (--rules none) or fewer processes, or a greater --budget",
         percent(load.agent),
     )
 }

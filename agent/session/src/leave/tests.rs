@@ -140,7 +140,7 @@ fn probes_that_take_the_kernel_long_end_in_the_background() {
     let effects = it.on(LeaveEvent::Detached(None));
     assert_eq!(
         effects[0],
-        say("Ctrl-C; detached; probes end in the background; nothing was written")
+        say("Ctrl-C; detached; the kernel is still removing probes; nothing was written")
     );
 }
 
@@ -149,7 +149,7 @@ fn the_last_line_has_the_reason_for_which_the_session_ends() {
     for reason in [
         "Ctrl-C",
         "SIGTERM",
-        "the time is over",
+        "--duration reached",
         "all changes are confirmed",
         "the program has ended",
         STOPPED,

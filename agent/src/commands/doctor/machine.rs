@@ -267,7 +267,7 @@ fn holding() -> Check {
     // It holds the journal of a process that has ended.
     let _ = fs::remove_dir_all(&folder);
     match held {
-        Ok(text) => Check::works(name, text),
+        Ok(text) => Check::works(name, format!("a change at the entry of a function\n{text}")),
         Err(error) => Check::lacks(
             name,
             format!("rules that change a program at one cannot: {error}"),

@@ -51,9 +51,14 @@ fn looked_into(job: &Job) -> Check {
         .map(|mpi| mpi.sites.len())
         .sum();
     let text = format!(
-        "{}: {} can be inspected, {sites} MPI sites",
+        "{}: {} can be inspected, {} MPI functions",
         job.program(),
         crate::format::plural(job.members.len(), "process"),
+        if sites == 0 {
+            "no".to_owned()
+        } else {
+            sites.to_string()
+        },
     );
     match job.unreachable.first() {
         None => Check::works("target", text),

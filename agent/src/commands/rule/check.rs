@@ -61,11 +61,19 @@ fn compare(
     let seen = fit::seen(job, rule);
     let names = fit::all_names(job, &seen, &rule.request());
     let fit = rules::fit(file, rule, &seen, &names);
+    let (program, processes) = (job.program(), plural(job.members.len(), "process"));
+    if fit.is_for_other_programs {
+        diagnostics::print(name, text, &fit.diagnostics);
+        say!(
+            "{name}: the rule {} does not apply to {program}: no process has a role of it",
+            rule.name()
+        );
+        return Ok(false);
+    }
     if has_errors(&fit.diagnostics) {
         return Ok(refuse(name, text, &fit.diagnostics));
     }
     diagnostics::print(name, text, &fit.diagnostics);
-    let (program, processes) = (job.program(), plural(job.members.len(), "process"));
     say!(
         "{name}: the rule {} can run on {program} ({processes})",
         rule.name()

@@ -14,7 +14,7 @@ use tuner::{
 };
 
 use crate::{
-    commands::by_hand,
+    commands::{by_hand, refusals::is_stripped},
     discover::{Job, Member},
     mpi,
     rulebook::facts,
@@ -31,6 +31,10 @@ fn process(member: &Member, rule: &CheckedRule, request: &FitRequest) -> SeenPro
     let mut seen = SeenProcess {
         name: format!("process {}", member.process.pid),
         facts: facts(member, &rule.plan().symbols),
+        is_stripped: member
+            .space
+            .executable()
+            .is_some_and(|program| is_stripped(&program.image)),
         ..SeenProcess::default()
     };
     for name in &request.functions {

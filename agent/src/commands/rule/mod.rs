@@ -10,6 +10,7 @@ mod skeleton;
 use crate::{
     cli::RuleCommand,
     exit::{Code, CommandResult, Failure},
+    format::nearest,
 };
 
 pub(super) fn run(command: &RuleCommand) -> CommandResult {
@@ -30,25 +31,37 @@ fn list(json: bool) -> CommandResult {
     let shipped = rules::library().iter().chain(rules::models());
     let checked =
         shipped.filter_map(|(name, text)| Some((name, rules::CheckedRule::from_source(text).ok()?)));
+    let acts = |rule: &rules::CheckedRule| {
+        let plan = rule.plan();
+        !plan.variables.is_empty() || !plan.actions.is_empty()
+    };
     if json {
         let row = |(name, rule): (&&str, rules::CheckedRule)| {
-            let plan = rule.plan();
-            let acts = !plan.variables.is_empty() || !plan.actions.is_empty();
-            serde_json::json!({"name": name, "about": rule.about(), "acts": acts})
+            let (acts, must_be_named) = (acts(&rule), rule.must_be_named());
+            serde_json::json!({"name": name, "about": rule.about(), "acts": acts, "must_be_named": must_be_named})
         };
         return super::print_json(&checked.map(row).collect::<Vec<_>>());
     }
-    checked.for_each(|(name, rule)| say!("{name:<24} {}", rule.about()));
+    say!("{:<24} {:<8} about", "rule", "acts");
+    checked.for_each(|(name, rule)| {
+        let when = match (acts(&rule), rule.must_be_named()) {
+            (false, _) => "never",
+            (true, false) => "--apply",
+            (true, true) => "if named",
+        };
+        say!("{name:<24} {when:<8} {}", rule.about());
+    });
+    say!("acts: never (it only reports), with --apply, or only if named (--apply=RULE)");
     Ok(Code::Done)
 }
 
 fn show(name: &str) -> CommandResult {
     let shipped = || rules::library().iter().chain(rules::models());
     let Some((_, text)) = shipped().find(|(known, _)| *known == name) else {
-        let known: Vec<&str> = shipped().map(|(name, _)| *name).collect();
+        let near = nearest(shipped().map(|(known, _)| (*known).to_owned()), name);
+        let near = near.map_or_else(String::new, |near| format!(": did you mean {near}?"));
         return Err(Failure::not_there(format!(
-            "no built-in rule is named {name}; there are: {}",
-            known.join(", ")
+            "no built-in rule is named {name}{near} (all of them: tuneagent rule list)"
         )));
     };
     say!("{}", text.trim_end());

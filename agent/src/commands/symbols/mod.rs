@@ -25,7 +25,7 @@ use super::target;
 use crate::{
     cli::SymbolsArgs,
     exit::{Code, CommandResult, Failure},
-    format::{count, plural},
+    format::{count, nearest, plural},
     glob, kernel,
 };
 
@@ -129,8 +129,8 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
     let rows_max = if args.json { JSON_ROWS_MAX } else { ROWS_MAX };
     let mut room = rows_max;
     let mut found = Vec::new();
-    for listed in files {
-        let rows = rows(&listed, &wanted, room).map_err(|error| {
+    for listed in &files {
+        let rows = rows(listed, &wanted, room).map_err(|error| {
             let path = &listed.path;
             Failure::not_there(format!("{path}: {error}"))
         })?;
@@ -140,7 +140,7 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
         }
     }
     if found.is_empty() {
-        return Err(Failure::not_there(nothing(args)));
+        return Err(Failure::not_there(nothing(args, &files)));
     }
     if args.json {
         let text = serde_json::to_string_pretty(&found).map_err(Failure::no)?;
@@ -151,9 +151,14 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
     Ok(Code::Done)
 }
 
-fn nothing(args: &SymbolsArgs) -> String {
+fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
     match &args.pattern {
-        Some(pattern) => format!("{} has no symbol like `{pattern}`", args.target),
+        Some(pattern) => {
+            let symbols = files.iter().filter_map(|file| file.image.defined_symbols().ok());
+            let near = nearest(symbols.flatten().map(|symbol| symbol.name), pattern);
+            let near = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+            format!("{} has no symbol like `{pattern}`{near}", args.target)
+        }
         None => format!(
             "{} has no symbols: it was stripped, and no debug file of it is to be found",
             args.target
@@ -335,11 +340,11 @@ fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::address::LinkAddress, Descr
     let known = known.get(&entry.address);
     let can = match entry.can(known) {
         Can::Probe => "probe".to_owned(),
-        Can::ProbeChoice => "probe (its pick)".to_owned(),
+        Can::ProbeChoice => "probe (ifunc)".to_owned(),
         Can::Set { state_type: false } => "set".to_owned(),
-        Can::Set { state_type: true } => "set --type".to_owned(),
-        Can::Parts => "set its parts".to_owned(),
-        Can::Follow => "set through it".to_owned(),
+        Can::Set { state_type: true } => "set --type TYPE".to_owned(),
+        Can::Parts => "set NAME.member".to_owned(),
+        Can::Follow => "set *NAME".to_owned(),
         Can::Read(why) => format!("read ({why})"),
         Can::Nothing(why) => format!("no ({why})"),
     };

@@ -12,7 +12,7 @@ const WIDTH_MIN: usize = 60;
 const NAME_SHARE: usize = 3;
 /// A longer name of a section pushes the next column: there are few.
 const SECTION_MAX: usize = 8;
-/// The longest that is usual: `probe (its pick)`.
+/// The longest that is usual: `set NAME.member`.
 const CAN: usize = 16;
 
 /// Columns of the terminal; 80 where there is none.
@@ -137,7 +137,7 @@ mod tests {
                 site: site(0, "sub", "single-stepped", Some("then the stack moves")),
                 ..row("PMPI_Wtime", Some("double ()"), 52, "probe")
             },
-            row("memcpy", None, 300, "probe (its pick)"),
+            row("memcpy", None, 300, "probe (ifunc)"),
         ];
         insta::assert_snapshot!(lines(&rows, 80).join("\n"));
     }
@@ -147,12 +147,12 @@ mod tests {
         let long = "app::detail::Scheduler::granularity_of_the_very_last_block";
         let rows = [
             row("chunk", Some("int"), 4, "set"),
-            row("cfg", Some("struct config"), 1_048_576, "set its parts"),
+            row("cfg", Some("struct config"), 1_048_576, "set NAME.member"),
             row(
                 long,
                 Some("std::map<std::string, std::vector<double>, std::less<std::string>>"),
                 48,
-                "set its parts",
+                "set NAME.member",
             ),
             row("half", None, 0, "inlined into step at paths.c:30: probe that"),
             Row {

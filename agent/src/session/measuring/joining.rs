@@ -381,6 +381,7 @@ impl Measuring {
         let members: Vec<_> = members
             .map(|(slot, member)| (slot, member, context.rules.added_in(&added, member)))
             .collect();
+        let unfit = (context.rules).fits_none(&added, members.iter().map(|(_, member, _)| *member));
         let before = self.probes.missing().len();
         if let Err(error) = (self.probes).grow(&context.target.job, added.wanted.clone(), &members) {
             context.rules.give_up(&added);
@@ -392,7 +393,8 @@ impl Measuring {
         }
         self.read(context).map_err(failed)?;
         context.rules.begin(&added, mode, monotonic_ns());
-        Ok(self.probes.missing().iter().skip(before).cloned().collect())
+        let missing = self.probes.missing().iter().skip(before).cloned();
+        Ok(missing.chain(unfit).collect())
     }
 
     /// A rule goes, and its probes end: the result, and what follows.

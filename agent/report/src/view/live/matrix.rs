@@ -64,22 +64,24 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
             Span::raw(sum),
         ])
     });
-    let most = if by_count {
-        plural(most as usize, "message")
-    } else {
-        bytes(most)
+    let amount = |cell: f64| match by_count {
+        true => count(cell.floor()),
+        false => bytes(cell),
     };
-    let shades = (1..5).map(|level| glyphs.shade(Glyphs::SHADES[level]).to_owned());
-    let legend = format!(
-        " point to point; {}  up to 1/64, 1/16, 1/4 of {most}, more",
-        shades.collect::<Vec<_>>().join(" ")
-    );
+    let bounds = [64.0, 16.0, 4.0, 1.0].map(|part| amount(most / part));
+    let shades = (1..5).map(|level| glyphs.shade(Glyphs::SHADES[level]));
+    let shades: Vec<String> = shades
+        .zip(bounds)
+        .map(|(shade, bound)| format!("{shade} {bound}"))
+        .collect();
+    let what = if by_count { "messages" } else { "bytes" };
+    let legend = format!(" {what} of a pair, up to: {}", shades.join("  "));
     Content {
         head: vec![
             plain(reported(matrix)),
             plain(legend),
             title(format!(
-                " {:>w$} to rank 0 and on{}",
+                " {:>w$} to rank 0, 1, ...{}",
                 "from",
                 heat.folded(),
                 w = NAME - 2

@@ -95,15 +95,21 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
     }
+    let has_ranks = snapshot.job.mpi.is_some();
+    let answer = state.answer.as_ref();
+    let answer = answer.map(|answer| wrapped(" ", &format!(" {answer}"), usize::from(area.width)));
     let lines = [
         Constraint::Length(1),
         Constraint::Length(2),
         Constraint::Fill(1),
-        Constraint::Length(1),
+        Constraint::Length(answer.as_ref().map_or(1, Vec::len) as u16),
     ];
     let [top, tabs, body, keys] = Layout::vertical(lines).areas(frame.area());
     frame.render_widget(Paragraph::new(first_line(snapshot, usize::from(top.width))), top);
-    frame.render_widget(Paragraph::new(tab_line(state, usize::from(tabs.width))), tabs);
+    frame.render_widget(
+        Paragraph::new(tab_line(state, has_ranks, usize::from(tabs.width))),
+        tabs,
+    );
     if state.is_help {
         frame.render_widget(Paragraph::new(help::lines(state.tab)), body);
         frame.render_widget(Paragraph::new(plain(" any key: back ".to_owned())), keys);
@@ -117,7 +123,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
         (Tab::Ranks, None) => ranks::content(snapshot, state, columns, glyphs),
         (Tab::Functions, None) => functions::content(snapshot, state, columns, glyphs),
         (Tab::CallSites, _) => call_sites::content(snapshot, columns, glyphs),
-        (Tab::Rules, _) => rules::content(snapshot, state, columns),
+        (Tab::Rules, _) => rules::content(snapshot, state, body.as_size().into()),
         (Tab::Changes, _) => changes(snapshot, columns),
         (Tab::Log, _) => said(log, columns),
         (Tab::Matrix, _) => matrix::content(snapshot, state, columns, glyphs),
@@ -126,12 +132,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
         content.filter(&state.filter);
     }
     let is_cut = scrolled(frame, body, content, state);
-    let line = match &state.answer {
-        Some(answer) => plain(format!(" {answer}")).style(Style::new().fg(Color::Yellow)),
-        None if state.is_typing => typing_line(state),
-        None => key_line(state, is_cut),
+    let last = match answer {
+        Some(answer) => Paragraph::new(answer).style(Style::new().fg(Color::Yellow)),
+        None if state.is_typing => Paragraph::new(typing_line(state)),
+        None => Paragraph::new(key_line(state, has_ranks, is_cut)),
     };
-    frame.render_widget(Paragraph::new(line), keys);
+    frame.render_widget(last, keys);
 }
 
 /// The job, how long it is watched, and whether this session may change it.
@@ -156,8 +162,12 @@ fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
 
 /// The tabs by number and name; on a terminal on which not all names fit, by number, and the chosen one by
 /// name.
-fn tab_line(state: &State, columns: usize) -> Line<'static> {
-    let names = Tab::ALL.iter().map(|tab| tab.name().len() + 3);
+fn tab_line(state: &State, has_ranks: bool, columns: usize) -> Line<'static> {
+    let name_of = |tab: Tab| match tab {
+        Tab::Ranks if !has_ranks => "Procs",
+        tab => tab.name(),
+    };
+    let names = Tab::ALL.iter().map(|tab| name_of(*tab).len() + 3);
     let has_room = names.sum::<usize>() <= columns;
     let mut spans = Vec::new();
     for (number, tab) in (1..).zip(Tab::ALL) {
@@ -167,7 +177,7 @@ fn tab_line(state: &State, columns: usize) -> Line<'static> {
             false => Style::new(),
         };
         let name = match is_chosen || has_room {
-            true => format!(" {number} {}", tab.name()),
+            true => format!(" {number} {}", name_of(tab)),
             false => format!(" {number}"),
         };
         spans.push(Span::styled(name, style));
@@ -222,7 +232,7 @@ fn below_line(below: usize, tab: Tab) -> Line<'static> {
     plain(format!(" and {}: {key}", plural(below, "more line"))).style(Modifier::DIM)
 }
 
-fn key_line(state: &State, is_cut: bool) -> Line<'static> {
+fn key_line(state: &State, has_ranks: bool, is_cut: bool) -> Line<'static> {
     let mut keys = vec![("?", "help".to_owned())];
     let scroll = ("PgUp PgDn", "scroll".to_owned());
     if state.detail.is_some() {
@@ -252,8 +262,12 @@ fn key_line(state: &State, is_cut: bool) -> Line<'static> {
                 keys.push(("/", filter));
             }
             if let Some(order) = tab.orders().get(state.order(tab)) {
-                let by = if tab == Tab::Matrix { "shows" } else { "sorted by" };
-                keys.push(("s", format!("{by} {order}")));
+                let order = match (tab, *order) {
+                    (Tab::Matrix, order) => format!("bytes or messages (now {order})"),
+                    (_, "rank") if !has_ranks => "sorted by pid".to_owned(),
+                    (_, order) => format!("sorted by {order}"),
+                };
+                keys.push(("s", order));
             }
         }
     }

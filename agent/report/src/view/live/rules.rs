@@ -1,7 +1,7 @@
 //! The tab of the rules: the list, and what is known of the chosen one.
 
 use profile::{
-    format::duration,
+    format::{duration, plural},
     snapshot::{RuleView, Snapshot},
 };
 use ratatui::{
@@ -15,18 +15,20 @@ use super::{
 };
 use crate::view::{findings, history};
 
-/// Rules that are listed at once.
-const LISTED: usize = 8;
+/// Rules that are listed at least; where there is room, in half of it.
+const LISTED_LEAST: usize = 8;
 
-pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize) -> Content {
+pub(super) fn content(snapshot: &Snapshot, state: &State, (columns, rows): (u16, u16)) -> Content {
+    let columns = usize::from(columns);
     let names = rule_names(snapshot);
     if names.is_empty() {
         return Content::rows(vec![plain(" no rule is loaded".to_owned())]);
     }
     let mut head = vec![title(format!(" {:<28} {:<10} state", "rule", "mode"))];
     // The chosen one stays in sight.
-    let first = (state.chosen(Tab::Rules) + 1).saturating_sub(LISTED);
-    for (index, name) in names.iter().enumerate().skip(first).take(LISTED) {
+    let listed = LISTED_LEAST.max(usize::from(rows / 2));
+    let first = (state.chosen(Tab::Rules) + 1).saturating_sub(listed);
+    for (index, name) in names.iter().enumerate().skip(first).take(listed) {
         head.push(list_line(
             snapshot,
             name,
@@ -34,7 +36,10 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize) -> Con
             columns,
         ));
     }
-    head.push(Line::default());
+    head.push(match names.len().saturating_sub(first + listed) {
+        0 => Line::default(),
+        below => plain(format!(" and {}: Down", plural(below, "more rule"))).style(Modifier::DIM),
+    });
     let chosen = names.get(state.chosen(Tab::Rules)).copied().unwrap_or_default();
     Content {
         head,
