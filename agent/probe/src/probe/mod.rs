@@ -204,10 +204,8 @@ impl Probes {
         let all_on = kernel.link_kind() == LinkKind::Tracefs;
         // Nor taken off once it costs too much.
         let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
-        let on = wanted
-            .iter()
-            .map(|want| (want.is_on || all_on) && may_be_on(want));
-        let on: Vec<bool> = on.collect();
+        let is_on = |want: &Wanted| (want.is_on || all_on) && may_be_on(want);
+        let on: Vec<bool> = wanted.iter().map(is_on).collect();
         numbers.share_with_profile(&wanted, &on);
         for (index, probe) in numbers.probes.iter().enumerate() {
             kernel.set_spec(index as u32, probe.spec)?;
