@@ -224,10 +224,8 @@ impl Probes {
         // is cheap is attached, and hits of what is off are dropped.
         let all_on = kernel.link_kind() == LinkKind::Tracefs;
         let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
-        let on = wanted
-            .iter()
-            .map(|want| (want.is_on || all_on) && may_be_on(want));
-        let on: Vec<bool> = on.collect();
+        let is_on = |want: &Wanted| (want.is_on || all_on) && may_be_on(want);
+        let on: Vec<bool> = wanted.iter().map(is_on).collect();
         numbers.share_with_profile(&wanted, &on);
         for (index, probe) in numbers.probes.iter().enumerate() {
             kernel.set_spec(index as u32, probe.spec)?;

@@ -462,7 +462,7 @@ probes:
 windows:
   pulse: {every: 100ms}
 metrics:
-  share: sum(flush.duration) / window.duration
+  share: sum(flush.duration) / pulse.duration
 tune:
   - when: share > 0.5
     finding: it flushes
