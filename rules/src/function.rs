@@ -141,8 +141,8 @@ functions! {
         "The exponentially weighted mean over all instances of the window so far, with this weight of the newest; with a key one for each of its values.";
     "loads" => Meaning::Loads, 1..=1, "loads(\"glob\")", "loads(\"libgomp*.so*\")",
         "In roles: whether the process has a library mapped whose file name fits the pattern (`*`, `?`).";
-    "has" => Meaning::Has, 1..=1, "has(symbol)", "has(opal_progress_yield_when_idle)",
-        "In roles: whether the process or one of its libraries has the symbol.";
+    "has" => Meaning::Has, 1..=1, "has(variable)", "has(opal_progress_yield_when_idle)",
+        "In roles: whether the process or one of its libraries has a variable of this name.";
 }
 
 pub(crate) fn function_named(name: &str) -> Option<&'static FormulaFunction> {

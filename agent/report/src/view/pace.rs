@@ -520,7 +520,10 @@ mod tests {
             regions.until_ns = Some(4_100_000_000);
         }
         let line = now(&snapshot).swap_remove(0);
-        assert!(line.starts_with(" one step took 95.0 ms on average "), "{line}");
+        assert!(
+            line.starts_with(" one step of the detected loop took 95.0 ms on average "),
+            "{line}"
+        );
         assert!(line.ends_with("; not measured since 4.10 s)"), "{line}");
     }
 

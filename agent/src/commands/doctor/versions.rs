@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn every_lockdown_is_shown_with_what_it_takes_away() {
         for (state, status, part) in [
-            (None, Status::Works, "none"),
+            (None, Status::Works, "no restriction"),
             (Some("[none] integrity confidentiality"), Status::Works, "none"),
             (
                 Some("none [integrity] confidentiality"),
