@@ -31,7 +31,7 @@ const AWAKE: f64 = 0.5;
 /// Of ranks that are outside MPI for less of their time nothing is said.
 const OUTSIDE_SHOWN: f64 = 0.2;
 
-/// What stands in the place of efficiencies where what counts as useful is mostly sleep.
+/// What stands beside efficiencies where what counts as useful is mostly sleep.
 fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
     for rates in rates {
@@ -41,7 +41,7 @@ fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     }
     (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
         format!(
-            " parallel efficiency not known: outside MPI the ranks sleep {} of the time: idle, or waiting for something else than MPI",
+            "    of their time outside MPI the ranks sleep {}: idle, or waiting for something else than MPI",
             percent(1.0 - awake / outside)
         )
     })
@@ -99,15 +99,12 @@ fn lines(
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
     }
-    if let (Some(asleep), Some(_)) = (asleep, efficiencies) {
-        lines.push(asleep);
-        return lines;
-    }
     lines.extend(efficiencies.map(efficiency_line));
     let split = efficiencies.and_then(|found| found.split.as_ref());
     lines.extend(split.map(split_line));
     let scalability = efficiencies.and_then(|found| Some((found.scalability?, found.ranks)));
     lines.extend(scalability.map(|(scalability, ranks)| scalability_line(&scalability, ranks)));
+    lines.extend(efficiencies.and(asleep));
     lines
 }
 

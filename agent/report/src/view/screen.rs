@@ -17,6 +17,8 @@ const NAME_MIN: usize = 20;
 const NAME_MAX: usize = 40;
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
+/// Shares of the time below this are shown as less than it.
+const POINTS_SHOWN: f64 = 0.001;
 
 /// One line that names the job.
 pub fn header(snapshot: &Snapshot) -> String {
@@ -212,11 +214,11 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     // What is left of the time inside MPI is waiting for others, and what the calls do.
     let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
     let waiting = waiting.map_or_else(String::new, |waiting| {
-        let points = percent(waiting / number);
-        format!(
-            " ({} points of it waiting for a CPU)",
-            points.trim_end_matches(" %")
-        )
+        let points = match waiting / number {
+            part if part > 0.0 && part < POINTS_SHOWN => "<0.1".to_owned(),
+            part => percent(part).trim_end_matches(" %").to_owned(),
+        };
+        format!(" ({points} points of it waiting for a CPU)")
     });
     let in_mpi = mpi.map(|mpi| {
         let outside = percent((1.0 - mpi / number).max(0.0));
