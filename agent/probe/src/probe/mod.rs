@@ -506,7 +506,7 @@ impl Probes {
             .count()
     }
 
-    /// Whether it was looked for and found in no process; what a command will have nobody knows.
+    /// Whether it was looked for and found in no process. What a command will have is not known.
     fn is_absent(&self, probe: u32) -> bool {
         self.late.is_none() && self.defined.get(&probe) == Some(&false)
     }

@@ -84,7 +84,7 @@ impl Numbers {
             if !had_rows {
                 give_rows(probe, &mut self.rows);
             }
-            // Of a function that nobody has it is missing, whatever it is to read.
+            // A function that no process has is reported as missing, whatever it is to read.
             let captures = match captures::of_probe(probe, wanted, job) {
                 Err(_) if probe.mark.is_none() && !is_anywhere(&probe.name, job) => Vec::new(),
                 captures => captures?,

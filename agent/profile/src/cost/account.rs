@@ -55,7 +55,7 @@ pub struct OfLate {
 
 /// How much longer the program takes because it is watched, as shares of its time, estimated. It is less where
 /// a rank would have waited for another one meanwhile, and more where hits cost more than their price: that is
-/// measured on a CPU that nobody else wants.
+/// measured on an idle CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slowdown {
     /// By probes, in the process that they delay most. What a process of several busy threads does in them it

@@ -86,7 +86,7 @@ pub struct Probe {
     pub is_sampled: bool,
     /// It is not watched now, for no window is open.
     pub is_off: bool,
-    /// It is not watched now, for nobody has it switched on or its counting rests.
+    /// It is not watched now: no rule has it switched on, or its counting rests.
     pub is_resting: bool,
 }
 

@@ -20,7 +20,7 @@ const SITES_SHOWN: usize = 8;
 /// What was probed for a greater share of the time than this was so all the time.
 pub(super) const WATCHED_FULLY: f64 = 0.95;
 /// Of regions that were probed for less of it no rate is shown: the pace of the rest may be another one.
-const WATCHED_LEAST: f64 = 0.1;
+const WATCHED_MIN: f64 = 0.1;
 
 /// Characters of a function's name that are shown; names of templates go on for lines.
 const NAME_MAX: usize = 48;
@@ -231,7 +231,7 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     };
     let rate = count((regions.regions as f64 * 1e9 / watched.max(1.0)).round());
     let rate = match part {
-        ..WATCHED_LEAST => "parallel regions, seen too seldom for a rate".to_owned(),
+        ..WATCHED_MIN => "parallel regions, seen too seldom for a rate".to_owned(),
         ..WATCHED_FULLY => format!("~{rate} parallel regions/s"),
         _ => format!("{rate} parallel regions/s"),
     };

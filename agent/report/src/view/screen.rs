@@ -58,17 +58,12 @@ pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
 fn processes(snapshot: &Snapshot) -> (String, String) {
     let job = &snapshot.job;
     // A recording has no numbers of processes.
-    let pids = snapshot
-        .processes
-        .iter()
-        .map(|process| process.pid)
-        .filter(|pid| *pid != 0);
-    let pids: BTreeSet<i32> = pids.collect();
+    let pids = snapshot.processes.iter().map(|process| process.pid);
+    let pids: BTreeSet<i32> = pids.filter(|pid| *pid != 0).collect();
     // One that went on as another program has two entries.
-    let here = if pids.is_empty() {
-        snapshot.processes.len()
-    } else {
-        pids.len()
+    let here = match pids.len() {
+        0 => snapshot.processes.len(),
+        count => count,
     };
     let pids = match (pids.first(), pids.last()) {
         (Some(first), Some(last)) if first != last => format!(" (pids {first}-{last})"),

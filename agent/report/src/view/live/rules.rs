@@ -16,7 +16,7 @@ use super::{
 use crate::view::{findings, history};
 
 /// Rules that are listed at least; where there is room, in half of it.
-const LISTED_LEAST: usize = 8;
+const LISTED_MIN: usize = 8;
 
 pub(super) fn content(snapshot: &Snapshot, state: &State, (columns, rows): (u16, u16)) -> Content {
     let columns = usize::from(columns);
@@ -26,7 +26,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, (columns, rows): (u16,
     }
     let mut head = vec![title(format!(" {:<28} {:<10} state", "rule", "mode"))];
     // The chosen one stays in sight.
-    let listed = LISTED_LEAST.max(usize::from(rows / 2));
+    let listed = LISTED_MIN.max(usize::from(rows / 2));
     let first = (state.chosen(Tab::Rules) + 1).saturating_sub(listed);
     for (index, name) in names.iter().enumerate().skip(first).take(listed) {
         head.push(list_line(
