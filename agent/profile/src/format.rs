@@ -87,6 +87,11 @@ pub fn nearest(names: impl IntoIterator<Item = String>, typed: &str) -> Option<S
     (distance <= NEAR.min(typed.len() / 3).max(1)).then_some(nearest)
 }
 
+/// Behind what is said of a name that is not known: `: did you mean NAME?`, or nothing where none is near.
+pub fn did_you_mean(names: impl IntoIterator<Item = String>, typed: &str) -> String {
+    nearest(names, typed).map_or_else(String::new, |near| format!(": did you mean {near}?"))
+}
+
 /// A field of a table, as RFC 4180 wants it.
 pub fn csv_field(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {

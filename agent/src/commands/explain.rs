@@ -5,7 +5,7 @@ use rules::{CheckedRule, RuleFile};
 
 use crate::{
     exit::{Code, CommandResult, Failure},
-    format::nearest,
+    format::did_you_mean,
 };
 
 pub(super) fn run(words: &[String]) -> CommandResult {
@@ -25,8 +25,7 @@ pub(super) fn run(words: &[String]) -> CommandResult {
         }
         None => {
             let shipped = rules::library().iter().chain(rules::models());
-            let near = nearest(shipped.map(|(name, _)| (*name).to_owned()), id);
-            let near = near.map_or_else(String::new, |name| format!(": did you mean {name}?"));
+            let near = did_you_mean(shipped.map(|(name, _)| (*name).to_owned()), id);
             Err(Failure::not_there(format!(
                 "there is no page on {id}{near} (built-in rules: tuneagent rule list; errors: as E0107; changes: as `change PID:1`, \
                  listed by tuneagent journal)"

@@ -13,7 +13,7 @@ use crate::{
     console,
     discover::{DiscoverError, Discovery, Job, ProcessTable, TargetError, resolve},
     exit::Failure,
-    format::nearest,
+    format::did_you_mean,
     rights,
 };
 
@@ -37,7 +37,7 @@ fn pids(target: &str) -> Result<Vec<i32>, Failure> {
         )),
         TargetError::NoSuchProgram { .. } => {
             let names = table.iter().map(|(_, entry)| entry.name.clone());
-            let near = nearest(names, target).map_or_else(String::new, |name| format!(": did you mean {name}?"));
+            let near = did_you_mean(names, target);
             Failure::not_there(format!("{error}{near} (busy programs: tuneagent ps --all)"))
         }
         error => Failure::not_there(error),

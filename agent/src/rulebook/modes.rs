@@ -5,7 +5,7 @@ use rules::{CheckedRule, Time};
 use session::requests::NotSwitched;
 
 use super::{Act, RuleBook};
-use crate::{exit::Failure, format::nearest};
+use crate::{exit::Failure, format::did_you_mean};
 
 impl RuleBook {
     /// Switches a rule: the mode before, and what follows from leaving it.
@@ -43,7 +43,7 @@ impl RuleBook {
     /// What is said of a rule that is not there.
     pub fn unknown(&self, name: &str) -> String {
         let names = self.engine.rules().map(|(_, rule, _)| rule.name().to_owned());
-        let near = nearest(names, name).map_or_else(String::new, |near| format!(": did you mean {near}?"));
+        let near = did_you_mean(names, name);
         format!("this session has no rule {name}{near} (all of them: tuneagent session list)")
     }
 

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     diagnostics,
     exit::Failure,
-    format::nearest,
+    format::did_you_mean,
     request::{Given, RuleText, Settings},
 };
 use rules::{Bindings, CheckedRule, RuleFile};
@@ -70,8 +70,7 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
         Some(named) => match named.iter().find(|name| !loaded.contains(name)) {
             None => Ok(named.to_vec()),
             Some(unknown) => {
-                let near = nearest(loaded.iter().cloned(), unknown);
-                let near = near.map_or_else(String::new, |name| format!(": did you mean {name}?"));
+                let near = did_you_mean(loaded.iter().cloned(), unknown);
                 Err(Failure::not_there(format!(
                     "--apply={unknown}: no such rule is loaded{near} (a rule of your own is loaded with --rules FILE; loaded are: {})",
                     loaded.join(", ")
@@ -312,8 +311,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let Ok(entries) = fs::read_dir(path) else {
         let shipped = rules::library().iter().chain(rules::models());
         let typed = path.to_string_lossy();
-        let near = nearest(shipped.map(|(name, _)| (*name).to_owned()), &typed);
-        let near = near.map_or_else(String::new, |name| format!(": did you mean {name}?"));
+        let near = did_you_mean(shipped.map(|(name, _)| (*name).to_owned()), &typed);
         return Err(Failure::not_there(format!(
             "--rules {typed}: no such file or folder, and no built-in rule of this name{near} (all of them: tuneagent rule list)"
         )));

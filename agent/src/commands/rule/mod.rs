@@ -10,7 +10,7 @@ mod skeleton;
 use crate::{
     cli::RuleCommand,
     exit::{Code, CommandResult, Failure},
-    format::nearest,
+    format::did_you_mean,
 };
 
 pub(super) fn run(command: &RuleCommand) -> CommandResult {
@@ -58,8 +58,7 @@ fn list(json: bool) -> CommandResult {
 fn show(name: &str) -> CommandResult {
     let shipped = || rules::library().iter().chain(rules::models());
     let Some((_, text)) = shipped().find(|(known, _)| *known == name) else {
-        let near = nearest(shipped().map(|(known, _)| (*known).to_owned()), name);
-        let near = near.map_or_else(String::new, |near| format!(": did you mean {near}?"));
+        let near = did_you_mean(shipped().map(|(known, _)| (*known).to_owned()), name);
         return Err(Failure::not_there(format!(
             "no built-in rule is named {name}{near} (all of them: tuneagent rule list)"
         )));
