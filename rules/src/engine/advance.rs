@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::instance::{Instance, Surroundings};
+use super::instance::{Closed, Instance, Surroundings};
 use super::keyed_intake::Instances;
 use super::ledger::Ledger;
 use super::nest::{Nest, Nesting};
 use super::output::Dropped;
 use super::stream::Arrived;
-use super::track::{Closed, Track};
+use super::track::Track;
 use super::{Engine, Open, Running};
 use crate::eval::called::Past;
 use crate::eval::partial::Content;
@@ -141,8 +141,9 @@ impl Running {
         joined: &BTreeMap<ProcessId, Time>,
         ranks: &BTreeMap<ProcessId, u32>,
     ) -> Vec<(usize, Due)> {
+        let lost = self.stream.lost();
         let tracks = self.windows.iter_mut().filter_map(Open::track);
-        tracks.for_each(Track::look_again);
+        tracks.for_each(|track| track.look_again(lost));
         let hits = self.stream.release(reach);
         let mut release = Release {
             around: Surroundings {

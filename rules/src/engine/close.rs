@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::advance::Due;
-use super::instance::{Instance, Surroundings};
-use super::track::Closed;
+use super::instance::{Closed, HITS_LOST, Instance, Surroundings};
 use super::tune::{Outbox, TuneState, Turn};
 use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Running};
 use crate::eval::called::{Memory, Past};
@@ -164,7 +163,7 @@ impl Engine {
         });
         let missing = closed.instance.spoiled.clone().or(closed.missing);
         let missing = missing
-            .or_else(|| lost.then(|| "hits were lost in it".to_string()))
+            .or_else(|| lost.then(|| HITS_LOST.to_string()))
             .or_else(|| {
                 silent.map(|(process, _)| format!("{} was not observed until its end", self.name(process)))
             });
@@ -313,10 +312,7 @@ impl Running {
             .processes()
             .filter(|process| !is_complete(process))
             .collect();
-        let lost = self
-            .stream
-            .lost_between(start, end)
-            .then_some("hits were lost in it");
+        let lost = self.stream.lost_between(start, end).then_some(HITS_LOST);
         if let Some(reason) = spoiled.or(lost) {
             let lacking = Some(format!("the window is partial: {reason}"));
             window.lacking.extend(vec![lacking; self.rule.joins.len()]);

@@ -4,9 +4,11 @@
 
 use super::instance::{Instance, Surroundings};
 use super::nest::Nest;
+use super::output::Dropped;
 use super::stream::Arrived;
-use crate::value::Key;
-use crate::window::Boundaries;
+use crate::hit::Hit;
+use crate::value::{Key, Time};
+use crate::window::{Boundaries, Straddle};
 
 /// A key distinguishes instances within the enclosing one.
 pub(super) type Name = (Option<u64>, Key);
@@ -49,5 +51,24 @@ pub(super) fn key_of(arrived: &Arrived, boundaries: &Boundaries) -> Option<Optio
             Some(Ok(value)) => Some(Some(Key::of(value))),
             _ => None,
         },
+    }
+}
+
+pub(super) fn began(hit: &Hit) -> Time {
+    Time(hit.time.0.saturating_sub(hit.duration_ns))
+}
+
+/// Gives an instance a hit; spans that began before it may be left out.
+pub(super) fn put(
+    instance: &mut Instance,
+    arrived: &Arrived,
+    boundaries: &Boundaries,
+    dropped: &mut Dropped,
+) {
+    let straddles = arrived.hit.duration_ns > 0 && began(&arrived.hit) < instance.start();
+    if boundaries.straddle == Straddle::Drop && straddles {
+        dropped.straddling += 1;
+    } else {
+        instance.take(arrived);
     }
 }

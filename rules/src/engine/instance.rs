@@ -14,6 +14,9 @@ use crate::rule::CheckedRule;
 use crate::value::{Key, ProcessId, Time};
 use crate::window::Boundaries;
 
+/// Why an instance is not complete that may have had a hit which was lost.
+pub(super) const HITS_LOST: &str = "hits were lost in it";
+
 /// What an instance needs of its surroundings.
 pub(super) struct Surroundings<'a> {
     pub(super) rule: &'a CheckedRule,
@@ -29,6 +32,11 @@ impl Surroundings<'_> {
         let role = self.rule.role_of_begin(boundaries);
         role.and_then(|role| self.roles.get(role))
     }
+
+    /// Whether a process had joined by this time and has not left since.
+    pub(super) fn was_there(&self, process: ProcessId, time: Time) -> bool {
+        self.joined.get(&process).is_some_and(|joined| *joined <= time)
+    }
 }
 
 /// An instance by its numbers.
@@ -39,6 +47,13 @@ pub(super) struct Frame {
     pub(super) number: u64,
     /// Counts them within the enclosing instance; the same where there is none.
     pub(super) index: u64,
+}
+
+/// An instance that is over, and what it lacks.
+#[derive(Clone, Debug)]
+pub(super) struct Closed {
+    pub(super) instance: Instance,
+    pub(super) missing: Option<String>,
 }
 
 /// One time through a window.
@@ -144,27 +159,37 @@ impl Instance {
         }
     }
 
+    /// The processes that must begin and end it.
+    pub(super) fn awaited<'a>(
+        &'a self,
+        boundaries: &Boundaries,
+        around: &'a Surroundings<'_>,
+    ) -> impl Iterator<Item = ProcessId> + 'a {
+        let start = self.start();
+        let owners = around.owners(boundaries).into_iter().flatten();
+        let there = owners.filter(move |process| around.was_there(**process, start));
+        there.chain(self.boundaries.keys()).copied()
+    }
+
     /// What has not come yet; nothing if it is complete.
     pub(super) fn missing(&self, boundaries: &Boundaries, around: &Surroundings<'_>) -> Option<String> {
         let name = |process: &ProcessId| match around.ranks.get(process) {
             Some(rank) => format!("rank {rank}"),
             None => format!("process {}", process.0),
         };
-        let start = self.start();
-        let there = |process: &&ProcessId| around.joined.get(process).is_some_and(|joined| *joined <= start);
         let ended = |process: &ProcessId| matches!(self.boundaries.get(process), Some((_, Some(_))));
-        let awaited = around.owners(boundaries).into_iter().flatten().filter(there);
-        let mut all = awaited.chain(self.boundaries.keys());
-        if let Some(process) = all.find(|process| !ended(process)) {
-            return Some(format!("{} has not ended it", name(process)));
+        if let Some(process) = self.awaited(boundaries, around).find(|process| !ended(process)) {
+            return Some(format!("{} has not ended it", name(&process)));
         }
         if boundaries.complete.is_empty() {
             return None;
         }
+        let start = self.start();
         let mut data = self.data(around);
         data.duration = Err("it is not over".to_string());
         for (role, condition) in &boundaries.complete {
-            let members = around.roles.get(*role).into_iter().flatten().filter(there);
+            let members = around.roles.get(*role).into_iter().flatten();
+            let members = members.filter(|process| around.was_there(**process, start));
             for process in members {
                 let seen = Context {
                     window: Some(&data),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::advance::Awaiting;
+use super::instance::HITS_LOST;
 use super::join::Joiner;
 use super::output::Observation;
 use super::stream::Arrived;
@@ -49,7 +50,7 @@ impl Engine {
                 for running in &mut self.rules {
                     running.stream.lose(from, to);
                     running.joiners.iter_mut().for_each(Joiner::clear);
-                    running.mark_incomplete(to, "hits were lost in it");
+                    running.mark_incomplete(to, HITS_LOST);
                 }
             }
             Observation::Variable {

@@ -102,6 +102,10 @@ impl Stream {
         });
     }
 
+    pub(super) fn lost(&self) -> Option<(Time, Time)> {
+        self.lost
+    }
+
     pub(super) fn lost_between(&self, start: Time, end: Time) -> bool {
         self.lost
             .is_some_and(|(first, last)| first <= end && start <= last)

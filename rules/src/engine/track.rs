@@ -3,11 +3,11 @@
 //! Sees hits in the order of their times, see [`super::stream`]. Says what closed; what is in it is evaluated
 //! elsewhere.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::hit_placement::{HitPlacement, Name, is_shared, key_of, may_end};
-use super::instance::{Frame, Instance, Surroundings};
+use super::hit_placement::{HitPlacement, Name, began, is_shared, key_of, may_end, put};
+use super::instance::{Closed, Frame, HITS_LOST, Instance, Surroundings};
 use super::ledger::Ledger;
 use super::nest::Nest;
 use super::output::Dropped;
@@ -29,13 +29,6 @@ const CLOSED_MAX: usize = 1024;
 /// How many instances begin while a hit waits for its own.
 const PATIENCE: u64 = 2;
 
-/// An instance that is over, and what it lacks.
-#[derive(Clone, Debug)]
-pub(super) struct Closed {
-    pub(super) instance: Instance,
-    pub(super) missing: Option<String>,
-}
-
 /// The first open instance, which is over.
 #[derive(Clone, Debug)]
 pub(super) struct Over {
@@ -56,6 +49,8 @@ pub(super) struct Track {
     /// Hits whose instance has not begun, each with how many instances had begun when it came.
     waiting: VecDeque<(u64, Name, Arrived)>,
     closed_keys: VecDeque<Name>,
+    /// Of each process the number of the latest instance that it began.
+    latest: BTreeMap<ProcessId, u64>,
     /// The same for hits that need no order.
     pub(super) ledger: Ledger,
 }
@@ -70,6 +65,7 @@ impl Track {
             open: VecDeque::new(),
             waiting: VecDeque::new(),
             closed_keys: VecDeque::new(),
+            latest: BTreeMap::new(),
             ledger: Ledger::default(),
         }
     }
@@ -79,9 +75,16 @@ impl Track {
         self.open.iter().map(Instance::start).min()
     }
 
-    /// Processes may have come or gone: what is lacking is to be looked at again.
-    pub(super) fn look_again(&mut self) {
-        self.open.iter_mut().for_each(|instance| instance.lacked = None);
+    /// Processes may have come or gone, and hits between two times been lost: all instances are checked anew.
+    pub(super) fn look_again(&mut self, lost: Option<(Time, Time)>) {
+        for instance in &mut self.open {
+            instance.lacked = None;
+            let is_hit =
+                |(first, last)| instance.start() <= last && instance.end().is_none_or(|end| first <= end);
+            if lost.is_some_and(is_hit) {
+                instance.mark_incomplete(HITS_LOST);
+            }
+        }
     }
 
     /// Those that are open, in the order in which they began.
@@ -298,11 +301,35 @@ impl Track {
                     return;
                 }
                 known.boundaries.insert(process, (time, None));
-                return known.take(placement.arrived);
+                known.take(placement.arrived);
+                let number = known.frame.number;
+                return self.has_begun(number, placement);
             }
         }
+        let number = self.next;
         let begin = Some(placement.arrived);
         self.open_instance(placement, (process, time), placement.key.clone(), begin, dropped);
+        self.has_begun(number, placement);
+    }
+
+    /// A process has begun an instance. If it is its first, those that others began before cannot be complete:
+    /// it was in the middle of them when its probes were attached.
+    fn has_begun(&mut self, number: u64, placement: &HitPlacement<'_>) {
+        let process = placement.arrived.hit.process;
+        if let Some(latest) = self.latest.get_mut(&process) {
+            *latest = number.max(*latest);
+            return;
+        }
+        self.latest.insert(process, number);
+        for instance in self
+            .open
+            .iter_mut()
+            .filter(|instance| instance.frame.number < number)
+        {
+            if placement.nest.around.was_there(process, instance.start()) {
+                instance.mark_incomplete("a process was in the middle of it when its probes were attached");
+            }
+        }
     }
 
     /// Gives a new instance the hits that waited for it, and drops those that have waited for long enough.
@@ -496,6 +523,7 @@ impl Track {
             return None;
         }
         let first = self.open.front_mut()?;
+        let number = first.frame.number;
         // Within a tick only its boundaries and hits can change what it lacks, and most hits are of later
         // instances.
         let known = first
@@ -503,14 +531,19 @@ impl Track {
             .take()
             .filter(|(hits, _)| *hits == first.content.len());
         let missing = known.map_or_else(|| first.missing(boundaries, around), |(_, missing)| missing);
-        if missing.is_some() && !given_up {
+        let awaits = |process: ProcessId| self.latest.get(&process).is_none_or(|&latest| latest <= number);
+        let is_hopeless = first.spoiled.is_some() && !first.awaited(boundaries, around).any(awaits);
+        if missing.is_some() && !given_up && !is_hopeless {
             first.lacked = Some((first.content.len(), missing));
             return None;
         }
         // Complete at the last hit it waited for; given up at its deadline.
-        let patience = boundaries.timeout.filter(|_| missing.is_some()).unwrap_or(0);
+        let patience = boundaries
+            .timeout
+            .filter(|_| missing.is_some() && given_up)
+            .unwrap_or(0);
         Some(Over {
-            number: first.frame.number,
+            number,
             time: Time(end.0.saturating_add(patience)).max(first.last),
             missing,
         })
@@ -563,19 +596,5 @@ impl Track {
 impl Instance {
     fn missing_of(&self, nest: &Nest<'_>) -> Option<String> {
         self.missing(nest.boundaries()?, nest.around)
-    }
-}
-
-fn began(hit: &Hit) -> Time {
-    Time(hit.time.0.saturating_sub(hit.duration_ns))
-}
-
-/// Spans that began before the instance may be left out.
-fn put(instance: &mut Instance, arrived: &Arrived, boundaries: &Boundaries, dropped: &mut Dropped) {
-    let straddles = arrived.hit.duration_ns > 0 && began(&arrived.hit) < instance.start();
-    if boundaries.straddle == Straddle::Drop && straddles {
-        dropped.straddling += 1;
-    } else {
-        instance.take(arrived);
     }
 }

@@ -42,6 +42,73 @@ metrics:
     assert_eq!(farm.closed(), ["region 0: gain 11 ms to 20 ms over 2 processes"]);
 }
 
+/// Probes were attached, or hits lost, in the middle of a region of one process: that region has no value, and those that
+/// follow are not kept waiting for it.
+#[test]
+fn a_region_whose_begin_was_not_seen_in_a_process_does_not_keep_later_ones_waiting() {
+    let source = "\
+rule: regions
+about: regions of several processes
+roles:
+  rank: rank >= 0
+probes:
+  begin: {role: rank, entry: begin}
+  end: {role: rank, return: end}
+  work: {role: rank, span: work}
+capture:
+  begin.vt: arg(0)
+windows:
+  region: {from: begin, to: end, key: vt}
+metrics:
+  time: sum(work.duration)
+";
+    let region = |farm: &mut Farm, processes: &[u32], at: u64, key: f64| {
+        for process in 0..2 {
+            if processes.contains(&process) {
+                farm.hits(&[("begin", process, at, 0, vec![key])]);
+            }
+            farm.hits(&[
+                ("work", process, at + 5, 5, vec![]),
+                ("end", process, at + 8, 0, vec![]),
+            ]);
+        }
+        farm.all_until(at + 9);
+    };
+    let mut farm = Farm::new(source, 2);
+    region(&mut farm, &[1], 10, 7.0);
+    assert_eq!(farm.closed(), [] as [&str; 0]);
+    region(&mut farm, &[0, 1], 20, 8.0);
+    let middle = "a process was in the middle of it when its probes were attached";
+    assert_eq!(
+        farm.closed(),
+        [
+            &format!("region 0: time none (the window is partial: {middle})"),
+            "region 1: time 10 ms"
+        ]
+    );
+    // Hits of process 0 are lost from 30 to 35 ms.
+    farm.engine.observe(Observation::Lost {
+        process: ProcessId(0),
+        from: Time(30 * MS),
+        to: Time(35 * MS),
+    });
+    region(&mut farm, &[1], 30, 9.0);
+    region(&mut farm, &[0, 1], 40, 10.0);
+    let closed = farm.closed();
+    assert_eq!(closed.len(), 2, "{closed:?}");
+    assert_eq!(closed[1], "region 3: time 10 ms");
+    // Without a loss a process may begin them in another order.
+    for (process, at, key) in [(0, 50, 11.0), (1, 50, 12.0), (0, 60, 12.0), (1, 60, 11.0)] {
+        farm.hits(&[
+            ("begin", process, at, 0, vec![key]),
+            ("work", process, at + 5, 5, vec![]),
+            ("end", process, at + 8, 0, vec![]),
+        ]);
+    }
+    farm.all_until(70);
+    assert_eq!(farm.closed(), ["region 4: time 10 ms", "region 5: time 10 ms"]);
+}
+
 #[test]
 fn what_happens_at_the_instant_of_an_end_is_in_it_whatever_the_order_of_the_probes() {
     let [begin, end, step] = [
