@@ -16,6 +16,14 @@ pub fn as_we_are(arguments: &str) -> String {
     }
 }
 
+/// The commands that revert what is in force in targets as they were typed.
+pub fn undo(targets: &str) -> String {
+    let commands = targets
+        .split(' ')
+        .map(|target| as_we_are(&format!("undo {target}")));
+    commands.collect::<Vec<_>>().join("; ")
+}
+
 /// The command that was typed, with the rights.
 pub fn as_root_again() -> String {
     as_root(&typed_arguments())
@@ -49,7 +57,15 @@ pub fn quote(argument: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quote;
+    use super::{quote, undo};
+
+    /// The second word of `undo` is the number of a change.
+    #[test]
+    fn each_target_is_reverted_by_its_own_command() {
+        assert_eq!(undo("7").matches("undo ").count(), 1);
+        let both = undo("7 8");
+        assert!(both.contains("undo 7; ") && both.ends_with("undo 8"), "{both}");
+    }
 
     #[test]
     fn arguments_come_back_as_they_were_typed() {

@@ -127,7 +127,9 @@ pub use ids::{DecisionId, ProbeId, RuleId};
 pub use library::{is_loaded, library, models};
 pub use measure::{Measure, MeasureKind, Scope};
 pub use page::page;
-pub use plan::{Delivery, Plan, PlannedAction, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind};
+pub use plan::{
+    Delivery, Plan, PlannedAction, PlannedEffect, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind,
+};
 pub use read::{Base, Known, Layout, PlannedCapture, Source, Step};
 pub use rule::CheckedRule;
 

@@ -30,7 +30,12 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
         line!(out, "## Tunes\n");
         file.tunes.iter().for_each(|entry| tune(&mut out, entry));
     }
-    let effects: Vec<String> = rule.plan().effects.iter().map(|effect| upper(effect)).collect();
+    let effects: Vec<String> = rule
+        .plan()
+        .effects
+        .iter()
+        .map(|effect| upper(&effect.to_string()))
+        .collect();
     list(&mut out, "Effects", &effects);
     out.truncate(out.trim_end().len());
     out + "\n"

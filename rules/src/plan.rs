@@ -2,7 +2,7 @@
 //!
 //! How they are obtained or written is not known here.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use ::plan::ValueType;
 
@@ -33,7 +33,42 @@ pub struct Plan {
     /// What else it would do to a process: the keyword and what it acts on.
     pub actions: Vec<PlannedAction>,
     /// What the rule does to a program, a sentence each.
-    pub effects: Vec<String>,
+    pub effects: Vec<PlannedEffect>,
+}
+
+/// Something that a rule does to processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedEffect {
+    /// As `writes x (a number)`.
+    pub does: String,
+    /// The role whose processes it is done to; none for what is read of the system.
+    pub role: Option<String>,
+    /// What follows the processes in the sentence.
+    pub more: String,
+    /// It changes the program, and does not only look at it.
+    pub is_change: bool,
+}
+
+impl PlannedEffect {
+    /// The sentence for a program in which so many processes have its role.
+    pub fn on(&self, processes: usize) -> String {
+        let of = match processes {
+            1 => String::new(),
+            several => format!(" in {several} processes"),
+        };
+        format!("{}{of}{}", self.does, self.more)
+    }
+}
+
+/// The sentence for any program.
+impl fmt::Display for PlannedEffect {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = self
+            .role
+            .as_ref()
+            .map_or(String::new(), |role| format!(" in every {role}"));
+        write!(out, "{}{of}{}", self.does, self.more)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

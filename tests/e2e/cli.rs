@@ -71,7 +71,7 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
         (vec!["replay", "none.rec"], "there is no file none.rec"),
         (
             vec!["replay", "none.rec", "--bind", "foo=bar"],
-            "--bind foo: no loaded rule has a name of this name",
+            "--bind foo: no loaded rule uses the name foo",
         ),
         (
             vec!["replay", "none.rec", "--param", "foo=1"],

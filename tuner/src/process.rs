@@ -47,8 +47,8 @@ pub enum ProcessError {
         process: i32,
     },
     #[error(
-        "process {pid} belongs to {user}: not permitted to inspect it (only its owner, where the kernel's Yama \
-         scope allows it, and root may){}", without(.missing)
+        "process {pid} belongs to {user}: not permitted to inspect it (the kernel permits it to root and, where its Yama scope \
+         allows it, to the same user with the same group){}", without(.missing)
     )]
     NotPermitted {
         pid: i32,

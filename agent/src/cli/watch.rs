@@ -65,7 +65,8 @@ pub struct WatchArgs {
     /// Show also what each rule measured, and why it found nothing
     #[arg(short, long, help_heading = "Session")]
     pub verbose: bool,
-    /// Leave what the guard confirmed in place at the end
+    /// Leave what the guard confirmed in place; without --duration the session ends once all changes are
+    /// confirmed
     #[arg(long, requires = "apply", help_heading = "Changes")]
     pub keep: bool,
     /// Which rules are loaded
@@ -74,7 +75,7 @@ pub struct WatchArgs {
     /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
     #[arg(long, value_name = "FUNCTION", num_args = 1.., help_heading = "What is watched")]
     pub probe: Vec<String>,
-    /// End after this time
+    /// End the session after this time; with `run` the command goes on
     #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true, help_heading = "Session")]
     pub duration: Option<Duration>,
     /// Write the report here at the end (- for standard output, %h for the host's name)
@@ -97,7 +98,7 @@ pub struct WatchArgs {
     /// CPUs that tuneagent itself runs on
     #[arg(long, value_name = "LIST", help_heading = "What it may cost")]
     pub agent_cpus: Option<CpuList>,
-    /// Never sleep on these CPUs: decisions follow sooner, and one CPU is always busy
+    /// Never sleep on the CPUs of --agent-cpus: decisions follow sooner, and one CPU is always busy
     #[arg(long, requires = "agent_cpus", help_heading = "What it may cost")]
     pub busy_poll: bool,
     /// Keep idle CPUs awake until the session ends: decisions follow sooner, and programs that often sleep

@@ -43,8 +43,8 @@ fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
     }
     match targets.is_empty() {
         true => Err(Failure::not_there(
-            "the target is missing: a process (8123), a program (lmp), slurm:4711 or container:3f9c, before --rules and --probe or \
-             behind `--`; `tuneagent ps` lists the programs here that lose time",
+            "the target is missing: a process (8123), a program (lmp), slurm:4711 or container:3f9c; after --rules or --probe, put `--` \
+             before it. `tuneagent ps` lists the programs here that lose time",
         )),
         false => Ok(targets),
     }
@@ -146,6 +146,7 @@ impl Watched {
             options.notes.extend(self.rules.put_everything_back()?);
         }
         if args.apply.is_some() {
+            options.notes.extend(super::history::note_of_journal());
             let never = self.rules.never_applying();
             options.notes.extend(shown_at_once(never).map(only_advises));
         }

@@ -42,6 +42,12 @@ fn change(text: &str) -> Option<(Option<i32>, u64)> {
     }
 }
 
+/// Whether `explain` has a page on a rule: it has of those that are built in.
+pub(super) fn has_page(rule: &str) -> bool {
+    let mut shipped = rules::library().iter().chain(rules::models());
+    shipped.any(|(known, _)| *known == rule)
+}
+
 /// What the rule looks at, when it speaks, what it does, and where its idea is from.
 fn page_of_rule(name: &str) -> Option<String> {
     let mut shipped = rules::library().iter().chain(rules::models());

@@ -1,11 +1,15 @@
 //! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use plan::SyncPoint;
+use rustix::{
+    fs::{Access, access},
+    process::getuid,
+};
 use serde_json::json;
 use tuner::{
     actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary},
@@ -89,7 +93,10 @@ fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
     };
     histories.retain(|(_, history)| history.changes().first().is_some_and(is_of));
     match running {
-        Err(failure) if histories.is_empty() => Err(failure),
+        Err(failure) if histories.is_empty() => Err(Failure {
+            message: format!("{}, and no journal has a change of it", failure.message),
+            ..failure
+        }),
         _ => Ok(()),
     }
 }
@@ -179,15 +186,23 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
         )));
     }
     if changes.is_empty() {
+        let what = match pid {
+            Some(pid) => format!(
+                "no journal in {} has a change {number} of process {pid}",
+                state.path().display()
+            ),
+            None => format!("no journal in {} has a change {number}", state.path().display()),
+        };
         return Err(Failure::not_there(format!(
-            "no journal in {} has a change {number}; all changes: tuneagent journal",
-            state.path().display()
+            "{what}; all changes: tuneagent journal --all"
         )));
     }
     for change in &changes {
         print(change, number, 1, true);
         if let Some(rule) = &change.intent.rule {
-            say!("    what the rule does and assumes: tuneagent explain {rule}");
+            if super::explain::has_page(rule) {
+                say!("    what the rule does and assumes: tuneagent explain {rule}");
+            }
         }
         if matches!(change.status, Status::Applied | Status::Pending) {
             let pid = change.intent.target.pid;
@@ -255,7 +270,12 @@ fn status(change: &Change) -> String {
         (false, _) => "",
     };
     match change.status {
-        Status::Pending => "begun; undo finds out whether it was written".into(),
+        Status::Pending => {
+            "not known to be in force (tuneagent ended while it was made): undo reverts it if it is".into()
+        }
+        Status::Applied if !change.intent.target.pid.is_alive() => {
+            format!("ended with its program{confirmed}")
+        }
         Status::Applied => match &change.result {
             Some(result) if change.intent.action.inverse().is_some() && result != "nothing" => {
                 format!("returned {result}, in force{confirmed}")
@@ -358,12 +378,42 @@ fn number_of(pid: Pid, change: &Change) -> ChangeNumber {
     ChangeNumber { pid, change }
 }
 
+/// Why no journal can be written in a folder, and so nothing be changed; none where it can.
+pub(super) fn not_writable(folder: &Path) -> Option<String> {
+    let error = access(there(folder), Access::WRITE_OK).err()?;
+    Some(format!(
+        "{} cannot be written ({error}): nothing can be changed",
+        folder.display()
+    ))
+}
+
+/// The part of a folder's path that exists.
+pub(super) fn there(folder: &Path) -> &Path {
+    let mut parts = folder.ancestors();
+    parts.find(|part| part.exists()).unwrap_or(Path::new("/"))
+}
+
+/// A folder for journals that every user can write.
+pub(super) fn own_folder() -> PathBuf {
+    std::env::temp_dir().join(format!("tuneagent-{}", getuid().as_raw()))
+}
+
+/// What a session that is to change something says where it cannot.
+pub(super) fn note_of_journal() -> Option<String> {
+    let state = StateDir::usual().ok()?;
+    let why = not_writable(state.path())?;
+    let other = own_folder();
+    Some(format!(
+        "note: the journal {why}. Another folder: export TUNEAGENT_STATE_DIR={}",
+        other.display()
+    ))
+}
+
 /// Who else may write into a job that this session is to change, and what earlier sessions left in its
 /// processes, a line each: what was to stay, and what a crash left behind. What is in force of a session that
 /// runs is none of it: to revert that is the session's.
 pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> {
-    let other = applies.then(|| other_writer(job)).flatten();
-    let mut lines: Vec<String> = other.into_iter().collect();
+    let mut lines: Vec<String> = other_writer(job, applies).into_iter().collect();
     let Ok(state) = StateDir::usual() else {
         return lines;
     };
@@ -376,8 +426,10 @@ pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> 
         .collect();
     let kept = standing.iter().filter(|change| change.confirmed).count();
     let lost = standing.len() - kept;
-    let command = crate::hint::as_we_are(&format!("undo {typed}"));
-    let line = |number, what: &str| format!("note: {} {what}. Revert: {command}", plural(number, "change"));
+    let line = |number, what: &str| {
+        let undo = crate::hint::undo(typed);
+        format!("note: {} {what}. Revert: {undo}", plural(number, "change"))
+    };
     if lost > 0 {
         lines.push(line(
             lost,
@@ -395,7 +447,7 @@ pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> 
 
 /// The session that may write into processes of a job: one of ours that says so, else a process that has the
 /// right to write into one of them.
-fn other_writer(job: &Job) -> Option<String> {
+fn other_writer(job: &Job, applies: bool) -> Option<String> {
     let pids: Vec<i32> = job
         .members
         .iter()
@@ -418,10 +470,16 @@ fn other_writer(job: &Job) -> Option<String> {
             format!("process {} of {}", writer.pid, writer.user)
         }
     };
-    Some(format!(
-        "note: {who} may write into this program, and only one session may: this one can change nothing until that one ends. Details: {}",
-        crate::hint::as_we_are("session list")
-    ))
+    let list = crate::hint::as_we_are("session list");
+    Some(match applies {
+        true => format!(
+            "note: {who} may write into this program, and only one session may: this one can change nothing until that one ends. Details: {list}"
+        ),
+        false => format!(
+            "note: {who} may write into this program: what it has changed is seen here as if the program had it so, until that one ends. \
+             Details: {list}"
+        ),
+    })
 }
 
 fn say(summary: &RevertSummary) -> CommandResult {

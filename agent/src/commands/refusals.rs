@@ -57,6 +57,7 @@ impl Outcomes {
         let refused = more + self.refused.len();
         let same = match more {
             0 => String::new(),
+            1 => " (1 more process: the same)".to_owned(),
             more => format!(" ({more} more processes: the same)"),
         };
         match self.done {

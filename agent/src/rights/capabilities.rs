@@ -153,10 +153,15 @@ pub fn missing_to_probe() -> Vec<&'static str> {
 
 /// The command that gives the file what probing one's own processes needs, once.
 pub fn give_command() -> String {
+    job::root::as_root(&give_command_of_root())
+}
+
+/// The same, as root types it.
+pub fn give_command_of_root() -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
     let names: Vec<String> = TABLE.iter().map(|row| row.name.to_lowercase()).collect();
-    job::root::as_root(&format!("setcap {}=ep {program}", names.join(",")))
+    format!("setcap {}=ep {program}", names.join(","))
 }
 
 /// Whether the capabilities of this process are lent by its file: they are neither root's nor handed on.

@@ -5,8 +5,8 @@ mod capabilities;
 mod filter;
 
 pub use capabilities::{
-    Capability, Need, ProgramPart, begin, caller, capabilities, give_command, handed_on_by, held, is_lent,
-    keep_only, missing_to_probe,
+    Capability, Need, ProgramPart, begin, caller, capabilities, give_command, give_command_of_root,
+    handed_on_by, held, is_lent, keep_only, missing_to_probe,
 };
 
 /// For a process that only reads, from now on: the watcher's capabilities, and the system calls that reading

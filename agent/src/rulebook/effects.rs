@@ -6,10 +6,7 @@ use plan::{Mode, ValueType};
 use rules::PlannedVariable;
 
 use super::RuleBook;
-use crate::{discover::Member, format::plural};
-
-/// How a sentence begins that says what is done to the program, and not only looked at.
-const DOES: [&str; 5] = ["writes ", "calls ", "loads ", "patches ", "binds "];
+use crate::discover::Member;
 
 impl RuleBook {
     /// Some rule's changes take effect at a place in the program only.
@@ -23,27 +20,17 @@ impl RuleBook {
         let Some((_, rule, _)) = self.engine.rules().find(|(_, rule, _)| rule.name() == name) else {
             return Vec::new();
         };
-        let does = |effect: &&String| DOES.iter().any(|word| effect.starts_with(word));
         let facts: Vec<_> = members.iter().map(|member| self.facts_of(member)).collect();
         let roles: Vec<&str> = facts.iter().flat_map(|facts| rule.roles_of(facts)).collect();
-        let in_program = |effect: &String| {
-            let Some((what, of)) = effect.rsplit_once(" in every ") else {
-                return Some(effect.clone());
-            };
-            let (role, rest) = of.split_at(of.find([';', ',']).unwrap_or(of.len()));
-            match roles.iter().filter(|known| **known == role).count() {
+        let changes = rule.plan().effects.iter().filter(|effect| effect.is_change);
+        let in_program = changes.filter_map(|effect| {
+            let has_role = |role: &&&str| effect.role.as_deref() == Some(**role);
+            match roles.iter().filter(has_role).count() {
                 0 => None,
-                1 => Some(format!("{what}{rest}")),
-                count => Some(format!("{what} in {}{rest}", plural(count, "process"))),
+                processes => Some(effect.on(processes)),
             }
-        };
-        let effects: Vec<String> = rule
-            .plan()
-            .effects
-            .iter()
-            .filter(does)
-            .filter_map(in_program)
-            .collect();
+        });
+        let effects: Vec<String> = in_program.collect();
         let gained = rule.gained().filter(|_| !effects.is_empty());
         let gained = gained.map(|gained| format!("measured elsewhere: {gained}"));
         effects.into_iter().chain(gained).collect()

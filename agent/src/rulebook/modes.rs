@@ -76,6 +76,12 @@ impl RuleBook {
         self.applying.iter().any(|applying| applying == name)
     }
 
+    /// Whether a rule applies only where it is named.
+    pub fn must_be_named(&self, name: &str) -> bool {
+        let mut rules = self.engine.rules().map(|(_, rule, _)| rule);
+        rules.any(|rule| rule.name() == name && rule.must_be_named())
+    }
+
     /// Rules that must be named and that `--apply` did not name: they never apply.
     pub fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);

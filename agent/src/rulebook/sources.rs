@@ -50,7 +50,7 @@ fn all_used(settings: Settings<'_>, used: &BTreeSet<(&'static str, &str)>) -> Re
             .find(|(name, _)| !used.contains(&(flag, name.as_str())))
         {
             return Err(Failure::not_there(format!(
-                "{flag} {name}: no loaded rule has a {what} of this name"
+                "{flag} {name}: no loaded rule uses the {what} {name}"
             )));
         }
     }
@@ -167,7 +167,16 @@ fn check<'a>(
     if overrides.is_empty() {
         Ok(plain)
     } else {
-        file.check(&overrides).map_err(refuse)
+        file.check(&overrides).map_err(|wrong| {
+            let typed = overrides.iter().map(|(name, value)| format!("--param {name}={value}"));
+            let text = diagnostics::render(&source.name, &source.text, &wrong);
+            Failure::not_there(format!(
+                "nothing was started: {} does not fit the rule {}, which has a parameter of this name, too. `--rules none RULE` loads \
+                 only the rule that is meant\n{text}",
+                typed.collect::<Vec<_>>().join(" "),
+                plain.name(),
+            ))
+        })
     }
 }
 

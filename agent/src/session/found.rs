@@ -21,6 +21,8 @@ pub(super) struct Repair<'a> {
     pub(super) loads: &'a str,
     /// This session may write.
     pub(super) may_write: bool,
+    /// The rule acts in this session.
+    pub(super) acts: bool,
     /// The rule acts only where it is named: always, or since `--apply` names others.
     pub(super) must_be_named: bool,
 }
@@ -29,9 +31,7 @@ impl Repair<'_> {
     /// The command with which the rule would act, and what it would do then, line by line; none where this
     /// session does it, or there is nothing to do.
     pub(super) fn advice(self, can_probe: bool, effects: Vec<String>) -> Option<String> {
-        // One that has to be named does not act in a session that applies the others either.
-        let advises = !self.may_write || self.must_be_named;
-        if !advises || effects.is_empty() {
+        if self.acts || effects.is_empty() {
             return None;
         }
         let attach = self.attach();
@@ -77,6 +77,7 @@ mod tests {
         target: "42",
         loads: "",
         may_write: false,
+        acts: false,
         must_be_named: false,
     };
 
@@ -85,6 +86,7 @@ mod tests {
         let does = || vec!["set knob = 4".to_owned()];
         let applies = Repair {
             may_write: true,
+            acts: true,
             ..SLOW
         };
         let named = Repair {
@@ -103,6 +105,14 @@ mod tests {
             ),
             (SLOW, false, Some(vec!["attach 42 --apply\n", UNJUDGED])),
             (applies, true, None),
+            (
+                Repair {
+                    must_be_named: true,
+                    ..applies
+                },
+                true,
+                None,
+            ),
             (named, true, Some(vec!["attach 42 --apply=slow --keep"])),
             (
                 not_here,

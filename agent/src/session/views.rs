@@ -289,7 +289,8 @@ impl<'a> Views<'a> {
             target: &self.options.typed,
             loads: &self.options.loads,
             may_write: self.options.applies,
-            must_be_named: self.rules.never_applying().iter().any(|name| name == rule)
+            acts: self.rules.applies(rule),
+            must_be_named: self.rules.must_be_named(rule)
                 || self.options.applies && !self.rules.applies(rule),
         }
     }
@@ -316,10 +317,7 @@ impl<'a> Views<'a> {
 
     /// The commands that revert what is left in place.
     pub(super) fn undo_commands(&self) -> String {
-        let targets = self.options.typed.split(' ');
-        let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
-        let undo: Vec<String> = undo.collect();
-        undo.join("; ")
+        crate::hint::undo(&self.options.typed)
     }
 
     pub(super) fn report(&self) -> Answer {

@@ -12,7 +12,7 @@ use crate::value::Scalar;
 use crate::window::{Window, WindowKind};
 
 use crate::plan::{
-    Delivery, Plan, PlannedAction, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind,
+    Delivery, Plan, PlannedAction, PlannedEffect, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind,
 };
 
 /// What a plan is made of.
@@ -85,7 +85,7 @@ pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
     plan.effects = plan.describe();
     plan.effects.extend(parts.tunes.iter().filter_map(|tune| {
         let change = tune.action.as_ref()?;
-        Some(effect(change, &role_name(change.role)))
+        Some(effect(change, role_name(change.role)))
     }));
     plan
 }
@@ -196,11 +196,16 @@ impl Plan {
         }
     }
 
-    fn describe(&self) -> Vec<String> {
-        let mut out: Vec<String> = Vec::new();
+    fn describe(&self) -> Vec<PlannedEffect> {
+        let mut out = Vec::new();
         if !self.measures.is_empty() {
             let names: Vec<&str> = self.measures.iter().map(|measure| measure.name()).collect();
-            out.push(format!("reads {}", names.join(", ")));
+            out.push(PlannedEffect {
+                does: format!("reads {}", names.join(", ")),
+                role: None,
+                more: String::new(),
+                is_change: false,
+            });
         }
         let armed = self
             .probes
@@ -211,7 +216,7 @@ impl Plan {
     }
 }
 
-fn probed(probe: &PlannedProbe) -> String {
+fn probed(probe: &PlannedProbe) -> PlannedEffect {
     let site = match probe.site {
         Site::Entry if probe.target.is_mark() => "mark",
         Site::Entry => "entry of",
@@ -228,14 +233,16 @@ fn probed(probe: &PlannedProbe) -> String {
         false => format!(", reads {}", captures.join(", ")),
     };
     let off = if probe.off_at_first { ", off at first" } else { "" };
-    format!(
-        "probes {site} {} in every {}{reads}{off}",
-        probe.function, probe.role
-    )
+    PlannedEffect {
+        does: format!("probes {site} {}", probe.function),
+        role: Some(probe.role.clone()),
+        more: reads + off,
+        is_change: false,
+    }
 }
 
 /// What a change does to a program, in a sentence.
-fn effect(change: &Change, role: &str) -> String {
+fn effect(change: &Change, role: String) -> PlannedEffect {
     let range = change
         .range
         .as_ref()
@@ -255,10 +262,14 @@ fn effect(change: &Change, role: &str) -> String {
         let formula = change.formulas.iter().find(|formula| formula.place == place);
         formula.map(|formula| what(&formula.value))
     };
-    let does = change.action.effect(computed, &range);
     let judged = match (&change.guard, &change.action) {
         (None, Action::Switch(_)) | (Some(_), _) => "",
         (None, _) => "; not guarded",
     };
-    format!("{does} in every {role}{judged}")
+    PlannedEffect {
+        does: change.action.effect(computed, &range),
+        role: Some(role),
+        more: judged.to_owned(),
+        is_change: !matches!(change.action, Action::Switch(_)),
+    }
 }

@@ -30,9 +30,11 @@ const RULES_MAX: usize = 4096;
 /// A rule that cannot run beside the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// Two rules claim the same.
+    /// Another rule has this name.
+    SameName(String),
+    /// Two rules would change the same.
     Claimed {
-        /// What both claim: a name, or what they would change.
+        /// What both would change.
         claim: String,
         rules: (String, String),
     },
@@ -42,6 +44,10 @@ pub enum Conflict {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Conflict::SameName(name) => write!(
+                f,
+                "there is a rule {name} already; a second one needs a name of its own"
+            ),
             Conflict::Claimed {
                 claim,
                 rules: (first, second),
@@ -65,6 +71,9 @@ impl Engine {
     pub fn add(&mut self, rule: CheckedRule, now: Time) -> Result<RuleId, Conflict> {
         if self.rules.len() >= RULES_MAX {
             return Err(Conflict::TooMany);
+        }
+        if self.rules().any(|(_, known, _)| known.name == rule.name) {
+            return Err(Conflict::SameName(rule.name));
         }
         let both = self
             .rules()
@@ -154,11 +163,8 @@ impl Engine {
     }
 }
 
-/// What two rules both claim and neither gives way in.
+/// What two rules would both change and neither gives way in.
 fn in_conflict(known: &CheckedRule, new: &CheckedRule) -> Option<String> {
-    if known.name == new.name {
-        return Some(format!("the name {}", new.name));
-    }
     let mut both = claims(known)
         .into_iter()
         .filter(|claim| claims(new).contains(claim));

@@ -7,7 +7,9 @@ pub enum TargetError {
     #[error("no program named {name} runs here")]
     NoSuchProgram { name: String },
     /// More than one program has the name.
-    #[error("{count} programs named {name} run here: {listed}; give the number of one process")]
+    #[error(
+        "{count} programs named {name} run here: {listed}; give the number of one, or of several to watch them together"
+    )]
     Ambiguous {
         name: String,
         count: usize,
@@ -35,7 +37,7 @@ fn elsewhere(target: &str) -> String {
         Some(job) => {
             format!("; on the job's nodes: srun --jobid {job} --overlap --pty tuneagent attach {target}")
         }
-        None => "; processes of other users are seen by root".to_owned(),
+        None => String::new(),
     }
 }
 
@@ -131,10 +133,10 @@ mod tests {
         assert_eq!(resolve("4711", &table), Ok(vec![4711]));
         assert_eq!(resolve("lmp", &table), Ok(vec![11, 12]));
         assert_eq!(resolve("app", &table), Ok(vec![20]));
-        insta::assert_snapshot!(resolve("twice", &table).unwrap_err(), @"2 programs named twice run here: 30, 31; give the number of one process");
+        insta::assert_snapshot!(resolve("twice", &table).unwrap_err(), @"2 programs named twice run here: 30, 31; give the number of one, or of several to watch them together");
         insta::assert_snapshot!(resolve("none", &table).unwrap_err(), @"no program named none runs here");
         insta::assert_snapshot!(resolve("slurm:4711.0", &table).unwrap_err(), @"no process that you may inspect here belongs to slurm:4711.0; on the job's nodes: srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711.0");
-        insta::assert_snapshot!(resolve("container:3f9c", &table).unwrap_err(), @"no process that you may inspect here belongs to container:3f9c; processes of other users are seen by root");
+        insta::assert_snapshot!(resolve("container:3f9c", &table).unwrap_err(), @"no process that you may inspect here belongs to container:3f9c");
         insta::assert_snapshot!(resolve("pbs:12", &table).unwrap_err(), @"there are no targets of the form pbs:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c");
     }
 }

@@ -15,6 +15,9 @@ const SHORT: Duration = Duration::from_millis(500);
 const WANTED_MIN: f64 = 0.5;
 /// Waiting for a greater share of the time is worth a word.
 const WAITING_SHOWN: f64 = 0.2;
+/// It has too many ranks or threads where it wants so many times the CPUs that it may use; else others are in
+/// its way.
+const CROWDED: f64 = 1.2;
 
 /// What the rules found, or that there is nothing; verbosely also what each rule saw.
 pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
@@ -200,7 +203,7 @@ fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
     });
     let share = waiting / (cpu + waiting);
     let allowed = snapshot.cpus.as_ref().map(|cpus| cpus.allowed);
-    let advice = match allowed.filter(|allowed| cpu + waiting > *allowed) {
+    let advice = match allowed.filter(|allowed| cpu + waiting > CROWDED * *allowed) {
         Some(allowed) => format!(
             "it wants {:.1} CPUs and may use {allowed:.1}: start fewer ranks or threads",
             cpu + waiting

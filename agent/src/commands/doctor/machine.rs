@@ -3,16 +3,13 @@
 use std::{
     fs,
     io::{self, Read, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
 };
 
 use plan::{Value, ValueType};
-use rustix::{
-    fs::{Access, access},
-    process::{getpid, getpriority_process, getuid},
-};
+use rustix::process::{getpid, getpriority_process};
 use tuner::{
     address::Address,
     journal::StateDir,
@@ -27,7 +24,7 @@ use tuner::{
     writer::{SetRequest, Writer},
 };
 
-use super::{Check, as_root, versions};
+use super::{super::history, Check, versions};
 use crate::{
     kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, ProbeSite},
     rights::{self, Need},
@@ -77,9 +74,9 @@ fn capabilities() -> Check {
     if missing.is_empty() {
         Check::works(name, "all that watching and changing need")
     } else if missing.iter().any(|row| row.need == Need::Probing) {
-        match as_root() {
-            Some(_) => Check::fails(name, text).by(rights::give_command()),
-            None => Check::fails(
+        match rustix::process::geteuid().is_root() {
+            false => Check::fails(name, text).by(rights::give_command()),
+            true => Check::fails(
                 name,
                 format!(
                     "{text}\n(root lacks it here: a container has what it was started with, docker run --cap-add)"
@@ -92,7 +89,7 @@ fn capabilities() -> Check {
             format!("{text}\n(those of the file are lent for your own programs, which do without)"),
         )
     } else {
-        Check::lacks(name, text).by(as_root())
+        Check::lacks(name, text).with_rights()
     }
 }
 
@@ -106,7 +103,7 @@ fn bpf(loaded: Result<&Kernel, &KernelError>) -> Check {
             LinkKind::UprobeMulti { by_process: false } => Check::works(name, "loaded; uprobe_multi links"),
             LinkKind::Tracefs => tracefs(name, kernel::perf_wants_admin()),
         },
-        Err(error) => Check::fails(name, error.to_string()).by(as_root()),
+        Err(error) => Check::fails(name, error.to_string()).with_rights(),
     }
 }
 
@@ -129,7 +126,7 @@ fn ring_buffer() -> Check {
     let name = "ring buffer";
     match Kernel::load(LoadOptions::ONE_PROBE).and_then(|mut kernel| kernel.take_hits()) {
         Ok(_) => Check::works(name, "mapped; hits can be received"),
-        Err(error) => Check::fails(name, error.to_string()).by(as_root()),
+        Err(error) => Check::fails(name, error.to_string()).with_rights(),
     }
 }
 
@@ -160,7 +157,7 @@ fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
     match attached {
         Ok(()) => Check::works(name, "attached to a function and detached"),
         Err(error) if force_tracefs => Check::lacks(name, error),
-        Err(error) => Check::fails(name, error).by(as_root()),
+        Err(error) => Check::fails(name, error).with_rights(),
     }
 }
 
@@ -208,7 +205,7 @@ fn reading() -> Check {
     };
     match read() {
         Ok(()) => Check::works("reading memory", "another process's memory can be read"),
-        Err(error) => Check::fails("reading memory", error).by(as_root()),
+        Err(error) => Check::fails("reading memory", error).with_rights(),
     }
 }
 
@@ -226,7 +223,7 @@ fn writing() -> Check {
             "writing memory",
             format!("written, read back, reverted ({mechanism})"),
         ),
-        Err(error) => Check::fails("writing memory", error).by(as_root()),
+        Err(error) => Check::fails("writing memory", error).with_rights(),
     }
 }
 
@@ -270,9 +267,9 @@ fn holding() -> Check {
         Ok(text) => Check::works(name, format!("a change at the entry of a function\n{text}")),
         Err(error) => Check::lacks(
             name,
-            format!("rules that change a program at one cannot: {error}"),
+            format!("rules that change a program at a function's entry or return cannot act: {error}"),
         )
-        .by(as_root()),
+        .with_rights(),
     }
 }
 
@@ -365,20 +362,12 @@ fn journal() -> Check {
         }
     };
     let path = directory.path();
-    let there = path
-        .ancestors()
-        .find(|path| path.exists())
-        .unwrap_or(Path::new("/"));
-    match access(there, Access::WRITE_OK) {
-        Ok(()) => room(path, there),
-        Err(error) => Check::lacks(
-            name,
-            format!(
-                "{} cannot be written ({error}): nothing can be changed",
-                path.display()
-            ),
-        )
-        .by(format!("export TUNEAGENT_STATE_DIR={}", own_folder().display())),
+    match history::not_writable(path) {
+        None => room(path, history::there(path)),
+        Some(why) => Check::lacks(name, why).by(format!(
+            "export TUNEAGENT_STATE_DIR={}",
+            history::own_folder().display()
+        )),
     }
 }
 
@@ -389,13 +378,12 @@ fn room(path: &Path, there: &Path) -> Check {
             "journal",
             format!("{} is on a full disk: nothing can be changed", path.display()),
         )
-        .by(format!("export TUNEAGENT_STATE_DIR={}", own_folder().display())),
+        .by(format!(
+            "export TUNEAGENT_STATE_DIR={}",
+            history::own_folder().display()
+        )),
         _ => Check::works("journal", format!("kept in {}", path.display())),
     }
-}
-
-fn own_folder() -> PathBuf {
-    std::env::temp_dir().join(format!("tuneagent-{}", getuid().as_raw()))
 }
 
 #[cfg(test)]

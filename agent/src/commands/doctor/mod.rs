@@ -36,6 +36,9 @@ struct Check {
     text: String,
     /// The one command that would change it; none where it works, or where no command can.
     command: Option<String>,
+    /// What the command is for.
+    #[serde(skip)]
+    label: &'static str,
 }
 
 #[derive(Serialize)]
@@ -64,6 +67,7 @@ impl Check {
             status,
             text: text.into(),
             command: None,
+            label: "change it",
         }
     }
 
@@ -71,6 +75,16 @@ impl Check {
     fn by(self, command: impl Into<Option<String>>) -> Check {
         Check {
             command: command.into(),
+            ..self
+        }
+    }
+
+    /// Says how a session has the rights that are missing.
+    fn with_rights(self) -> Check {
+        let is_root = rustix::process::geteuid().is_root();
+        Check {
+            command: (!is_root).then(|| crate::hint::as_root("attach TARGET")),
+            label: "with the rights",
             ..self
         }
     }
@@ -84,7 +98,10 @@ impl Check {
         let mut texts = self.text.lines();
         let first = texts.next().unwrap_or_default();
         let mut lines = vec![format!("{mark}  {:<17} {first}", self.name)];
-        let change = self.command.iter().map(|command| format!("change it: {command}"));
+        let change = self
+            .command
+            .iter()
+            .map(|command| format!("{}: {command}", self.label));
         let more = texts.map(str::to_owned).chain(change);
         lines.extend(more.map(|line| format!("       {:<17} {line}", "")));
         lines
@@ -114,11 +131,6 @@ pub(super) fn run(args: &DoctorArgs) -> CommandResult {
     } else {
         Code::Done
     })
-}
-
-/// A session with the rights; none where root asks.
-fn as_root() -> Option<String> {
-    (!rustix::process::geteuid().is_root()).then(|| crate::hint::as_root("attach TARGET"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tuner::{
     variable::VariableName,
 };
 
-use super::{super::target::of_process, Check, as_root};
+use super::{super::target::of_process, Check};
 use crate::{
     discover::{Discovery, Job, Member},
     exit::Failure,
@@ -32,7 +32,7 @@ pub(super) fn checks(pid: i32) -> Vec<Check> {
         Err(error) => {
             let needs_rights = matches!(of_process(&error), Some(ProcessError::NotPermitted { .. }));
             let check = Check::fails("target", error.to_string());
-            return vec![check.by(as_root().filter(|_| needs_rights))];
+            return vec![if needs_rights { check.with_rights() } else { check }];
         }
     };
     let mut checks = vec![looked_into(&job)];
@@ -66,7 +66,7 @@ fn looked_into(job: &Job) -> Check {
             "target",
             format!("{text}; {} cannot: {why}", job.unreachable.len()),
         )
-        .by(as_root()),
+        .with_rights(),
     }
 }
 
@@ -81,7 +81,7 @@ fn owner(member: &Member) -> Check {
             "its user",
             format!("{text}: the file's capabilities are lent for your own programs"),
         )
-        .by(as_root());
+        .with_rights();
     }
     Check::lacks("its user", text).by(format!("tuneagent attach {} --any-user", process.pid))
 }
@@ -96,7 +96,7 @@ fn files(member: &Member) -> Check {
             "its files",
             format!("{} cannot be read: {error}", member.space.unreadable.len()),
         )
-        .by(as_root()),
+        .with_rights(),
     }
 }
 
@@ -125,7 +125,7 @@ fn probed(member: &Member) -> Check {
     })();
     match attached {
         Ok(()) => Check::works("probing it", "attached to its first function and detached"),
-        Err(error) => Check::fails("probing it", error).by(as_root()),
+        Err(error) => Check::fails("probing it", error).with_rights(),
     }
 }
 
@@ -139,7 +139,7 @@ fn written(member: &Member) -> Check {
         Ok(_) => Check::works(name, "is permitted"),
         // It ends when the debugger lets go, and only its user knows when that may be.
         Err(error @ SlotError::Traced { .. }) => Check::fails(name, error.to_string()),
-        Err(error) => Check::fails(name, error.to_string()).by(as_root()),
+        Err(error) => Check::fails(name, error.to_string()).with_rights(),
     }
 }
 
@@ -169,7 +169,7 @@ fn left_behind(job: &Job) -> Check {
             Check::works(
                 "its changes",
                 format!(
-                    "{} in force; revert: tuneagent undo {pid}",
+                    "{}, in force as far as is known; revert: tuneagent undo {pid}",
                     crate::format::plural(number, "change")
                 ),
             )

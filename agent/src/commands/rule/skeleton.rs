@@ -47,7 +47,7 @@ tune:
   - when: waiting > limit         # advice only
     for: 3                        # windows in a row
     finding: \"{{waiting:%}} of the time is spent waiting for a CPU{finding}\"
-  # A change. It is undone when the guard sees the program become slower.
+  # A change. The guard keeps it only where {objective} has surely become better.
   #- set: {variable}
   #  role: {role}
   #  value: {value}

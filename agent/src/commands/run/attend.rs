@@ -127,7 +127,7 @@ fn by_sudo() -> Result<Command, Failure> {
         super::not_started(format!(
             "probes need {missing}, which this process does not have, and there is no sudo here\n\
              once, for your own programs, as root: {}",
-            rights::give_command()
+            rights::give_command_of_root()
         ))
     })?;
     let own = std::env::current_exe().map_err(super::not_started)?;

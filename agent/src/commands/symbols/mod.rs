@@ -157,7 +157,9 @@ fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
             let symbols = files.iter().filter_map(|file| file.image.defined_symbols().ok());
             let near = nearest(symbols.flatten().map(|symbol| symbol.name), pattern);
             let near = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-            format!("{} has no symbol like `{pattern}`{near}", args.target)
+            let is_file = std::path::Path::new(&args.target).is_file();
+            let file = if is_file { "the file " } else { "" };
+            format!("{file}{} has no symbol like `{pattern}`{near}", args.target)
         }
         None => format!(
             "{} has no symbols: it was stripped, and no debug file of it is to be found",
