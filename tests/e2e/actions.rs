@@ -7,15 +7,15 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::job::Job;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
 
 /// A program under a rule that acts.
-struct Acting {
-    job: Job,
-    agent: Agent,
+pub(crate) struct Acting {
+    pub(crate) job: Job,
+    pub(crate) agent: Agent,
     /// Libraries and rules that must stay.
     _folder: TempDir,
 }
@@ -29,7 +29,7 @@ tune:
 ";
 
 /// The rule named `acting` with these tunes, in a file.
-fn rule(folder: &TempDir, head: &str, tunes: &str) -> Outcome<String> {
+pub(crate) fn rule(folder: &TempDir, head: &str, tunes: &str) -> Outcome<String> {
     let file = folder.path().join("acting.yaml");
     fs::write(&file, format!("rule: acting\n{head}{tunes}"))?;
     Ok(file.to_string_lossy().into_owned())
@@ -46,7 +46,7 @@ impl Acting {
         Acting::of(&program, HEAD, tunes, libraries)
     }
 
-    fn of(program: &Path, head: &str, tunes: &str, arguments: Vec<String>) -> Outcome<Acting> {
+    pub(crate) fn of(program: &Path, head: &str, tunes: &str, arguments: Vec<String>) -> Outcome<Acting> {
         let folder = tempfile::tempdir()?;
         let rule = rule(&folder, head, tunes)?;
         let job = Job::alone(program, |folder| with_folder(folder, arguments))?;
@@ -61,7 +61,7 @@ impl Acting {
     }
 
     /// Waits until a round was such, after `from` such lines.
-    fn sees(&self, what: &str, from: usize, is_it: impl Fn(&Value) -> bool) -> Outcome<usize> {
+    pub(crate) fn sees(&self, what: &str, from: usize, is_it: impl Fn(&Value) -> bool) -> Outcome<usize> {
         let agent = || {
             format!(
                 "a round with {what}; the agent said:\n{}",
@@ -107,40 +107,75 @@ impl Acting {
 }
 
 /// The changes of a report by action.
-fn changes<'a>(report: &'a Value, action: &str) -> Vec<&'a Value> {
+pub(crate) fn changes<'a>(report: &'a Value, action: &str) -> Vec<&'a Value> {
     let all = report["changes"].as_array().map_or(&[][..], Vec::as_slice);
     all.iter().filter(|change| change["action"] == action).collect()
 }
 
-/// One tune in force while the program is heavy: `there` tells a round with it from one without. The change as it is reported.
-fn while_heavy(
-    libraries: &[&Path],
-    tune: &str,
-    action: &str,
-    there: impl Fn(&Value) -> bool,
-) -> Outcome<Value> {
-    let acting = Acting::start(libraries, &format!("{tune}    while: load > 0\n"))?;
-    let done = acting.sees(tune, 0, &there)?;
+/// Each is in force while the program is heavy: an action, and what tells a round with it from one without.
+type WhileHeavy<'a> = (&'a str, &'a str, &'a dyn Fn(&Value) -> bool);
+
+#[test]
+fn calls_and_changes_of_code_are_in_force_while_their_condition_holds_and_undone_after_it_as_root() -> Outcome
+{
+    let _machine = require!(shared: Root, Cc);
+    let tunes: [WhileHeavy<'_>; 4] = [
+        (
+            "call",
+            ": flush_level(cfg.level)\n    was: level_flushed()\n    inverse: flush_level(was)",
+            &|view| view["flushed"] == 2,
+        ),
+        ("replace", ": sort_a\n    with: sort_b", &|view| {
+            view["sort"] == "b"
+        }),
+        (
+            "insert_call",
+            ": tick(3)\n    in: step\n    place: return",
+            &|view| view["ticks"] == 3,
+        ),
+        ("remove_call", ": log_state\n    in: step", &|view| {
+            view["logs"] == 0
+        }),
+    ];
+    let rules = tunes.map(|(action, rest, _)| format!("  - {action}{rest}\n    while: load > 0\n"));
+    let acting = Acting::start(&[], &rules.concat())?;
+    let done = acting.sees("all of it", 0, |view| tunes.iter().all(|(.., there)| there(view)))?;
     acting.job.open("calm")?;
-    acting.sees(&format!("it undone: {tune}"), done, |view| !there(view))?;
+    let nothing = |view: &Value| !tunes.iter().any(|(.., there)| there(view));
+    acting.sees("none of it", done, nothing)?;
     acting
         .agent
         .lines
         .wait_for_line("its condition no longer holds; undone", SOON)?;
     let (report, views) = acting.end()?;
-    assert!(!there(views.last().ok_or("no view")?), "{views:?}");
-    let made = changes(&report, action);
-    assert!(!made.is_empty(), "{report}");
-    for change in &made {
-        assert_eq!(
-            (&change["outcome"], &change["guard"]["verdict"]),
-            (&"reverted".into(), &"ended".into()),
-            "{report}"
-        );
-        assert_eq!(change["rule"], "acting");
-        assert_ne!(change["change"], 0, "the journal has it: {report}");
+    assert!(nothing(views.last().ok_or("no view")?), "{views:?}");
+    for (action, ..) in tunes {
+        let made = changes(&report, action);
+        assert!(!made.is_empty(), "{report}");
+        for change in made {
+            assert_eq!(
+                (&change["outcome"], &change["guard"]["verdict"]),
+                (&"reverted".into(), &"ended".into()),
+                "{report}"
+            );
+            assert_eq!(change["rule"], "acting");
+            assert_ne!(change["change"], 0, "the journal has it: {report}");
+        }
     }
-    Ok(made[0].clone())
+    let first = |action: &str| changes(&report, action)[0].clone();
+    let call = first("call");
+    assert_eq!(
+        (&call["variable"], &call["new"], &call["old"]),
+        (&"call flush_level(cfg.level)".into(), &"20".into(), &"0".into()),
+        "{call}"
+    );
+    assert!(call["hold_ns"].as_u64() > Some(0), "{call}");
+    assert_eq!(first("replace")["variable"], "replace sort_a with sort_b");
+    for (action, how) in [("call", "by one thread"), ("insert_call", "while no thread ran")] {
+        let mechanism = first(action)["mechanism"].to_string();
+        assert!(mechanism.starts_with(&format!("\"{how}")), "{mechanism}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -264,22 +299,6 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
 }
 
 #[test]
-fn a_call_is_in_force_while_the_condition_holds_and_its_inverse_takes_it_back_as_root() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
-    let tune = "  - call: flush_level(cfg.level)\n    was: level_flushed()\n    inverse: flush_level(was)\n";
-    let change = while_heavy(&[], tune, "call", |view| view["flushed"] == 2)?;
-    assert_eq!(
-        (&change["variable"], &change["new"], &change["old"]),
-        (&"call flush_level(cfg.level)".into(), &"20".into(), &"0".into()),
-        "{change}"
-    );
-    let mechanism = change["mechanism"].as_str().unwrap_or_default();
-    assert!(mechanism.starts_with("by one thread"), "{change}");
-    assert!(change["hold_ns"].as_u64() > Some(0), "{change}");
-    Ok(())
-}
-
-#[test]
 fn a_guard_says_that_a_call_is_undone_once_the_program_has_what_it_had_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let head = "about: for a test
@@ -356,65 +375,45 @@ fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let library = programs::library("tuned", 3)?;
     let load = format!("load: {}", library.to_string_lossy());
-    let back = "1 change reverted";
-    let with_inverse = "call: flush_level(4)\n    was: level_flushed()\n    inverse: flush_level(was)";
+    type Seen<'a> = &'a dyn Fn(&Value) -> bool;
+    let cases: [(&str, Seen<'_>); 7] = [
+        ("set: cfg.solver.chunk\n    value: 128", &|view| {
+            view["chunk"] == 128
+        }),
+        (
+            "call: flush_level(4)\n    was: level_flushed()\n    inverse: flush_level(was)",
+            &|view| view["flushed"] == 4,
+        ),
+        (&load, &|view| view["loaded"] == 1),
+        ("replace: sort_a\n    with: sort_b", &|view| view["sort"] == "b"),
+        ("insert_call: tick(3)\n    in: step\n    place: return", &|view| {
+            view["ticks"] == 3
+        }),
+        ("remove_call: log_state\n    in: step", &|view| view["logs"] == 0),
+        ("set_arg: send_block(1)\n    value: 7", &|view| view["size"] == 7),
+    ];
     let without =
         "call: flush_level(4)\n    inverse: none\n    because: the level is written anew in each round";
-    type Seen<'a> = &'a dyn Fn(&Value) -> bool;
-    let cases: [(&str, Seen<'_>, &str, bool); 8] = [
-        (
-            "set: cfg.solver.chunk\n    value: 128",
-            &|view| view["chunk"] == 128,
-            back,
-            false,
-        ),
-        (with_inverse, &|view| view["flushed"] == 4, back, false),
-        (
-            without,
-            &|view| view["flushed"] == 4,
-            "nothing is left to revert",
-            true,
-        ),
-        (&load, &|view| view["loaded"] == 1, back, false),
-        (
-            "replace: sort_a\n    with: sort_b",
-            &|view| view["sort"] == "b",
-            back,
-            false,
-        ),
-        (
-            "insert_call: tick(3)\n    in: step\n    place: return",
-            &|view| view["ticks"] == 3,
-            back,
-            false,
-        ),
-        (
-            "remove_call: log_state\n    in: step",
-            &|view| view["logs"] == 0,
-            back,
-            false,
-        ),
-        (
-            "set_arg: send_block(1)\n    value: 7",
-            &|view| view["size"] == 7,
-            back,
-            false,
-        ),
-    ];
-    for (tune, is_there, words, stays) in cases {
-        let acting = Acting::start(&[], &format!("  - {tune}\n    when: load > 0\n"))?;
-        acting.sees(tune, 0, is_there)?;
+    let stays: Seen<'_> = &|view| view["flushed"] == 4;
+    for (cases, words, is_kept) in [
+        (&cases[..], "7 changes reverted", false),
+        (&[(without, stays)], "nothing is left to revert", true),
+    ] {
+        let tunes = cases
+            .iter()
+            .map(|(tune, _)| format!("  - {tune}\n    when: load > 0\n"));
+        let acting = Acting::start(&[], &tunes.collect::<String>())?;
+        acting.sees("all of it", 0, |view| cases.iter().all(|(_, seen)| seen(view)))?;
         let (_, views, said) = acting.end_and_what_was_said()?;
         let last = said
             .lines()
             .rfind(|line| line.contains("; detached"))
             .unwrap_or_default();
-        assert!(last.ends_with(words), "{tune}: {last}");
-        assert_eq!(
-            is_there(views.last().ok_or("no view")?),
-            stays,
-            "{tune}: {last}\n{views:?}"
-        );
+        assert!(last.ends_with(words), "{last}");
+        let view = views.last().ok_or("no view")?;
+        for (tune, seen) in cases {
+            assert_eq!(seen(view), is_kept, "{tune}: {last}\n{views:?}");
+        }
     }
     Ok(())
 }
@@ -498,33 +497,6 @@ fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> 
 }
 
 #[test]
-fn a_function_replaces_another_while_the_condition_holds_as_root() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
-    let tune = "  - replace: sort_a\n    with: sort_b\n";
-    let change = while_heavy(&[], tune, "replace", |view| view["sort"] == "b")?;
-    assert_eq!(change["variable"], "replace sort_a with sort_b");
-    Ok(())
-}
-
-#[test]
-fn a_call_is_inserted_while_the_condition_holds_as_root() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
-    let tune = "  - insert_call: tick(3)\n    in: step\n    place: return\n";
-    let change = while_heavy(&[], tune, "insert_call", |view| view["ticks"] == 3)?;
-    let mechanism = change["mechanism"].as_str().unwrap_or_default();
-    assert!(mechanism.starts_with("while no thread ran"), "{change}");
-    Ok(())
-}
-
-#[test]
-fn a_call_is_removed_while_the_condition_holds_as_root() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
-    let tune = "  - remove_call: log_state\n    in: step\n";
-    while_heavy(&[], tune, "remove_call", |view| view["logs"] == 0)?;
-    Ok(())
-}
-
-#[test]
 fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tune = "  - set_arg: send_block(1)\n    value: min(original * 2, 100 + wished)\n";
@@ -538,134 +510,6 @@ fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end_as_root() -
     assert_eq!(made.len(), 2, "the first made room for the second: {report}");
     for change in made {
         assert_eq!(change["outcome"], "reverted", "{report}");
-    }
-    Ok(())
-}
-
-#[test]
-fn a_team_grows_through_a_call_at_the_begin_of_a_region_as_root() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
-    let head = "about: for a test
-probes: {region: {span: openmp.region}}
-windows: {pulse: {every: 100ms}}
-tune:
-";
-    let program = programs::openmp("regions")?;
-    let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
-    acting.sees("a team of seven", 0, |team| team["threads"] == 7)?;
-    acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
-    let report = acting.agent.stop()?;
-    acting.sees("the team as it was", 2, |team| team["threads"] != 7)?;
-    acting.job.open("end")?;
-    let own_count = acting.job.events("tally", 1, SOON)?.remove(0);
-    acting.job.finish(SOON)?;
-    // Regions alternate: two threads by their own word, then as many as the program was told last.
-    let teams = acting.job.events("team", 3, SOON)?;
-    let [first, grown, last] = teams.as_slice() else {
-        return Err(format!("{teams:?}").into());
-    };
-    let sizes = [first, grown, last].map(|team| (&team["threads"], &team["most"]));
-    assert_eq!(sizes, [sizes[0], (&7.into(), &7.into()), sizes[0]], "{teams:?}");
-    let number = |value: &Value| value.as_u64().ok_or("no number");
-    let (since, until) = (number(&grown["round"])? / 2, number(&last["round"])? / 2);
-    let (rounds, own) = (number(&own_count["rounds"])?, number(&first["threads"])?);
-    let without = (rounds.div_ceil(2) - (until - since)) * own + (until - since) * 7;
-    assert_eq!(
-        number(&own_count["members"])?,
-        rounds / 2 * 2 + without,
-        "{own_count}"
-    );
-    let made = changes(&report, "call");
-    assert_eq!(made.len(), 1, "{report}");
-    let mechanism = made[0]["mechanism"].as_str().unwrap_or_default();
-    assert!(
-        mechanism.starts_with("at entry:GOMP_parallel, its thread stopped for "),
-        "{report}"
-    );
-    Ok(())
-}
-
-/// The team size is a setting of each thread: only the one that begins regions can put it back, where it begins one.
-const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
-    was: omp_get_max_threads()
-    inverse: omp_set_num_threads(was)
-    when: count(region) > 0
-    at: {entry: GOMP_parallel}
-";
-
-#[test]
-fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed_as_root() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
-    let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
-    let program = programs::openmp("regions")?;
-    let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
-    acting.sees("a team of seven", 0, |team| team["most"] == 7)?;
-    acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
-    acting.agent.signal(rustix::process::Signal::KILL)?;
-    acting.sees("the team as it was", 2, |team| team["most"] != 7)?;
-    acting.job.open("end")?;
-    acting.job.events("tally", 1, SOON)?;
-    let teams = acting.job.events("team", 3, SOON)?;
-    assert_eq!(teams[0]["most"], teams[2]["most"], "{teams:?}");
-    acting.job.finish(SOON)
-}
-
-/// The CPUs that a process may use.
-fn cpus_of(pid: u64) -> Outcome<String> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    Ok(line.ok_or("no list of CPUs")?.trim().to_owned())
-}
-
-#[test]
-fn ranks_are_bound_to_cores_of_their_own_and_let_go_again_as_root() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi);
-    let folder = tempfile::tempdir()?;
-    let head = "about: for a test\nwindows: {pulse: {every: 200ms}}\nmetrics: {used: sum(cpu.time)}\ntune:\n";
-    let rule = rule(&folder, head, "  - affinity: spread\n    when: used > 0s\n")?;
-    let cpus = std::thread::available_parallelism()?.get();
-    for ranks in [2, 2 * cpus] {
-        let job = crate::expected::start_pingpong(Mpi::OpenMpi, Waiting::Yielding, ranks, 0)?;
-        job.open("go")?;
-        let pids: Vec<u64> = job
-            .events("ready", ranks, SOON)?
-            .iter()
-            .map(|ready| ready["pid"].as_u64().ok_or_else(|| "no pid".into()))
-            .collect::<Outcome<_>>()?;
-        let of_all = || -> Outcome<Vec<String>> { pids.iter().map(|pid| cpus_of(*pid)).collect() };
-        let before = of_all()?;
-        let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply=acting"])?;
-        if ranks > cpus {
-            agent
-                .lines
-                .wait_for_line("cannot have cores of their own", SOON)?;
-            assert_eq!(of_all()?, before);
-        } else {
-            agent
-                .lines
-                .wait_for_line("affinity: spread: done in 2 processes", SOON)?;
-            let now = of_all()?;
-            assert_ne!(now[0], now[1], "each has its own");
-            assert_ne!(now, before);
-        }
-        let report = agent.stop()?;
-        assert_eq!(of_all()?, before, "{report}");
-        let words = if ranks > cpus {
-            "nothing was changed"
-        } else {
-            "2 changes reverted"
-        };
-        assert!(
-            agent.lines.text().trim_end().ends_with(words),
-            "{}",
-            agent.lines.text()
-        );
-        let made = changes(&report, "affinity");
-        assert_eq!(made.len(), if ranks > cpus { 0 } else { 2 }, "{report}");
-        job.open("stop")?;
-        crate::expected::finish_pingpong(job, ranks as u64)?;
     }
     Ok(())
 }

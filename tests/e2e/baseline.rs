@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tuneagent_e2e::family::descendants;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::{Outcome, lammps, programs, require};
+use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{self, Count, SOON, counts, finish_pingpong, start_count, start_pingpong, with_folder};
 
@@ -101,21 +101,6 @@ fn the_throwing_program_catches_what_it_throws() -> Outcome {
         (&30.into(), &15.into(), &15.into())
     );
     job.end(SOON)
-}
-
-#[test]
-fn lammps_prints_the_same_numbers_in_every_untouched_run() -> Outcome {
-    let _machine = require!(shared: OpenMpi, Lammps);
-    let mut numbers = Vec::new();
-    for _ in 0..2 {
-        let mut job = lammps::start(Waiting::Yielding, 6, 300)?;
-        job.finish(2 * SOON)?;
-        let thermo = lammps::thermo(&job.lines.all());
-        assert_eq!(thermo.last().map(|line| line.step), Some(300));
-        numbers.push(thermo.into_iter().map(|line| line.values).collect::<Vec<_>>());
-    }
-    assert_eq!(numbers[0], numbers[1]);
-    Ok(())
 }
 
 #[test]

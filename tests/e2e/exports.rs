@@ -549,7 +549,7 @@ fn with_json_to_standard_output_nothing_else_is_there_and_all_talk_is_on_standar
     let attached = |words: &[&str]| -> Outcome<Output> {
         let state = tempfile::tempdir()?;
         let mut command = Command::new(tuneagent_e2e::agent::binary()?);
-        command.args(["attach", &pid, "--duration", "1s"]).args(words);
+        command.args(["attach", &pid, "--duration", "200ms"]).args(words);
         Ok(command.env("TUNEAGENT_STATE_DIR", state.path()).output()?)
     };
     let output = attached(&["--json", "-"])?;

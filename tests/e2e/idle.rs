@@ -93,7 +93,7 @@ fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> O
 
 #[test]
 fn ranks_that_sleep_outside_mpi_are_said_to_sleep_beside_their_efficiency_as_root() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(shared: Root, Mpich);
     let job = asleep_for(SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--duration", "3s"])?;
     agent.finish(SOON)?;

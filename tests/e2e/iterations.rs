@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
@@ -117,7 +118,7 @@ fn efficiencies_of_a_known_imbalance_are_those_of_the_closed_form() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 3, "balance 300 120 60")?;
     let is_seen = |now: &Value| {
-        now["iteration"]["count"].as_u64() > Some(12)
+        now["iteration"]["count"].as_u64() > Some(6)
             && now["findings"].as_array().is_some_and(|all| !all.is_empty())
     };
     let (report, _) = watch(job, 3, is_seen)?;
@@ -204,7 +205,7 @@ fn serialisation_and_transfer_of_ranks_that_take_turns_are_those_of_the_closed_f
 fn computation_scalability_is_shown_against_the_report_of_another_run() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 3, "balance 120 60 60")?;
-    let (reference, _) = watch(job, 3, |now| now["iteration"]["count"].as_u64() > Some(12))?;
+    let (reference, _) = watch(job, 3, |now| now["iteration"]["count"].as_u64() > Some(6))?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("reference.json");
     std::fs::write(&file, reference.to_string())?;
@@ -213,7 +214,7 @@ fn computation_scalability_is_shown_against_the_report_of_another_run() -> Outco
         job.pid(),
         &["--rules", "none", "--reference", &file.to_string_lossy()],
     )?;
-    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
+    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(6))?;
     let report = agent.stop()?;
     job.open("stop")?;
     job.finish(SOON)?;
@@ -263,6 +264,15 @@ fn call_sites_are_named_by_function_and_line() -> Outcome {
     Ok(())
 }
 
+/// Each MPI with one of its two bindings of Fortran, with both in long runs.
+pub(crate) fn fortran_bindings() -> Vec<(Mpi, bool)> {
+    let mut all = vec![(Mpi::OpenMpi, true), (Mpi::Mpich, false)];
+    if is_long() {
+        all.extend([(Mpi::OpenMpi, false), (Mpi::Mpich, true)]);
+    }
+    all
+}
+
 /// The libraries of both MPIs in between are seen through; the first calls may be those of the libraries.
 #[test]
 fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
@@ -270,8 +280,7 @@ fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
     let source = include_str!("../programs/relax.F90");
     let call = source.find("call MPI_Allreduce").ok_or("no call")?;
     let line = source[..call].lines().count() as u64;
-    let each = Mpi::ALL.into_iter().flat_map(|mpi| [(mpi, false), (mpi, true)]);
-    for (mpi, f08) in each {
+    for (mpi, f08) in fortran_bindings() {
         let program = programs::mpi_fortran("relax", mpi, f08)?;
         let job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |_| vec!["100000".to_owned()])?;
         let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
@@ -324,6 +333,10 @@ fn the_loop_of_lammps_is_its_time_step() -> Outcome {
 /// Of GROMACS, too: every step makes two all-to-alls for the long-range forces.
 #[test]
 fn the_loop_of_gromacs_is_its_time_step() -> Outcome {
+    // It is on the screen of GROMACS in every run (`screens`).
+    if !is_long() {
+        return Ok(());
+    }
     let _machine = require!(machine: Root, OpenMpi, Gromacs);
     let job = gromacs::start(Waiting::Yielding, 2)?;
     job.lines.wait_for("GROMACS's first steps", 4 * SOON, |lines| {

@@ -92,6 +92,9 @@ mod change;
 // The promises of README.md, a test for each.
 mod promises;
 
+// Calls of MPI that user code leaves in other ways than by returning.
+mod leaving;
+
 // What each capability is for, and what goes without any.
 mod rights;
 
@@ -129,6 +132,9 @@ mod patch;
 
 // The same by rules, with everything else that rules can do to a program.
 mod actions;
+
+// Where threads and processes run, and how many there are, changed by rules.
+mod teams;
 
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -29,6 +30,12 @@ fn settings(folder: &std::path::Path, strip: bool) -> Outcome<Job> {
     Ok(job)
 }
 
+/// For as long as a test has this, no other one has programs of the name `settings`.
+fn only_settings() -> MutexGuard<'static, ()> {
+    static SETTINGS: Mutex<()> = Mutex::new(());
+    SETTINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The process of a program that a shell has started.
 fn pid_of(name: &str) -> Outcome<String> {
     let found = Command::new("pgrep").args(["-n", "-x", name]).output()?;
@@ -39,6 +46,7 @@ fn pid_of(name: &str) -> Outcome<String> {
 
 #[test]
 fn a_launcher_is_waited_for_until_it_has_a_rank_and_a_singletons_daemon_is_none() -> Outcome {
+    let _settings = only_settings();
     let _machine = require!(shared: Root, OpenMpi, Cc);
     let folder = tempfile::tempdir()?;
     let launcher = folder.path().join("mpirun");
@@ -75,7 +83,8 @@ fn a_launcher_is_waited_for_until_it_has_a_rank_and_a_singletons_daemon_is_none(
 
 #[test]
 fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
+    let _settings = only_settings();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let (_whole, _bare) = (settings(folder.path(), false)?, settings(folder.path(), true)?);
     let (pid, bare) = (pid_of("settings")?, pid_of("bare")?);
@@ -201,6 +210,11 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     // One that is stopped makes no calls, and that says nothing of it.
     let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
     assert!(signal("-STOP")?.success());
+    // It takes a CPU to stop, too.
+    let deadline = Instant::now() + SOON;
+    while !fs::read_to_string(format!("/proc/{pid}/stat"))?.contains(") T ") {
+        assert!(Instant::now() < deadline, "{pid} does not stop");
+    }
     let (_, said) = Agent::run(&[
         "attach",
         &pid,
@@ -275,7 +289,8 @@ fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once
 
 #[test]
 fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_command_as_root() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
+    let _settings = only_settings();
+    let _machine = require!(shared: Root, Cc);
     let folder = knobs::open_folder()?;
     let job = settings(folder.path(), false)?;
     let own = pid_of("settings")?;

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{is_long, machine};
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -144,6 +144,10 @@ fn regions_of_known_times_are_those_of_the_closed_form_as_root() -> Outcome {
 
 #[test]
 fn regions_of_known_times_on_the_library_of_llvm_are_those_of_the_closed_form_as_root() -> Outcome {
+    // Its regions are counted in every run (`language`).
+    if !is_long() {
+        return Ok(());
+    }
     require!(Root, Cc, LlvmOpenMp);
     known_times(&programs::openmp_of_llvm("uneven")?)
 }
@@ -161,10 +165,12 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
         number(&of["probed_s"]) < 0.5 * number(&now["elapsed_s"])
     };
     wait_for(&agent, rested)?;
-    let before = agent.snapshot()?;
-    // After a rest they are probed anew.
     let regions = |report: &Value| report["processes"][0]["openmp"]["regions"].as_u64();
-    wait_for(&agent, |now| regions(now) > regions(&before))?;
+    // After a rest they are probed anew. It is as long as what they cost takes, a minute here: `agent/session` has a table of it.
+    if is_long() {
+        let before = agent.snapshot()?;
+        wait_for(&agent, |now| regions(now) > regions(&before))?;
+    }
     let report = agent.stop()?;
     job.end(SOON)?;
     let found = &report["processes"][0]["openmp"];

@@ -50,9 +50,30 @@ fn becomes_faster(name: &str) -> Outcome {
     Ok(())
 }
 
-#[test]
-fn memory_that_an_allocator_keeps_is_given_back_as_root() -> Outcome {
-    becomes_faster("freed 512 MiB")
+/// The rule acts on its library and takes it back, and what the program computes stays the same. How much faster it becomes is measured in
+/// long runs: in every run other programs are measured whose rules act in the same way.
+fn is_repaired(name: &str) -> Outcome {
+    if is_long() {
+        return becomes_faster(name);
+    }
+    let case = repairs::case(name)?;
+    let _machine = machine();
+    if lacks(name, case.needs)? {
+        return Ok(());
+    }
+    let crowd = (case.start)(Start::Wrong)?;
+    crowd.pace(0.1)?;
+    let agent = crowd.attach(&[&format!("--apply={}", case.rule)])?;
+    agent.lines.wait_for_line(case.done[0], SOON)?;
+    crowd.pace(0.1)?;
+    let text = leave(agent)?;
+    crowd.pace(0.1)?;
+    let results = crowd.finish()?;
+    assert!(
+        !results.is_empty() && results.values().all(|of| of.len() == 1),
+        "{results:?}\n{text}"
+    );
+    Ok(())
 }
 
 /// Another case or another test shows the same rule, or the same action, in every run.
@@ -83,50 +104,37 @@ fn ranks_of_mpich_5_that_spin_become_faster_as_root() -> Outcome {
     becomes_faster("MPICH 5")
 }
 
-#[test]
-fn numpy_processes_with_too_many_blas_threads_become_faster_as_root() -> Outcome {
-    becomes_faster("NumPy")
-}
-
-#[test]
-fn processes_with_too_many_mkl_threads_become_faster_as_root() -> Outcome {
-    becomes_faster("MKL")
-}
-
+/// A guard judges the same repair in the quick form of the experiment `resize`.
 #[test]
 fn openmp_programs_whose_teams_fight_for_cores_become_faster_as_root() -> Outcome {
-    becomes_faster("OpenMP")
+    is_repaired("OpenMP")
+}
+
+#[test]
+fn programs_on_other_libraries_of_threads_are_repaired_as_root() -> Outcome {
+    // XGBoost has thousands of bodies of regions, and it loads two copies of OpenBLAS.
+    ["NumPy", "MKL", "XGBoost", "llama.cpp"]
+        .into_iter()
+        .try_for_each(is_repaired)
+}
+
+#[test]
+fn memory_that_is_kept_or_given_back_too_soon_is_repaired_as_root() -> Outcome {
+    is_repaired("freed 512 MiB")?;
+    // The quick form of the experiment `runtime` is about these.
+    faster_in_long_runs("blocks")
 }
 
 #[test]
 fn programs_that_state_their_teams_become_faster_as_root() -> Outcome {
-    faster_in_long_runs("state their teams")
-}
-
-#[test]
-fn lightgbm_that_states_its_teams_becomes_faster_as_root() -> Outcome {
-    faster_in_long_runs("LightGBM")
-}
-
-/// Its library has thousands of bodies of regions, and it loads two copies of OpenBLAS.
-#[test]
-fn xgboost_that_states_its_teams_becomes_faster_as_root() -> Outcome {
-    becomes_faster("XGBoost")
-}
-
-#[test]
-fn processes_with_too_many_threads_of_llama_cpp_become_faster_as_root() -> Outcome {
-    becomes_faster("llama.cpp")
+    ["state their teams", "to LLVM's OpenMP", "LightGBM"]
+        .into_iter()
+        .try_for_each(faster_in_long_runs)
 }
 
 #[test]
 fn programs_whose_compiler_is_that_of_llvm_become_faster_as_root() -> Outcome {
-    becomes_faster("on LLVM's OpenMP")
-}
-
-#[test]
-fn programs_that_state_their_teams_to_the_library_of_llvm_become_faster_as_root() -> Outcome {
-    faster_in_long_runs("to LLVM's OpenMP")
+    faster_in_long_runs("on LLVM's OpenMP")
 }
 
 /// The call that sets the size for others would do nothing here, and what does something changes code: it is named, and put back.
@@ -143,6 +151,7 @@ fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back_as_root()
         text,
         "The program itself states the size of its teams: up to 2 threads.",
         "--apply=openmp-stated-team-size --keep",
+        "must be named",
         "nothing was changed"
     );
     assert!(!text.contains("finding  openmp-team-size"), "{text}");
@@ -175,18 +184,10 @@ fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back_as_root()
 }
 
 #[test]
-fn a_program_that_gives_its_memory_back_becomes_faster_as_root() -> Outcome {
-    becomes_faster("blocks")
-}
-
-#[test]
 fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outcome {
-    becomes_faster("one core")
-}
-
-#[test]
-fn a_team_that_bound_itself_to_one_core_becomes_faster_as_root() -> Outcome {
-    becomes_faster("bound itself")
+    ["one core", "bound itself"]
+        .into_iter()
+        .try_for_each(faster_in_long_runs)
 }
 
 /// Each thread has a mask of its own. The team is not made smaller, since it gets the CPUs that it wants.
@@ -250,7 +251,7 @@ fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew_as_roo
 /// As in a container: the machine has more CPUs, and nobody else has to use them.
 #[test]
 fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> Outcome {
-    let _machine = require!(machine: Root, Cc, Quota);
+    let _machine = require!(shared: Root, Cc, Quota);
     let crowd = (repairs::case("OpenMP")?.start)(Start::Wrong)?.within(Group::with_quota(1.0)?)?;
     crowd.pace(0.1)?;
     let agent = crowd.attach(&[])?;
@@ -286,7 +287,7 @@ fn follows(name: &str) -> Outcome {
     Ok(())
 }
 
-/// The rules say it in the same words, and the first of these tests runs always.
+/// The quick form of the experiment `resize` follows the first of them, and the rules say it in the same words.
 fn follows_in_long_runs(name: &str) -> Outcome {
     match is_long() {
         true => follows(name),
@@ -296,7 +297,7 @@ fn follows_in_long_runs(name: &str) -> Outcome {
 
 #[test]
 fn openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
-    follows("teams left to the library")
+    follows_in_long_runs("teams left to the library")
 }
 
 #[test]
@@ -315,25 +316,10 @@ fn threads_of_llama_cpp_follow_a_quota_down_and_up_as_root() -> Outcome {
 }
 
 #[test]
-fn a_repair_that_changes_code_is_offered_by_its_name_where_it_would_help_as_root() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
-    let crowd = (repairs::case("MPICH")?.start)(Start::Wrong)?;
-    let agent = crowd.attach(&["--apply"])?;
-    agent.lines.wait_for_line("finding  mpich-busy-wait", SOON)?;
-    let text = leave(agent)?;
-    assert_has!(text, "--apply=mpich-busy-wait --keep", "must be named");
-    assert!(
-        !text.contains("insert_call sched_yield"),
-        "it was not named:\n{text}"
-    );
-    crowd.finish().map(|_| ())
-}
-
-#[test]
 fn programs_that_are_started_right_are_not_touched_as_root() -> Outcome {
     let _machine = require!(machine: Root);
-    // The experiment `untouched` runs all of them, too.
-    let every = if is_long() { 1 } else { 2 };
+    // The experiment `untouched` runs all of them, and the last one in its quick form.
+    let every = if is_long() { 1 } else { 5 };
     for Healthy {
         name, needs, start, ..
     } in HEALTHY.iter().step_by(every)

@@ -107,6 +107,7 @@ const BODIES: Program = Program::Farm {
         "latency_us=100",
         "slow_worker=1",
         "slow=3",
+        "realtime=1",
     ],
     names: &programs::FACTORING_NAMES,
 };
@@ -118,7 +119,7 @@ const CLOSE: f64 = 0.25;
 const TABLE: [Session; 8] = [
     session(
         Program::Known(3, "phases"),
-        Some(("loop_start", 45)),
+        Some(("loop_start", 30)),
         &[
             // Rank 0 waits 0 ms and rank 2 60: of 100.
             (
@@ -150,7 +151,7 @@ const TABLE: [Session; 8] = [
     ),
     session(
         Program::Known(2, "parts"),
-        Some(("Process", 18)),
+        Some(("Process", 14)),
         &[(
             "iteration-time",
             &[
@@ -191,7 +192,7 @@ const TABLE: [Session; 8] = [
     // T(p) = 10 + 120 / p ms, so that S(p) is 130 ms / T(p).
     session(
         Program::Scaling,
-        Some(("begin_iteration", 30)),
+        Some(("begin_iteration", 25)),
         &[(
             "speedup",
             &[
@@ -204,7 +205,7 @@ const TABLE: [Session; 8] = [
     // A byte takes 1 us and a message 5 ms more.
     session(
         NETWORK,
-        Some(("mw_iterate", 25)),
+        Some(("mw_iterate", 18)),
         &[(
             "network",
             &[About("latency", 0.005, CLOSE), About("per_byte", 1e-6, CLOSE)],
@@ -213,7 +214,7 @@ const TABLE: [Session; 8] = [
     // A task takes 0.8 ms, of one of four workers three times as long: x_0 is 1 + 0.693/1.2 sqrt(4/2).
     session(
         BODIES,
-        Some(("mw_begin_iteration", 35)),
+        Some(("mw_begin_iteration", 25)),
         &[(
             "factoring",
             &[

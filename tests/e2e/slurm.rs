@@ -30,9 +30,26 @@ fn ends_well(mut job: Job, ranks: usize, block: u64) -> Outcome {
     job.finish(SOON)
 }
 
+/// Both processes of this node, by the job that they belong to and by its step, and none by others.
+fn are_found(node: u32, number: usize) -> Outcome {
+    let job = |number: usize, step: &str| format!("slurm:{number}{step}");
+    let (own, other) = (number, number + 1);
+    for (target, expected) in [
+        (job(own, ""), 2),
+        (job(own, ".0"), 2),
+        (job(own, ".1"), 0),
+        (job(other, ""), 0),
+    ] {
+        let (code, text) = Agent::run_in_node(node, &["get", &target, "block"])?;
+        let found = text.lines().filter(|line| line.contains("block = 64")).count();
+        assert_eq!((found, code == 0), (expected, expected > 0), "{target}: {text}");
+    }
+    Ok(())
+}
+
 #[test]
-fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome {
-    let _machine = require!(machine: Root, Cc, OpenMpi, Slurm);
+fn a_job_of_slurm_is_found_by_its_number_and_changed_together_only_where_all_of_it_is_seen() -> Outcome {
+    let _machine = require!(shared: Root, Cc, OpenMpi, Slurm);
     let slurm = Slurm::start(&["node1", "node2"])?;
     let node = slurm.node(0)?;
     let program = programs::mpi("blocks", Mpi::OpenMpi)?;
@@ -55,11 +72,12 @@ fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome 
         ),
         (&[], 1, "2 changes written and read back"),
     ];
-    for (before, nodes, said) in cases {
+    for (number, (before, nodes, said)) in (1..).zip(cases) {
         let job = slurm.job((nodes, 2), before, &program, |folder| {
             with_folder(folder, Vec::new())
         })?;
         let target = first_rank(&job, 2 * nodes)?;
+        are_found(node, number)?;
         let mut agent = Agent::attach_in_node(node, &target, &flags)?;
         agent.lines.wait_for_line(said, SOON)?;
         // Where it keeps a change it ends by itself, and where it makes none with the program.
@@ -73,20 +91,4 @@ fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome 
         ends_well(job, 2 * nodes, if nodes > 1 { 64 } else { 512 })?;
     }
     Ok(())
-}
-
-#[test]
-fn processes_are_found_by_the_job_of_slurm_that_they_belong_to() -> Outcome {
-    let _machine = require!(machine: Root, Cc, OpenMpi, Slurm);
-    let slurm = Slurm::start(&["node1"])?;
-    let program = programs::mpi("blocks", Mpi::OpenMpi)?;
-    let job = slurm.job((1, 2), &[], &program, |folder| with_folder(folder, Vec::new()))?;
-    first_rank(&job, 2)?;
-    let node = slurm.node(0)?;
-    for (target, expected) in [("slurm:1", 2), ("slurm:1.0", 2), ("slurm:1.1", 0), ("slurm:2", 0)] {
-        let (code, text) = Agent::run_in_node(node, &["get", target, "block"])?;
-        let found = text.lines().filter(|line| line.contains("block = 64")).count();
-        assert_eq!((found, code == 0), (expected, expected > 0), "{target}: {text}");
-    }
-    ends_well(job, 2, 64)
 }

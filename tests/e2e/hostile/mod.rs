@@ -121,15 +121,14 @@ fn by_hand(batch: &Batch, round: usize) -> Outcome {
     let library = programs::library("tuned", 7)?;
     let library = library.to_string_lossy();
     let rows: Vec<(usize, &Row)> = batch.rows().iter().enumerate().collect();
+    // By turns: those that are changed in several ways stand side by side.
+    let share = |hand: usize| -> Outcome {
+        let mut rows = rows.iter().skip(hand).step_by(HANDS);
+        rows.try_for_each(|(index, row)| row_by_hand(batch, row, index + round, &library))
+    };
+    let share = &share;
     std::thread::scope(|scope| {
-        let share = |rows: &[(usize, &Row)]| -> Outcome {
-            rows.iter()
-                .try_for_each(|(index, row)| row_by_hand(batch, row, index + round, &library))
-        };
-        let threads: Vec<_> = rows
-            .chunks(rows.len().div_ceil(HANDS))
-            .map(|rows| scope.spawn(move || share(rows)))
-            .collect();
+        let threads: Vec<_> = (0..HANDS).map(|hand| scope.spawn(move || share(hand))).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
         joined.into_iter().try_for_each(|outcome| match outcome {
             Ok(outcome) => outcome,
@@ -144,9 +143,14 @@ fn row_by_hand(batch: &Batch, row: &Row, turn: usize, library: &str) -> Outcome 
         let makes_calls = ["call", "insert", "load"]
             .iter()
             .any(|verb| words[..2].contains(verb));
-        // One way each round; of rows where holding threads and calls can do no harm of another kind, every third.
-        let is_its_turn =
-            number == turn % BY_HAND.len() && (row.blocks_or_comes_and_goes() || turn.is_multiple_of(3));
+        // One way each round, of every second row, so that all ways are taken; of rows where holding threads and calls can do no harm of
+        // another kind, every third.
+        let is_second = (turn / BY_HAND.len() + turn).is_multiple_of(2);
+        let is_chosen = match row.blocks_or_comes_and_goes() {
+            true => is_second,
+            false => turn.is_multiple_of(3),
+        };
+        let is_its_turn = number == turn % BY_HAND.len() && is_chosen;
         if is_its_turn || rounds()? > 2 || (row.source == Source::Filtered && makes_calls) {
             one_by_hand(batch, row, words, library)?;
         }

@@ -320,8 +320,8 @@ impl Lengths {
 
 #[test]
 fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
-    let wanted = amount("TUNEAGENT_KILLS", 6, 330)?;
+    let _machine = require!(shared: Root, Cc);
+    let wanted = amount("TUNEAGENT_KILLS", 3, 330)?;
     let mut random = Random::seeded()?;
     let seed = random.0;
     let mut scene = Scene::set()?;

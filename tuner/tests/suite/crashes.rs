@@ -1,14 +1,14 @@
-//! The actuator is killed in the middle of actions: the program goes on with right results, the journal tells
-//! the truth, and the next writer leaves no trace.
+//! The actuator is killed in the middle of actions, or ends around a write: the program goes on with right results, the journal tells the
+//! truth, and the next writer leaves no trace.
 
 use std::time::Duration;
 
 use plan::{Action, Literal, Moment};
 use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
 use tuner::address::Address;
-use tuner::journal::{ActionRecord, Reason, Status};
+use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
 
-use crate::actuator::session;
+use crate::actuator::{Setting, session};
 use crate::programs::long;
 use crate::underload::{Load, QUIET, argument, call, insert, invertible, remove, replace};
 
@@ -175,4 +175,76 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
         });
         check(&mut load, &code, &format!("{action:?} after {delay:?}"));
     }
+}
+
+/// The actuator dies at an instant of its `count`-th write or undo; the next writer must find out the truth.
+fn crash(
+    setting: &Setting,
+    instant: &str,
+    count: &str,
+    then: impl Fn(&mut ActuatorClient) -> Result<(), ClientError>,
+) {
+    let (mut session, mut process) = setting.session(false, &[instant, count]);
+    refused!(then(&mut session), ClientError::Ended);
+    assert!(!process.wait().unwrap().success());
+}
+
+#[test]
+fn a_crash_between_intent_and_write_is_found_to_have_written_nothing() {
+    let mut setting = or_skip!(Setting::new());
+    crash(&setting, "after-intent", "1", |session| {
+        session.set(setting.write("knob", "11")).map(drop)
+    });
+    assert_eq!(
+        setting.status(1),
+        Status::Pending,
+        "the journal alone cannot know"
+    );
+    assert_eq!(setting.program.sees("knob"), "10");
+    let writer = setting.program.writer(setting.state()).unwrap();
+    assert_eq!(writer.changes()[0].status, Status::Failed);
+}
+
+#[test]
+fn a_crash_between_write_and_outcome_is_found_to_have_written_and_is_taken_back() {
+    let mut setting = or_skip!(Setting::new());
+    crash(&setting, "after-write", "1", |session| {
+        session.set(setting.write("knob", "11")).map(drop)
+    });
+    assert_eq!(setting.status(1), Status::Pending);
+    assert_eq!(setting.program.sees("knob"), "11");
+    let mut writer = setting.program.writer(setting.state()).unwrap();
+    assert_eq!(writer.changes()[0].status, Status::Applied);
+    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(setting.program.sees("knob"), "10");
+}
+
+#[test]
+fn a_crash_while_taking_back_is_settled_by_the_memory_too() {
+    for (instant, seen, status) in [
+        ("after-intent", "11", Status::Applied),
+        ("after-write", "10", Status::Reverted),
+    ] {
+        let mut setting = or_skip!(Setting::new());
+        crash(&setting, instant, "2", |session| {
+            session.set(setting.write("knob", "11"))?;
+            session.revert(setting.pid(), 1).map(drop)
+        });
+        assert_eq!(setting.status(1), Status::RevertPending);
+        assert_eq!(setting.program.sees("knob"), seen);
+        let writer = setting.program.writer(setting.state()).unwrap();
+        assert_eq!(writer.changes()[0].status, status, "{instant}");
+    }
+}
+
+#[test]
+fn after_a_crash_a_value_that_the_program_changed_is_neither() {
+    let mut setting = or_skip!(Setting::new());
+    crash(&setting, "after-write", "1", |session| {
+        session.set(setting.write("knob", "11")).map(drop)
+    });
+    setting.program.say("set 33");
+    let writer = setting.program.writer(setting.state()).unwrap();
+    assert_eq!(writer.changes()[0].status, Status::ChangedSince);
+    assert_eq!(setting.program.sees("knob"), "33");
 }

@@ -14,8 +14,8 @@
 //! - `actions`: calls, code, threads, on the same
 //! - `inverses`: calls that take calls back, on the same
 //! - `loading`: libraries, on the same
-//! - `actuator`: the session of the separate process, and its crashes
-//! - `crashes`: the actuator is killed in the middle of actions
+//! - `actuator`: the session of the separate process
+//! - `crashes`: the actuator is killed in the middle of actions, or ends around a write
 //! - `obstacles`: processes that must be left alone
 //! - `offspring`: processes that are forked from changed ones
 //! - `sequences`: random series of changes and undos

@@ -1,0 +1,139 @@
+//! How many threads a team has and on which cores processes run, changed by rules and put back.
+
+use std::fs;
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::actions::{Acting, changes, rule};
+use crate::expected::SOON;
+
+#[test]
+fn a_team_grows_through_a_call_at_the_begin_of_a_region_as_root() -> Outcome {
+    let _machine = require!(shared: Root, Cc);
+    let head = "about: for a test
+probes: {region: {span: openmp.region}}
+windows: {pulse: {every: 100ms}}
+tune:
+";
+    let program = programs::openmp("regions")?;
+    let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
+    acting.sees("a team of seven", 0, |team| team["threads"] == 7)?;
+    acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
+    let report = acting.agent.stop()?;
+    acting.sees("the team as it was", 2, |team| team["threads"] != 7)?;
+    acting.job.open("end")?;
+    let own_count = acting.job.events("tally", 1, SOON)?.remove(0);
+    acting.job.finish(SOON)?;
+    // Regions alternate: two threads by their own word, then as many as the program was told last.
+    let teams = acting.job.events("team", 3, SOON)?;
+    let [first, grown, last] = teams.as_slice() else {
+        return Err(format!("{teams:?}").into());
+    };
+    let sizes = [first, grown, last].map(|team| (&team["threads"], &team["most"]));
+    assert_eq!(sizes, [sizes[0], (&7.into(), &7.into()), sizes[0]], "{teams:?}");
+    let number = |value: &Value| value.as_u64().ok_or("no number");
+    let (since, until) = (number(&grown["round"])? / 2, number(&last["round"])? / 2);
+    let (rounds, own) = (number(&own_count["rounds"])?, number(&first["threads"])?);
+    let without = (rounds.div_ceil(2) - (until - since)) * own + (until - since) * 7;
+    assert_eq!(
+        number(&own_count["members"])?,
+        rounds / 2 * 2 + without,
+        "{own_count}"
+    );
+    let made = changes(&report, "call");
+    assert_eq!(made.len(), 1, "{report}");
+    let mechanism = made[0]["mechanism"].as_str().unwrap_or_default();
+    assert!(
+        mechanism.starts_with("at entry:GOMP_parallel, its thread stopped for "),
+        "{report}"
+    );
+    Ok(())
+}
+
+/// The team size is a setting of each thread: only the one that begins regions can put it back, where it begins one.
+const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
+    was: omp_get_max_threads()
+    inverse: omp_set_num_threads(was)
+    when: count(region) > 0
+    at: {entry: GOMP_parallel}
+";
+
+#[test]
+fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed_as_root() -> Outcome {
+    let _machine = require!(shared: Root, Cc);
+    let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
+    let program = programs::openmp("regions")?;
+    let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
+    acting.sees("a team of seven", 0, |team| team["most"] == 7)?;
+    acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
+    acting.agent.signal(rustix::process::Signal::KILL)?;
+    acting.sees("the team as it was", 2, |team| team["most"] != 7)?;
+    acting.job.open("end")?;
+    acting.job.events("tally", 1, SOON)?;
+    let teams = acting.job.events("team", 3, SOON)?;
+    assert_eq!(teams[0]["most"], teams[2]["most"], "{teams:?}");
+    acting.job.finish(SOON)
+}
+
+/// The CPUs that a process may use.
+fn cpus_of(pid: u64) -> Outcome<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    Ok(line.ok_or("no list of CPUs")?.trim().to_owned())
+}
+
+#[test]
+fn ranks_are_bound_to_cores_of_their_own_and_let_go_again_as_root() -> Outcome {
+    let _machine = require!(shared: Root, OpenMpi);
+    let folder = tempfile::tempdir()?;
+    let head = "about: for a test\nwindows: {pulse: {every: 200ms}}\nmetrics: {used: sum(cpu.time)}\ntune:\n";
+    let rule = rule(&folder, head, "  - affinity: spread\n    when: used > 0s\n")?;
+    let cpus = std::thread::available_parallelism()?.get();
+    for ranks in [2, 2 * cpus] {
+        let job = crate::expected::start_pingpong(Mpi::OpenMpi, Waiting::Yielding, ranks, 0)?;
+        job.open("go")?;
+        let pids: Vec<u64> = job
+            .events("ready", ranks, SOON)?
+            .iter()
+            .map(|ready| ready["pid"].as_u64().ok_or_else(|| "no pid".into()))
+            .collect::<Outcome<_>>()?;
+        let of_all = || -> Outcome<Vec<String>> { pids.iter().map(|pid| cpus_of(*pid)).collect() };
+        let before = of_all()?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply=acting"])?;
+        if ranks > cpus {
+            agent
+                .lines
+                .wait_for_line("cannot have cores of their own", SOON)?;
+            assert_eq!(of_all()?, before);
+        } else {
+            agent
+                .lines
+                .wait_for_line("affinity: spread: done in 2 processes", SOON)?;
+            let now = of_all()?;
+            assert_ne!(now[0], now[1], "each has its own");
+            assert_ne!(now, before);
+        }
+        let report = agent.stop()?;
+        assert_eq!(of_all()?, before, "{report}");
+        let words = if ranks > cpus {
+            "nothing was changed"
+        } else {
+            "2 changes reverted"
+        };
+        assert!(
+            agent.lines.text().trim_end().ends_with(words),
+            "{}",
+            agent.lines.text()
+        );
+        let made = changes(&report, "affinity");
+        assert_eq!(made.len(), if ranks > cpus { 0 } else { 2 }, "{report}");
+        job.open("stop")?;
+        crate::expected::finish_pingpong(job, ranks as u64)?;
+    }
+    Ok(())
+}
