@@ -199,10 +199,10 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
     }
     for change in &changes {
         print(change, number, 1, true);
-        if let Some(rule) = &change.intent.rule {
-            if super::explain::has_page(rule) {
-                say!("    what the rule does and assumes: tuneagent explain {rule}");
-            }
+        if let Some(rule) = &change.intent.rule
+            && super::explain::has_page(rule)
+        {
+            say!("    what the rule does and assumes: tuneagent explain {rule}");
         }
         if matches!(change.status, Status::Applied | Status::Pending) {
             let pid = change.intent.target.pid;
