@@ -14,12 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use probe::kernel::{Kernel, LoadOptions, Producer, read_hit};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     time::{ClockId, clock_gettime},
 };
 use serde_json::{Value, json};
-use tuneagent::kernel::{Kernel, LoadOptions, Producer, read_hit};
 
 /// Most hits of one run of the program in the kernel, during which nothing else runs on its CPU: about 0.1
 /// ms.

@@ -17,11 +17,10 @@ use std::{fs::File, io::BufRead, path::Path};
 
 use abi::{Capture, CaptureKind, Durations, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use common::{Case, DURATIONS, Target, cases};
-use tuneagent::{
-    kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit},
-    mpi::{self, Implementation},
-};
-use tuner::image::Image;
+use job::Implementation;
+use probe::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
+use profile::mpi;
+use tuner::Image;
 
 /// One way of probing a function.
 struct Way {
@@ -133,7 +132,6 @@ impl Way {
 
 /// As MPI_Send, whatever stands in the registers.
 fn send() -> MessageRule {
-    let (function, is_large) = mpi::find("MPI_Send").unwrap();
     let library = Implementation {
         name: "MPICH",
         version: None,
@@ -142,7 +140,7 @@ fn send() -> MessageRule {
     };
     MessageRule {
         row: 0,
-        ..mpi::rule(function, is_large, &library)
+        ..job::mpi_rule(mpi::find("MPI_Send").unwrap(), &library)
     }
 }
 

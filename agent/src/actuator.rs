@@ -13,18 +13,15 @@ use std::{
 };
 
 use plan::SyncPoint;
-use tuner::{
-    actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions},
-    journal::{Mechanism, StateDir},
-    rendezvous::Rendezvous,
-    sync::Passage,
-    who::Who,
-};
+use probe::{KernelRendezvous, Prepared, RendezvousError};
+use profile::format::{duration, plural};
+use tuner::actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions};
+use tuner::journal::{Mechanism, StateDir};
+use tuner::rendezvous::Rendezvous;
+use tuner::{Passage, Who};
 
 use crate::{
-    format::{duration, plural},
     heap,
-    rendezvous::{KernelRendezvous, Prepared, RendezvousError},
     rights::{self, ProgramPart},
 };
 
@@ -33,7 +30,7 @@ use crate::{
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     #[error("the actuator could not be started: {0}")]
     Spawn(#[from] io::Error),
     /// It did not begin.
@@ -46,7 +43,7 @@ pub enum StartError {
 
 /// What an actuator is started for.
 #[derive(Clone, Copy, Debug)]
-pub struct StartOptions {
+pub(crate) struct StartOptions {
     /// Confirmed changes stay at the end.
     pub keeps: bool,
     /// There will be changes at sync points.
@@ -55,7 +52,7 @@ pub struct StartOptions {
 
 /// A running actuator. When it is dropped, the actuator reverts what was not confirmed, and ends.
 #[derive(Debug)]
-pub struct Actuator {
+pub(crate) struct Actuator {
     /// The connection for requests.
     pub client: ActuatorClient,
     stream: UnixStream,
@@ -64,13 +61,13 @@ pub struct Actuator {
 
 impl Actuator {
     /// Starts one. Must be called before the right to write is dropped.
-    pub fn start(options: StartOptions) -> Result<Actuator, StartError> {
+    pub(crate) fn start(options: StartOptions) -> Result<Actuator, StartError> {
         Actuator::start_in(StateDir::usual()?.path().to_owned(), options)
     }
 
     /// One that does what the user names by hand, which stays; with `despite_seccomp` it calls functions
     /// whatever the program's seccomp filters may do to them.
-    pub fn by_hand(despite_seccomp: bool) -> Result<Actuator, StartError> {
+    pub(crate) fn by_hand(despite_seccomp: bool) -> Result<Actuator, StartError> {
         let hello = Hello {
             keep: true,
             despite_seccomp,
@@ -81,7 +78,7 @@ impl Actuator {
     }
 
     /// As `start`, with its journals in this folder.
-    pub fn start_in(state_dir: PathBuf, options: StartOptions) -> Result<Actuator, StartError> {
+    pub(crate) fn start_in(state_dir: PathBuf, options: StartOptions) -> Result<Actuator, StartError> {
         let hello = Hello {
             keep: options.keeps,
             despite_seccomp: false,
@@ -111,17 +108,17 @@ impl Actuator {
         })
     }
 
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 
     /// Its stream once more: when that is shut down the actuator reverts what was not confirmed, and ends.
-    pub fn stream(&self) -> io::Result<UnixStream> {
+    pub(crate) fn stream(&self) -> io::Result<UnixStream> {
         self.stream.try_clone()
     }
 
     /// Ends the session: reverts what does not stay.
-    pub fn finish(mut self) -> Result<tuner::actuator::RevertSummary, ClientError> {
+    pub(crate) fn finish(mut self) -> Result<tuner::actuator::RevertSummary, ClientError> {
         let summary = self.client.shutdown();
         // It has answered, so it is about to end; or its stream has ended, and it reverts what it can,
         // unless it hangs.
@@ -135,7 +132,7 @@ impl Actuator {
 
 /// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is
 /// prepared for changes at sync points; without, it has given up the right to probe.
-pub fn serve(sync: bool) -> Result<(), String> {
+pub(crate) fn serve(sync: bool) -> Result<(), String> {
     if sync {
         // Before rights are dropped: to let a probe write by itself takes one that the actuator does not
         // keep.
@@ -174,7 +171,7 @@ fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
 }
 
 /// How a change was made that minded no sync point, for people.
-pub fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
+pub(crate) fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
     let how = match mechanism {
         Mechanism::Plain => "plain write",
         Mechanism::Rendezvous | Mechanism::Store | Mechanism::Stop => "at a sync point",
@@ -188,7 +185,7 @@ pub fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
 }
 
 /// How a change met its sync point, for people.
-pub fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Passage) -> String {
+pub(crate) fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Passage) -> String {
     // The first hit is where one expects it.
     let hit = match passage.hits {
         0 | 1 => String::new(),

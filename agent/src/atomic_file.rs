@@ -37,7 +37,7 @@ const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 
 /// A file that is being made. Dropped before it is complete it goes away, as far as that is permitted.
 #[derive(Debug)]
-pub struct AtomicFile {
+pub(crate) struct AtomicFile {
     file: File,
     place: Place,
     until_complete: Hidden,
@@ -56,7 +56,7 @@ enum Hidden {
 }
 
 impl AtomicFile {
-    pub fn create(name: &str) -> io::Result<AtomicFile> {
+    pub(crate) fn create(name: &str) -> io::Result<AtomicFile> {
         let place = match Place::find(Path::new(name))? {
             Found::Place(place) => place,
             Found::Open(file, place) => {
@@ -127,7 +127,7 @@ impl AtomicFile {
     }
 
     /// Writes all of it: now it is there.
-    pub fn complete(mut self, text: &[u8]) -> io::Result<()> {
+    pub(crate) fn complete(mut self, text: &[u8]) -> io::Result<()> {
         if matches!(self.until_complete, Hidden::Rewritten) {
             self.file.set_len(0)?;
         }

@@ -6,15 +6,15 @@ use std::{borrow::Cow, io::IsTerminal};
 use ariadne::{Config, IndexType, Label, Report, ReportKind, Source};
 use rules::{Diagnostic, Severity};
 
-use crate::console::{self, is_active, printable, printable_lines};
+use report::console::{self, is_active, printable, printable_lines};
 
 /// All diagnostics of one file, as text.
-pub fn render(name: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
+pub(crate) fn render(name: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     rendered(name, text, diagnostics, false)
 }
 
 /// Prints all diagnostics of one file on standard error; in colour on a terminal.
-pub fn print(name: &str, text: &str, diagnostics: &[Diagnostic]) {
+pub(crate) fn print(name: &str, text: &str, diagnostics: &[Diagnostic]) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     console::styled_error(&rendered(name, text, diagnostics, colour));
 }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "the allocator is set by a call of the C library")]
 
 /// Has the allocator give back to the system what is free.
-pub fn give_back() {
+pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
     {
         // SAFETY: takes no pointer, touches only what is free, and holds the allocator's own locks; any

@@ -1,15 +1,14 @@
 //! Commands of ours that a user is advised to run: with the full path, quoted for a shell.
 
-use job::root;
 use rustix::process::geteuid;
 
 /// The command that would have the rights.
-pub fn as_root(arguments: &str) -> String {
-    root::as_root(&with_path(arguments))
+pub(crate) fn as_root(arguments: &str) -> String {
+    job::as_root(&with_path(arguments))
 }
 
 /// The command for the user that runs this one: journals and sockets are each user's own.
-pub fn as_we_are(arguments: &str) -> String {
+pub(crate) fn as_we_are(arguments: &str) -> String {
     match geteuid().is_root() {
         true => as_root(arguments),
         false => with_path(arguments),
@@ -17,7 +16,7 @@ pub fn as_we_are(arguments: &str) -> String {
 }
 
 /// The commands that revert what is in force in targets as they were typed.
-pub fn undo(targets: &str) -> String {
+pub(crate) fn undo(targets: &str) -> String {
     let commands = targets
         .split(' ')
         .map(|target| as_we_are(&format!("undo {target}")));
@@ -25,7 +24,7 @@ pub fn undo(targets: &str) -> String {
 }
 
 /// The command that was typed, with the rights.
-pub fn as_root_again() -> String {
+pub(crate) fn as_root_again() -> String {
     as_root(&typed_arguments())
 }
 
@@ -37,7 +36,7 @@ fn with_path(arguments: &str) -> String {
 }
 
 /// The command that was typed, for this program.
-pub fn as_typed(program: &str) -> String {
+pub(crate) fn as_typed(program: &str) -> String {
     format!("{program} {}", typed_arguments())
 }
 
@@ -47,7 +46,7 @@ fn typed_arguments() -> String {
 }
 
 /// As a shell wants it.
-pub fn quote(argument: &str) -> String {
+pub(crate) fn quote(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {
         return argument.to_owned();

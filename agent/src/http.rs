@@ -23,7 +23,8 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{metrics, snapshot::Snapshot};
+use profile::Snapshot;
+use report::metrics_page;
 
 /// The text format that /metrics speaks, as Prometheus wants it named.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -32,7 +33,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The newest snapshot, written by the session and read by scrapes.
-pub type Shared = Arc<Mutex<Arc<Snapshot>>>;
+pub(crate) type Shared = Arc<Mutex<Arc<Snapshot>>>;
 
 /// What clients may take of the session.
 #[derive(Clone, Copy, Debug)]
@@ -52,14 +53,14 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// Serves until it is dropped, with all connections.
-pub async fn serve(listener: TcpListener, shared: Shared) -> std::io::Result<()> {
+pub(crate) async fn serve(listener: TcpListener, shared: Shared) -> std::io::Result<()> {
     serve_within(listener, shared, BOUNDS).await
 }
 
 async fn serve_within(listener: TcpListener, shared: Shared, bounds: Bounds) -> std::io::Result<()> {
     let names = Names {
         is_loopback: listener.local_addr()?.ip().is_loopback(),
-        host: crate::discover::host(),
+        host: job::host(),
     };
     let names = Arc::new(names);
     let places = Arc::new(Semaphore::new(bounds.connections));
@@ -135,7 +136,7 @@ async fn answer<B>(request: &Request<B>, names: &Names, shared: Shared) -> Respo
 async fn scrape(shared: Shared) -> Response<Full<Bytes>> {
     let snapshot = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
     // A page of thousands of ranks takes a while, and the session's loop is to go on meanwhile.
-    let page = tokio::task::spawn_blocking(move || metrics::render(&snapshot));
+    let page = tokio::task::spawn_blocking(move || metrics_page(&snapshot));
     match page.await {
         Ok(Ok(text)) => text_with(StatusCode::OK, text),
         Ok(Err(error)) => text_with(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),

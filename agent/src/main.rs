@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use report::{console, view::Diagnostics};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
-use tuneagent::{cli::Cli, commands, console, exit::Failure, view::Diagnostics};
+use tuneagent::{cli::Cli, commands, exit::Failure};
 
 /// Ends with what clap says of the command line. Who types only a number means the process.
 fn mistyped(error: &clap::Error) -> ! {

@@ -29,7 +29,7 @@ pub(crate) fn raise() -> io::Result<()> {
 /// would be one of many, however nice we are in it. It ends with this value: what is left in the terminal
 /// must not keep the priority.
 #[derive(Debug)]
-pub struct Hurry {
+pub(crate) struct Hurry {
     /// Open from the beginning: nothing can be opened for writing later.
     group: File,
     before: i32,
@@ -37,7 +37,7 @@ pub struct Hurry {
 
 impl Hurry {
     /// None where CPUs are not shared out so, or it is not permitted.
-    pub fn begin() -> Option<Hurry> {
+    pub(crate) fn begin() -> Option<Hurry> {
         let mut group = OpenOptions::new().read(true).write(true).open(GROUP).ok()?;
         let mut text = String::new();
         group.read_to_string(&mut text).ok()?;

@@ -11,11 +11,11 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// A descriptor that the event loop waits on.
 #[derive(Debug)]
-pub struct Readable(AsyncFd<OwnedFd>);
+pub(crate) struct Readable(AsyncFd<OwnedFd>);
 
 impl Readable {
     /// Registers. Must run inside the runtime.
-    pub fn new(descriptor: OwnedFd) -> io::Result<Readable> {
+    pub(crate) fn new(descriptor: OwnedFd) -> io::Result<Readable> {
         // SAFETY: the descriptor is owned by the value that is registered, which no other code can close or
         // take out, so it stays open and the same for as long as it is registered.
         let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
@@ -24,7 +24,7 @@ impl Readable {
 
     /// Waits until there is something to read. What became readable before the last call that returned is not
     /// reported again.
-    pub async fn wait(&self) -> io::Result<()> {
+    pub(crate) async fn wait(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();
         Ok(())
     }

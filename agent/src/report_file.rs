@@ -10,7 +10,9 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::{atomic_file::AtomicFile, console, rights};
+use report::console;
+
+use crate::{atomic_file::AtomicFile, rights};
 
 /// A longer text is taken for a mistake of ours.
 const TEXT_BYTES_MAX: u64 = 1 << 32;
@@ -19,7 +21,7 @@ const DONE: &str = "done";
 
 /// The file, from the session's side.
 #[derive(Debug)]
-pub struct ReportFile {
+pub(crate) struct ReportFile {
     child: Child,
     text: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -27,7 +29,7 @@ pub struct ReportFile {
 
 impl ReportFile {
     /// Begins the file. The error is that of the other process.
-    pub fn create(name: &str) -> io::Result<ReportFile> {
+    pub(crate) fn create(name: &str) -> io::Result<ReportFile> {
         let mut child = Command::new("/proc/self/exe")
             .args(["write-report", "--", name])
             .stdin(Stdio::piped())
@@ -47,7 +49,7 @@ impl ReportFile {
     }
 
     /// Writes all of it: now it is there.
-    pub fn complete(mut self, text: &[u8]) -> io::Result<()> {
+    pub(crate) fn complete(mut self, text: &[u8]) -> io::Result<()> {
         self.text.write_all(&(text.len() as u64).to_le_bytes())?;
         self.text.write_all(text)?;
         self.answer()?;
@@ -67,7 +69,7 @@ impl ReportFile {
 }
 
 /// The process itself. Why it cannot go on it answers.
-pub fn serve(name: &str) {
+pub(crate) fn serve(name: &str) {
     say(written(name).err().as_ref());
 }
 

@@ -16,21 +16,23 @@ use std::{
     time::Duration,
 };
 
-use crate::{console, exit::Code};
+use report::console;
+
+use crate::exit::Code;
 
 /// How often it looks.
 const TICK: Duration = Duration::from_secs(1);
 
 /// One step of the loop may take so many ticks. The longest that it waits for by itself is a fraction of
 /// that.
-pub const TICKS_MAX: u32 = 60;
+pub(crate) const TICKS_MAX: u32 = 60;
 
 /// For the message: a terminal or a pipe that takes nothing is not waited for longer.
 const MESSAGE_WAIT: Duration = Duration::from_secs(2);
 
 /// What the loop does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoopStep {
+pub(crate) enum LoopStep {
     /// Nothing: it waits for the next event, or for what has a bound of its own.
     Waiting,
     ReadHits,
@@ -68,11 +70,11 @@ const STEPS: [(LoopStep, &str); 13] = [
 
 /// Where the loop is: how many steps it has begun, and in the lowest byte which one.
 #[derive(Clone, Debug, Default)]
-pub struct LoopProgress(Arc<AtomicU64>);
+pub(crate) struct LoopProgress(Arc<AtomicU64>);
 
 impl LoopProgress {
     /// The loop begins with this step.
-    pub fn begin(&self, step: LoopStep) {
+    pub(crate) fn begin(&self, step: LoopStep) {
         let count = self.0.load(Ordering::Relaxed) >> 8;
         self.0.store((count + 1) << 8 | step as u64, Ordering::Relaxed);
     }
@@ -109,7 +111,7 @@ impl Count {
 
 /// Starts watching a loop. `actuator` is a stream to the actuator, if the session has one; `give_back`
 /// restores the terminal before a message. If no thread can be started, the loop is not watched.
-pub fn start(progress: &LoopProgress, actuator: Option<UnixStream>, give_back: fn()) {
+pub(crate) fn start(progress: &LoopProgress, actuator: Option<UnixStream>, give_back: fn()) {
     let started = watch(progress, actuator, give_back, (TICK, TICKS_MAX));
     if let Err(error) = started {
         tracing::warn!(%error, "no watchdog ends this session if it hangs");

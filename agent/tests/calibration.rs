@@ -6,10 +6,8 @@ mod needs;
 
 use abi::Totals;
 use needs::require_root;
-use tuneagent::{
-    cost::PriceSource,
-    kernel::{self, Kernel, LinkKind, LoadOptions, SumReadings},
-};
+use probe::kernel::{self, Kernel, LinkKind, LoadOptions, SumReadings};
+use profile::cost::PriceSource;
 
 const PROCESSES: u32 = 2;
 

@@ -17,9 +17,9 @@ use std::{
 };
 
 use needs::require_root;
+use probe::kernel::{Kernel, LoadOptions, Producer, Ring, read_hit};
 use running::Running;
 use rustix::process::{Pid, Signal, kill_process};
-use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring, read_hit};
 
 /// More than the ring has room for.
 const PRODUCERS: u32 = 4;

@@ -13,8 +13,8 @@ use std::{
 
 use abi::{Coming, ComingKind, ProbeSpec, SpecFlags};
 use needs::require_root;
-use tuneagent::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_coming};
-use tuner::address::FileOffset;
+use probe::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_coming};
+use tuner::FileOffset;
 
 /// Works, starts children that work (every second one as a program of its own), and ends when they have. With
 /// a third argument its first thread ends at once and another one works.
@@ -114,9 +114,9 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
             },
         )
         .unwrap();
-    let image = tuner::image::Image::read(std::fs::File::open(program).unwrap()).unwrap();
+    let image = tuner::Image::read(std::fs::File::open(program).unwrap()).unwrap();
     let function = image.functions(&["work"]).unwrap().remove(0);
-    let returns = tuner::code::returns(&image, &function).unwrap().instructions;
+    let returns = tuner::returns(&image, &function).unwrap().instructions;
     let attach = |at, offsets: &[FileOffset]| {
         let site = |offset: &FileOffset| ProbeSite::new(offset.0, 0);
         let request = LinkRequest::new(program.to_owned(), offsets.iter().map(site).collect(), at, None);

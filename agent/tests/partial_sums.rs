@@ -8,14 +8,12 @@ mod running;
 use std::{collections::BTreeMap, thread};
 
 use abi::{Capture, CaptureKind, HitRecord, ProbeSpec, SpecFlags, SumRule, SumValue};
+use job::monotonic_ns;
 use needs::require_root;
-use running::Running;
-use tuneagent::{
-    clock::monotonic_ns,
-    kernel::{
-        At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring, SumReadings, read_hit, read_sum_cell,
-    },
+use probe::kernel::{
+    At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring, SumReadings, read_hit, read_sum_cell,
 };
+use running::Running;
 
 /// What the kernel side is told to add up, as it is read.
 #[derive(Clone, Copy)]
@@ -155,7 +153,7 @@ fn armed(target: &Running, partial_sums: u32, resolved: Wanted) -> (Kernel, Link
     spec.captures[..2].copy_from_slice(&[argument(0), argument(1)]);
     spec.partial_sum.of[0] = resolved.value;
     kernel.set_spec(0, spec).unwrap();
-    let image = tuner::image::Image::read(std::fs::File::open(&target.path).unwrap()).unwrap();
+    let image = tuner::Image::read(std::fs::File::open(&target.path).unwrap()).unwrap();
     let offset = image.functions(&["work"]).unwrap()[0].offset.0;
     kernel
         .set_address(target.pid(), target.base() + offset, 0)

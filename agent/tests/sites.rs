@@ -9,14 +9,9 @@ use std::fs::File;
 
 use abi::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags, Totals};
 use needs::require_root;
+use probe::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_hit};
 use running::Running;
-use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_hit};
-use tuner::{
-    exits::ExitFinder,
-    image::Image,
-    site::{Cost, EntrySites},
-    symbol::Function,
-};
+use tuner::{Cost, EntrySites, ExitFinder, Function, Image};
 
 const CALLS: u64 = 200;
 

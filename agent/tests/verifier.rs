@@ -6,7 +6,7 @@
 mod needs;
 
 use needs::require_root;
-use tuneagent::kernel::{FamilyRoot, Holds, Kernel, LinkKind, LoadOptions};
+use probe::kernel::{FamilyRoot, Holds, Kernel, LinkKind, LoadOptions};
 
 /// A tenth of what is refused.
 const FOLLOWED_MAX: u64 = 100_000;

@@ -8,8 +8,8 @@ mod needs;
 use std::os::fd::{AsFd, OwnedFd};
 
 use needs::require_root;
+use probe::kernel::{Kernel, LoadOptions, Producer, Ring};
 use rustix::event::{Timespec, epoll};
-use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring};
 
 /// A moment that no test sees.
 const FAR: u64 = u64::MAX;

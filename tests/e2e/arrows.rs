@@ -309,8 +309,8 @@ commands: actuator cli control diagnostics exit hint priority readable report_fi
 const JOB: &str = "
 clock:
 mpi:
-discover: clock mpi
-os_metrics: clock
+discover: mpi
+os_metrics:
 place:
 root:
 ";

@@ -352,7 +352,7 @@ fn a_session_composes_parts_that_do_not_know_it() -> Outcome {
     assert_none(&others, "a part of the session gets what it needs as arguments");
     let mut structs = sources
         .iter()
-        .filter_map(|file| file.product.split_once("\npub struct Session {\n"));
+        .filter_map(|file| file.product.split_once("\npub(crate) struct Session {\n"));
     let (_, fields) = structs.next().ok_or("there is no session")?;
     let fields = fields.split_once("\n}").ok_or("a session does not end")?.0;
     let fields = code(fields).filter(|(_, line)| line.contains(": ")).count();

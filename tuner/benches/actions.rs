@@ -13,15 +13,10 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use plan::{CallRequest, Expression, Invocation, Moment, PatchRequest, Value};
-use tuner::action::ActionReceipt;
 use tuner::journal::{Reason, StateDir};
-use tuner::module::Images;
-use tuner::process::Process;
-use tuner::slot::Slot;
-use tuner::space::AddressSpace;
-use tuner::who::Who;
-use tuner::write::Hooks;
-use tuner::writer::{SetRequest, Writer, WriterError};
+use tuner::{
+    ActionReceipt, AddressSpace, Hooks, Images, Process, SetRequest, Slot, Who, Writer, WriterError,
+};
 
 const ROUNDS: usize = 200;
 

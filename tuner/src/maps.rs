@@ -38,7 +38,7 @@ pub struct Device {
 
 /// What a mapping shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Backing {
+pub(crate) enum Backing {
     /// Memory without a name.
     Anonymous,
     /// What the kernel names in brackets: `[heap]`, `[stack]`, `[vdso]`.

@@ -38,7 +38,7 @@ pub enum PathStep {
 
 /// A name with the steps behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Path {
+pub(crate) struct Path {
     /// The module, the source file, or both in this order.
     pub within: Vec<String>,
     /// The name, as the source or the linker has it.

@@ -209,8 +209,6 @@ pub struct Process {
     /// Its arguments, the first is its name.
     pub arguments: Vec<String>,
     pub uid: u32,
-    /// Its number inside its own pid namespace; differs from ours in containers.
-    pub pid_inside: i32,
 }
 
 impl Process {
@@ -253,7 +251,6 @@ impl Process {
                 .next()
                 .unwrap_or_default()
                 .unsigned_abs(),
-            pid_inside: status_numbers(&status, "NStgid:").last().unwrap_or(pid),
         };
         // All of the above must be of one process: the number could have been reused between two reads.
         process.pid.check_alive()?;
@@ -272,7 +269,6 @@ impl Process {
             executable: PathBuf::from(printable(name).as_ref()),
             arguments: Vec::new(),
             uid: 0,
-            pid_inside: number,
         }
     }
 

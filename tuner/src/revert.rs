@@ -325,7 +325,6 @@ fn recorded(space: &AddressSpace, change: u64, set: &Assignment) -> Result<Locat
         chain: set.chain.clone(),
         size: set.value_type.size() as u64,
         leaf: None,
-        copied_from: None,
         is_confirmed: false,
     };
     match location.follow(|address| space.memory().word(address)) {

@@ -11,10 +11,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 use crate::address::FileOffset;
+pub(crate) use crate::arch::Obstacle;
 use crate::arch::x86_64::site::{
     Candidate, INSTRUCTION_MAX, PASSED_MAX, Text, candidate, first, is_entered_at_its_begin,
 };
-pub use crate::arch::{Cost, Emulation, Obstacle};
+pub use crate::arch::{Cost, Emulation};
 use crate::image::{Image, Segment};
 
 /// A function longer than this is not decoded.

@@ -46,7 +46,7 @@ fn because(reasons: &[ModuleError]) -> String {
 }
 
 /// A snapshot of mappings and modules. Old as soon as it is made; what is written to is checked again
-/// ([`crate::slot`]).
+/// (`slot`).
 #[derive(Debug, Clone)]
 pub struct AddressSpace {
     pub process: Process,

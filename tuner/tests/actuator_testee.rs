@@ -16,10 +16,9 @@ use std::sync::{Arc, OnceLock};
 use rustix::process::{Signal, getpid, kill_process};
 use tuner::actuator::{RendezvousSource, ServeOptions, serve};
 use tuner::rendezvous::{
-    HeldAction, HoldRequest, Meetings, Progress, Rendezvous, SeenHits, ThreadAtSync, Ticket,
+    HeldAction, HoldError, HoldRequest, HoldTicket, Meetings, Progress, Rendezvous, SeenHits, ThreadAtSync,
 };
-use tuner::sync::Passage;
-use tuner::write::Hooks;
+use tuner::{Hooks, Passage};
 
 static HOW: OnceLock<String> = OnceLock::new();
 
@@ -29,12 +28,12 @@ struct Scripted {
 }
 
 impl Rendezvous for Scripted {
-    fn arm(&mut self, _: &HoldRequest, action: HeldAction) -> Result<Ticket, String> {
+    fn arm(&mut self, _: &HoldRequest, action: HeldAction) -> Result<HoldTicket, HoldError> {
         self.action = Some(action);
-        Ok(Ticket(0))
+        Ok(HoldTicket(0))
     }
 
-    fn progress(&mut self, _: Ticket) -> Progress {
+    fn progress(&mut self, _: HoldTicket) -> Progress {
         let passage = Passage {
             hits: 3,
             misses: 2,
@@ -70,7 +69,7 @@ impl Rendezvous for Scripted {
         }
     }
 
-    fn disarm(&mut self, _: Ticket) -> Progress {
+    fn disarm(&mut self, _: HoldTicket) -> Progress {
         self.action = None;
         Progress::Pending(Passage::default())
     }
@@ -87,13 +86,13 @@ impl Rendezvous for Scripted {
 struct Nowhere;
 
 impl Meetings for Nowhere {
-    fn want(&self, _: Ticket, _: i64) {}
+    fn want(&self, _: HoldTicket, _: i64) {}
 
-    fn seen(&self, _: Ticket) -> SeenHits {
+    fn seen(&self, _: HoldTicket) -> SeenHits {
         SeenHits::default()
     }
 
-    fn forgo(&self, _: Ticket) -> bool {
+    fn forgo(&self, _: HoldTicket) -> bool {
         true
     }
 }

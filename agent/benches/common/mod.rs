@@ -7,14 +7,8 @@ use std::{
 };
 
 use abi::{ExitSite, SumRule};
-use tuneagent::kernel::{self, At, LinkRequest, ProbeSite};
-use tuner::{
-    address::FileOffset,
-    exits::ExitFinder,
-    image::Image,
-    site::{EntrySite, EntrySites},
-    symbol::Function,
-};
+use probe::kernel::{self, At, LinkRequest, ProbeSite};
+use tuner::{EntrySite, EntrySites, ExitFinder, FileOffset, Function, Image};
 
 /// The functions that the program was made for.
 const PREFIX: &str = "begins_with_";

@@ -1,6 +1,4 @@
-//! The clock that the kernel side stamps its records with: CLOCK_MONOTONIC, as the tuner reads it.
-
-pub use tuner::clock::{CpuClock, monotonic_ns, rfc3339};
+//! The wall clock, for what is compared with other machines.
 
 /// The wall clock, in seconds since 1970.
 pub fn unix_s() -> f64 {

@@ -2,14 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use profile::calls::place::SourcePlace;
-use tuner::{
-    address::{Address, LinkAddress},
-    dwarf,
-    module::Module,
-    spelling,
-    symbol::SymbolKind,
-};
+use profile::SourcePlace;
+use tuner::{Address, LinkAddress, Module, SymbolKind, demangle, dwarf};
 
 /// Names places, and caches the names: the ranks of a job run the same files.
 #[derive(Debug, Default)]
@@ -84,5 +78,5 @@ fn functions(module: &Module) -> Vec<(u64, u64, String)> {
 fn function_at(functions: &[(u64, u64, String)], address: LinkAddress) -> Option<String> {
     let behind = functions.partition_point(|(begin, _, _)| *begin <= address.0);
     let (begin, size, name) = functions.get(behind.checked_sub(1)?)?;
-    (address.0 - begin < *size).then(|| spelling::demangle(name))
+    (address.0 - begin < *size).then(|| demangle(name))
 }

@@ -1,9 +1,17 @@
-//! What the kernel side does for us: [`probe`] goes from functions to links and keeps them as processes come
-//! and go, [`kernel`] loads the BPF objects, attaches, and reads totals, sequences and hits, [`rendezvous`]
+//! What the kernel side does for us: `probe` goes from functions to links and keeps them as processes come
+//! and go, [`kernel`] loads the BPF objects, attaches, and reads totals, sequences and hits, `rendezvous`
 //! holds threads at a sync point. The one crate that knows BPF; it decides nothing and knows no rule.
 #![deny(unsafe_code)]
 
+// Read as `awake::is_heeded`, `awake::DEVICE`.
 pub mod awake;
+// Read as `kernel::version`, `kernel::measure`.
 pub mod kernel;
-pub mod probe;
-pub mod rendezvous;
+mod probe;
+mod rendezvous;
+
+// From functions to links.
+pub use probe::{ArmError, Probes, has_regions, selection::FileSelections};
+
+// Threads held at a sync point.
+pub use rendezvous::{KernelRendezvous, Prepared, RendezvousError};

@@ -509,15 +509,29 @@ pub fn with_bytes() -> u32 {
     FUNCTIONS.iter().filter(|function| function.has_bytes()).count() as u32
 }
 
-/// The function of this name (`MPI_Send`, `MPI_Send_c`), and whether its counts have 64 bits.
-pub fn find(name: &str) -> Option<(&'static MpiFunction, bool)> {
+/// A function as a program calls it.
+#[derive(Clone, Copy, Debug)]
+pub struct CalledFunction {
+    pub function: &'static MpiFunction,
+    /// Its counts have 64 bits.
+    pub is_large: bool,
+}
+
+/// The function of this name: `MPI_Send`, `MPI_Send_c`.
+pub fn find(name: &str) -> Option<CalledFunction> {
     let stem = name.strip_prefix("MPI_")?;
     let by_stem = |stem: &str| FUNCTIONS.iter().find(|function| function.stem == stem);
     if let Some(function) = by_stem(stem) {
-        return Some((function, false));
+        return Some(CalledFunction {
+            function,
+            is_large: false,
+        });
     }
     let function = by_stem(stem.strip_suffix("_c")?)?;
-    function.has_large_count.then_some((function, true))
+    function.has_large_count.then_some(CalledFunction {
+        function,
+        is_large: true,
+    })
 }
 
 #[cfg(test)]

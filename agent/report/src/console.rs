@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-pub use tuner::printable::{is_active, printable, printable_bytes, printable_lines};
+pub use tuner::{is_active, printable, printable_bytes, printable_lines};
 
 /// The first failure to write to standard output.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
@@ -31,7 +31,7 @@ pub fn keep_for_data() {
     IS_FOR_DATA.store(true, Ordering::Relaxed);
 }
 
-pub fn is_for_data() -> bool {
+pub(crate) fn is_for_data() -> bool {
     IS_FOR_DATA.load(Ordering::Relaxed)
 }
 
@@ -86,7 +86,7 @@ pub fn complete(text: &str) -> io::Result<()> {
 }
 
 /// Writes a line to one of them.
-pub fn write_line(out: &mut impl Write, text: &str) -> io::Result<()> {
+pub(crate) fn write_line(out: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(out, "{}", printable_lines(text))
 }
 
@@ -105,7 +105,7 @@ impl Write for StandardOutput {
 }
 
 /// Writes all of a text's bytes.
-pub fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     let text = String::from_utf8_lossy(bytes);
     out.write_all(printable_lines(&text).as_bytes())?;
     Ok(bytes.len())

@@ -1,12 +1,21 @@
-//! What is shown of a [`profile::snapshot::Snapshot`]: lines and the live view ([`view`]), the report as
-//! JSON, CSV and TALP ([`report`]), the page of /metrics ([`metrics`]), traces ([`trace`]) and pictures
-//! ([`plot`]). Everything is printed by [`console`]. Knows no session: pressed keys are passed on, and the
+//! What is shown of a [`profile::Snapshot`]: lines and the live view ([`view`]), the report as
+//! JSON, CSV and TALP (`report`), the page of /metrics (`metrics`), traces (`trace`) and pictures
+//! (`plot`). Everything is printed by [`console`]. Knows no session: pressed keys are passed on, and the
 //! caller passes what is shown.
 #![forbid(unsafe_code)]
 
+// Read as `console::line`.
 pub mod console;
-pub mod metrics;
-pub mod plot;
-pub mod report;
-pub mod trace;
+mod metrics;
+mod plot;
+mod report;
+mod trace;
+// Read as `view::header`.
 pub mod view;
+
+// Files and pages.
+pub use metrics::render as metrics_page;
+pub use plot::{Plot, PlotMarkKind};
+pub use report::reference::Reference;
+pub use report::{line, render, report, table};
+pub use trace::{Trace, TraceEnd};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use profile::snapshot::{
+use profile::{
     ChangeView, FindingView, FunctionTotals, Histogram, LoadView, ProcessView, RuleView, Snapshot, TraceView,
 };
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 mod cost;
 mod matrix;
 mod openmp;
-pub mod reference;
+pub(crate) mod reference;
 mod sequence;
 mod table;
 mod talp;
@@ -18,7 +18,7 @@ mod talp;
 pub use table::table;
 
 /// Name and version of the form.
-pub const SCHEMA: &str = "tuneagent.report/1";
+pub(crate) const SCHEMA: &str = "tuneagent.report/1";
 
 pub fn render(snapshot: &Snapshot) -> String {
     format!("{:#}\n", report(snapshot))

@@ -13,13 +13,14 @@ use std::{
 };
 
 use abi::Call;
-use profile::{probe::Probe, profile::Whose, snapshot::TraceView};
+use profile::probe::Probe;
+use profile::{TraceView, Whose};
 
 /// Kept free for the end of the file.
 const TAIL_BYTES: u64 = 4096;
 
 /// The least that a bound may be.
-pub const BYTES_MIN: u64 = 64 << 10;
+pub(crate) const BYTES_MIN: u64 = 64 << 10;
 
 /// Tracks that get names of their own; the calls of further threads are there, under their numbers.
 const TRACKS_MAX: usize = 65_536;
@@ -63,8 +64,8 @@ impl Trace {
     pub fn new(file: File, name: String, limit: u64) -> Trace {
         let mut trace = Trace {
             out: BufWriter::with_capacity(1 << 16, file),
-            armed_at: tuner::clock::now().wall,
-            origin_ns: tuner::clock::monotonic_ns(),
+            armed_at: tuner::now().wall,
+            origin_ns: tuner::monotonic_ns(),
             limit: limit.max(BYTES_MIN),
             view: TraceView {
                 file: name,
@@ -84,7 +85,7 @@ impl Trace {
     /// Times count from here.
     pub fn armed(&mut self, now_ns: u64) {
         self.origin_ns = now_ns;
-        self.armed_at = tuner::clock::now().wall;
+        self.armed_at = tuner::now().wall;
     }
 
     /// Calls of a process in the order in which they returned; none where one was overwritten meanwhile.

@@ -5,9 +5,9 @@ use rules::DecisionId;
 use std::collections::BTreeSet;
 
 use plan::{Action, Meeting, SyncPoint};
+use profile::GuardView;
 
 use crate::changes::ProbeSwitch;
-use profile::snapshot::GuardView;
 
 /// Something that follows from the windows of a rule.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,13 +18,16 @@ macro_rules! gives {
 
 pub mod budget;
 pub mod changes;
-pub mod decision;
+mod decision;
 pub mod greeting;
 pub mod intake;
 pub mod leave;
 pub mod log;
 pub mod members;
 pub mod parts;
-pub mod process;
+mod process;
 pub mod request;
 pub mod requests;
+
+// What rules decided, resolved to processes.
+pub use decision::{Act, ResolvedAction, ResolvedDecision};

@@ -12,7 +12,7 @@ use crate::request::{Answer, Given, Mode, RefusalKind, Request};
 use profile::format::plural;
 
 /// A session without an actuator never gets one: who was started to watch watches.
-pub const CANNOT_WRITE: &str =
+pub(crate) const CANNOT_WRITE: &str =
     "this session was started without --apply and cannot write: start another one with it";
 
 /// What a session can do for a request.

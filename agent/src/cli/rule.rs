@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use session::request::Settings;
 
 use super::values::assignment;
-use crate::request::Settings;
 
 /// Which rules are loaded, of `attach`, `run` and `replay` alike.
 #[derive(Debug, Args)]

@@ -4,12 +4,12 @@ use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use clap::Args;
 use plan::CpuList;
+use profile::cost::BudgetShare;
 
 use super::{
     rule::RuleArgs,
     values::{duration, period, size},
 };
-use crate::cost::BudgetShare;
 
 /// `tuneagent ps`
 #[derive(Debug, Args)]

@@ -3,6 +3,13 @@
 
 use std::time::Duration;
 
+use job::os_metrics::Sampler;
+use job::{Discovery, Job, Member, ProcessTable, job_id};
+use probe::has_regions;
+use probe::kernel::{self, Closer, KernelError};
+use profile::format::plural;
+use profile::{ProcessView, Rates, Snapshot};
+use report::{Reference, view};
 use rustix::process::geteuid;
 
 use super::target;
@@ -10,23 +17,15 @@ use crate::{
     actuator::{Actuator, StartOptions},
     cli::{AttachArgs, ExportArgs, RuleArgs, WatchArgs},
     control::Control,
-    discover::{Discovery, Job, Member, ProcessTable, job_id},
     exit::{CommandResult, Failure},
-    format::plural,
     hint::{as_root, as_root_again, quote},
-    kernel::{self, Closer, KernelError},
-    os_metrics::Sampler,
     priority::{self, Hurry},
-    probe::has_regions,
-    report::reference::Reference,
     rights,
     rulebook::{Recorder, RuleBook},
     session::{
         Options, Session,
         outputs::{Exports, Outputs, refuse_stdout},
     },
-    snapshot::{ProcessView, Rates, Snapshot},
-    view,
 };
 
 /// How long /proc is looked at when probes are not permitted.
@@ -159,7 +158,7 @@ impl Watched {
         options.busy_poll = args.busy_poll;
         options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
         options.probe = args.probe;
-        let host = crate::discover::host();
+        let host = job::host();
         let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), args.metrics, &host)?;
         refuse_stdout("--record", args.record.as_deref())?;
         if let Some(name) = &args.record {
@@ -175,7 +174,7 @@ impl Watched {
                 .record(Recorder::create(&name, &host, self.program, about)?);
         }
         if priority::raise().is_err() {
-            crate::console::error_line(format_args!(
+            report::console::error_line(format_args!(
                 "note: CAP_SYS_NICE is missing: busy ranks may starve this session (tuneagent doctor says how to have it)"
             ));
         }

@@ -2,16 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use job::{Discovery, Job, Member};
 use plan::{SyncPoint, Value, ValueType};
-use tuner::{
-    actuator::{ActuatorRefusalKind, ArmCommand, ClientError, SetCommand},
-    dwarf::{Leaf, ValueKind},
-    module::Images,
-    process::Pid,
-    space::AddressSpace,
-    variable::{FollowError, Location, VariableName},
-    writer::Receipt,
-};
+use tuner::actuator::{ActuatorRefusalKind, ArmCommand, ClientError, SetCommand};
+use tuner::dwarf::{Leaf, ValueKind};
+use tuner::{AddressSpace, FollowError, Images, Location, Pid, Receipt, VariableName};
 
 use super::{
     refusals::{Outcomes, hint},
@@ -20,7 +15,6 @@ use super::{
 use crate::{
     actuator::{Actuator, StartOptions, passage_text},
     cli::{GetArgs, SetArgs},
-    discover::{Discovery, Job, Member},
     exit::{Code, CommandResult, Failure},
     rights,
 };

@@ -4,16 +4,13 @@
 use std::io;
 
 use plan::CpuList;
+use probe::awake::{self, Awake, DEVICE};
 use rustix::{
     process::geteuid,
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
-use crate::{
-    awake::{self, Awake, DEVICE},
-    exit::Failure,
-    hint::as_root_again,
-};
+use crate::{exit::Failure, hint::as_root_again};
 
 /// Binds this thread and all that it starts from now on.
 pub(super) fn bind(cpus: &CpuList) -> Result<(), Failure> {

@@ -1,12 +1,10 @@
 //! `tuneagent explain ID`: the page of an error (`E0107`), of a finding, which has the name of its rule
 //! (`openmpi-busy-wait`), and what the journals say of a change (`change 24913:1`).
 
+use profile::format::did_you_mean;
 use rules::{CheckedRule, RuleFile};
 
-use crate::{
-    exit::{Code, CommandResult, Failure},
-    format::did_you_mean,
-};
+use crate::exit::{Code, CommandResult, Failure};
 
 pub(super) fn run(words: &[String]) -> CommandResult {
     let id = words.join(" ");

@@ -1,8 +1,9 @@
 //! `tuneagent rule plan`: what rules compute and where, as text or for Graphviz. Attaches nothing.
 
+use session::request::Settings;
+
 use crate::{
     exit::{Code, CommandResult},
-    request::Settings,
     rulebook::load,
 };
 

@@ -5,29 +5,25 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use job::{Discovery, Job, rfc3339};
 use plan::SyncPoint;
+use profile::format::plural;
+use report::console::printable;
 use rustix::{
     fs::{Access, access},
     process::getuid,
 };
 use serde_json::json;
-use tuner::{
-    actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary},
-    clock::rfc3339,
-    journal::{ActionRecord, Change, History, RevertOutcome, StateDir, Status, WriteHold},
-    lock::writer_of,
-    process::Pid,
-};
+use tuner::actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary};
+use tuner::journal::{ActionRecord, Change, History, RevertOutcome, StateDir, Status, WriteHold};
+use tuner::{Pid, writer_of};
 
 use super::target;
 use crate::{
     actuator::{Actuator, StartOptions, hold_text, passage_text},
     cli::{JournalArgs, UndoArgs},
-    console::printable,
     control,
-    discover::{Discovery, Job},
     exit::{Code, CommandResult, Failure},
-    format::plural,
     rights,
 };
 
@@ -454,7 +450,7 @@ fn other_writer(job: &Job, applies: bool) -> Option<String> {
         .map(|member| member.process.pid.number)
         .collect();
     let is_of_job =
-        |view: &crate::request::SessionView| view.applies && view.pids.iter().any(|pid| pids.contains(pid));
+        |view: &session::request::SessionView| view.applies && view.pids.iter().any(|pid| pids.contains(pid));
     let sessions = control::sessions().unwrap_or_default().sessions;
     let session = sessions
         .iter()

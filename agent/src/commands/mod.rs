@@ -18,16 +18,18 @@ mod session;
 mod symbols;
 mod target;
 
+use probe::kernel;
+
 use crate::{
     cli::{Cli, Command},
     exit::{Code, CommandResult, Failure},
-    kernel, rights,
+    rights,
 };
 
 /// Prints rows for other programs: an array, one object each.
 fn print_json(rows: &[serde_json::Value]) -> CommandResult {
     let text = serde_json::to_string_pretty(rows).map_err(Failure::no)?;
-    crate::console::complete(&(text + "\n")).map_err(Failure::no)?;
+    report::console::complete(&(text + "\n")).map_err(Failure::no)?;
     Ok(Code::Done)
 }
 

@@ -2,24 +2,21 @@
 
 use std::time::Duration;
 
+use job::Discovery;
 use plan::{
     Action, Affinity, CallRequest, Expression, Inverse, Invocation, Moment, PatchRequest, ReturnType,
 };
-use tuner::{
-    action::{ActionOutcome, ActionReceipt},
-    actuator::{ActCommand, ClientError},
-    journal::{Mechanism, Reason},
-    process::Pid,
-};
+use profile::format::duration;
+use tuner::actuator::{ActCommand, ClientError};
+use tuner::journal::{Mechanism, Reason};
+use tuner::{ActionOutcome, ActionReceipt, Pid};
 
 use super::by_hand::{code, members, parse_type};
 use super::{refusals::Outcomes, target};
 use crate::{
     actuator::Actuator,
     cli::{CallArgs, PatchArgs, PatchCommand},
-    discover::Discovery,
     exit::{Code, CommandResult, Failure},
-    format::duration,
     rights,
 };
 

@@ -6,16 +6,18 @@ use std::{
     time::Instant,
 };
 
+use job::os_metrics::{Sampler, available, usable};
+use job::{ProcessTable, launcher_above};
 use procfs::process::MMapPath;
+use profile::Counters;
+use profile::format::{percent, wrapped};
+use profile::glob::matches;
+use report::view;
 
 use crate::{
     cli::PsArgs,
-    discover::{ProcessTable, launcher_above},
     exit::{Code, CommandResult, Failure},
-    format::{percent, wrapped},
-    glob::matches,
-    os_metrics::{Counters, Sampler, available, usable},
-    rights, view,
+    rights,
 };
 
 /// A process that neither runs nor waits for this share of a CPU is idle.
@@ -149,7 +151,7 @@ fn print_json(busy: &BTreeMap<Key, Program>, all: bool) -> CommandResult {
 fn user(program: &Program) -> Option<String> {
     let first = *program.pids.first()?;
     let user = procfs::process::Process::new(first).and_then(|process| process.uid());
-    user.map(tuner::who::user_name).ok()
+    user.map(tuner::user_name).ok()
 }
 
 fn print(busy: &BTreeMap<Key, Program>, all: bool) {

@@ -3,15 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use tuner::{
-    image::{Image, ImageError},
-    process::Pid,
-    space::AddressSpace,
-    symbol::SymbolKind,
-    variable::{VariableError, VariableName},
-};
+use tuner::{AddressSpace, Image, ImageError, Pid, SymbolKind, VariableError, VariableName};
 
-use crate::format::nearest;
+use profile::format::nearest;
 
 /// What came of a command in many processes.
 #[derive(Debug, Default)]

@@ -7,22 +7,19 @@ use std::{
     io::{self, Write},
 };
 
+use profile::Snapshot;
+use profile::format::{csv_field, duration, plural};
+use report::{Plot, PlotMarkKind, console, render, view};
 use rules::{Dimension, MetricReading};
 
 use super::replay_session;
 use crate::{
     atomic_file::AtomicFile,
     cli::ReplayArgs,
-    console,
     exit::{Code, CommandResult, Failure},
-    format::{csv_field, duration, plural},
-    plot::{Plot, PlotMarkKind},
-    report,
     rulebook::{Act, ReplayEvent, RuleBook, joined, replay},
-    session::log::is_log,
-    snapshot::Snapshot,
-    view,
 };
+use session::log::is_log;
 
 /// The value is the mean of the rows of a table.
 const COLUMNS: &str = "time_s,rule,window,index,metric,unit,value,least,greatest,note";
@@ -125,7 +122,7 @@ impl Report {
     }
 
     fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
-        self.write_text(&report::render(snapshot))
+        self.write_text(&render(snapshot))
     }
 
     pub(super) fn write_text(self, text: &str) -> Result<(), Failure> {

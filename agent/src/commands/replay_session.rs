@@ -1,17 +1,17 @@
 //! `tuneagent replay` of a session log: what happened, when, and what was done; and whether this version
 //! would do the same.
 
+use profile::format::{duration, plural};
 use serde_json::{Value, json};
+use session::request::Given;
 
 use super::replay::Report;
 use crate::{
     cli::ReplayArgs,
     exit::{Code, CommandResult, Failure},
-    format::{duration, plural},
-    request::Given,
     rulebook::checked,
-    session::log::{Mismatch, ReplayStep, Replayed, replay},
 };
+use session::log::{Mismatch, ReplayStep, Replayed, replay};
 
 pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
     let [path] = args.recordings.as_slice() else {

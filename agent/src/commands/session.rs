@@ -1,13 +1,13 @@
 //! `tuneagent session`: what runs now, and its control: list, snapshot, switch, add, remove, stop.
 
+use profile::format::{duration, plural};
 use serde_json::json;
+use session::request::{RefusalKind, SessionView};
 
 use crate::{
     cli::{AddRuleArgs, SessionCommand},
     control::{self, ControlError, SessionClient},
     exit::{Code, CommandResult, Failure},
-    format::{duration, plural},
-    request::{RefusalKind, SessionView},
     rulebook,
 };
 

@@ -2,20 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use job::{DiscoverError, Discovery, Job, ProcessTable, TargetError};
+use profile::format::did_you_mean;
+use report::console;
 use rustix::process::geteuid;
-use tuner::{
-    memory::MemoryError,
-    process::{Process, ProcessError},
-    space::SpaceError,
-};
+use tuner::{MemoryError, Process, ProcessError, SpaceError};
 
-use crate::{
-    console,
-    discover::{DiscoverError, Discovery, Job, ProcessTable, TargetError, resolve},
-    exit::Failure,
-    format::did_you_mean,
-    rights,
-};
+use crate::{exit::Failure, rights};
 
 /// So long a launcher may take to start its first rank, and so often that is looked for.
 const RANKS_WAIT: Duration = Duration::from_secs(10);
@@ -31,7 +24,7 @@ fn pids(target: &str) -> Result<Vec<i32>, Failure> {
     let caller = rights::caller();
     let is_own = |pid: i32| Process::open(pid).is_ok_and(|process| process.uid == caller);
     let table = ProcessTable::read();
-    resolve(target, &table, is_own).map_err(|error| match error {
+    job::resolve_target(target, &table, is_own).map_err(|error| match error {
         TargetError::NoSuchProgram { .. } if is_rule(target) => Failure::not_there(format!(
             "{target} is a rule, and no program of that name runs here; to let it act: --apply={target} (with `=`)"
         )),
@@ -123,7 +116,7 @@ pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Resu
         "{program} (process {}) belongs to {}, not to {}: {why}",
         process.pid,
         process.user(),
-        tuner::who::user_name(caller),
+        tuner::user_name(caller),
     )))
 }
 
@@ -142,7 +135,7 @@ pub(super) fn failure(error: DiscoverError) -> Failure {
 
 /// Where a process may be that is not here, as far as this machine lets us guess.
 fn where_else() -> String {
-    let host = crate::discover::host();
+    let host = job::host();
     let path = std::env::var_os("PATH").unwrap_or_default();
     match std::env::split_paths(&path).any(|folder| folder.join("srun").is_file()) {
         true => format!(

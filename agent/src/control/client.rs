@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
+use session::request::{Answer, Given, Mode, RefusalKind, Request, SessionView};
+
 use super::{ANSWER_BYTES_MAX, folder};
-use crate::request::{Answer, Given, Mode, RefusalKind, Request, SessionView};
 
 /// A session that does not answer within this time is reported as hanging.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -17,7 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
-pub enum ControlError {
+pub(crate) enum ControlError {
     /// The folder of the sockets may not be looked into, or a socket not be used.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -41,14 +42,14 @@ pub enum ControlError {
 
 /// What came of looking for the sessions: those that answered, and why others did not.
 #[derive(Debug, Default)]
-pub struct Answered {
+pub(crate) struct Answered {
     pub sessions: Vec<SessionClient>,
     /// Those that did not.
     pub silent: Vec<ControlError>,
 }
 
 #[derive(Debug)]
-pub struct SessionClient {
+pub(crate) struct SessionClient {
     path: PathBuf,
     reader: BufReader<UnixStream>,
     /// What it says of itself.
@@ -56,7 +57,7 @@ pub struct SessionClient {
 }
 
 /// Requests the description of every session of the caller. Sockets of sessions that were killed are removed.
-pub fn sessions() -> Result<Answered, ControlError> {
+pub(crate) fn sessions() -> Result<Answered, ControlError> {
     let folder = folder();
     let io_error = |source| ControlError::Io {
         path: folder.clone(),
@@ -110,7 +111,7 @@ impl SessionClient {
         Ok(Some(session))
     }
 
-    pub fn snapshot(&mut self) -> Result<serde_json::Value, ControlError> {
+    pub(crate) fn snapshot(&mut self) -> Result<serde_json::Value, ControlError> {
         match self.ask(&Request::Snapshot)? {
             Answer::Report(report) => Ok(report),
             _ => Err(self.out_of_step()),
@@ -118,7 +119,7 @@ impl SessionClient {
     }
 
     /// Switches a rule; the mode before.
-    pub fn switch(&mut self, rule: &str, mode: Mode) -> Result<String, ControlError> {
+    pub(crate) fn switch(&mut self, rule: &str, mode: Mode) -> Result<String, ControlError> {
         let rule = rule.to_owned();
         match self.ask(&Request::Switch { rule, mode })? {
             Answer::Switched { before } => Ok(before),
@@ -127,7 +128,7 @@ impl SessionClient {
     }
 
     /// Adds a rule; its name, and what of it could not be probed.
-    pub fn add(&mut self, given: Given, mode: Mode) -> Result<(String, Vec<String>), ControlError> {
+    pub(crate) fn add(&mut self, given: Given, mode: Mode) -> Result<(String, Vec<String>), ControlError> {
         let given = Box::new(given);
         match self.ask(&Request::Add { given, mode })? {
             Answer::Added { rule, missing, .. } => Ok((rule, missing)),
@@ -136,7 +137,7 @@ impl SessionClient {
     }
 
     /// Removes a rule; how many changes of it are reverted, and how many stay.
-    pub fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ControlError> {
+    pub(crate) fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ControlError> {
         let rule = rule.to_owned();
         match self.ask(&Request::Remove { rule, keep })? {
             Answer::Removed { reverted, kept } => Ok((reverted, kept)),
@@ -145,7 +146,7 @@ impl SessionClient {
     }
 
     /// Ends it, and waits until it has ended.
-    pub fn stop(mut self) -> Result<(), ControlError> {
+    pub(crate) fn stop(mut self) -> Result<(), ControlError> {
         match self.ask(&Request::Stop) {
             Ok(Answer::Stopping) => {}
             Ok(_) => return Err(self.out_of_step()),

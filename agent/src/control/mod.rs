@@ -2,7 +2,7 @@
 //! Access is limited by the folder (0700), the socket (0600) and the credentials of the peer, which the
 //! kernel vouches for.
 //!
-//! The messages are in [`crate::request`]; this file reads one, `place` is the folder of the sockets,
+//! The messages are in [`session::request`]; this file reads one, `place` is the folder of the sockets,
 //! `server` the session's end, `client` that of `tuneagent session`. What a request does is decided by the
 //! session (`session/requests.rs`).
 
@@ -10,19 +10,19 @@ mod client;
 mod place;
 mod server;
 
-use crate::request::{Answer, RefusalKind, Request};
+use session::request::{Answer, RefusalKind, Request};
 
-pub use client::{Answered, ControlError, SessionClient, sessions};
-pub use place::{FolderError, folder};
-pub use server::{Control, PendingRequest, serve};
+pub(crate) use client::{Answered, ControlError, SessionClient, sessions};
+pub(crate) use place::{FolderError, folder};
+pub(crate) use server::{Control, PendingRequest, serve};
 
 /// The longest request, which brings the text of a rule along. A longer one ends the connection.
-pub const REQUEST_BYTES_MAX: usize = 256 << 10;
+pub(crate) const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// The longest answer that a client reads: a report of thousands of processes fits.
-pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Reads one request. What is not understood is answered, never a reason to end the session.
-pub fn parse(line: &[u8]) -> Result<Request, Answer> {
+pub(crate) fn parse(line: &[u8]) -> Result<Request, Answer> {
     if line.len() > REQUEST_BYTES_MAX {
         let text = format!("a request is longer than {REQUEST_BYTES_MAX} bytes");
         return Err(Answer::refused(RefusalKind::Protocol, text));
@@ -40,7 +40,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::request::Mode;
+    use session::request::Mode;
 
     #[test]
     fn requests_are_one_object_each() {

@@ -11,7 +11,7 @@ use std::{
 use rustix::process::geteuid;
 
 #[derive(Debug, thiserror::Error)]
-pub enum FolderError {
+pub(crate) enum FolderError {
     /// It cannot be used.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -22,7 +22,7 @@ pub enum FolderError {
 
 /// The folder of the caller's sockets: `tuneagent` in $XDG_RUNTIME_DIR or, for root, /run; without either one
 /// in /tmp.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     let own = geteuid();
     let runtime = env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)

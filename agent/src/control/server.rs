@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustix::process::geteuid;
+use session::request::{Answer, RefusalKind, Request};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
@@ -20,7 +21,6 @@ use super::{
     FolderError, REQUEST_BYTES_MAX, parse,
     place::{create, folder},
 };
-use crate::request::{Answer, RefusalKind, Request};
 
 /// Connections that may be open; further ones wait.
 const CONNECTIONS_MAX: usize = 8;
@@ -31,19 +31,19 @@ const IDLE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A request, and where its answer goes.
-pub type PendingRequest = (Request, oneshot::Sender<Answer>);
+pub(crate) type PendingRequest = (Request, oneshot::Sender<Answer>);
 
 /// The socket of a session, made before it gives up the right to write. Dropping it removes the file, if that
 /// right is still there; else the next session removes it, or a command that looks for sessions.
 #[derive(Debug)]
-pub struct Control {
+pub(crate) struct Control {
     listener: Option<UnixListener>,
     path: PathBuf,
 }
 
 impl Control {
     /// Makes the socket of this process.
-    pub fn open() -> Result<Control, FolderError> {
+    pub(crate) fn open() -> Result<Control, FolderError> {
         Control::at(&folder())
     }
 
@@ -71,7 +71,7 @@ impl Control {
     }
 
     /// What to serve; none the second time.
-    pub fn take_listener(&mut self) -> Option<UnixListener> {
+    pub(crate) fn take_listener(&mut self) -> Option<UnixListener> {
         self.listener.take()
     }
 }
@@ -95,7 +95,10 @@ fn remove_ended(folder: &Path) {
 }
 
 /// Serves until it is dropped, with all connections. One request after the other on each connection.
-pub async fn serve(listener: UnixListener, requested: mpsc::Sender<PendingRequest>) -> std::io::Result<()> {
+pub(crate) async fn serve(
+    listener: UnixListener,
+    requested: mpsc::Sender<PendingRequest>,
+) -> std::io::Result<()> {
     serve_within(listener, requested, IDLE).await
 }
 
@@ -141,8 +144,8 @@ async fn converse(
     if !may_control(peer, geteuid().as_raw()) {
         let text = format!(
             "this session belongs to {}, not to {}",
-            tuner::who::user_name(geteuid().as_raw()),
-            tuner::who::user_name(peer)
+            tuner::user_name(geteuid().as_raw()),
+            tuner::user_name(peer)
         );
         return writer
             .say(&Answer::refused(RefusalKind::NotPermitted, text))

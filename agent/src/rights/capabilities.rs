@@ -17,7 +17,7 @@ use rustix::{
 use super::RightsError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub(crate) enum Need {
     /// Nothing can be probed without it.
     Probing,
     /// Processes of other users cannot be looked into without it (under Yama's scopes, one's own neither).
@@ -27,7 +27,7 @@ pub enum Need {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capability {
+pub(crate) struct Capability {
     /// Its name, as capabilities(7) has it.
     pub name: &'static str,
     pub purpose: &'static str,
@@ -85,13 +85,13 @@ const fn row(name: &'static str, purpose: &'static str, need: Need, set: Capabil
 }
 
 /// The table, in the order in which it is documented.
-pub fn capabilities() -> &'static [Capability] {
+pub(crate) fn capabilities() -> &'static [Capability] {
     &TABLE
 }
 
 /// A part of tuneagent, by what it does once it has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgramPart {
+pub(crate) enum ProgramPart {
     /// A session: probes and /proc.
     Watcher,
     Writer,
@@ -139,25 +139,25 @@ fn sets() -> CapabilitySets {
 }
 
 /// Whether this process has it. What CAP_SYS_ADMIN includes counts.
-pub fn held(capability: &Capability) -> bool {
+pub(crate) fn held(capability: &Capability) -> bool {
     let held = sets().effective;
     let of_admin = matches!(capability.need, Need::Probing) || capability.name == "CAP_CHECKPOINT_RESTORE";
     held.contains(capability.set) || (of_admin && held.contains(CapabilitySet::SYS_ADMIN))
 }
 
 /// Names of the capabilities without which nothing can be probed, as far as they are missing.
-pub fn missing_to_probe() -> Vec<&'static str> {
+pub(crate) fn missing_to_probe() -> Vec<&'static str> {
     let missing = |row: &&Capability| row.need == Need::Probing && !held(row);
     TABLE.iter().filter(missing).map(|row| row.name).collect()
 }
 
 /// The command that gives the file what probing one's own processes needs, once.
-pub fn give_command() -> String {
-    job::root::as_root(&give_command_of_root())
+pub(crate) fn give_command() -> String {
+    job::as_root(&give_command_of_root())
 }
 
 /// The same, as root types it.
-pub fn give_command_of_root() -> String {
+pub(crate) fn give_command_of_root() -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
     let names: Vec<String> = TABLE.iter().map(|row| row.name.to_lowercase()).collect();
@@ -165,7 +165,7 @@ pub fn give_command_of_root() -> String {
 }
 
 /// Whether the capabilities of this process are lent by its file: they are neither root's nor handed on.
-pub fn is_lent() -> bool {
+pub(crate) fn is_lent() -> bool {
     let permitted = sets().permitted;
     let is_own = |set: CapabilitySet| capability_is_in_ambient_set(set).unwrap_or(false);
     !getuid().is_root() && permitted.iter().any(|set| !is_own(set))
@@ -174,7 +174,7 @@ pub fn is_lent() -> bool {
 /// At the start of every command: refuses to run set-uid, and gives up what is lent beyond the table, and of
 /// the table what reads over file permissions: the files that users name (rules, recordings) are read as they
 /// may read them.
-pub fn begin() -> Result<(), RightsError> {
+pub(crate) fn begin() -> Result<(), RightsError> {
     if getuid() != geteuid() {
         return Err(RightsError::SetUid(give_command()));
     }
@@ -199,7 +199,7 @@ pub fn begin() -> Result<(), RightsError> {
 /// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way
 /// to get one; what it needs for an instant only stays permitted and is not in force. Before other threads
 /// are started; it cannot be revoked.
-pub fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
+pub(crate) fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
     let keep = part.keeps();
     // Needs CAP_SETPCAP; without it nothing can be added to what is dropped either, for no_new_privs says so.
     for capability in CapabilitySet::all().iter().filter(|set| !keep.contains(*set)) {
@@ -219,7 +219,7 @@ pub fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
 }
 
 /// The capabilities that a process passes to every program that it executes (ambient), as a mask.
-pub fn handed_on_by(pid: i32) -> std::io::Result<u64> {
+pub(crate) fn handed_on_by(pid: i32) -> std::io::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("CapAmb:"));
     let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -227,7 +227,7 @@ pub fn handed_on_by(pid: i32) -> std::io::Result<u64> {
 }
 
 /// The user behind this process: the one who called sudo, else its own.
-pub fn caller() -> u32 {
+pub(crate) fn caller() -> u32 {
     let by_sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     let own = getuid().as_raw();
     if own == 0 { by_sudo.unwrap_or(own) } else { own }

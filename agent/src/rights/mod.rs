@@ -4,44 +4,44 @@
 mod capabilities;
 mod filter;
 
-pub use capabilities::{
-    Capability, Need, ProgramPart, begin, caller, capabilities, give_command, give_command_of_root,
-    handed_on_by, held, is_lent, keep_only, missing_to_probe,
+pub(crate) use capabilities::{
+    Need, ProgramPart, begin, caller, capabilities, give_command, give_command_of_root, handed_on_by, held,
+    is_lent, keep_only, missing_to_probe,
 };
 
 /// For a process that only reads, from now on: the watcher's capabilities, and the system calls that reading
 /// takes.
-pub fn only_look() -> Result<(), RightsError> {
+pub(crate) fn only_look() -> Result<(), RightsError> {
     keep_only(ProgramPart::Watcher)?;
     filter::leave_to_all()
 }
 
 /// The same for a session that is about to load its programs and maps, until [`have_armed`].
-pub fn only_look_and_arm() -> Result<(), RightsError> {
+pub(crate) fn only_look_and_arm() -> Result<(), RightsError> {
     keep_only(ProgramPart::Watcher)?;
     filter::leave_to_all_to_arm()
 }
 
 /// Gives up to load programs and maps, too.
-pub fn have_armed() -> Result<(), RightsError> {
+pub(crate) fn have_armed() -> Result<(), RightsError> {
     filter::leave_to_all()
 }
 
 /// For the process that writes a report: no capability, and nothing is opened for writing any more.
-pub fn only_complete_files() -> Result<(), RightsError> {
+pub(crate) fn only_complete_files() -> Result<(), RightsError> {
     keep_only(ProgramPart::ReportWriter)?;
     filter::leave_to_report_writer()
 }
 
 /// For the process that closes probes: no capability, and the system calls of a process that only reads.
-pub fn only_close() -> Result<(), RightsError> {
+pub(crate) fn only_close() -> Result<(), RightsError> {
     keep_only(ProgramPart::Closer)?;
     filter::leave_to_all()
 }
 
 /// Looks with no more rights than [`only_look`] leaves, in a thread of its own; those of this thread stay.
 /// For what reads the files and the memory of other programs before all is open that has to be.
-pub fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {
+pub(crate) fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {
     let confined = || {
         keep_only(ProgramPart::Watcher)?;
         filter::leave_to_this_thread()?;
@@ -58,7 +58,7 @@ pub fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsErro
 
 /// Why a right could not be dropped.
 #[derive(Debug, thiserror::Error)]
-pub enum RightsError {
+pub(crate) enum RightsError {
     /// The filter was refused.
     #[error("the right to write could not be dropped: {0}")]
     Filter(#[from] seccompiler::Error),

@@ -1,12 +1,10 @@
 //! Outputs of the engine, as the session takes them.
 
+use profile::GuardView;
+use profile::outcome::{COMPARED, ENDED, KEPT, UNDONE};
 use rules::Output;
 
 use super::{Act, RuleBook};
-use crate::snapshot::{
-    GuardView,
-    outcome::{COMPARED, ENDED, KEPT, UNDONE},
-};
 
 impl RuleBook {
     /// None of an output that changes nothing for the session.

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use job::Member;
 use plan::{Mode, ValueType};
 use rules::PlannedVariable;
 
 use super::RuleBook;
-use crate::discover::Member;
 
 impl RuleBook {
     /// Some rule's changes take effect at a place in the program only.
-    pub fn waits_for_places(&self) -> bool {
+    pub(crate) fn waits_for_places(&self) -> bool {
         self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
     }
 
     /// What a rule would do to these processes, a sentence each, and what it gained elsewhere; nothing if it
     /// only reports. A role is a word of the rule alone: what is for one that no process has is left out.
-    pub fn effects(&self, name: &str, members: &[Member]) -> Vec<String> {
+    pub(crate) fn effects(&self, name: &str, members: &[Member]) -> Vec<String> {
         let Some((_, rule, _)) = self.engine.rules().find(|(_, rule, _)| rule.name() == name) else {
             return Vec::new();
         };
@@ -37,7 +37,7 @@ impl RuleBook {
     }
 
     /// The variables of which a rule would write every copy.
-    pub fn written_everywhere(&self, name: &str) -> Vec<String> {
+    pub(crate) fn written_everywhere(&self, name: &str) -> Vec<String> {
         let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
         let variables = rule.map_or(&[][..], |(_, rule, _)| &rule.plan().variables);
         let everywhere = variables.iter().filter(|variable| variable.everywhere);
@@ -46,7 +46,7 @@ impl RuleBook {
 
     /// The variables that rules which may act would write in a process, each with whether all of its copies
     /// are written.
-    pub fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
+    pub(crate) fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
         let written = self.written_by(member, |mode| mode == Mode::Applying);
         written
             .into_iter()
@@ -56,7 +56,7 @@ impl RuleBook {
 
     /// Those that any rule would write in a process or advises to, but for those with a copy in each library.
     /// Each by its name, with its type where a rule states it.
-    pub fn would_write(&self, member: &Member) -> Vec<(String, Option<ValueType>)> {
+    pub(crate) fn would_write(&self, member: &Member) -> Vec<(String, Option<ValueType>)> {
         let written = self.written_by(member, |mode| mode != Mode::Off).into_iter();
         let single = written.filter(|variable| !variable.everywhere);
         single

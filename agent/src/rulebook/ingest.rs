@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use abi::{HitKind, HitRecord, SumRule, TextRecord, Totals};
+use profile::probe::{Probe, WantedCapture, number_of, sum_rule};
 use rules::{
     Base, Group, Grouping, Known, Measure, Observation, PartialSum, PlannedCapture, PlannedProbe, PlannedSum,
     ProbeId, ProcessId, Reads, RuleId, Scalar, Site, Sums, Time,
@@ -15,7 +16,6 @@ use super::{
     probe_requests::{Ask, End},
     texts::Texts,
 };
-use crate::probe::{Probe, WantedCapture, number_of, sum_rule};
 
 /// What a process has counted in one probed function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,11 +44,11 @@ impl Counted {
 
 impl RuleBook {
     /// A text that belongs to a hit which is still to come.
-    pub fn observe_text(&mut self, text: &TextRecord) {
+    pub(crate) fn observe_text(&mut self, text: &TextRecord) {
         self.texts.add(text);
     }
 
-    pub fn observe_hit(&mut self, hit: &HitRecord, probes: &[Probe]) {
+    pub(crate) fn observe_hit(&mut self, hit: &HitRecord, probes: &[Probe]) {
         let Some(probe) = probes.get(hit.probe as usize) else {
             return;
         };
@@ -124,7 +124,7 @@ impl RuleBook {
 
     /// The aggregate of hits at a probe. Hits that lie before one that parts the aggregates must be observed
     /// before the watermark that covers that one.
-    pub fn observe_partial_sum(&mut self, partial_sum: &abi::SumCell, probe: &Probe) {
+    pub(crate) fn observe_partial_sum(&mut self, partial_sum: &abi::SumCell, probe: &Probe) {
         // Of a request that is gone.
         if partial_sum.number != u64::from(probe.spec.partial_sum.number) {
             return;
@@ -157,7 +157,7 @@ impl RuleBook {
     }
 
     /// Hits of these processes were lost between these times.
-    pub fn lost(&mut self, slots: impl Iterator<Item = u32>, from_ns: u64, to_ns: u64) {
+    pub(crate) fn lost(&mut self, slots: impl Iterator<Item = u32>, from_ns: u64, to_ns: u64) {
         self.pairs.forget_open();
         for slot in slots {
             let (process, from, to) = (ProcessId(slot), Time(from_ns), Time(to_ns));
@@ -166,22 +166,22 @@ impl RuleBook {
     }
 
     /// Whether a hit that can trigger a decision at once was observed since the last call.
-    pub fn take_may_decide(&mut self) -> bool {
+    pub(crate) fn take_may_decide(&mut self) -> bool {
         std::mem::take(&mut self.may_decide)
     }
 
     /// Whether a hit at which a window may end was observed since the last evaluation.
-    pub fn has_due(&self) -> bool {
+    pub(crate) fn has_due(&self) -> bool {
         self.has_due
     }
 
     /// Whether what was added up is to be read, because a hit has parted it.
-    pub fn has_parted(&self) -> bool {
+    pub(crate) fn has_parted(&self) -> bool {
         self.has_parted
     }
 
     /// What was aggregated before the observed hits has been read, and they are covered by a watermark.
-    pub fn forget_parted(&mut self) {
+    pub(crate) fn forget_parted(&mut self) {
         self.has_parted = false;
     }
 

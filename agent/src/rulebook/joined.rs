@@ -7,18 +7,13 @@ use std::{
     time::Duration,
 };
 
-use rules::{
-    Measure, ProcessFacts, ProcessId,
-    recording::{Header, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge},
-};
+use rules::recording::{Header, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge};
+use rules::{Measure, ProcessFacts, ProcessId};
 
-use crate::{
-    calls::efficiency::Efficiencies,
-    cost::Estimate,
-    mpi,
-    snapshot::{
-        EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, Snapshot, Steps,
-    },
+use profile::cost::Estimate;
+use profile::{
+    Efficiencies, EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, Snapshot,
+    Steps, mpi,
 };
 
 /// A running total: its first value and its newest.
@@ -46,7 +41,7 @@ struct Recorded {
 
 /// All that recordings of one job say of it. The error says why they cannot be of one job, or which cannot be
 /// read.
-pub fn joined(recordings: &[(String, Vec<u8>)]) -> Result<Snapshot, String> {
+pub(crate) fn joined(recordings: &[(String, Vec<u8>)]) -> Result<Snapshot, String> {
     let readers = recordings
         .iter()
         .map(|(name, bytes)| Reader::new(bytes).map_err(|error| format!("{name}: {error}")));
@@ -238,7 +233,7 @@ fn began_at(headers: &[Header]) -> String {
         .min()
         .unwrap_or_default();
     let since = Duration::from_nanos(first_ns);
-    crate::clock::rfc3339(since.as_secs(), since.subsec_millis())
+    job::rfc3339(since.as_secs(), since.subsec_millis())
 }
 
 /// Over complete iterations of each rank, else over the time that it was recorded; of nodes, the hosts that
@@ -363,7 +358,8 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
-    use rules::{Time, recording::RecordingWriter};
+    use rules::Time;
+    use rules::recording::RecordingWriter;
 
     use super::*;
 
@@ -534,7 +530,7 @@ mod tests {
             }
         }
         let snapshot = joined(&[("a".to_owned(), writer.finish())]).unwrap();
-        let lines = crate::view::closing(&snapshot, false).join("\n");
+        let lines = report::view::closing(&snapshot, false).join("\n");
         assert!(
             lines.contains("MPI_Iprobe") && lines.contains("~1 000"),
             "{lines}"

@@ -1,20 +1,21 @@
 //! Rules that are added and removed while a session runs. What is probed for them the session sees to.
 
+use job::Member;
 use plan::Mode;
+use profile::probe::Wanted;
 use rules::{CheckedRule, RuleId, Time};
 
 use super::{Act, RuleBook, modes, probe_requests};
-use crate::{discover::Member, probe::Wanted};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleConflict {
+pub(crate) enum RuleConflict {
     /// Another rule has its name, or changes the same.
     Conflict(String),
 }
 
 /// A rule on its way in: it is there, and looks at nothing until its probes are.
 #[derive(Clone, Debug)]
-pub struct Added {
+pub(crate) struct Added {
     id: RuleId,
     pub wanted: Vec<Wanted>,
     numbers: std::ops::Range<usize>,
@@ -22,7 +23,12 @@ pub struct Added {
 
 impl RuleBook {
     /// Takes a rule in beside the others; `first` is the number that the first of its wanted will have.
-    pub fn add(&mut self, rule: CheckedRule, first: usize, now_ns: u64) -> Result<Added, RuleConflict> {
+    pub(crate) fn add(
+        &mut self,
+        rule: CheckedRule,
+        first: usize,
+        now_ns: u64,
+    ) -> Result<Added, RuleConflict> {
         let name = rule.name().to_owned();
         let id = self
             .engine
@@ -42,14 +48,14 @@ impl RuleBook {
     }
 
     /// Which of a rule's requests apply to a process.
-    pub fn added_in(&self, added: &Added, member: &Member) -> Vec<bool> {
+    pub(crate) fn added_in(&self, added: &Added, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
         let requests = self.requests.range(added.numbers.clone());
         requests.map(|(_, ask)| ask.is_of(&facts, &self.engine)).collect()
     }
 
     /// That no process has a role of it, in words.
-    pub fn fits_none<'a>(
+    pub(crate) fn fits_none<'a>(
         &self,
         added: &Added,
         mut members: impl Iterator<Item = &'a Member>,
@@ -61,7 +67,7 @@ impl RuleBook {
     }
 
     /// Its probes are there: its windows begin.
-    pub fn begin(&mut self, added: &Added, mode: Mode, now_ns: u64) {
+    pub(crate) fn begin(&mut self, added: &Added, mode: Mode, now_ns: u64) {
         let name = self.name_of(added.id);
         self.warm_up.forget();
         self.engine.begin(added.id, Time(now_ns));
@@ -79,12 +85,12 @@ impl RuleBook {
     }
 
     /// It could not be probed for.
-    pub fn give_up(&mut self, added: &Added) {
+    pub(crate) fn give_up(&mut self, added: &Added) {
         self.take_out(added.id);
     }
 
     /// Removes a rule: which of the wanted were its, and what follows. None without such a rule.
-    pub fn remove(&mut self, name: &str, now_ns: u64) -> Option<(Vec<usize>, Vec<Act>)> {
+    pub(crate) fn remove(&mut self, name: &str, now_ns: u64) -> Option<(Vec<usize>, Vec<Act>)> {
         let (id, _, _) = self.engine.rules().find(|(_, rule, _)| rule.name() == name)?;
         if let Some(recorder) = &mut self.recorder {
             recorder.redefine();

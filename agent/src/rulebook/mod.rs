@@ -21,19 +21,17 @@ mod texts;
 mod values;
 mod warm_up;
 
-pub use ::session::{
-    changes::ProbeSwitch,
-    decision::{Act, ResolvedAction, ResolvedDecision},
-};
-pub use joined::joined;
-pub use live::RuleConflict;
-pub use places::ProbePlaces;
-pub use probe_requests::facts;
-pub use recorder::Recorder;
-pub use replay::{ReplayEvent, replay};
+pub(crate) use joined::joined;
+pub(crate) use live::RuleConflict;
+pub(crate) use places::ProbePlaces;
+pub(crate) use probe_requests::facts;
+pub(crate) use recorder::Recorder;
+pub(crate) use replay::{ReplayEvent, replay};
 /// Nanoseconds of the clock of hits and readings.
-pub use rules::{DecisionId, Time};
-pub use sources::{beside, checked, given, load};
+pub(crate) use rules::{DecisionId, Time};
+pub(crate) use session::changes::ProbeSwitch;
+pub(crate) use session::{Act, ResolvedAction, ResolvedDecision};
+pub(crate) use sources::{beside, checked, given, load};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,8 +39,13 @@ use std::{
     time::Duration,
 };
 
+use job::{Member, Variables};
 use plan::{MarkKind, Mode};
+use profile::cost::Estimate;
+use profile::probe::Wanted;
+use profile::{Iterations, RuleView};
 use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing};
+use session::request::Settings;
 
 use self::{
     act::{found, newest_first},
@@ -53,17 +56,9 @@ use self::{
     texts::Waiting,
     warm_up::EngineWarmUp,
 };
-use crate::{
-    calls::Iterations,
-    cost::Estimate,
-    discover::{Member, Variables},
-    exit::Failure,
-    probe::Wanted,
-    request::Settings,
-    snapshot::RuleView,
-};
+use crate::exit::Failure;
 
-pub struct RuleBook {
+pub(crate) struct RuleBook {
     engine: Engine,
     /// Their probe requests, by the number of its [`Wanted`].
     requests: BTreeMap<usize, Ask>,
@@ -107,7 +102,7 @@ impl RuleBook {
     /// Loads the built-in rules and those that `paths` name, and sets their parameters and names. `apply` is
     /// what `--apply` said: nothing, everything (an empty list), or names; `probes`, whether the session has
     /// probes.
-    pub fn load(
+    pub(crate) fn load(
         paths: &[String],
         settings: Settings<'_>,
         apply: Option<&[String]>,
@@ -152,21 +147,21 @@ impl RuleBook {
         })
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.engine.rules().next().is_none()
     }
 
     /// From now on everything is recorded.
-    pub fn record(&mut self, recorder: Recorder) {
+    pub(crate) fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
     }
 
-    pub fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         self.recorder.is_some()
     }
 
     /// Records the results of a process's complete iterations, if a recording is being made.
-    pub fn summarise(&mut self, slot: u32, iterations: &Iterations, now_ns: u64) {
+    pub(crate) fn summarise(&mut self, slot: u32, iterations: &Iterations, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
         }
@@ -174,7 +169,7 @@ impl RuleBook {
 
     /// Records what is known of functions whose calls are estimated, if a recording is being made: of each
     /// once, and at its end.
-    pub fn record_estimates(
+    pub(crate) fn record_estimates(
         &mut self,
         slot: u32,
         of: impl Iterator<Item = (usize, Estimate)>,
@@ -187,19 +182,19 @@ impl RuleBook {
     }
 
     /// Records what the session reported of a rule.
-    pub fn record_mark(&mut self, kind: MarkKind, rule: &str, text: &str, now_ns: u64) {
+    pub(crate) fn record_mark(&mut self, kind: MarkKind, rule: &str, text: &str, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.marked(Time(now_ns), kind, rule, text);
         }
     }
 
     /// That the recording goes on no longer, in words, once.
-    pub fn recording_news(&mut self) -> Option<String> {
+    pub(crate) fn recording_news(&mut self) -> Option<String> {
         self.recorder.as_mut().and_then(Recorder::news)
     }
 
     /// Ends the recording, if one is being made.
-    pub fn finish_recording(&mut self) -> Result<(), String> {
+    pub(crate) fn finish_recording(&mut self) -> Result<(), String> {
         self.recorder.take().map_or(Ok(()), Recorder::finish)
     }
 
@@ -210,7 +205,7 @@ impl RuleBook {
         self.engine.observe(observation);
     }
 
-    pub fn start(&mut self, now_ns: u64) {
+    pub(crate) fn start(&mut self, now_ns: u64) {
         let rules: Vec<CheckedRule> = self.engine.rules().map(|(_, rule, _)| rule.clone()).collect();
         // The same rules ran together a moment ago, so they still can.
         if let Ok(engine) = Engine::new(rules, Time(now_ns)) {
@@ -232,7 +227,7 @@ impl RuleBook {
     }
 
     /// What the rules need probed.
-    pub fn wanted(&self) -> Vec<Wanted> {
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
         self.requests
             .values()
             .filter_map(|ask| self.wanted_of(*ask))
@@ -250,7 +245,7 @@ impl RuleBook {
     }
 
     /// Which of the wanted are requested in a process: those of its roles.
-    pub fn requested_in(&self, member: &Member) -> Vec<bool> {
+    pub(crate) fn requested_in(&self, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
         // No rule requests numbers that are free again, or were never a rule's.
         let count = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -267,18 +262,18 @@ impl RuleBook {
     }
 
     /// Takes note of probes that are switched.
-    pub fn switch_probes(&mut self, switches: &[ProbeSwitch]) {
+    pub(crate) fn switch_probes(&mut self, switches: &[ProbeSwitch]) {
         switches.iter().for_each(|switch| self.switches.set(*switch));
     }
 
     /// These of the wanted are not counted from now on, for the budget: rules have no value of them; all
     /// others are.
-    pub fn rest(&mut self, wanted: BTreeSet<usize>) {
+    pub(crate) fn rest(&mut self, wanted: BTreeSet<usize>) {
         self.resting = wanted;
     }
 
     /// These of the wanted ask for functions that no process has: rules have no value of them.
-    pub fn lack(&mut self, absent: &BTreeMap<usize, String>) {
+    pub(crate) fn lack(&mut self, absent: &BTreeMap<usize, String>) {
         let mut by_rule: BTreeMap<rules::RuleId, BTreeMap<usize, String>> = BTreeMap::new();
         for (index, ask) in &self.requests {
             let of = by_rule.entry(ask.rule).or_default();
@@ -291,7 +286,7 @@ impl RuleBook {
     }
 
     /// Those of the wanted that are switched as the session goes, and whether any process has them on.
-    pub fn switched(&self) -> Vec<(usize, bool)> {
+    pub(crate) fn switched(&self) -> Vec<(usize, bool)> {
         let on = |(&place, ask): (&usize, &Ask)| {
             let checked = self.engine.rule(ask.rule)?;
             let planned = ask.planned(&self.engine).filter(|planned| planned.is_switched);
@@ -304,7 +299,7 @@ impl RuleBook {
     }
 
     /// What was lost on the way from the kernel side to the rules, by kind.
-    pub fn losses(&self) -> [(&'static str, u64); 2] {
+    pub(crate) fn losses(&self) -> [(&'static str, u64); 2] {
         [
             ("texts", self.texts.dropped()),
             ("open_spans", self.pairs.dropped()),
@@ -312,7 +307,7 @@ impl RuleBook {
     }
 
     /// A process of the job is there.
-    pub fn join(&mut self, slot: u32, member: &Member, now_ns: u64) {
+    pub(crate) fn join(&mut self, slot: u32, member: &Member, now_ns: u64) {
         let facts = self.facts_of(member);
         self.join_facts(slot, facts, now_ns);
     }
@@ -328,7 +323,7 @@ impl RuleBook {
     }
 
     /// A process has ended.
-    pub fn leave(&mut self, slot: u32, now_ns: u64) {
+    pub(crate) fn leave(&mut self, slot: u32, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.left(ProcessId(slot), Time(now_ns));
         }
@@ -341,13 +336,13 @@ impl RuleBook {
     }
 
     /// Whether a window begins and ends at hits: it is evaluated when they come, not at the next tick.
-    pub fn has_probed_windows(&self) -> bool {
+    pub(crate) fn has_probed_windows(&self) -> bool {
         let mut windows = self.engine.rules().flat_map(|(_, rule, _)| &rule.plan().windows);
         windows.any(|window| window.every.is_none())
     }
 
     /// All hits of these processes up to this time have been handed in.
-    pub fn watermark(&mut self, slots: impl Iterator<Item = u32>, time_ns: u64) {
+    pub(crate) fn watermark(&mut self, slots: impl Iterator<Item = u32>, time_ns: u64) {
         for slot in slots {
             let (process, time) = (ProcessId(slot), Time(time_ns));
             self.report(Observation::Watermark { process, time });
@@ -355,7 +350,7 @@ impl RuleBook {
     }
 
     /// Closes windows that are over; says what follows, in the order in which it is to be done.
-    pub fn tick(&mut self, now_ns: u64) -> Vec<Act> {
+    pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Act> {
         if let Some(recorder) = &mut self.recorder {
             recorder.ticked(Time(now_ns));
         }
@@ -378,7 +373,7 @@ impl RuleBook {
     }
 
     /// What the rules try to make greatest or least: the rule, and the objective as it is written.
-    pub fn objectives(&self) -> Vec<(String, String)> {
+    pub(crate) fn objectives(&self) -> Vec<(String, String)> {
         let of_rule = |rule: &CheckedRule| {
             let name = rule.name().to_owned();
             let named = rule.objectives().map(move |text| (name.clone(), text.to_owned()));
@@ -407,22 +402,22 @@ impl RuleBook {
     }
 
     /// Whether the rules wait for what comes of a decision.
-    pub fn awaits(&self, decision: DecisionId) -> bool {
+    pub(crate) fn awaits(&self, decision: DecisionId) -> bool {
         self.engine.awaits(decision)
     }
 
     /// The decisions that are being judged, each after how many windows of how many.
-    pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+    pub(crate) fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
         self.engine.on_trial()
     }
 
     /// Whether a change is being judged, also while it is reverted to be compared.
-    pub fn is_judging(&self) -> bool {
+    pub(crate) fn is_judging(&self) -> bool {
         self.engine.is_judging()
     }
 
     /// What each rule does and why not more.
-    pub fn views(&self) -> Vec<RuleView> {
+    pub(crate) fn views(&self) -> Vec<RuleView> {
         let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
         let view = |status: rules::TuneStatus| RuleView {
             mode: modes_now.get(&status.rule).copied().unwrap_or(Mode::Off).name(),
@@ -444,16 +439,16 @@ impl RuleBook {
 
     /// Whether windows may be longer than their rules state while the program is idle: the user named no
     /// rule, and nothing is recorded.
-    pub fn may_linger(&self) -> bool {
+    pub(crate) fn may_linger(&self) -> bool {
         self.has_only_builtin_rules && self.recorder.is_none()
     }
 
     /// Whether a window of a length is over: what is measured is to be read before it is evaluated.
-    pub fn has_timed_window_over(&self, now_ns: u64) -> bool {
+    pub(crate) fn has_timed_window_over(&self, now_ns: u64) -> bool {
         self.engine.has_timed_window_over(Time(now_ns))
     }
 
-    pub fn shortest_window(&self) -> Duration {
+    pub(crate) fn shortest_window(&self) -> Duration {
         let rules = self.engine.rules();
         let windows =
             rules.flat_map(|(_, rule, _)| rule.plan().windows.iter().filter_map(|window| window.every));

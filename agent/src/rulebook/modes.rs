@@ -1,15 +1,16 @@
 //! What a rule may do, switched while a session runs.
 
 use plan::Mode;
+use profile::format::did_you_mean;
 use rules::{CheckedRule, Time};
 use session::requests::NotSwitched;
 
 use super::{Act, RuleBook};
-use crate::{exit::Failure, format::did_you_mean};
+use crate::exit::Failure;
 
 impl RuleBook {
     /// Switches a rule: the mode before, and what follows from leaving it.
-    pub fn switch(
+    pub(crate) fn switch(
         &mut self,
         name: &str,
         mode: Mode,
@@ -41,7 +42,7 @@ impl RuleBook {
     }
 
     /// What is said of a rule that is not there.
-    pub fn unknown(&self, name: &str) -> String {
+    pub(crate) fn unknown(&self, name: &str) -> String {
         let names = self.engine.rules().map(|(_, rule, _)| rule.name().to_owned());
         let near = did_you_mean(names, name);
         format!("this session has no rule {name}{near} (all of them: tuneagent session list)")
@@ -49,7 +50,7 @@ impl RuleBook {
 
     /// A session that puts everything back at its end has no rules that make calls which stay: those that
     /// `--apply` named are an error, the others only advise. Why, a sentence for each.
-    pub fn put_everything_back(&mut self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn put_everything_back(&mut self) -> Result<Vec<String>, Failure> {
         self.keeps = false;
         let mut advising = Vec::new();
         for (_, rule, _) in self.engine.rules().filter(|(_, rule, _)| stays(rule)) {
@@ -67,23 +68,23 @@ impl RuleBook {
     }
 
     /// Whether a rule makes calls that stay, which this session does not allow; in words.
-    pub fn refuses_calls_of(&self, rule: &CheckedRule) -> Option<String> {
+    pub(crate) fn refuses_calls_of(&self, rule: &CheckedRule) -> Option<String> {
         (!self.keeps && stays(rule)).then(|| why_not(rule))
     }
 
     /// Whether a rule may act now.
-    pub fn applies(&self, name: &str) -> bool {
+    pub(crate) fn applies(&self, name: &str) -> bool {
         self.applying.iter().any(|applying| applying == name)
     }
 
     /// Whether a rule applies only where it is named.
-    pub fn must_be_named(&self, name: &str) -> bool {
+    pub(crate) fn must_be_named(&self, name: &str) -> bool {
         let mut rules = self.engine.rules().map(|(_, rule, _)| rule);
         rules.any(|rule| rule.name() == name && rule.must_be_named())
     }
 
     /// Rules that must be named and that `--apply` did not name: they never apply.
-    pub fn never_applying(&self) -> Vec<String> {
+    pub(crate) fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
         let unnamed =
             rules.filter(|rule| rule.must_be_named() && !self.named.iter().any(|name| name == rule.name()));

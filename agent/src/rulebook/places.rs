@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use profile::mpi::BytesKind;
+use profile::probe::Probe;
 use rules::Measure;
 
 use super::RuleBook;
-use crate::{mpi::BytesKind, probe::Probe};
 
 /// Places in a list of probes.
 #[derive(Debug, Default)]
-pub struct ProbePlaces {
+pub(crate) struct ProbePlaces {
     /// MPI's functions, and whether what they carry is sent.
     pub(super) mpi: Vec<(usize, bool)>,
     pub(super) requested: BTreeMap<usize, Vec<usize>>,
@@ -20,7 +21,7 @@ pub struct ProbePlaces {
 
 impl RuleBook {
     /// Those of these probes.
-    pub fn places(&self, probes: &[Probe]) -> ProbePlaces {
+    pub(crate) fn places(&self, probes: &[Probe]) -> ProbePlaces {
         let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
         let mut places = ProbePlaces {
             by_call: plans.flat_map(|plan| plan.calls.iter().copied()).collect(),

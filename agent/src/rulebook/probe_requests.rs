@@ -8,10 +8,8 @@ use rules::{
     PlannedProbe, ProbeId, ProcessFacts, RuleId, Site, Source, SummedValue, Target,
 };
 
-use crate::{
-    discover::Member,
-    probe::{CaptureStep, ProbeSelector, Read, Wanted, WantedCapture, WantedSum},
-};
+use job::Member;
+use profile::probe::{CaptureStep, ProbeSelector, Read, Wanted, WantedCapture, WantedSum};
 
 /// Which end of a rule's probe it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +230,7 @@ fn what(source: &Source) -> String {
 }
 
 /// The facts that decide the roles of a process; `symbols` are those that rules name.
-pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
+pub(crate) fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
     facts_by(member, symbols.into_iter(), |symbol| member.has_variable(symbol))
 }
 
@@ -249,7 +247,7 @@ pub(super) fn facts_by<'a>(
         mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
         libraries: member.libraries().collect(),
         symbols: symbols.filter(|symbol| has_variable(symbol)).cloned().collect(),
-        host: Some(crate::discover::host()),
+        host: Some(job::host()),
         machine: Machine::default(),
     }
 }

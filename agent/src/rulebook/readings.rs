@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use abi::Totals;
+use job::os_metrics::{Around, Busy, CpuShare};
+use profile::Reading;
+use profile::probe::Probe;
 use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{ProbePlaces, RuleBook, ingest::Counted};
-use crate::{
-    os_metrics::{Around, Busy, CpuShare},
-    probe::Probe,
-    profile::Reading,
-};
 
 /// What a reading comes to, for as long as the ones after it say the same.
 #[derive(Debug)]
@@ -48,7 +46,7 @@ impl Summed {
 
 impl RuleBook {
     /// What a process has counted.
-    pub fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &ProbePlaces)) {
+    pub(crate) fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &ProbePlaces)) {
         let (of, time) = (Subject::Process(ProcessId(slot)), Time(reading.at_ns));
         let (probes, places) = functions;
         let known = self.summed.remove(&slot);
@@ -103,7 +101,7 @@ impl RuleBook {
     }
 
     /// What the variables of a process hold that rules would write.
-    pub fn observe_variables(&mut self, slot: u32, held: Vec<(String, f64)>, now_ns: u64) {
+    pub(crate) fn observe_variables(&mut self, slot: u32, held: Vec<(String, f64)>, now_ns: u64) {
         for (name, value) in held {
             self.report(Observation::Variable {
                 process: ProcessId(slot),
@@ -115,7 +113,13 @@ impl RuleBook {
     }
 
     /// How many CPUs the job may use, and how many of them others keep busy.
-    pub fn observe_cpus(&mut self, share: &CpuShare, around: &Around, busy: Option<Busy>, now_ns: u64) {
+    pub(crate) fn observe_cpus(
+        &mut self,
+        share: &CpuShare,
+        around: &Around,
+        busy: Option<Busy>,
+        now_ns: u64,
+    ) {
         let (time, of) = (Time(now_ns), Subject::Machine(Machine(0)));
         let started = around.started.len();
         let gauges = [

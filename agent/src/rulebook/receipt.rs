@@ -8,7 +8,12 @@ use super::RuleBook;
 impl RuleBook {
     /// What came of a decision. False when the rules no longer wait for it: what was written for it must be
     /// reverted.
-    pub fn receipt(&mut self, decision: DecisionId, outcome: Result<(), NotDone>, now_ns: u64) -> bool {
+    pub(crate) fn receipt(
+        &mut self,
+        decision: DecisionId,
+        outcome: Result<(), NotDone>,
+        now_ns: u64,
+    ) -> bool {
         let outcome = match outcome {
             Ok(()) => rules::DecisionOutcome::Applied,
             Err(NotDone {

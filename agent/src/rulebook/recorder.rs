@@ -9,31 +9,26 @@ use std::{
 };
 
 use abi::{HitKind, HitRecord};
+use job::monotonic_ns;
 use plan::MarkKind;
-use rules::{
-    Observation, ProcessFacts, ProcessId, Scalar, Time,
-    recording::{
-        Captured, CapturedType, Header, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record,
-        RecordingWriter,
-    },
+use profile::cost::Estimate;
+use profile::probe::{Probe, number_of};
+use profile::{Iterations, Reading};
+use rules::recording::{
+    Captured, CapturedType, Header, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record,
+    RecordingWriter,
 };
+use rules::{Observation, ProcessFacts, ProcessId, Scalar, Time};
 
 use super::texts::Texts;
-use crate::{
-    calls::Iterations,
-    clock::monotonic_ns,
-    cost::Estimate,
-    exit::Failure,
-    probe::{Probe, number_of},
-    profile::Reading,
-};
+use crate::exit::Failure;
 
 /// The file becomes no larger: what would come after is counted.
 const BYTES_MAX: u64 = 1 << 30;
 /// Kept free for the end of the file, which the last block of records may be in.
 const TAIL_BYTES: u64 = 1 << 20;
 
-pub struct Recorder {
+pub(crate) struct Recorder {
     /// None once it is finished.
     writer: Option<RecordingWriter>,
     file: File,
@@ -76,7 +71,7 @@ struct Defined {
 
 impl Recorder {
     /// Begins a recording in a new file. `about` is what else is worth knowing of the job.
-    pub fn create(
+    pub(crate) fn create(
         name: &str,
         host: &str,
         program: String,
@@ -390,7 +385,7 @@ impl Recorder {
     }
 
     /// Ends the recording; if it is incomplete, the error says why.
-    pub fn finish(mut self) -> Result<(), String> {
+    pub(crate) fn finish(mut self) -> Result<(), String> {
         if !matches!(self.stopped, Some(Stop::Failed(_))) {
             let end = std::mem::take(&mut self.writer).map(RecordingWriter::finish);
             self.append(&end.unwrap_or_default());

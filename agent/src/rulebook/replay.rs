@@ -4,22 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{HitKind, HitRecord, ProbeSpec, SpecFlags};
 use plan::{MarkKind, Mode};
-use rules::{
-    Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time,
-    recording::{self, Broken, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge},
-};
+use profile::mpi;
+use profile::probe::{Probe, ProbeCapture, ProbeSelector};
+use rules::recording::{self, Broken, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge};
+use rules::{Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{
     Act, ProbeSwitch, RuleBook, ingest::Counted, modes, probe_requests::Ask, recorder, texts::Texts,
 };
-use crate::{
-    mpi,
-    probe::{Probe, ProbeCapture, ProbeSelector},
-};
 
 /// Something that happened in a replay.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ReplayEvent {
+pub(crate) enum ReplayEvent {
     Window {
         rule: String,
         window: String,
@@ -58,7 +54,7 @@ struct Functions {
 /// Replays recordings of one session (of several hosts, joined by their clocks). `report` is called with the
 /// time since the first record, in nanoseconds. The error says which recording breaks off, and where; what
 /// came before was replayed.
-pub fn replay(
+pub(crate) fn replay(
     rules: &mut RuleBook,
     recordings: &[(String, Vec<u8>)],
     mut report: impl FnMut(u64, ReplayEvent),
@@ -394,7 +390,7 @@ impl Functions {
             let means = |(_, selector): &&(usize, ProbeSelector)| selector.means(name, mpi.is_some());
             self.probes.push(Probe {
                 name: name.clone(),
-                mpi: mpi.map(|(function, _)| function),
+                mpi: mpi.map(|called| called.function),
                 spec: ProbeSpec::default(),
                 symbols: [].into(),
                 mark: None,

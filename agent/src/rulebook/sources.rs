@@ -12,17 +12,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    diagnostics,
-    exit::Failure,
-    format::did_you_mean,
-    request::{Given, RuleText, Settings},
-};
+use profile::format::did_you_mean;
 use rules::{Bindings, CheckedRule, RuleFile};
+use session::request::{Given, RuleText, Settings};
+
+use crate::{diagnostics, exit::Failure};
 
 /// Reads and checks the rules that `paths` name beside the built-in ones. A session without probes has
 /// rules of its own in place of those that need them, unless they are named.
-pub fn load(paths: &[String], settings: Settings<'_>, probes: bool) -> Result<Vec<CheckedRule>, Failure> {
+pub(crate) fn load(
+    paths: &[String],
+    settings: Settings<'_>,
+    probes: bool,
+) -> Result<Vec<CheckedRule>, Failure> {
     let mut checked: Vec<CheckedRule> = Vec::new();
     let mut used = BTreeSet::new();
     let is_named = |name: &str| paths.iter().any(|path| instance_of(path).0 == name);
@@ -81,7 +83,7 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
 }
 
 /// The rule that was given, checked. Nothing else is read.
-pub fn checked(given: &Given) -> Result<CheckedRule, Failure> {
+pub(crate) fn checked(given: &Given) -> Result<CheckedRule, Failure> {
     let settings = Settings {
         parameters: &given.parameters,
         bindings: &given.bindings,
@@ -93,7 +95,7 @@ pub fn checked(given: &Given) -> Result<CheckedRule, Failure> {
 }
 
 /// The rule of a name or file, to be given to a session.
-pub fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure> {
+pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure> {
     let found = sources(&["none".to_owned(), path.to_owned()])?;
     let [source] = found.as_slice() else {
         let message = format!(
@@ -207,7 +209,7 @@ fn chosen<'a>(
 
 /// The text of a rule that the rule from `place` uses: a file of that name in the same folder, else a
 /// built-in one.
-pub fn beside(place: &str, name: &str) -> Option<String> {
+pub(crate) fn beside(place: &str, name: &str) -> Option<String> {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let file = Path::new(place).with_file_name(format!("{name}.yaml"));
     let text = if plain {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use abi::{HitRecord, TextRecord};
 
-use crate::{console::printable_bytes, probe::Probe};
+use profile::probe::Probe;
+use report::console::printable_bytes;
 
 /// Texts that may wait for their hits: of spans under way, and of calls that never return.
 const WAITING_MAX: usize = 65_536;

@@ -1,14 +1,14 @@
 //! The newest value of each metric of each rule, for display.
 
+use profile::{RULE_VALUES_MAX, RuleValue};
 use rules::{ClosedWindow, Mode};
 
 use super::RuleBook;
-use crate::snapshot::{RULE_VALUES_MAX, RuleValue};
 
 impl RuleBook {
     /// What the metrics of the rules came to in their windows that closed last; none of a rule that is off,
     /// whose values are old.
-    pub fn values(&self) -> Vec<RuleValue> {
+    pub(crate) fn values(&self) -> Vec<RuleValue> {
         let on = self.engine.rules().filter(|(_, _, mode)| *mode != Mode::Off);
         let values = on.flat_map(|(id, rule, _)| {
             let windows = self.engine.last_windows(id).into_iter();

@@ -4,10 +4,10 @@
 
 use std::hint::black_box;
 
+use job::monotonic_ns;
 use rules::{Engine, Observation, ProcessId, Time};
 
 use super::{Act, ResolvedDecision, RuleBook};
-use crate::clock::monotonic_ns;
 
 /// Practice that takes longer than this is given up, in nanoseconds.
 const WARM_UP_NS_MAX: u64 = 500_000;
@@ -63,7 +63,7 @@ impl RuleBook {
     /// Evaluates as if the hit that a decision may follow came now; then the last decision is made again,
     /// since in the middle of a window too little is known for a new one. That decision is returned: it is
     /// over, and must not be carried out.
-    pub fn warm_up(&mut self, now_ns: u64) -> Option<ResolvedDecision> {
+    pub(crate) fn warm_up(&mut self, now_ns: u64) -> Option<ResolvedDecision> {
         if self.warm_up.slow >= SLOW_MAX {
             return None;
         }

@@ -3,10 +3,9 @@
 use crate::rulebook::DecisionId;
 use std::{collections::BTreeMap, time::Duration};
 
-use tuner::{
-    actuator::{ChangeNumber, SetWarmUp},
-    process::Pid,
-};
+use job::monotonic_ns;
+use tuner::Pid;
+use tuner::actuator::{ChangeNumber, SetWarmUp};
 
 use super::{
     actuator_queue::{self, ActuatorQueue, OrderReceipt},
@@ -16,7 +15,6 @@ use super::{
     orders::{Ordered, Path, pid_here, pid_of},
     receipts,
 };
-use crate::clock::monotonic_ns;
 
 /// Hits are polled for at most this long, then requests and the clock have their turn.
 pub(super) const POLL: Duration = Duration::from_millis(2);

@@ -20,15 +20,11 @@ use std::{
 
 use plan::SyncPoint;
 use tokio::sync::mpsc;
-use tuner::{
-    action::ActionReceipt,
-    actuator::{
-        ActCommand, ChangeNumber, ClientError, GetCommand, RevertSummary, SentSet, SetCommand, SetWarmUp,
-        TogetherCommand,
-    },
-    process::Pid,
-    revert::RevertReceipt,
+use tuner::actuator::{
+    ActCommand, ChangeNumber, ClientError, GetCommand, RevertSummary, SentSet, SetCommand, SetWarmUp,
+    TogetherCommand,
 };
+use tuner::{ActionReceipt, Pid, RevertReceipt};
 
 use crate::actuator::Actuator;
 
@@ -43,14 +39,14 @@ pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
 const EXPECT_EVERY_NS: u64 = 2_000_000;
 
 #[derive(Clone, Debug)]
-pub enum ProcessTask {
+pub(crate) enum ProcessTask {
     Set(Box<SetCommand>),
     /// A function is called, a library loaded, code changed, threads bound.
     Act(Box<ActCommand>),
 }
 
 #[derive(Debug)]
-pub enum QueuedOrder {
+pub(crate) enum QueuedOrder {
     /// Something for a decision.
     Do {
         decision: DecisionId,
@@ -81,15 +77,15 @@ pub enum QueuedOrder {
 }
 
 #[derive(Debug)]
-pub enum Done {
+pub(crate) enum Done {
     /// Of [`ProcessTask::Set`].
-    Set(tuner::writer::Receipt),
+    Set(tuner::Receipt),
     /// Of [`ProcessTask::Act`].
     Acted(ActionReceipt),
 }
 
 #[derive(Debug)]
-pub enum OrderReceipt {
+pub(crate) enum OrderReceipt {
     /// Of [`QueuedOrder::Do`].
     Done {
         decision: DecisionId,
@@ -193,7 +189,7 @@ impl Talk {
 }
 
 /// The thread, and the ways to and from it.
-pub struct ActuatorQueue {
+pub(crate) struct ActuatorQueue {
     shared: Arc<Shared>,
     orders: SyncSender<QueuedOrder>,
     receipts: mpsc::Receiver<OrderReceipt>,
@@ -204,7 +200,7 @@ pub struct ActuatorQueue {
 
 impl ActuatorQueue {
     /// Takes over a running actuator.
-    pub fn new(actuator: Actuator) -> ActuatorQueue {
+    pub(crate) fn new(actuator: Actuator) -> ActuatorQueue {
         let (orders, incoming) = sync_channel(ORDERS_MAX);
         let (outgoing, receipts) = mpsc::channel(ORDERS_MAX);
         let talk = Mutex::new(Talk {
@@ -228,7 +224,7 @@ impl ActuatorQueue {
     /// An order may come at once, perhaps this one: the actuator wakes up while it is decided on, warms it
     /// up, and polls for it without sleeping for this long. Does nothing if anything is under way, or if it
     /// was called a moment ago.
-    pub fn expect(&self, now_ns: u64, look_out: Duration, like: Option<SetWarmUp>) {
+    pub(crate) fn expect(&self, now_ns: u64, look_out: Duration, like: Option<SetWarmUp>) {
         if self.is_busy() {
             return;
         }
@@ -251,13 +247,13 @@ impl ActuatorQueue {
     }
 
     /// Orders are under way, or receipts were not taken.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.shared.under_way.load(Ordering::Acquire) > 0 || !self.taken.is_empty()
     }
 
     /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended.
     /// Of one that was sent past the thread [`ActuatorQueue::see_to_receipt`] must be called.
-    pub fn order(&self, order: QueuedOrder) -> Result<(), QueuedOrder> {
+    pub(crate) fn order(&self, order: QueuedOrder) -> Result<(), QueuedOrder> {
         use std::sync::mpsc::TrySendError;
         let order = self.shared.send(order);
         self.shared.under_way.fetch_add(1, Ordering::AcqRel);
@@ -274,7 +270,7 @@ impl ActuatorQueue {
 
     /// Waits so long for the receipt of what was sent past the thread, if anything was; then it is the
     /// thread's to wait.
-    pub fn see_to_receipt(&mut self, longest: Option<Duration>) {
+    pub(crate) fn see_to_receipt(&mut self, longest: Option<Duration>) {
         if self.shared.talk.try_lock().is_ok_and(|talk| talk.sent.is_none()) {
             return;
         }
@@ -289,7 +285,7 @@ impl ActuatorQueue {
     }
 
     /// The next receipt; `None` when the thread has ended.
-    pub async fn receipt(&mut self) -> Option<OrderReceipt> {
+    pub(crate) async fn receipt(&mut self) -> Option<OrderReceipt> {
         // What the thread did was done before anything was sent past it.
         let earlier = self.receipts.try_recv().ok();
         match earlier.or_else(|| self.taken.pop_front()) {
@@ -300,7 +296,7 @@ impl ActuatorQueue {
 
     /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no
     /// longer; the receipts that were not fetched come with the farewell.
-    pub async fn finish(mut self) -> (Vec<OrderReceipt>, Result<RevertSummary, ClientError>) {
+    pub(crate) async fn finish(mut self) -> (Vec<OrderReceipt>, Result<RevertSummary, ClientError>) {
         drop(self.orders);
         let mut last = Vec::from(self.taken);
         while let Some(receipt) = self.receipts.recv().await {

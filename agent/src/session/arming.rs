@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
+use job::{Job, Member};
+use probe::{ArmError, Probes};
+use profile::probe::{ProbeSelector, Wanted};
+
 use super::{Options, Started, kernel_failure};
-use crate::{
-    discover::{Job, Member},
-    exit::Failure,
-    probe::{ArmError, ProbeSelector, Probes, Wanted},
-    rulebook::RuleBook,
-};
+use crate::{exit::Failure, rulebook::RuleBook};
 
 /// What a session wants to be probed.
 pub(super) struct Requests {

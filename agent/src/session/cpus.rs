@@ -1,10 +1,8 @@
 //! CPUs that the job may use, as they are shown: what was read last, and the quotas' periods since the
 //! session began.
 
-use crate::{
-    os_metrics::{CpuShare, Periods, online},
-    snapshot::CpusView,
-};
+use job::os_metrics::{CpuShare, Periods, online};
+use profile::CpusView;
 
 #[derive(Debug, Default)]
 pub(super) struct Cpus {

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use job::monotonic_ns;
+use profile::Snapshot;
+use report::view;
+
 use super::{
     Session, changes, kernel_failure,
     leave::{self, LeaveEffect},
@@ -14,12 +18,9 @@ use super::{
     views::trials,
 };
 use crate::{
-    clock::monotonic_ns,
     control::Control,
     exit::{Code, CommandResult, Failure},
     rulebook::Time,
-    snapshot::Snapshot,
-    view,
     watchdog::LoopStep,
 };
 

@@ -1,5 +1,9 @@
 //! Carries out what the parts of a session decide, and gives them what came of it. Decides nothing.
 
+use job::monotonic_ns;
+use report::view::{Input, Wish};
+use session::request::{Answer, Request};
+
 use super::{
     Session,
     actuator_queue::OrderReceipt,
@@ -10,11 +14,8 @@ use super::{
     requests,
 };
 use crate::{
-    clock::monotonic_ns,
     control::PendingRequest,
-    request::{Answer, Request},
     rulebook::{Act, Time},
-    view::{Input, Wish},
 };
 
 impl Session {

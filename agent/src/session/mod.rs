@@ -1,8 +1,8 @@
 //! A session: from attaching to leaving. What it keeps, and how it begins; the loop is in `waking`.
-//! Everything it shows it shows through a [`crate::snapshot::Snapshot`].
+//! Everything it shows it shows through a [`profile::Snapshot`].
 
-pub mod actuator_queue;
-pub mod outputs;
+pub(crate) mod actuator_queue;
+pub(crate) mod outputs;
 
 mod actuation;
 mod arming;
@@ -33,11 +33,8 @@ mod waking;
 mod warm_up;
 mod written;
 
-pub use ::session::log;
-use ::session::{budget, changes, greeting, intake, leave, members, parts, requests};
+use session::{budget, changes, greeting, intake, leave, members, parts, requests};
 
-pub use self::options::{Options, Started};
-pub use self::views::job_view;
 use self::{
     actuation::Actuation,
     actuator_queue::ActuatorQueue,
@@ -52,22 +49,22 @@ use self::{
     target::Target,
     views::Views,
 };
+pub(crate) use self::{options::Options, options::Started, views::job_view};
 use crate::{
     actuator::Actuator,
-    clock::monotonic_ns,
     control::Control,
-    discover::{Discovery, Job},
     exit::{CommandResult, Failure},
     heap,
-    kernel::Closer,
     priority::Hurry,
     rulebook::{self, RuleBook, Time},
-    view::give_back_terminal,
     watchdog,
 };
+use job::{Discovery, Job, monotonic_ns};
+use probe::kernel::Closer;
+use report::view::give_back_terminal;
 
 /// A session whose probes are armed.
-pub struct Session {
+pub(crate) struct Session {
     options: Options,
     start: Start,
     target: Target,
@@ -80,7 +77,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn arm(
+    pub(crate) fn arm(
         job: Job,
         discovery: Discovery,
         rules: RuleBook,
@@ -150,7 +147,7 @@ impl Session {
 
     /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it answers
     /// requests; `closer` closes its probes. Hurries until there are first numbers.
-    pub fn run(
+    pub(crate) fn run(
         mut self,
         actuator: Option<Actuator>,
         control: Option<Control>,

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use tuner::process::Process;
+use tuner::Process;
 
-use crate::{
-    cost::BudgetShare,
-    discover::{Job, Member},
-    kernel::FamilyRoot,
-    report::reference::Reference,
-};
+use job::{Job, Member};
+use probe::kernel::FamilyRoot;
+use profile::cost::BudgetShare;
+use report::Reference;
 
 /// The command that a session is started with, before it begins.
 #[derive(Clone, Debug)]
-pub struct Started {
+pub(crate) struct Started {
     /// The process that will execute it.
     pub process: Process,
     /// What the kernel side must know of it.
@@ -34,7 +32,7 @@ impl Started {
 
 /// The options of the command line.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// The target as it was typed.
     pub typed: String,
     /// The flags with which rules were loaded, as they are typed, each after a space.

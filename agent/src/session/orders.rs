@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use job::os_metrics;
 use plan::{Action, Affinity, Cores, CpuList, Literal, Set, SyncPoint};
-use tuner::{
-    action::Reason,
-    actuator::{ActCommand, SetCommand, SetWarmUp, TogetherCommand},
-    process::Pid,
-};
+use profile::outcome::NO_PROCESS_LEFT;
+use profile::{ChangeView, Metered, Reaction};
+use tuner::Pid;
+use tuner::actuator::{ActCommand, SetCommand, SetWarmUp, TogetherCommand};
+use tuner::journal::Reason;
 
 use super::{
     Start,
@@ -18,12 +19,7 @@ use super::{
     target::Target,
     together, warm_up,
 };
-use crate::{
-    os_metrics,
-    profile::Metered,
-    rulebook::{ResolvedAction, ResolvedDecision},
-    snapshot::{ChangeView, Reaction, outcome::NO_PROCESS_LEFT},
-};
+use crate::rulebook::{ResolvedAction, ResolvedDecision};
 
 /// When a decision passed where, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]

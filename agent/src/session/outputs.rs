@@ -7,22 +7,18 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    console,
-    exit::Failure,
-    report,
-    report_file::ReportFile,
-    session::log::LogFile,
-    snapshot::{Snapshot, TraceView},
-    trace::{Trace, TraceEnd},
-};
+use profile::{Snapshot, TraceView};
+use report::{Trace, TraceEnd, console, line, render, table};
+
+use crate::{exit::Failure, report_file::ReportFile};
+use session::log::LogFile;
 
 /// The file of snapshots becomes no larger: what would come after is counted.
 const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;
 
 /// What is written for other programs, beside the report: names of files.
 #[derive(Clone, Debug, Default)]
-pub struct Exports {
+pub(crate) struct Exports {
     /// The report as a table.
     pub csv: Option<String>,
     /// MPI calls and iterations, one by one.
@@ -57,7 +53,7 @@ struct Series {
 
 /// All outputs besides the terminal.
 #[derive(Debug, Default)]
-pub struct Outputs {
+pub(crate) struct Outputs {
     report: Option<Place>,
     table: Option<Place>,
     series: Option<Series>,
@@ -70,7 +66,7 @@ pub struct Outputs {
 
 impl Outputs {
     /// Opens the requested files. `%h` in a file's name is the host's name.
-    pub fn open(
+    pub(crate) fn open(
         json: Option<&str>,
         exports: &Exports,
         metrics: Option<SocketAddr>,
@@ -135,25 +131,25 @@ impl Outputs {
     }
 
     /// Where the log of the session goes.
-    pub fn take_log(&mut self) -> Option<LogFile> {
+    pub(crate) fn take_log(&mut self) -> Option<LogFile> {
         self.log.take()
     }
 
     /// Whether standard output belongs to the report or its table.
-    pub fn report_is_stdout(&self) -> bool {
+    pub(crate) fn report_is_stdout(&self) -> bool {
         let places = [&self.report, &self.table];
         places.iter().any(|place| matches!(place, Some(Place::Stdout)))
     }
 
-    pub fn every(&self) -> Option<Duration> {
+    pub(crate) fn every(&self) -> Option<Duration> {
         self.series.as_ref().map(|series| series.every)
     }
 
     /// Adds a snapshot to the series. A line is written at once, so that a reader sees complete lines, except
     /// for the last.
-    pub fn add(&mut self, snapshot: &Snapshot) {
+    pub(crate) fn add(&mut self, snapshot: &Snapshot) {
         let Some(series) = &mut self.series else { return };
-        let line = report::line(snapshot);
+        let line = line(snapshot);
         let bytes = series.bytes + line.len() as u64;
         match bytes <= SNAPSHOTS_BYTES_MAX && series.file.write_all(line.as_bytes()).is_ok() {
             true => series.bytes = bytes,
@@ -162,7 +158,7 @@ impl Outputs {
     }
 
     /// Ends the trace: what became of it, and an error in words.
-    pub fn end_trace(&mut self, ending: &TraceEnd<'_>) -> (Option<TraceView>, Result<(), String>) {
+    pub(crate) fn end_trace(&mut self, ending: &TraceEnd<'_>) -> (Option<TraceView>, Result<(), String>) {
         let Some(trace) = self.trace.take() else {
             return (None, Ok(()));
         };
@@ -173,14 +169,14 @@ impl Outputs {
 
     /// Writes the report and its table, and returns the part for standard output; everything that can be
     /// written is written before an error is reported.
-    pub fn write(self, snapshot: &Snapshot) -> (Result<(), String>, Printout) {
+    pub(crate) fn write(self, snapshot: &Snapshot) -> (Result<(), String>, Printout) {
         let mut printout = Printout(None);
         let report = self
             .report
-            .map(|place| place.write(report::render(snapshot), &mut printout));
+            .map(|place| place.write(render(snapshot), &mut printout));
         let table = self
             .table
-            .map(|place| place.write(report::table(snapshot), &mut printout));
+            .map(|place| place.write(table(snapshot), &mut printout));
         let series = self.series.filter(|series| series.dropped > 0).map(|series| {
             let (dropped, name) = (series.dropped, series.name);
             Err(format!(
@@ -202,10 +198,10 @@ impl Outputs {
 /// What standard output is to have once all else was said.
 #[derive(Debug)]
 #[must_use]
-pub struct Printout(Option<String>);
+pub(crate) struct Printout(Option<String>);
 
 impl Printout {
-    pub fn write(self) -> Result<(), String> {
+    pub(crate) fn write(self) -> Result<(), String> {
         let Some(text) = self.0 else { return Ok(()) };
         let written = console::printing(|| console::complete(&text));
         written.map_err(|error| format!("standard output could not be written: {error}"))

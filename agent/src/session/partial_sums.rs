@@ -1,12 +1,11 @@
 //! Passes aggregates of the kernel side to the rules: read when a hit has parted them, or as the kernel side
 //! sends them. [`SumReadings`] finds what has come since the last time.
 
-use crate::{
-    kernel::{Kernel, SumReadings},
-    probe::Probes,
-    rulebook::RuleBook,
-    snapshot::EventsView,
-};
+use probe::Probes;
+use probe::kernel::{Kernel, SumReadings};
+use profile::EventsView;
+
+use crate::rulebook::RuleBook;
 
 /// What is kept of it.
 #[derive(Default)]

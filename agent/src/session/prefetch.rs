@@ -2,10 +2,11 @@
 //! actuator learns from symbols and debug information, and that takes milliseconds, which a decision would
 //! have to wait for. Writes nothing.
 
+use job::Member;
 use tuner::actuator::GetCommand;
 
 use super::actuator_queue::{ActuatorQueue, QueuedOrder};
-use crate::{discover::Member, rulebook::RuleBook};
+use crate::rulebook::RuleBook;
 
 /// Variables of processes that are looked up; those of more wait until they are written.
 const LOOKED_UP_MAX: usize = 64;

@@ -1,11 +1,9 @@
 //! What the actuator answers, in the words of the changes. Decides nothing.
 
 use plan::{SyncPoint, Value};
-use tuner::{
-    action::{ActionOutcome, ActionReceipt},
-    actuator::{self, ActuatorRefusalKind, ChangeNumber, ClientError, Refusal},
-    journal::{self, RevertOutcome},
-};
+use tuner::actuator::{self, ActuatorRefusalKind, ChangeNumber, ClientError, Refusal};
+use tuner::journal::{self, RevertOutcome};
+use tuner::{ActionOutcome, ActionReceipt};
 
 use super::{
     actuation::here,
@@ -38,7 +36,7 @@ fn may_pass(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, ActuatorRefusalKind::Busy | ActuatorRefusalKind::Failed))
 }
 
-pub(super) fn revert(result: Result<tuner::revert::RevertReceipt, ClientError>) -> RevertResult {
+pub(super) fn revert(result: Result<tuner::RevertReceipt, ClientError>) -> RevertResult {
     match result {
         Ok(reverted) => result_of(reverted.outcome),
         Err(error) => RevertResult::Failed {
@@ -60,7 +58,7 @@ pub(super) fn result_of(outcome: RevertOutcome) -> RevertResult {
 }
 
 /// What a set did.
-fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::writer::Receipt) -> OrderAnswer {
+fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::Receipt) -> OrderAnswer {
     let show =
         |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
     let shown = ShownChange {

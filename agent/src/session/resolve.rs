@@ -5,12 +5,11 @@
 use std::collections::BTreeSet;
 
 use plan::{Action, FunctionName};
-use tuner::{process::Pid, space::AddressSpace};
+use tuner::{AddressSpace, Pid};
 
-use crate::{
-    glob::matches,
-    probe::{ProbeSelector, selection::FileSelections},
-};
+use probe::FileSelections;
+use profile::glob::matches;
+use profile::probe::ProbeSelector;
 
 /// Functions that a message lists.
 const LISTED_MAX: usize = 6;
@@ -100,7 +99,7 @@ mod tests {
     use plan::{Inverse, Invocation};
 
     use super::*;
-    use crate::discover::Discovery;
+    use job::Discovery;
 
     fn call(function: &str) -> Action {
         Action::call(Invocation::parse(function).unwrap(), Inverse::Unstated)

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use job::place::Namer;
+use job::Namer;
+use profile::Snapshot;
+use report::Trace;
+use report::view::{self, Input, Keys, Painter, Wish};
 use tokio::task::JoinSet;
 
 use super::{Options, Outputs, budget::TICK, views::Views};
@@ -15,9 +18,6 @@ use crate::{
     exit::Failure,
     http::{self, Shared},
     rulebook::Time,
-    snapshot::Snapshot,
-    trace::Trace,
-    view::{self, Input, Keys, Painter, Wish},
 };
 
 /// Plain lines come this often, after those of the first second. The live view has a new picture at every
@@ -92,7 +92,7 @@ impl Screen {
 
     /// Says it with the time of day (UTC, as in the journal).
     pub(super) fn say_when(&mut self, line: &(impl Display + ?Sized)) {
-        let now = tuner::clock::now().wall;
+        let now = tuner::now().wall;
         // RFC 3339: the time stands between T and the fraction.
         let time_of_day = now.split(['T', '.']).nth(1).unwrap_or(&now);
         self.say(&format_args!("{time_of_day}  {line}"));
@@ -243,7 +243,7 @@ fn says_something(snapshot: &Snapshot) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{ProcessView, Rates};
+    use profile::{ProcessView, Rates};
 
     #[test]
     fn first_numbers_are_shown_where_a_rank_was_in_mpi_or_none_is_probed() {

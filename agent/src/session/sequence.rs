@@ -1,28 +1,20 @@
 //! What the sequences of MPI calls, or of parallel regions, come to for the job: its iterations, its
-//! efficiencies, its call sites. Puts together what [`crate::calls`] knows of each process; reads files only
+//! efficiencies, its call sites. Puts together what `profile` knows of each process; reads files only
 //! where call sites are to be named.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use job::place::Namer;
-use tuner::{address::Address, module::Images, unwind::bytes_to_caller};
+use job::{Member, Namer};
+use tuner::{Address, Images, bytes_to_caller};
 
-use crate::{
-    calls::{
-        Collectives, Pace, SiteTotals, TeamPart, WINDOW,
-        bindings::is_library_of_bindings,
-        efficiency::{Efficiencies, Scalability},
-        place::SourcePlace,
-    },
-    discover::Member,
-    kernel::{Kernel, KernelError},
-    mpi,
-    probe::Probe,
-    profile::Metered,
-    report::reference::Reference,
-    snapshot::{CallSiteView, EfficienciesView, IterationView, PaceView, SequenceView, Steps},
-    trace::Trace,
+use probe::kernel::{Kernel, KernelError};
+use profile::probe::Probe;
+use profile::{
+    CallSiteView, Collectives, Efficiencies, EfficienciesView, IterationView, Metered, Pace, PaceView,
+    Scalability, SequenceView, SiteTotals, SourcePlace, Steps, TeamPart, is_library_of_bindings, mpi,
 };
+use report::{Reference, Trace};
+use rules::period::WINDOW;
 
 /// Call sites that are shown one by one.
 const CALL_SITES_MAX: usize = 20;

@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+use probe::kernel::Ring;
+use report::view::{Input, Keys};
+use session::request::{Answer, Request};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -27,10 +30,7 @@ use super::{
 };
 use crate::{
     control::{self, PendingRequest},
-    kernel::Ring,
     readable::Readable,
-    request::{Answer, Request},
-    view::{Input, Keys},
     watchdog::LoopStep,
 };
 

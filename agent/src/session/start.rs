@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{
-    clock::{monotonic_ns, unix_s},
-    discover::{Job, host, job_id},
-    exit::Failure,
-    kernel::KernelError,
-    priority::Hurry,
-    watchdog::LoopProgress,
-};
+use job::{Job, host, job_id, monotonic_ns, unix_s};
+use probe::kernel::KernelError;
+
+use crate::{exit::Failure, priority::Hurry, watchdog::LoopProgress};
 
 /// Where and when a session began.
 pub(super) struct Start {

@@ -1,6 +1,6 @@
 //! What a decision that writes no value did, in one line for all processes.
 
-use crate::format::plural;
+use profile::format::plural;
 
 /// What was switched, of what the rule requested in each process.
 pub(super) fn switched(requested: &[String]) -> String {

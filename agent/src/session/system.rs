@@ -6,11 +6,9 @@ use std::{fs::File, os::unix::fs::FileExt};
 use procfs::{ProcError, process::Process};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{
-    cost::AgentCost,
-    os_metrics::{self, Counters, Sampler},
-    profile::{Metered, Threads, UnknownThreads},
-};
+use job::os_metrics::{self, Sampler};
+use profile::cost::AgentCost;
+use profile::{Counters, Metered, Threads, UnknownThreads};
 
 /// All that is kept to read it.
 #[derive(Debug, Default)]

@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{Coming, ComingKind};
+use job::{Discovery, Job, Member, monotonic_ns};
+use probe::Probes;
+use probe::kernel::{Kernel, Ring, read_coming};
+use profile::Metered;
 use tokio::sync::mpsc::Receiver;
-use tuner::process::{Pid, Process as Opened};
+use tuner::{Pid, Process as Opened};
 
 use super::{
     Started,
@@ -13,15 +17,7 @@ use super::{
     members::{Candidate, MemberEvent, MemberProcess, MembersOrigin},
     orders::{pid_here, process_here},
 };
-use crate::{
-    clock::monotonic_ns,
-    discover::{Discovery, Job, Member},
-    exit::Failure,
-    kernel::{Kernel, Ring, read_coming},
-    probe::Probes,
-    profile::Metered,
-    rulebook::Time,
-};
+use crate::{exit::Failure, rulebook::Time};
 
 /// What was read of processes that have not joined yet, by their numbers.
 pub(super) type Read = BTreeMap<i32, Member>;

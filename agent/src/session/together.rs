@@ -1,5 +1,6 @@
 //! A change of all processes at the same iteration: one order for all of them, and a receipt of each.
 
+use job::Job;
 use plan::Meeting;
 use tuner::actuator::{SetCommand, TogetherCommand};
 
@@ -8,7 +9,6 @@ use super::{
     changes::OrderPart,
     orders::Work,
 };
-use crate::discover::Job;
 
 /// One command for all parts; the error is why they cannot change together.
 pub(super) fn together(

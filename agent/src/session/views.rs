@@ -3,7 +3,15 @@
 use crate::rulebook::DecisionId;
 use std::{collections::BTreeSet, time::Duration};
 
-use job::place::Namer;
+use job::{Job, Member, Namer, monotonic_ns};
+use probe::kernel::{self, Kernel, LinkKind, Ring};
+use profile::cost::CostView;
+use profile::format::{duration, plural};
+use profile::{
+    FindingView, JobView, MatrixView, Metered, ProcessView, SequenceView, Snapshot, TraceView, has_mpi,
+};
+use report::{TraceEnd, view};
+use session::request::{Answer, SessionView};
 
 use super::{
     Options, Start,
@@ -18,19 +26,7 @@ use super::{
     sequence::{self, Calls},
     target::Target,
 };
-use crate::{
-    clock::monotonic_ns,
-    cost::CostView,
-    discover::{Job, Member},
-    format::{duration, plural},
-    kernel::{self, Kernel, LinkKind, Ring},
-    profile::{self, Metered},
-    report,
-    request::{Answer, SessionView},
-    rulebook::{Act, RuleBook},
-    snapshot::{FindingView, JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView},
-    trace, view,
-};
+use crate::rulebook::{Act, RuleBook};
 
 /// Processes that are listed; the snapshot has all.
 const PIDS_MAX: usize = 4096;
@@ -54,7 +50,7 @@ impl<'a> Views<'a> {
                 id: self.start.job_id.clone(),
                 ..job_view(&self.target.job, self.measuring.probes.watched())
             },
-            taken_at: tuner::clock::now().wall,
+            taken_at: tuner::now().wall,
             armed_unix_s: self.start.armed_unix_s,
             elapsed: self.start.since_armed(),
             period: self
@@ -300,7 +296,7 @@ impl<'a> Views<'a> {
         let (processes, probes) = (&self.measuring.profile.processes, self.measuring.probes.list());
         let not_seen = processes.iter().map(|process| process.sequence.unseen());
         let polling = processes.iter().map(|process| process.polling_calls(probes));
-        outputs.end_trace(&trace::TraceEnd {
+        outputs.end_trace(&TraceEnd {
             program: &self.target.job.program(),
             host: &self.start.host,
             not_seen: not_seen.sum(),
@@ -332,7 +328,7 @@ impl<'a> Views<'a> {
             header: (!is_of_command).then(|| view::header(snapshot)),
             can_probe: probes.kernel().is_some(),
             watched: snapshot.job.watched,
-            of_mpi: profile::has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
+            of_mpi: has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
             has_regions: self.measuring.has_regions(),
             may_write: self.options.applies,
             is_of_command,
@@ -350,7 +346,7 @@ impl<'a> Views<'a> {
     }
 }
 
-pub fn job_view(job: &Job, watched: usize) -> JobView {
+pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
     let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
     let first = job.members.first();
     JobView {

@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use job::monotonic_ns;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
@@ -11,7 +12,7 @@ use super::{
     actuator_queue::{ActuatorQueue, OrderReceipt},
     intake::Expected,
 };
-use crate::{clock::monotonic_ns, readable::Readable};
+use crate::readable::Readable;
 
 /// What the loop's clock may be late by, and what warming up takes.
 const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_800);

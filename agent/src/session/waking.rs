@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use job::monotonic_ns;
+use probe::kernel::KernelError;
+
 use super::{
     Session,
     actuation::POLL,
@@ -14,11 +17,9 @@ use super::{
     sources::{Sources, Wake},
 };
 use crate::{
-    clock::monotonic_ns,
     control::Control,
     exit::{CommandResult, Failure},
     heap,
-    kernel::KernelError,
     rulebook::Time,
     watchdog::LoopStep,
 };

@@ -4,13 +4,10 @@
 use std::collections::BTreeMap;
 
 use plan::ValueType;
-use tuner::{
-    memory::Memory,
-    variable::{Location, VariableName},
-};
+use tuner::{Location, Memory, VariableName};
 
-use crate::discover::Member;
-use crate::probe::number_of;
+use job::Member;
+use profile::probe::number_of;
 
 /// Where they are in each process, by its slot; looked up at its first reading.
 #[derive(Debug, Default)]

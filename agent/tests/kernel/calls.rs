@@ -1,7 +1,7 @@
 //! Calls: which entry a return belongs to, however a call ends, and how deep that goes.
 
 use abi::{SpecFlags, Totals};
-use tuneagent::kernel::LinkKind;
+use probe::kernel::LinkKind;
 
 use crate::target::{Probed, for_every_way, rows};
 

@@ -1,7 +1,7 @@
 //! Hits: what each carries, and what becomes of those that nobody takes.
 
 use abi::{Durations, HitKind, SpecFlags};
-use tuneagent::kernel::{is_filling, read_hit};
+use probe::kernel::{is_filling, read_hit};
 
 use crate::target::{FUNCTIONS, Probed, for_every_way, rows};
 

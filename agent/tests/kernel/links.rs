@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, ProbeSite};
+use probe::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, ProbeSite};
 
-use tuner::{address::FileOffset, exits::ExitFinder};
+use tuner::{ExitFinder, FileOffset};
 
 use crate::needs::{is_root, needs, require_root};
 
@@ -21,7 +21,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     if !is_root() || !needs(Path::new(LIBRARY).exists(), "Open MPI's library") {
         return;
     }
-    let image = tuner::image::Image::read(std::fs::File::open(LIBRARY).unwrap()).unwrap();
+    let image = tuner::Image::read(std::fs::File::open(LIBRARY).unwrap()).unwrap();
     let symbols = image.defined_symbols().unwrap();
     let names: Vec<&str> = symbols
         .iter()
@@ -33,7 +33,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     let entries: Vec<ProbeSite> = functions.iter().map(|function| site(function.offset)).collect();
     let returns = functions
         .iter()
-        .filter_map(|function| Some(tuner::code::returns(&image, function).ok()?.instructions));
+        .filter_map(|function| Some(tuner::returns(&image, function).ok()?.instructions));
     let returns: Vec<ProbeSite> = returns.flatten().map(site).collect();
     let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let mut times: Vec<(Duration, Duration)> = (0..5)
@@ -79,9 +79,9 @@ fn mpi_is_left_by_jumps_before_its_returns() {
         if !needs(Path::new(&library).exists(), &library) {
             continue;
         }
-        let image = tuner::image::Image::read(std::fs::File::open(&library).unwrap()).unwrap();
+        let image = tuner::Image::read(std::fs::File::open(&library).unwrap()).unwrap();
         let finder = ExitFinder::new(&image);
-        let names: Vec<String> = tuneagent::mpi::FUNCTIONS
+        let names: Vec<String> = profile::mpi::FUNCTIONS
             .iter()
             .map(|function| format!("P{}", function.name()))
             .collect();

@@ -1,10 +1,9 @@
 //! Messages: who sends how much to whom, and those there is no place for.
 
 use abi::{MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
-use tuneagent::{
-    kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite},
-    mpi::{self, Implementation},
-};
+use job::Implementation;
+use probe::kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite};
+use profile::mpi;
 
 use crate::{needs::require_root, target::Target};
 
@@ -13,7 +12,6 @@ const PARTNERS: u64 = 70_000;
 
 /// Of a function with the arguments of MPI_Send.
 fn send() -> MessageRule {
-    let (function, is_large) = mpi::find("MPI_Send").unwrap();
     let library = Implementation {
         name: "MPICH",
         version: None,
@@ -22,7 +20,7 @@ fn send() -> MessageRule {
     };
     MessageRule {
         row: 0,
-        ..mpi::rule(function, is_large, &library)
+        ..job::mpi_rule(mpi::find("MPI_Send").unwrap(), &library)
     }
 }
 
@@ -54,9 +52,9 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
     kernel.watch(pid, 0).unwrap();
     let site = ProbeSite::new(target.offset("message"), 0);
     kernel.set_address(pid, target.0.base() + site.offset, 0).unwrap();
-    let image = tuner::image::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
+    let image = tuner::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
     let function = image.functions(&["message"]).unwrap().remove(0);
-    let returns = tuner::code::returns(&image, &function).unwrap().instructions;
+    let returns = tuner::returns(&image, &function).unwrap().instructions;
     let returns = returns.into_iter().map(|offset| ProbeSite {
         offset: offset.0,
         ..site

@@ -1,7 +1,7 @@
 //! Threads and processes: whom a call counts for, and who is forgotten.
 
 use abi::{SpecFlags, Totals};
-use tuneagent::kernel::{Kernel, LoadOptions};
+use probe::kernel::{Kernel, LoadOptions};
 
 use crate::{
     needs::require_root,

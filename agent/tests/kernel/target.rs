@@ -3,9 +3,9 @@
 use std::{ops::Range, process::Command};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
-use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring};
+use probe::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring};
 
-use tuner::address::FileOffset;
+use tuner::FileOffset;
 
 use crate::{needs::is_root, running::Running};
 
@@ -146,7 +146,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
         ..ProbeSpec::default()
     };
     let pid = target.0.pid();
-    let image = tuner::image::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
+    let image = tuner::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
     let functions = image.functions(&FUNCTIONS).unwrap();
     let (mut entries, mut exits) = (Vec::<ProbeSite>::new(), Vec::<ProbeSite>::new());
     for (probe, name) in FUNCTIONS.iter().enumerate() {
@@ -159,7 +159,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
         kernel.set_spec(probe, ProbeSpec { durations, ..spec }).unwrap();
         let site = |offset: FileOffset| ProbeSite::new(offset.0, probe);
         entries.push(site(function.offset));
-        let returns = tuner::code::returns(&image, function).unwrap();
+        let returns = tuner::returns(&image, function).unwrap();
         assert_eq!(returns.jumps_out, [], "{name}");
         exits.extend(returns.instructions.into_iter().map(site));
         for site in entries.iter().chain(&exits) {

@@ -3,12 +3,9 @@
 use std::{io::Write as _, time::Duration};
 
 use plan::{Action, Argument, CallRequest};
-use tuner::{
-    action::{ActionOutcome, ActionReceipt},
-    actuator::{ActCommand, ArmActCommand},
-    journal::{Mechanism, Reason, StateDir, Status},
-    process::Pid,
-};
+use tuner::actuator::{ActCommand, ArmActCommand};
+use tuner::journal::{Mechanism, Reason, StateDir, Status};
+use tuner::{ActionOutcome, ActionReceipt, Pid};
 
 use crate::target::{Actuator, Busy, Target, alone_as_root, changes, percentile, wait_until};
 

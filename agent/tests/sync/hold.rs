@@ -5,12 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tuneagent::rendezvous::KernelRendezvous;
-use tuner::{
-    journal::{StateDir, Status},
-    rendezvous::{HoldRequest, Progress, Rendezvous, Then, ThreadAtSync},
-    variable::VariableName,
-};
+use probe::KernelRendezvous;
+use tuner::VariableName;
+use tuner::journal::{StateDir, Status};
+use tuner::rendezvous::{HoldRequest, Progress, Rendezvous, Then, ThreadAtSync};
 
 use crate::target::{Actuator, Target, alone_as_root, at, set, wait_until};
 
@@ -20,7 +18,7 @@ fn armed(
     target: &Target,
     misses_max: u64,
     action: impl FnOnce(&ThreadAtSync) -> Then + Send + 'static,
-) -> tuner::rendezvous::Ticket {
+) -> tuner::rendezvous::HoldTicket {
     let request = HoldRequest {
         point: target.point("entry:step"),
         answer_ns_max: 50_000_000,
@@ -32,7 +30,7 @@ fn armed(
     rendezvous.arm(&request, Box::new(action)).unwrap()
 }
 
-fn over(rendezvous: &mut KernelRendezvous, ticket: tuner::rendezvous::Ticket) -> Progress {
+fn over(rendezvous: &mut KernelRendezvous, ticket: tuner::rendezvous::HoldTicket) -> Progress {
     let mut progress = None;
     wait_until("the action is over", || {
         progress =

@@ -2,9 +2,10 @@
 
 use std::io::Write as _;
 
+use probe::KernelRendezvous;
 use procfs::{CurrentSI as _, KernelStats};
-use tuneagent::rendezvous::KernelRendezvous;
-use tuner::{journal::Mechanism, rendezvous::Rendezvous as _};
+use tuner::journal::Mechanism;
+use tuner::rendezvous::Rendezvous as _;
 
 use crate::target::{Actuator, Busy, Target, alone_as_root, at, changes, percentile, set, wait_until};
 

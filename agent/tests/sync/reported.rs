@@ -2,11 +2,9 @@
 
 use std::io::Write as _;
 
-use tuneagent::rendezvous::KernelRendezvous;
-use tuner::{
-    journal::{Mechanism, StateDir, Status},
-    rendezvous::Rendezvous,
-};
+use probe::KernelRendezvous;
+use tuner::journal::{Mechanism, StateDir, Status};
+use tuner::rendezvous::Rendezvous;
 
 use crate::target::{Actuator, Target, alone_as_root, at, set, tuneagent, wait_until};
 

@@ -15,16 +15,8 @@ use crate::running::Running;
 pub(crate) use crate::{needs::is_root, running::built};
 
 use plan::SyncPoint;
-use tuner::{
-    actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand},
-    module::Images,
-    process::{Pid, Process},
-    space::AddressSpace,
-    sync::ResolvedPoint,
-    variable::VariableName,
-    who::Who,
-    writer::Receipt,
-};
+use tuner::actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand};
+use tuner::{AddressSpace, Images, Pid, Process, Receipt, ResolvedPoint, VariableName, Who};
 
 /// One at a time: these tests measure, and one of them keeps every CPU busy.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

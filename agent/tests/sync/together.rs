@@ -11,15 +11,9 @@ use std::{
 use plan::Key;
 use rustix::process::{Pid as Number, Signal, kill_process};
 use tempfile::TempDir;
-use tuner::{
-    actuator::TogetherCommand,
-    journal::{Mechanism, StateDir, Status},
-    module::Images,
-    process::{Pid, Process},
-    space::AddressSpace,
-    variable::VariableName,
-    writer::Receipt,
-};
+use tuner::actuator::TogetherCommand;
+use tuner::journal::{Mechanism, StateDir, Status};
+use tuner::{AddressSpace, Images, Pid, Process, Receipt, VariableName};
 
 use crate::target::{Actuator, alone_as_root, built, percentile, set, wait_until};
 

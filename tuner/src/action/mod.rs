@@ -56,7 +56,7 @@ pub(crate) use there::{CallThere, Reached};
 
 use crate::clock::Instant;
 pub use crate::error::ActionError;
-pub use crate::journal::Reason;
+use crate::journal::Reason;
 use crate::journal::{ActionRecord, Change, Mechanism, RevertOutcome};
 use crate::space::AddressSpace;
 use crate::sync::Passage;

@@ -21,7 +21,7 @@ use crate::journal::{
 use crate::place::{Ground, Place};
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
-use crate::remote::{self, Machinery, STOP_WAIT, Task};
+use crate::remote::{self, HeldResult, Machinery, STOP_WAIT, Task};
 use crate::space::AddressSpace;
 use crate::write;
 use crate::writer::{Writer, WriterError};
@@ -254,8 +254,8 @@ fn apply(
     }
     let written = remote::with_all(process, |stopped| {
         match keeps_from_changing(stopped, ground, machinery, plan)? {
-            Some(why) => Ok(Err(why)),
-            None => write_all(&places, underway, stopped.threads().first()).map(Ok),
+            Some(why) => Ok(HeldResult::Hindered(why)),
+            None => write_all(&places, underway, stopped.threads().first()).map(HeldResult::Done),
         }
     });
     written.map(|((), held)| (Mechanism::HoldAll, held))
@@ -344,7 +344,7 @@ impl Back<'_> {
         if let (Some(arena), None) = (&self.arena, other) {
             // While all are held anyway. Where one is in it, or it fails, it is done later.
             let gate = &self.machinery.gate;
-            if let Ok(Ok(())) = remote::unmap_held(&mut stopped, self.ground, gate, arena) {
+            if let Ok(HeldResult::Done(())) = remote::unmap_held(&mut stopped, self.ground, gate, arena) {
                 left = None;
             }
         }

@@ -8,8 +8,8 @@ use plan::{Bytes, SyncPoint};
 
 use crate::journal::{Mechanism, WriteHold};
 use crate::rendezvous::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, HeldAction, HoldRequest, MISSES_MAX, Progress, Rendezvous,
-    STOP_ANSWER_NS_MAX, StopResult, Stopping, Store, Then, Ticket,
+    ACTION_NS_MAX, ANSWER_NS_MAX, HeldAction, HoldError, HoldRequest, HoldTicket, MISSES_MAX, Progress,
+    Rendezvous, STOP_ANSWER_NS_MAX, StopResult, Stopping, Store, Then,
 };
 use crate::slot::Slot;
 use crate::sync::{Passage, ResolvedPoint};
@@ -39,7 +39,7 @@ pub(super) struct Armed {
     /// What is expected there, and what is to be there.
     change: (Bytes, Bytes),
     answer_ns_max: u64,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: HoldTicket,
     way: Way,
     /// Of the ways that were given up.
     before: Passage,
@@ -76,7 +76,7 @@ impl Armed {
         how: How,
         rendezvous: &mut dyn Rendezvous,
         hooks: Hooks,
-    ) -> Result<Armed, String> {
+    ) -> Result<Armed, HoldError> {
         // A probe cannot look whether a library is still where it was; the program itself is there as long as
         // it runs.
         let stores = slot.stays()
@@ -87,7 +87,7 @@ impl Armed {
             slot,
             change,
             answer_ns_max: how.answer_ns_max,
-            ticket: Ticket(0),
+            ticket: HoldTicket(0),
             way: match (how.by_stop, stores) {
                 (true, _) => Way::Stop,
                 (false, true) => Way::Store,
@@ -109,7 +109,7 @@ impl Armed {
         self.point.place()
     }
 
-    fn arm(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Result<(), String> {
+    fn arm(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Result<(), HoldError> {
         let (expected, new) = self.change;
         let store = (self.way == Way::Store).then(|| Store {
             address: self.slot.location().address,

@@ -14,8 +14,8 @@ use plan::Bytes;
 use crate::journal::{Mechanism, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, Again, Gathered, HoldRequest, LEAD, Meetings, Part, Progress, Rendezvous,
-    Scattered, Then, Ticket, gather,
+    ACTION_NS_MAX, ANSWER_NS_MAX, Again, Gathered, HoldError, HoldRequest, HoldTicket, LEAD, Meetings, Part,
+    Progress, Rendezvous, Scattered, Then, gather,
 };
 use crate::slot::Slot;
 use crate::sync::{KeyPlace, Passage, ResolvedPoint};
@@ -39,7 +39,7 @@ pub(super) struct Member {
 /// All processes on the way to the same iteration.
 pub(super) struct Assembly {
     members: Vec<Member>,
-    tickets: Vec<Ticket>,
+    tickets: Vec<HoldTicket>,
     hooks: Hooks,
     until: Instant,
     called_off: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ impl Assembly {
         rendezvous: &mut dyn Rendezvous,
         hooks: Hooks,
         until: Instant,
-    ) -> Result<Assembly, String> {
+    ) -> Result<Assembly, HoldError> {
         let mut assembly = Assembly {
             members,
             tickets: Vec::new(),
@@ -79,7 +79,7 @@ impl Assembly {
         Ok(assembly)
     }
 
-    fn arm(&mut self, rendezvous: &mut dyn Rendezvous) -> Result<(), String> {
+    fn arm(&mut self, rendezvous: &mut dyn Rendezvous) -> Result<(), HoldError> {
         self.tries += 1;
         for member in &self.members {
             let request = HoldRequest {
@@ -155,7 +155,7 @@ impl Assembly {
     /// Before the attempt every process must have been seen twice.
     fn look(&mut self, rendezvous: &mut dyn Rendezvous, is_over: bool) -> Option<Assembled> {
         let meetings = rendezvous.meetings();
-        let is_seen = |ticket: &Ticket| meetings.seen(*ticket).hits >= 2;
+        let is_seen = |ticket: &HoldTicket| meetings.seen(*ticket).hits >= 2;
         let reason = if self.called_off.load(Ordering::Relaxed) {
             Some("it was called off".to_owned())
         } else if let Some(ended) = self.members.iter().find(|member| !member.pid().is_alive()) {
@@ -176,7 +176,7 @@ impl Assembly {
     }
 
     fn begin(&self, meetings: Arc<dyn Meetings>) -> JoinHandle<Gathered> {
-        let part = |(member, ticket): (&Member, &Ticket)| Part {
+        let part = |(member, ticket): (&Member, &HoldTicket)| Part {
             slot: Arc::clone(&member.slot),
             change: member.change,
             ticket: *ticket,

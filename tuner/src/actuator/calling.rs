@@ -12,7 +12,7 @@ use super::{ArmActCommand, Refusal};
 use crate::action::{ActionOutcome, ActionReceipt, CallThere, Reached};
 use crate::journal::{Mechanism, RevertOutcome, WriteHold};
 use crate::process::Pid;
-use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX, Ticket};
+use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, HoldTicket, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX};
 use crate::revert::RevertReceipt;
 use crate::sync::Passage;
 
@@ -29,7 +29,7 @@ pub(super) struct WaitingCall {
     pid: Pid,
     at: SyncPoint,
     call: CallThere,
-    ticket: Ticket,
+    ticket: HoldTicket,
     until: Instant,
     /// How the point was reached, once it was.
     reached: Option<Passage>,
@@ -107,7 +107,7 @@ impl Session {
         at: &SyncPoint,
         call: &CallThere,
         answer_ns_max: u64,
-    ) -> Result<Ticket, Refusal> {
+    ) -> Result<HoldTicket, Refusal> {
         let request = HoldRequest {
             point: self.point(pid, at)?,
             answer_ns_max,

@@ -49,7 +49,7 @@ use crate::writer::Receipt;
 /// The longest request. A longer one ends the session.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// The longest reply; lists are cut to fit, and say how much was left out.
-pub const REPLY_BYTES_MAX: usize = 1 << 20;
+pub(crate) const REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// One line to the actuator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

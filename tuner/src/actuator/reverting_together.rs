@@ -151,7 +151,8 @@ impl Session {
 
     fn assemble(&mut self, members: Vec<Member>, hooks: Hooks, until: Instant) -> Result<Assembled, String> {
         let rendezvous = self.waiting.rendezvous().map_err(|refusal| refusal.message)?;
-        let mut assembly = Assembly::start(members, rendezvous, hooks, until)?;
+        let mut assembly =
+            Assembly::start(members, rendezvous, hooks, until).map_err(|error| error.to_string())?;
         loop {
             if let Some(assembled) = assembly.poll(rendezvous) {
                 return Ok(assembled);

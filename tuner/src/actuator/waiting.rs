@@ -114,6 +114,14 @@ impl Waiting {
     }
 }
 
+/// What came of arming a set.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+enum ArmedSet {
+    Waits(WaitingSet),
+    /// The value is there already.
+    There(Receipt),
+}
+
 impl Session {
     /// Announces a set and arms it. The answer is its ticket.
     pub(super) fn arm(&mut self, command: ArmCommand) -> Result<u64, Refusal> {
@@ -125,20 +133,19 @@ impl Session {
         let result = self.arm_until(command, None, 0)?;
         let ticket = self.waiting.next_ticket();
         match result {
-            Ok(set) => drop(self.waiting.sets.insert(ticket, set)),
-            Err(receipt) => self.waiting.finished.push((ticket, Ok(receipt))),
+            ArmedSet::Waits(set) => drop(self.waiting.sets.insert(ticket, set)),
+            ArmedSet::There(receipt) => self.waiting.finished.push((ticket, Ok(receipt))),
         }
         Ok(ticket)
     }
 
-    /// Until when it may wait is counted from now, unless it waited before. The inner error is a receipt: the
-    /// value is there already.
+    /// Until when it may wait is counted from now, unless it waited before.
     fn arm_until(
         &mut self,
         command: ArmCommand,
         until: Option<Instant>,
         renewals: u32,
-    ) -> Result<Result<WaitingSet, Receipt>, Refusal> {
+    ) -> Result<ArmedSet, Refusal> {
         let pid = command.set.pid;
         let (slot, request) = self.prepare(command.set.clone())?;
         let point = self.point(pid, &command.at)?;
@@ -147,7 +154,9 @@ impl Session {
             .announce_set(&slot, request, Some(command.at.clone()), None)?;
         if announced.change.is_none() {
             let there = Ok(announced.new);
-            return Ok(Err(self.writer(pid)?.conclude(&announced, there, None)?));
+            return Ok(ArmedSet::There(
+                self.writer(pid)?.conclude(&announced, there, None)?,
+            ));
         }
         let how = How {
             answer_ns_max: command.answer_ns_max.unwrap_or(ANSWER_NS_MAX),
@@ -156,7 +165,7 @@ impl Session {
         let change = (announced.old, announced.new);
         let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
         match self.waiting.arm(point, Arc::new(slot), change, how) {
-            Ok(armed) => Ok(Ok(WaitingSet {
+            Ok(armed) => Ok(ArmedSet::Waits(WaitingSet {
                 until: until.unwrap_or_else(|| Instant::now() + within),
                 command,
                 announced,
@@ -219,11 +228,11 @@ impl Session {
         let mut result = self.conclude(set, over);
         if is_renewed {
             match self.arm_until(command, Some(until), renewals) {
-                Ok(Ok(again)) => {
+                Ok(ArmedSet::Waits(again)) => {
                     self.waiting.sets.insert(ticket, again);
                     return;
                 }
-                Ok(Err(receipt)) => result = Ok(receipt),
+                Ok(ArmedSet::There(receipt)) => result = Ok(receipt),
                 Err(refusal) => result = Err(refusal),
             }
         }
@@ -280,10 +289,10 @@ impl Session {
     }
 }
 
-pub(super) fn refused(message: String) -> Refusal {
+pub(super) fn refused(message: impl ToString) -> Refusal {
     Refusal {
         kind: ActuatorRefusalKind::Refused,
-        message,
+        message: message.to_string(),
     }
 }
 

@@ -4,7 +4,8 @@
 mod cost;
 pub(crate) mod x86_64;
 
-pub use cost::{Emulation, Obstacle};
+pub use cost::Emulation;
+pub(crate) use cost::Obstacle;
 pub use plan::Cost;
 
 /// The registers of a thread, as the kernel gives them.

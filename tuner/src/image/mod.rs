@@ -9,7 +9,8 @@ use object::elf;
 use crate::address::LinkAddress;
 use crate::dwarf::{DebugFile, Origin};
 use crate::elf::Elf;
-pub use crate::elf::{BuildId, Dynamic, ImageError, Section, Segment, SymbolRelocation};
+pub(crate) use crate::elf::{BuildId, Dynamic};
+pub use crate::elf::{ImageError, Segment};
 use crate::mark::{self, Mark};
 use crate::symbol::{Symbol, SymbolTable};
 

@@ -265,7 +265,7 @@ impl History {
     /// The sets of the same place, at the same sync point if they have one, that one follows, newest first
     /// and itself included: each found what the one before it had written. One write reverts any first
     /// part of them: it puts back what the last of that part found.
-    pub fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
+    pub(crate) fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
         let mut earlier = self.changes.range(..=number).rev().map(|(_, change)| change);
         let newest = earlier.next().filter(|newest| newest.intent.change == number);
         let mut last = newest.and_then(|newest| Some((newest, set_of(newest)?)));

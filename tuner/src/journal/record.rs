@@ -169,7 +169,7 @@ pub enum JournalRecord {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arena: Option<Arena>,
         /// The oldest change that is reverted with it, by the same write
-        /// ([`History::run_of`](super::History::run_of)).
+        /// (`History::run_of`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         through: Option<u64>,
     },

@@ -442,13 +442,13 @@ impl Stopped {
 
 /// Runs `act` in a thread of its own and waits for it: what it seized and could not let go of, the kernel
 /// lets go of when that thread ends.
-pub fn apart<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn apart<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     let result = std::thread::scope(|scope| scope.spawn(act).join());
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The threads of a process, the first one first.
-pub fn threads(pid: Pid) -> Result<Vec<i32>, PtraceError> {
+pub(crate) fn threads(pid: Pid) -> Result<Vec<i32>, PtraceError> {
     let path = pid.proc_path("task");
     let entries = fs::read_dir(&path).map_err(|source| pid.io_error(&path, source))?;
     let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 pub(crate) use self::standing::View;
 pub(crate) use self::worker::{
-    Machinery, STOP_WAIT, fill, in_the_way, insist, is_ours, refuse_function, unmap, unmap_held, with_all,
-    with_thread,
+    HeldResult, Machinery, STOP_WAIT, fill, in_the_way, insist, is_ours, refuse_function, unmap, unmap_held,
+    with_all, with_thread,
 };
 use crate::address::{Address, LinkAddress};
 use crate::arch::{

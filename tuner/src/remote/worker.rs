@@ -271,19 +271,26 @@ pub(crate) fn insist<T: Send>(
     ptrace::apart(act)
 }
 
-/// Holds all threads and does `act`, which gives back either what it did or what was in its way; then all are
-/// let go, and it is tried again a little later. Called in a thread of its own ([`ptrace::apart`]).
+/// What came of something that is done while all threads are held.
+pub(crate) enum HeldResult<T> {
+    Done(T),
+    /// What was in its way.
+    Hindered(String),
+}
+
+/// Holds all threads and does `act`. Where something was in its way, all are let go, and it is tried again a
+/// little later. Called in a thread of its own ([`ptrace::apart`]).
 pub(crate) fn with_all<T>(
     process: &Process,
-    mut act: impl FnMut(&mut Stopped) -> Result<Result<T, String>, ActionError>,
+    mut act: impl FnMut(&mut Stopped) -> Result<HeldResult<T>, ActionError>,
 ) -> Result<(T, Duration), ActionError> {
     let began = Instant::now();
     let mut pause = TRY_PAUSE;
     loop {
         let mut stopped = Stopped::all(process, STOP_WAIT)?;
         let why = match act(&mut stopped) {
-            Ok(Ok(done)) => return Ok((done, stopped.held())),
-            Ok(Err(why)) | Err(ActionError::NoThread { why, .. }) => why,
+            Ok(HeldResult::Done(done)) => return Ok((done, stopped.held())),
+            Ok(HeldResult::Hindered(why)) | Err(ActionError::NoThread { why, .. }) => why,
             Err(error) => return Err(error),
         };
         drop(stopped);
@@ -314,17 +321,17 @@ pub(crate) fn unmap_held(
     ground: &Ground,
     gate: &Gate,
     arena: &Arena,
-) -> Result<Result<(), String>, ActionError> {
+) -> Result<HeldResult<()>, ActionError> {
     let range = arena.address.0..arena.address.0 + arena.size();
     if let Some(why) = in_the_way(stopped, ground, gate, &range)? {
-        return Ok(Err(why));
+        return Ok(HeldResult::Hindered(why));
     }
     let (mut last, mut forbidden) = (None, None);
     for thread in stopped.threads_mut() {
         match Worker::begin(thread, ground, gate, Task::Unmap(arena)) {
             Ok(mut worker) => {
                 worker.unmap(arena)?;
-                return worker.end().map(Ok);
+                return worker.end().map(HeldResult::Done);
             }
             Err(ActionError::NoThread { why, .. }) => last = Some(why),
             Err(error @ ActionError::Seccomp { .. }) => forbidden = Some(error),
@@ -333,7 +340,9 @@ pub(crate) fn unmap_held(
     }
     match (last, forbidden) {
         (None, Some(forbidden)) => Err(forbidden),
-        (last, _) => Ok(Err(last.unwrap_or_else(|| "it has no thread".to_owned()))),
+        (last, _) => Ok(HeldResult::Hindered(
+            last.unwrap_or_else(|| "it has no thread".to_owned()),
+        )),
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use plan::Bytes;
 
-use super::{MEETING_SIGNAL, Meetings, STOP_WAIT, Ticket};
+use super::{HoldTicket, MEETING_SIGNAL, Meetings, STOP_WAIT};
 use crate::clock::monotonic_ns;
 use crate::process::Pid;
 use crate::ptrace::HeldThread;
@@ -38,7 +38,7 @@ pub(crate) struct Part {
     pub(crate) slot: Arc<Slot>,
     /// What is expected there, and what is to be there.
     pub(crate) change: (Bytes, Bytes),
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: HoldTicket,
 }
 
 /// Why nothing was written.

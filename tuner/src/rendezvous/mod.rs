@@ -14,6 +14,8 @@ pub(crate) use gathering::{Again, Gathered, LEAD, Part, Scattered, gather};
 pub(crate) use stop::{StopResult, Stopping};
 pub use stop::{Then, Vigil, Watch};
 
+use thiserror::Error;
+
 use crate::address::Address;
 use crate::sync::{KeyPlace, Passage, ResolvedPoint};
 
@@ -41,14 +43,14 @@ pub trait Rendezvous {
     /// Lets `action` be called while the next thread that reaches the point is held there. The action runs on
     /// another thread, at most once, and must be short. What it leaves to be looked after ([`Then::Watch`])
     /// is, on that same thread, once the held one was let go; the action is over only when that says so.
-    fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<Ticket, String>;
+    fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<HoldTicket, HoldError>;
 
     /// How it stands. After anything but [`Progress::Pending`] the ticket is used up, and nothing of it is
     /// left in the program.
-    fn progress(&mut self, ticket: Ticket) -> Progress;
+    fn progress(&mut self, ticket: HoldTicket) -> Progress;
 
     /// Cancels the request, and returns its state: the action is not called after this.
-    fn disarm(&mut self, ticket: Ticket) -> Progress;
+    fn disarm(&mut self, ticket: HoldTicket) -> Progress;
 
     /// The part of requests with a key that any thread may use.
     fn meetings(&self) -> Arc<dyn Meetings>;
@@ -60,13 +62,13 @@ pub trait Rendezvous {
 /// Requests with a key: which hit is expected, and which hits there were.
 pub trait Meetings: Send + Sync {
     /// From now on the hit with this number is expected.
-    fn want(&self, ticket: Ticket, number: i64);
+    fn want(&self, ticket: HoldTicket, number: i64);
 
     /// The hits so far.
-    fn seen(&self, ticket: Ticket) -> SeenHits;
+    fn seen(&self, ticket: HoldTicket) -> SeenHits;
 
     /// No hit is expected any more. False if there was one already.
-    fn forgo(&self, ticket: Ticket) -> bool;
+    fn forgo(&self, ticket: HoldTicket) -> bool;
 }
 
 /// The signal that a thread gets at the expected hit, while it is debugged: the debugger gets it, and the
@@ -88,7 +90,19 @@ pub struct ThreadAtSync {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket(pub u32);
+pub struct HoldTicket(pub u32);
+
+/// Why no thread can be held at a sync point.
+#[derive(Debug, Error)]
+pub enum HoldError {
+    #[error("{0} actions wait for their sync points already")]
+    TooMany(u32),
+    #[error("the kernel side has no record for it")]
+    NoRecord,
+    /// The probe could not be attached.
+    #[error(transparent)]
+    Attach(#[from] Box<dyn std::error::Error + Send + Sync>),
+}
 
 /// What to wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]

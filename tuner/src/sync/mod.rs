@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use key::resolve;
-pub use point::{PointError, ResolvedPoint};
+pub(crate) use point::PointError;
+pub use point::ResolvedPoint;
 
 use crate::address::{Address, FileOffset};
 

@@ -363,7 +363,6 @@ impl<'a> Search<'a> {
             chain: None,
             size: found.symbol.size,
             leaf: None,
-            copied_from: source.map(|source| self.space.modules[source.module].path.clone()),
             is_confirmed: place.is_confirmed,
         };
         match trail {

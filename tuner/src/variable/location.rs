@@ -28,8 +28,6 @@ pub struct Location {
     pub size: u64,
     /// What they are, by the debug information if there is any.
     pub leaf: Option<Leaf>,
-    /// The library whose variable was copied here by a copy relocation.
-    pub copied_from: Option<String>,
     /// The dynamic linker's own answer, found in memory, agrees.
     pub is_confirmed: bool,
 }

@@ -12,7 +12,8 @@ use std::fmt;
 
 use thiserror::Error;
 
-pub use location::{Chain, FollowError, Location};
+pub(crate) use location::Chain;
+pub use location::{FollowError, Location};
 
 use crate::address::Address;
 use crate::dwarf::WalkError;
@@ -25,7 +26,7 @@ use crate::process::Pid;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariableName {
     /// As the linker or the source has it, with what follows it: `cfg.solver.chunk`, `limits[2]`,
-    /// `solver.c:limit`, `Solver::limit`, `config::chunk`; see [`crate::path`].
+    /// `solver.c:limit`, `Solver::limit`, `config::chunk`; see `path`.
     pub name: String,
     /// The path, file name, soname, or file name up to `.so`; or the source file that a static variable is
     /// of.

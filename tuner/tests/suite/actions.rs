@@ -2,7 +2,7 @@
 //! nothing else.
 
 use plan::{Action, Argument, CallRequest, Expression, Moment, PatchRequest, ReturnType, ValueType};
-use tuner::action::ActionOutcome;
+use tuner::ActionOutcome;
 use tuner::journal::{Mechanism, Reason, RevertOutcome, Status};
 
 use crate::underload::{FINE, Load, QUIET, argument, call, insert, patch, remove, replace, result};

@@ -13,8 +13,7 @@ use tuner::actuator::{
     ActuatorClient, ActuatorRefusalKind, ClientError, GetCommand, Hello, SetCommand, SetWarmUp,
 };
 use tuner::journal::{RevertOutcome, StateDir, Status};
-use tuner::process::Pid;
-use tuner::who::Who;
+use tuner::{Pid, Who};
 
 use crate::programs::{Program, Workshop, skip, writes_back};
 

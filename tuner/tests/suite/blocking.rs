@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use plan::CallRequest;
 use tuner::journal::Reason;
-use tuner::ptrace::{HeldThread, Stopped};
-use tuner::writer::Writer;
+use tuner::{HeldThread, Stopped, Writer};
 
 use crate::programs::{Program, Workshop};
 use crate::underload::{call, patch, replace, result, take_back};

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use plan::{Action, CallRequest, Invocation};
-use tuner::action::ActionReceipt;
+use tuner::ActionReceipt;
 use tuner::actuator::{ActCommand, ActuatorClient, ArmActCommand, ClientError};
 use tuner::journal::{Reason, Status};
 

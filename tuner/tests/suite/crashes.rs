@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use plan::{Action, Literal, Moment};
+use tuner::Address;
 use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
-use tuner::address::Address;
 use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
 
-use crate::actuator::{Setting, session};
-use crate::programs::long;
-use crate::underload::{Load, QUIET, argument, call, insert, invertible, remove, replace};
+use crate::{
+    actuator::{Setting, session},
+    programs::long,
+    underload::{Load, QUIET, argument, call, insert, invertible, remove, replace},
+};
 
 /// What each thread has as its own level, from the start.
 const LEVELS: &str = "levels=3,3,3,3,";

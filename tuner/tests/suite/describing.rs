@@ -1,10 +1,9 @@
 //! What the debug information of one file tells: its functions and variables, arguments, inlined calls; and
 //! that a damaged one does no harm.
 
-use tuner::address::LinkAddress;
 use tuner::catalog::{self, Can};
 use tuner::dwarf::{self, ArgumentName, ValueKind};
-use tuner::image::Image;
+use tuner::{Image, LinkAddress};
 
 use crate::finding::paths;
 use crate::programs::{Workshop, skip, source_path};
@@ -87,7 +86,7 @@ fn arguments_lead_on_to_what_they_point_to() {
         let argument = argument
             .parse()
             .map_or_else(|_| ArgumentName::Name(argument.to_owned()), ArgumentName::Number);
-        dwarf::argument(&image, step, &argument, &tuner::path::steps(steps).unwrap())
+        dwarf::argument(&image, step, &argument, &tuner::steps(steps).unwrap())
     };
     let cases = [
         ("1", "", 1, vec![], ValueKind::Signed, 4),
@@ -140,7 +139,7 @@ fn fortran_arguments_are_addresses_and_cpp_references_are_followed() {
     let found = |file: &str, function: &str, argument: &str, steps: &str| {
         let image = image(&workshop, file);
         let (_, functions) = image.functions_spelled(function).unwrap().unwrap();
-        let steps = tuner::path::steps(steps).unwrap();
+        let steps = tuner::steps(steps).unwrap();
         let found = dwarf::argument(
             &image,
             functions[0].address,
@@ -213,7 +212,7 @@ fn ask_everything(image: &Image) {
     let _ = dwarf::lines(image, &addresses);
     for address in addresses.iter().take(40) {
         for steps in ["", ".solver.chunk", "[1][2]", "->next->value", ".calls"] {
-            let steps = tuner::path::steps(steps).unwrap();
+            let steps = tuner::steps(steps).unwrap();
             let _ = dwarf::trail(image, *address, &steps);
             let _ = dwarf::argument(image, *address, &ArgumentName::Number(0), &steps);
         }

@@ -4,10 +4,8 @@
 use std::time::Duration;
 
 use plan::{Argument, CallRequest, Moment, Value, ValueType};
-use tuner::action::ActionError;
 use tuner::journal::{Change, Reason, RevertOutcome, Status};
-use tuner::ptrace::Stopped;
-use tuner::writer::{Writer, WriterError};
+use tuner::{ActionError, Stopped, Writer, WriterError};
 
 use crate::programs::{Program, Workshop, skip, to};
 use crate::underload::{argument, call, insert, patch, replace, result, take_back};

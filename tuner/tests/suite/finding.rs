@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use plan::{Value, ValueType};
-use tuner::slot::{Slot, SlotError};
-use tuner::variable::{Location, VariableError};
-use tuner::writer::WriterError;
+use tuner::{Location, Slot, SlotError, VariableError, WriterError};
 
 use crate::programs::{FLAGS, Program, Workshop, skip, source_path, to};
 

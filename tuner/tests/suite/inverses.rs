@@ -1,9 +1,8 @@
 //! Calls that are reverted by a call: by the same thread, with what that read beforehand.
 
 use plan::CallRequest;
-use tuner::action::ActionOutcome;
 use tuner::journal::{Reason, RevertOutcome, Status};
-use tuner::writer::Writer;
+use tuner::{ActionOutcome, Writer};
 
 use crate::underload::{FINE, Load, QUIET, call, invertible};
 

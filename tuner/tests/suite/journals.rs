@@ -5,11 +5,10 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
 use plan::Value;
+use tuner::WriterError;
 use tuner::journal::{Journal, JournalError, StateDir};
-use tuner::writer::WriterError;
 
-use crate::programs::to;
-use crate::writing::variables;
+use crate::{programs::to, writing::variables};
 
 #[test]
 fn the_journal_is_private_and_has_everything_about_a_change() {

@@ -1,8 +1,8 @@
 //! Libraries are loaded into a program under load, used, and unloaded again, or it is said why not.
 
 use plan::Moment;
+use tuner::Writer;
 use tuner::journal::Reason;
-use tuner::writer::Writer;
 
 use crate::underload::{FINE, Load, QUIET, called, insert, patch, replace, take_back};
 

@@ -5,12 +5,8 @@ use std::process::{Command, Stdio};
 
 use plan::{Value, ValueType};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
-use tuner::address::LinkAddress;
 use tuner::dwarf::{self, ValueKind};
-use tuner::image::Image;
-use tuner::process::{Pid, Process, ProcessError};
-use tuner::slot::Slot;
-use tuner::space::AddressSpace;
+use tuner::{AddressSpace, Image, LinkAddress, Pid, Process, ProcessError, Slot};
 
 use crate::programs::{FLAGS, Program, Workshop, to};
 
@@ -23,7 +19,6 @@ fn a_process_shows_what_it_is() {
     assert_eq!(process.name, "a (b) c");
     assert_eq!(process.executable, fs::canonicalize(&path).unwrap());
     assert_eq!(process.arguments, [path.to_string_lossy()]);
-    assert_eq!(process.pid_inside, process.pid.number);
     assert_eq!(process.parent, std::process::id().cast_signed());
     assert!(
         process

@@ -8,11 +8,7 @@ use std::time::{Duration, Instant};
 
 use plan::{Value, ValueType};
 use tuner::journal::{Outcome, StateDir, Status};
-use tuner::memory::MemoryError;
-use tuner::slot::{Slot, SlotError};
-use tuner::who::Who;
-use tuner::write::{Elsewhere, Hooks, WriteError};
-use tuner::writer::{Writer, WriterError};
+use tuner::{Elsewhere, Hooks, MemoryError, Slot, SlotError, Who, WriteError, Writer, WriterError};
 
 use crate::programs::{Program, Workshop, long, to};
 

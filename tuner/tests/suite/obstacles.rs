@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use plan::Moment;
 use rustix::process::{Pid as RawPid, Signal, kill_process};
-use tuner::action::ActionError;
 use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
-use tuner::ptrace::{PtraceError, Stopped};
-use tuner::writer::{Writer, WriterError};
+use tuner::{ActionError, PtraceError, Stopped, Writer, WriterError};
 
 use crate::programs::skip;
 use crate::underload::{FINE, Load, QUIET, call, insert, remove, replace};

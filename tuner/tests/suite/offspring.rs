@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use tuner::actuator::RevertSummary;
 use tuner::journal::{Change, RevertOutcome, StateDir, Status};
-use tuner::process::{Pid, Process};
+use tuner::{Pid, Process};
 
 use crate::actuator::Setting;
 

@@ -10,14 +10,10 @@ use std::sync::Arc;
 use plan::{Value, ValueType};
 use tempfile::TempDir;
 use tuner::journal::StateDir;
-use tuner::module::Images;
-use tuner::process::{Pid, Process};
-use tuner::slot::{Slot, SlotError};
-use tuner::space::AddressSpace;
-use tuner::variable::{Location, VariableError};
-use tuner::who::Who;
-use tuner::write::Hooks;
-use tuner::writer::{Receipt, SetRequest, Writer, WriterError};
+use tuner::{
+    AddressSpace, Hooks, Images, Location, Pid, Process, Receipt, SetRequest, Slot, SlotError, VariableError,
+    Who, Writer, WriterError,
+};
 
 /// Says that a test did not run; fails where all have to.
 pub(crate) fn skip(why: &str) {
@@ -238,7 +234,7 @@ impl Program {
     }
 
     pub(crate) fn find_in(&self, module: &str, name: &str) -> Result<Location, VariableError> {
-        let name = tuner::variable::VariableName {
+        let name = tuner::VariableName {
             name: name.to_owned(),
             module: Some(module.to_owned()),
         };

@@ -11,16 +11,14 @@ use std::time::{Duration, Instant};
 
 use plan::{Moment, Value};
 use tuner::journal::{JournalError, Reason, RevertOutcome, StateDir, Status};
-use tuner::memory::MemoryError;
-use tuner::process::{Process, ProcessError};
-use tuner::slot::SlotError;
-use tuner::space::{AddressSpace, SpaceError};
-use tuner::who::Who;
-use tuner::write::Hooks;
-use tuner::writer::{Writer, WriterError};
+use tuner::{
+    AddressSpace, Hooks, MemoryError, Process, ProcessError, SlotError, SpaceError, Who, Writer, WriterError,
+};
 
-use crate::programs::{Program, Workshop, skip, to};
-use crate::underload::{Load, QUIET, call, insert, remove, replace};
+use crate::{
+    programs::{Program, Workshop, skip, to},
+    underload::{Load, QUIET, call, insert, remove, replace},
+};
 
 fn variables() -> Option<(Workshop, Program)> {
     let workshop = Workshop::open()?;
@@ -110,7 +108,7 @@ fn a_process_that_ends_during_the_action_is_reported_and_the_journal_knows_that_
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
     let is_gone = matches!(
         &error,
-        WriterError::Write(tuner::write::WriteError::Memory(MemoryError::Gone { .. }))
+        WriterError::Write(tuner::WriteError::Memory(MemoryError::Gone { .. }))
     );
     assert!(is_gone, "{error:?}");
     assert_eq!(writer.changes()[0].status, Status::Failed);
@@ -319,7 +317,7 @@ fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_roo
         let mut greeting = [0; 6];
         std::io::Read::read_exact(started.0.stdout.as_mut().unwrap(), &mut greeting).unwrap();
         let process = Process::open(started.0.id().cast_signed()).unwrap();
-        match AddressSpace::read(&process, &tuner::module::Images::new()) {
+        match AddressSpace::read(&process, &tuner::Images::new()) {
             Err(SpaceError::Memory(MemoryError::Process(ProcessError::Privileged { .. }))) if is_refused => {}
             Ok(_) if !is_refused => {}
             result => panic!("{result:?}"),

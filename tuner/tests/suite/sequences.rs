@@ -5,10 +5,8 @@
 use plan::{Moment, PatchRequest, Value};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use tuner::action::ActionError;
 use tuner::journal::{Outcome, Reason, RevertOutcome, Status};
-use tuner::slot::Slot;
-use tuner::writer::{Writer, WriterError};
+use tuner::{ActionError, Slot, Writer, WriterError};
 
 use crate::programs::{long, to};
 use crate::underload::{FINE, Load, QUIET, argument, insert, remove, replace};

@@ -8,10 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tuner::address::LinkAddress;
-use tuner::image::Image;
-use tuner::site::{Cost, Emulation, EntrySites};
-use tuner::symbol::SymbolKind;
+use tuner::{Cost, Emulation, EntrySites, Image, LinkAddress, SymbolKind};
 
 use crate::programs::skip;
 

@@ -5,9 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use plan::{CallRequest, Expression, FunctionName, Invocation, Moment, PatchRequest, ReturnType};
-use tuner::action::{ActionOutcome, ActionReceipt};
 use tuner::journal::{Reason, RevertOutcome};
-use tuner::writer::Writer;
+use tuner::{ActionOutcome, ActionReceipt, Writer};
 
 use crate::programs::{Program, Workshop};
 

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use plan::{Action, ValueType};
 use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, SetCommand};
 use tuner::journal::{Mechanism, Reason, RevertOutcome, StateDir, Status};
-use tuner::revert::RevertReceipt;
-use tuner::writer::Receipt;
+use tuner::{Receipt, RevertReceipt};
 
 use crate::actuator::Setting;
 use crate::programs::writes_back;

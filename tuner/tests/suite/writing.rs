@@ -7,13 +7,7 @@ use std::sync::Arc;
 use plan::{Value, ValueType};
 use rustix::fs::{FlockOperation, flock};
 use tuner::journal::{Outcome, RevertOutcome, StateDir, Status};
-use tuner::lock::LockError;
-use tuner::memory::MemoryError;
-use tuner::process::Process;
-use tuner::slot::SlotError;
-use tuner::who::Who;
-use tuner::write::{Hooks, WriteError};
-use tuner::writer::{Writer, WriterError};
+use tuner::{Hooks, LockError, MemoryError, Process, SlotError, Who, WriteError, Writer, WriterError};
 
 use crate::programs::{Program, Workshop, skip, to, writes_back};
 
@@ -129,7 +123,7 @@ fn a_place_that_is_not_aligned_is_refused() {
     location.address.0 += 1;
     location.link_address.0 += 1;
     refused!(
-        tuner::slot::Slot::validate(&location, Some(ValueType::I32)),
+        tuner::Slot::validate(&location, Some(ValueType::I32)),
         SlotError::Misaligned { .. }
     );
 }
@@ -143,11 +137,11 @@ fn a_claimed_place_outside_of_writable_data_is_refused() {
     location.link_address = main;
     location.address = location.module.address(main);
     location.size = 1;
-    let error = tuner::slot::Slot::validate(&location, Some(ValueType::U8)).unwrap_err();
+    let error = tuner::Slot::validate(&location, Some(ValueType::U8)).unwrap_err();
     assert!(matches!(error, SlotError::ReadOnly { .. }), "code: {error}");
     location.module.bias.0 += 0x1000;
     assert!(
-        tuner::slot::Slot::validate(&location, Some(ValueType::U8)).is_err(),
+        tuner::Slot::validate(&location, Some(ValueType::U8)).is_err(),
         "another bias"
     );
 }
@@ -331,10 +325,7 @@ fn nothing_is_written_after_the_process_ended_or_runs_another_program() {
     );
     assert_eq!(program.sees("knob"), "10");
     program.end();
-    refused!(
-        tuner::slot::Slot::validate(&location, None),
-        SlotError::Process(_)
-    );
+    refused!(tuner::Slot::validate(&location, None), SlotError::Process(_));
     refused!(
         writer.set(&slot, to(Value::I32(20))),
         WriterError::Memory(MemoryError::Gone { .. })
@@ -372,10 +363,7 @@ fn a_second_writer_is_shown_the_first() {
             holder: Some(holder), ..
         }) => {
             assert_eq!(holder.pid, std::process::id().cast_signed());
-            assert_eq!(
-                holder.user,
-                tuner::who::user_name(rustix::process::getuid().as_raw())
-            );
+            assert_eq!(holder.user, tuner::user_name(rustix::process::getuid().as_raw()));
         }
         error => panic!("{error}"),
     }

@@ -6,12 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tuner::{
-    memory::MemoryError,
-    module::{Images, Module},
-    process::{Process, ProcessError, descendants},
-    space::{AddressSpace, SpaceError},
-};
+use tuner::{AddressSpace, Images, MemoryError, Module, Process, ProcessError, SpaceError, descendants};
 
 use super::{
     job::{Job, Member, Mpi, Root, WatchedSite},
@@ -44,7 +39,7 @@ const EXEC_RETRIES: u32 = 10;
 const LINKING_NS: u64 = 1_000_000_000;
 
 /// What is known of a file that defines MPI.
-type Known = (Implementation, Vec<tuner::symbol::Function>);
+type Known = (Implementation, Vec<tuner::Function>);
 
 /// Finds jobs, and keeps what it has learned of the files they map.
 #[derive(Debug, Default)]
@@ -311,7 +306,7 @@ impl Discovery {
                 Some((implementation, watched_functions(module)))
             });
             let (implementation, functions) = known.as_ref()?;
-            let site = |function: &tuner::symbol::Function| WatchedSite {
+            let site = |function: &tuner::Function| WatchedSite {
                 name: public_name(&function.names),
                 offset: function.offset,
                 size: function.size,
@@ -333,8 +328,8 @@ impl Discovery {
 
 /// The C functions under their profiling names: what every language binding and every interposed tool ends
 /// in.
-fn watched_functions(module: &Module) -> Vec<tuner::symbol::Function> {
-    let names: Vec<String> = mpi::FUNCTIONS
+fn watched_functions(module: &Module) -> Vec<tuner::Function> {
+    let names: Vec<String> = profile::mpi::FUNCTIONS
         .iter()
         .flat_map(|function| {
             let large = function

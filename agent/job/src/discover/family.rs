@@ -3,12 +3,8 @@
 
 use std::{collections::BTreeSet, io, path::Path};
 
-use tuner::{
-    dwarf::Origin,
-    foreign,
-    process::{Pid, Process, descendants},
-    space::AddressSpace,
-};
+use tuner::dwarf::Origin;
+use tuner::{AddressSpace, Pid, Process, descendants, foreign};
 
 use super::{Discovery, Job, Member, job::Root, launcher};
 use crate::mpi::Rank;

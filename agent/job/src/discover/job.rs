@@ -3,14 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tuner::{
-    address::{Address, FileOffset},
-    dwarf,
-    module::{Images, Module},
-    process::Process,
-    space::AddressSpace,
-    variable::{VariableError, VariableName},
-};
+use tuner::{Address, AddressSpace, FileOffset, Images, Module, Process, VariableError, VariableName, dwarf};
 
 use crate::mpi::{self, Implementation, Rank};
 

@@ -1,8 +1,9 @@
 //! What a site calls a job: the number that its batch system gave it, else that of the process that started
 //! it.
 
+use tuner::printable;
+
 use super::Job;
-use tuner::printable::printable;
 
 /// Variables of batch systems that hold the number of a job: Slurm, PBS, LSF, Flux, Grid Engine.
 const VARIABLES: &[&str] = &["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID"];

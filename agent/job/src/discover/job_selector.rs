@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use tuner::process::Process;
+use tuner::Process;
 
 use super::table::ProcessTable;
 

@@ -13,7 +13,7 @@ mod target;
 mod variables;
 
 pub use discovery::{DiscoverError, Discovery};
-pub use job::{Job, Member, Mpi, WatchedSite};
+pub use job::{Job, Member, WatchedSite};
 pub use job_id::job_id;
 pub use launcher::{above as launcher_above, is_launcher};
 pub use table::ProcessTable;

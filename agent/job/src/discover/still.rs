@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::clock::CpuClock;
+use tuner::CpuClock;
 
 /// What a process has used, by its clock.
 pub(super) type Used = (CpuClock, u64);

@@ -4,7 +4,7 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use tuner::image::Image;
+use tuner::Image;
 
 use super::Member;
 

@@ -5,7 +5,7 @@
 //! here reads an object for a call: that is the kernel side.
 
 use abi::{Objects, RankMap, World};
-use tuner::{address::Address, image::Segment, module::Module, space::AddressSpace};
+use tuner::{Address, AddressSpace, Module, Segment};
 
 use super::implementation::is_mpich;
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use abi::SizeLayout;
-use tuner::{address::LinkAddress, image::Image, module::Module, printable::printable, space::AddressSpace};
+use tuner::{AddressSpace, Image, LinkAddress, Module, printable};
 
 /// An MPI library (or a program with MPI linked in).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ const BEGINNINGS: [&str; 3] = ["PMPI_Init", "PMPI_Init_thread", "PMPI_Session_in
 
 /// Recognises the MPI that `module` defines; `None` when it defines none. What stands between a program and
 /// its MPI (a profiler that was preloaded) defines the functions under their first names alone.
-pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation> {
+pub(crate) fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation> {
     let image = &module.image;
     if !defines_mpi(image) {
         return None;
@@ -84,14 +84,14 @@ const FIRST_COMMUNICATOR: &[u8] = b"MPI_COMM_WORLD\0";
 
 /// Whether MPI was linked into a file whose symbols were removed, so that the begins of its functions are
 /// unknown.
-pub fn is_stripped_of(image: &Image) -> bool {
+pub(crate) fn is_stripped_of(image: &Image) -> bool {
     let has_symbols = image
         .static_symbols()
         .is_ok_and(|table| table.iter().next().is_some());
     !has_symbols && image.holds(FIRST_COMMUNICATOR, SEARCHED)
 }
 
-pub(super) fn variable(image: &Image, name: &str) -> Option<tuner::symbol::Symbol> {
+pub(super) fn variable(image: &Image, name: &str) -> Option<tuner::Symbol> {
     let tables = [image.dynamic_symbols().ok()?, image.static_symbols().ok()?];
     tables
         .into_iter()

@@ -7,8 +7,9 @@ mod rank;
 mod rule;
 mod world;
 
-pub use implementation::{Implementation, is_stripped_of, recognise};
-pub use profile::mpi::{BytesKind, FUNCTIONS, MpiFunction, find, with_bytes};
-pub use rank::Rank;
+pub use implementation::Implementation;
+pub(crate) use implementation::{is_stripped_of, recognise};
+
+pub(crate) use rank::Rank;
 pub use rule::rule;
 pub use world::{may_settle, size as world_size, world};

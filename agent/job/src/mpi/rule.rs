@@ -3,19 +3,19 @@
 
 use abi::{Flow, Form, MessageRule, NO_ARGUMENT};
 
-use profile::mpi::{AmountSource, BytesKind, MpiFunction};
+use profile::mpi::{AmountSource, BytesKind, CalledFunction};
 
 use super::Implementation;
 
 /// The rule of a function of this library. Rows of sizes are given by who numbers the functions.
-pub fn rule(function: &MpiFunction, is_large: bool, implementation: &Implementation) -> MessageRule {
+pub fn rule(called: CalledFunction, implementation: &Implementation) -> MessageRule {
     let mut rule = MessageRule {
         layout: implementation.layout as u8,
-        count_width: if is_large { 8 } else { 4 },
+        count_width: if called.is_large { 8 } else { 4 },
         size_offset: implementation.size_offset,
         ..MessageRule::default()
     };
-    let Some(carries) = function.carries else {
+    let Some(carries) = called.function.carries else {
         return rule;
     };
     let argument = |number: Option<u8>| number.unwrap_or(NO_ARGUMENT);
@@ -63,13 +63,12 @@ mod tests {
             layout: SizeLayout::InHandle,
             size_offset: 0,
         };
-        let (function, is_large) = crate::mpi::find(name).unwrap();
-        rule(function, is_large, &library)
+        rule(profile::mpi::find(name).unwrap(), &library)
     }
 
     #[test]
     fn every_function_that_carries_bytes_has_a_row_for_their_sizes() {
-        let carrying = crate::mpi::FUNCTIONS
+        let carrying = profile::mpi::FUNCTIONS
             .iter()
             .filter(|function| function.has_bytes());
         let rows: u32 = carrying

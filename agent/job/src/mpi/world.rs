@@ -3,7 +3,7 @@
 //! for the launcher's values of rank and size. Those of MPICH are found in `handles`.
 
 use abi::World;
-use tuner::{address::Address, memory::Memory, space::AddressSpace};
+use tuner::{Address, AddressSpace, Memory};
 
 use super::{Implementation, handles, implementation::variable};
 use crate::mpi::Rank;

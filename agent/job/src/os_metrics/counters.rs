@@ -10,9 +10,8 @@ use std::{
 
 use plan::CpuList;
 use procfs::{ProcResult, process::Process};
-use profile::{os_metrics::Counters, profile::Threads};
-
-use crate::clock::CpuClock;
+use profile::{Counters, Threads};
+use tuner::CpuClock;
 
 /// A process that uses no CPU time changes none of its counters, and is not looked at again. Its memory may
 /// still be changed by others: after so many looks it is read all the same.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use profile::os_metrics::Frequency;
+use profile::Frequency;
 
 /// CPUs whose clock is read; each answer may take an interrupt.
 const CPUS_MAX: usize = 64;

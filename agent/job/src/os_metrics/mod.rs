@@ -16,5 +16,5 @@ pub use counters::Sampler;
 pub use cpus::{CpuShare, Periods, available, online, reach, usable};
 pub use frequency::frequency;
 pub use others::{Busy, Others};
-pub use profile::os_metrics::{Counters, Frequency};
+pub use profile::{Counters, Frequency};
 pub use shares::{Around, Shares};

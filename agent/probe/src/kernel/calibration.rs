@@ -54,7 +54,7 @@ mod functions {
 
     use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags, SumRule};
     use rustix::time::{ClockId, clock_gettime};
-    use tuner::{address::Address, maps};
+    use tuner::{Address, parse_maps};
 
     use super::{At, Calibration, Kernel, KernelError, LinkRequest, Prices, ProbeSite};
     use profile::cost::Measured;
@@ -252,7 +252,7 @@ mod functions {
     /// Where the functions are in our file.
     fn offsets() -> Option<[u64; CASES.len()]> {
         let text = std::fs::read_to_string("/proc/self/maps").ok()?;
-        let mappings = maps::parse(&text).ok()?;
+        let mappings = parse_maps(&text).ok()?;
         let mut offsets = [0; CASES.len()];
         for (case, offset) in CASES.iter().zip(&mut offsets) {
             let address = case.function as usize as u64;

@@ -176,6 +176,6 @@ impl Records {
 }
 
 /// Gives a thread of ours the lowest real-time priority, or takes it away again.
-pub fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> std::io::Result<()> {
+pub(crate) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> std::io::Result<()> {
     sys::set_real_time(thread, real_time)
 }

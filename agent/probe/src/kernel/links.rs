@@ -15,7 +15,7 @@ use std::{
 #[cfg(doc)]
 use abi::ExitSite;
 use aya_obj::generated::bpf_insn;
-use tuner::site::Emulation;
+use tuner::Emulation;
 
 use super::{fallback::TracefsLink, sys};
 

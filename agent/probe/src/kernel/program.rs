@@ -169,7 +169,7 @@ pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
 
 /// Whether the kernel gives a probe the number that a process has here: for a process in a namespace below
 /// ours, it does so only if ours is the machine's first one.
-pub fn knows_number_of(pid: i32) -> bool {
+pub(crate) fn knows_number_of(pid: i32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let (_, ours) = pid_namespace();
     let theirs = std::fs::metadata(format!("/proc/{pid}/ns/pid"));

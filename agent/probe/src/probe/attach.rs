@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use job::discover::Member;
-use tuner::{module::Module, process::Pid};
+use job::Member;
+use tuner::{Module, Pid};
 
 use super::{
     LinkGroup, LinkTarget, Linked, Probe, Probes, Read,

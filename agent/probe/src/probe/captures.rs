@@ -1,9 +1,9 @@
 //! Which values the kernel side reads for a function, over all rules that share it, and where it finds them.
 
 use abi::{Capture, CaptureKind};
-use job::discover::Job;
+use job::Job;
 use profile::probe::width;
-use tuner::mark::MarkPlace;
+use tuner::MarkPlace;
 
 use super::{
     Probe, ProbeCapture, Read, Wanted, WantedCapture,

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use job::{clock::monotonic_ns, discover::Job};
-use tuner::module::{FileId, Module};
+use job::Job;
+use tuner::{FileId, Module, monotonic_ns};
 
 use super::{ArmError, Member, ProbeSelector, Probes, SPARE_PROCESSES, Spare, Wanted};
 use crate::kernel::{FamilyRoot, Kernel, KernelError};

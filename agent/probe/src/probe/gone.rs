@@ -4,12 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use job::discover::Member;
-use tuner::{
-    address::Address,
-    intact,
-    module::{Images, Module},
-};
+use job::Member;
+use tuner::{Address, Images, Module, has_probe};
 
 use super::{LinkTarget, Probes, places::address_of};
 
@@ -22,9 +18,8 @@ impl Probes {
     pub fn look_for_gone<'a>(&mut self, members: impl Iterator<Item = &'a Member>, images: &Images) {
         for member in members {
             for module in &member.space.modules {
-                let is_gone = |address: &u64| {
-                    intact::has_probe(member.space.memory(), Address(*address)) == Some(false)
-                };
+                let is_gone =
+                    |address: &u64| has_probe(member.space.memory(), Address(*address)) == Some(false);
                 if self.looked_at(member, module).any(|address| is_gone(&address))
                     && is_still_there(member, module, images)
                 {

@@ -1,10 +1,11 @@
 //! MPI that no process had when the kernel side was loaded: programs load it late (Python), or join later
 //! than the session. Its functions get their numbers then.
 
+use job::Job;
+use profile::probe::decide_partial_sum;
+
 use super::{Member, ProbeSelector, Probes, Wanted, number::Numbers};
 use crate::kernel::{Kernel, KernelError};
-use job::discover::Job;
-use profile::probe::decide_partial_sum;
 
 impl Probes {
     /// Attaches to a process that came after the start, its MPI included.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use job::discover::{Job, Member};
+use job::{Job, Member};
 
 use super::{ArmError, Linked, Probe, Probes, Wanted};
 use crate::kernel::{At, Kernel, KernelError};

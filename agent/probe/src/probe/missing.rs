@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use abi::SpecFlags;
-use job::{discover::Member, mpi};
+use job::Member;
 use profile::format::plural;
+use profile::mpi;
 
 use super::{Probe, ProbeSelector, Probes, selection};
 

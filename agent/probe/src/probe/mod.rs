@@ -12,7 +12,7 @@ mod number;
 mod overwritten;
 mod places;
 mod priced;
-pub mod selection;
+pub(crate) mod selection;
 mod switch;
 mod ways;
 mod windows;
@@ -24,23 +24,17 @@ use std::{
     time::Duration,
 };
 
-use job::{
-    clock::monotonic_ns,
-    discover::{Job, Member},
-    mpi,
-};
-use tuner::{intact::CodeText, module::FileId};
+use job::{Job, Member};
+use profile::mpi;
+use tuner::{CodeText, FileId, monotonic_ns};
 
-pub use ::profile::probe::{
-    CaptureStep, Probe, ProbeCapture, ProbeSelector, Read, Wanted, WantedCapture, WantedSum, number_of,
-    sum_rule,
-};
+use profile::probe::{CaptureStep, Probe, ProbeCapture, ProbeSelector, Read, Wanted, WantedCapture};
 
+pub(crate) use self::captures::CaptureError;
 use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
-pub use self::selection::{PATTERN_MAX, has_regions};
-pub use self::{captures::CaptureError, ways::NoWay};
+pub use self::selection::has_regions;
 use crate::kernel::{
     self, At, Calibration, CloseTicket, Closer, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring,
     knows_number_of,

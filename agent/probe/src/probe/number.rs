@@ -3,13 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{Capture, Durations, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags};
-use job::{
-    discover::{Job, Member},
-    mpi::{self, Implementation},
-};
-use tuner::module::Module;
-
+use job::{Implementation, Job, Member};
+use profile::mpi;
 use profile::probe::{ANOTHER, decide_partial_sum};
+use tuner::Module;
 
 use super::{
     ArmError, Probe, ProbeSelector, Wanted, captures,
@@ -167,17 +164,17 @@ impl Numbers {
             return;
         };
         for site in &mpi.sites {
-            let Some((function, is_large)) = mpi::find(&site.name) else {
+            let Some(called) = mpi::find(&site.name) else {
                 continue;
             };
             let known = self.probes.iter().position(|probe| probe.name == site.name);
             let index = known.unwrap_or_else(|| {
-                let mut spec = mpi_spec(function, is_large, &mpi.implementation);
+                let mut spec = mpi_spec(called, &mpi.implementation);
                 if spec.flags & SpecFlags::BYTES != 0 {
                     let row = take_rows(&mut self.rows, Sizes::ROWS);
                     spec.message.row = row.map_or(MessageRule::NO_ROW, |row| row as u16);
                 }
-                self.push(&site.name, Some(function), spec)
+                self.push(&site.name, Some(called.function), spec)
             });
             self.spots.insert(spot(module, site.offset.0), index);
         }
@@ -337,10 +334,11 @@ fn spot(module: &Module, offset: u64) -> Spot {
     (format!("{:?}", module.device), module.inode, offset)
 }
 
-fn mpi_spec(function: &mpi::MpiFunction, is_large: bool, implementation: &Implementation) -> ProbeSpec {
+fn mpi_spec(called: mpi::CalledFunction, implementation: &Implementation) -> ProbeSpec {
+    let function = called.function;
     let mut spec = ProbeSpec {
         flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,
-        message: mpi::rule(function, is_large, implementation),
+        message: job::mpi_rule(called, implementation),
         ..ProbeSpec::default()
     };
     if !function.is_polling() {

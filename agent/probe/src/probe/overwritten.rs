@@ -4,11 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tuner::{
-    intact::{CodeText, Overwritten},
-    module::{FileId, Module},
-    space::SpaceError,
-};
+use tuner::{CodeText, FileId, Module, Overwritten, SpaceError};
 
 use super::{LinkTarget, Probes, places::Place};
 

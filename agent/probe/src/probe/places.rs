@@ -6,15 +6,10 @@ use std::{
 };
 
 use abi::ExitSite;
-use job::discover::{Member, WatchedSite};
+use job::{Member, WatchedSite};
 use tuner::{
-    address::{FileOffset, LinkAddress},
-    exits::{ExitFinder, Exits, LastJump, Places},
-    intact::{needed_at, needed_at_entry},
-    mark::Mark,
-    module::Module,
-    site::{Cost, Emulation, EntrySites},
-    symbol::{Binding, Function},
+    Binding, Cost, Emulation, EntrySites, ExitFinder, Exits, FileOffset, Function, LastJump, LinkAddress,
+    Mark, Module, Places, needed_at, needed_at_entry,
 };
 
 use super::{Probe, selection};

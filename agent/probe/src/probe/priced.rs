@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abi::{CaptureKind, SpecFlags};
 use profile::cost::{Prices, Probed, ReturnKind};
-use tuner::{module::FileId, site::Cost};
+use tuner::{Cost, FileId};
 
 use super::{Probe, Probes, places::Place};
 use crate::kernel::At;

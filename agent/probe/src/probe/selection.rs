@@ -2,19 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use job::discover::{Job, Member};
+use job::{Job, Member};
 use profile::format;
 use profile::probe::blas_function;
-use tuner::{
-    module::Module,
-    spelling::{self, Fit},
-    symbol::{Function, SymbolKind},
-};
+use tuner::{Fit, Function, Module, SymbolKind, demangle};
 
 use super::ProbeSelector;
 
 /// A pattern that matches more functions than this is refused: it is probably a mistake.
-pub const PATTERN_MAX: usize = 256;
+pub(crate) const PATTERN_MAX: usize = 256;
 
 /// Whether a process of the job starts teams.
 pub fn has_regions(job: &Job) -> bool {
@@ -109,7 +105,7 @@ fn resolved(
 
 /// The name of a function as patterns see it and people read it: as in the source, without parameters.
 fn shown(symbol: &str) -> String {
-    let name = spelling::demangle(symbol);
+    let name = demangle(symbol);
     let parameters = name.match_indices('(').find(|(at, _)| {
         let (before, from) = name.split_at(*at);
         !from.starts_with("(anonymous") && !before.ends_with("operator")

@@ -1,14 +1,10 @@
 //! The way to a captured value: where a probe begins, and what is read on from there, by the types in the
 //! debug information. Reads no memory of a process.
 
-use job::discover::{Job, Member};
+use job::{Job, Member};
 use thiserror::Error;
-use tuner::{
-    dwarf::{self, ArgumentError, ArgumentName, Leaf, StepError, ValueKind},
-    mark::{self, MarkArgument, MarkPlace, NoArgument},
-    path,
-    variable::VariableName,
-};
+use tuner::dwarf::{self, ArgumentError, ArgumentName, Leaf, StepError, ValueKind};
+use tuner::{MarkArgument, MarkPlace, NoArgument, PathStep, VariableName, mark_arguments};
 
 use super::{CaptureStep, Probe, Read, WantedCapture};
 
@@ -61,7 +57,7 @@ impl Way {
     /// followed, and no type is known.
     pub(super) fn to(want: &WantedCapture, probe: &Probe, job: &Job) -> Result<Way, NoWay> {
         if let (Some(text), Read::Argument(number)) = (&probe.mark, &want.read) {
-            return Way::of_mark(want, &mark::arguments(text), *number);
+            return Way::of_mark(want, &mark_arguments(text), *number);
         }
         let mut why = None;
         for member in &job.members {
@@ -96,11 +92,11 @@ impl Way {
     /// None where there is no debug information on it.
     fn by_types(want: &WantedCapture, probe: &Probe, member: &Member) -> Result<Option<Way>, NoWay> {
         let steps = want.steps.iter().map(|step| match step {
-            CaptureStep::Field(name) => path::PathStep::Field(name.clone()),
-            CaptureStep::Index(index) => path::PathStep::Index(i64::from(*index)),
-            CaptureStep::Dereference => path::PathStep::Deref,
+            CaptureStep::Field(name) => PathStep::Field(name.clone()),
+            CaptureStep::Index(index) => PathStep::Index(i64::from(*index)),
+            CaptureStep::Dereference => PathStep::Deref,
         });
-        let steps: Vec<path::PathStep> = steps.collect();
+        let steps: Vec<PathStep> = steps.collect();
         match &want.read {
             Read::Argument(number) => of_argument(&ArgumentName::Number(*number), &steps, probe, member),
             Read::NamedArgument(name) => {
@@ -191,7 +187,7 @@ impl Way {
 
 fn of_argument(
     argument: &ArgumentName,
-    steps: &[path::PathStep],
+    steps: &[PathStep],
     probe: &Probe,
     member: &Member,
 ) -> Result<Option<Way>, NoWay> {
@@ -214,7 +210,7 @@ fn of_argument(
     Ok(None)
 }
 
-fn of_variable(name: &str, steps: &[path::PathStep], member: &Member) -> Result<Option<Way>, NoWay> {
+fn of_variable(name: &str, steps: &[PathStep], member: &Member) -> Result<Option<Way>, NoWay> {
     // That a process has no such variable is reported where its address is looked for.
     let Ok(root) = member.space.variable(&VariableName::from(name)) else {
         return Ok(None);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use abi::Frame;
-use job::{clock::monotonic_ns, discover::Member};
+use job::Member;
+use tuner::monotonic_ns;
 
 use super::{LinkClass, LinkGroup, Linked, Probe, Probes};
 use crate::kernel::{Kernel, KernelError};

@@ -1,6 +1,6 @@
 //! Sends the kernel side the places from which it reads the rank of a process in the world communicator.
 
-use job::{discover::Member, mpi};
+use job::Member;
 
 use super::Probes;
 use crate::kernel::KernelError;
@@ -11,14 +11,14 @@ impl Probes {
         let (Some(kernel), Some(known)) = (&mut self.kernel, &member.mpi) else {
             return Ok(None);
         };
-        let world = mpi::world(&known.implementation, &member.space, member.rank);
+        let world = job::mpi_world(&known.implementation, &member.space, member.rank);
         kernel.set_world(slot, world)?;
-        if mpi::may_settle(&known.implementation, &world, member.rank) {
+        if job::may_settle(&known.implementation, &world, member.rank) {
             self.unsettled.insert(slot);
         } else {
             self.unsettled.remove(&slot);
         }
-        Ok(mpi::world_size(&world))
+        Ok(job::world_size(&world))
     }
 
     /// Looks again into processes that had not begun with MPI. Their worlds have the sizes that no launcher

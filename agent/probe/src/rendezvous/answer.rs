@@ -20,7 +20,7 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
-use tuner::rendezvous::{HeldAction, Meetings, SeenHits, Then, ThreadAtSync, Ticket, Vigil, Watch};
+use tuner::rendezvous::{HeldAction, HoldTicket, Meetings, SeenHits, Then, ThreadAtSync, Vigil, Watch};
 
 use crate::kernel::{Records, Ring, set_real_time};
 
@@ -140,11 +140,11 @@ impl HeldActions {
 }
 
 impl Meetings for HeldActions {
-    fn want(&self, ticket: Ticket, number: i64) {
+    fn want(&self, ticket: HoldTicket, number: i64) {
         self.records.want(ticket.0, number);
     }
 
-    fn seen(&self, ticket: Ticket) -> SeenHits {
+    fn seen(&self, ticket: HoldTicket) -> SeenHits {
         let hold = self.records.get(ticket.0).unwrap_or_default();
         let is_met = hold.state == HoldState::Done as u64;
         SeenHits {
@@ -157,7 +157,7 @@ impl Meetings for HeldActions {
         }
     }
 
-    fn forgo(&self, ticket: Ticket) -> bool {
+    fn forgo(&self, ticket: HoldTicket) -> bool {
         self.records.step(ticket.0, HoldState::Armed, HoldState::Idle)
     }
 }

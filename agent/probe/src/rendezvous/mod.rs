@@ -11,12 +11,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use abi::{Hold, HoldState, StoreResult};
 use plan::Moment;
 use tuner::rendezvous::{
-    HeldAction, HoldRequest, MEETING_SIGNAL, Meetings, Progress, Rendezvous, Store, Ticket,
+    HeldAction, HoldError, HoldRequest, HoldTicket, MEETING_SIGNAL, Meetings, Progress, Rendezvous, Store,
 };
-use tuner::sync::{KeyPlace, Passage};
+use tuner::{KeyPlace, Passage};
 
-use crate::awake::Awake;
-use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
+use crate::{
+    awake::Awake,
+    kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, ProbeSite},
+};
 use answer::{Answerers, HeldActions};
 
 /// How long taking a request back waits for a hold that is on. It is over within its bounds, unless the held
@@ -166,11 +168,11 @@ impl KernelRendezvous {
 }
 
 impl Rendezvous for KernelRendezvous {
-    fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<Ticket, String> {
+    fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<HoldTicket, HoldError> {
         let index = (0..abi::HOLDS_MAX)
             .find(|index| !self.armed.contains_key(index))
-            .ok_or_else(|| format!("{} actions wait for their sync points already", abi::HOLDS_MAX))?;
-        let process = u32::try_from(request.point.pid().number).map_err(|error| error.to_string())?;
+            .ok_or(HoldError::TooMany(abi::HOLDS_MAX))?;
+        let process = request.point.pid().number.unsigned_abs();
         if self.armed.is_empty() {
             self.keep_awake(true);
             self.real_time = self.answerers.set_real_time(true);
@@ -178,7 +180,7 @@ impl Rendezvous for KernelRendezvous {
         self.held_actions.put(index, action);
         if !self.held_actions.records().arm(index, &hold(request, process)) {
             self.rest();
-            return Err("the kernel side has no record for it".into());
+            return Err(HoldError::NoRecord);
         }
         let sites = request.point.sites();
         let link = self.holds.attach(
@@ -200,16 +202,16 @@ impl Rendezvous for KernelRendezvous {
         match link {
             Ok(link) => {
                 self.armed.insert(index, link);
-                Ok(Ticket(index))
+                Ok(HoldTicket(index))
             }
             Err(error) => {
                 self.release(index);
-                Err(error.to_string())
+                Err(HoldError::Attach(error.into()))
             }
         }
     }
 
-    fn progress(&mut self, ticket: Ticket) -> Progress {
+    fn progress(&mut self, ticket: HoldTicket) -> Progress {
         let (progress, is_over) = self.look(ticket.0);
         if is_over {
             self.release(ticket.0);
@@ -217,7 +219,7 @@ impl Rendezvous for KernelRendezvous {
         progress
     }
 
-    fn disarm(&mut self, ticket: Ticket) -> Progress {
+    fn disarm(&mut self, ticket: HoldTicket) -> Progress {
         let index = ticket.0;
         let looks = RELEASE_WAIT.as_micros() / RELEASE_LOOK.as_micros();
         for _ in 0..looks {

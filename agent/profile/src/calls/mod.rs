@@ -4,11 +4,11 @@
 //! The calls come out of the rings of the kernel side (`Kernel::calls`), so none is an event. Calls that were
 //! overwritten before they were read are counted as not seen. Pure: the times come with the calls.
 
-pub mod bindings;
+mod bindings;
 mod collectives;
-pub mod efficiency;
+pub(crate) mod efficiency;
 mod iterations;
-pub mod place;
+pub(crate) mod place;
 mod sites;
 mod teams;
 #[cfg(test)]
@@ -20,14 +20,16 @@ use std::{
 };
 
 use abi::Call;
-/// In so many calls a loop is looked for.
-pub use rules::period::WINDOW;
-use rules::period::{Detector, Look};
+use rules::period::{Detector, Look, WINDOW};
 
 pub use self::collectives::{Collectives, Split};
-pub use self::iterations::{CallBegin, Iterations, Pace};
-pub use self::sites::{CallSite, CallSites, SiteTotals};
-pub use self::teams::{TeamPart, TeamTotals, Teams};
+pub(crate) use self::iterations::CallBegin;
+pub use self::iterations::{Iterations, Pace};
+pub use self::sites::SiteTotals;
+pub(crate) use self::sites::{CallSite, CallSites};
+pub(crate) use self::teams::Teams;
+pub use self::teams::{TeamPart, TeamTotals};
+pub use bindings::is_library_of_bindings;
 
 /// Threads of a process whose calls are looked at; those of others are counted.
 const THREADS_MAX: usize = 16;

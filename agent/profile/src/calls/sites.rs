@@ -56,7 +56,7 @@ impl CallSites {
     }
 
     /// Sites that were not given yet.
-    pub fn take_new(&mut self) -> Vec<CallSite> {
+    pub(crate) fn take_new(&mut self) -> Vec<CallSite> {
         std::mem::take(&mut self.new)
     }
 }

@@ -131,7 +131,7 @@ impl Prices {
         }
     }
 
-    pub fn entry_ns(&self, site: Cost) -> f64 {
+    pub(crate) fn entry_ns(&self, site: Cost) -> f64 {
         match site {
             Cost::Optimised => self.optimised_ns,
             Cost::Emulated => self.emulated_ns,

@@ -120,7 +120,7 @@ impl Probe {
     }
 
     /// The rows of a process that count its messages by size, where they are.
-    pub fn rows_of_sizes(&self) -> Option<Range<u32>> {
+    pub(crate) fn rows_of_sizes(&self) -> Option<Range<u32>> {
         self.bytes_kind()?;
         let first = u32::from(self.spec.message.row);
         Some(first..first + Sizes::ROWS)

@@ -66,7 +66,7 @@ impl fmt::Display for ProbeSelector {
 pub const ANOTHER: char = '#';
 
 /// The mark that a probe is of, by the probe's name.
-pub fn mark_of(name: &str) -> &str {
+pub(crate) fn mark_of(name: &str) -> &str {
     name.split(ANOTHER).next().unwrap_or(name)
 }
 

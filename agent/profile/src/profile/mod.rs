@@ -6,20 +6,20 @@ mod load;
 mod matrix;
 mod process;
 mod reading;
-pub mod regions;
+mod regions;
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{Thread, Totals};
 
+pub(crate) use self::{durations::DurationHistograms, matrix::Matrix};
 pub use self::{
-    durations::DurationHistograms,
-    matrix::Matrix,
     process::{Inputs, Metered, Threads, UnknownThreads, Whose},
     reading::Reading,
+    regions::CALL_NS,
     view::has_mpi,
 };
 use crate::{

@@ -90,7 +90,7 @@ impl WatchedRegions {
 }
 
 /// The numbers of the probes of regions.
-pub fn of_regions(probes: &[Probe]) -> impl Iterator<Item = usize> + '_ {
+pub(crate) fn of_regions(probes: &[Probe]) -> impl Iterator<Item = usize> + '_ {
     let regions = probes
         .iter()
         .enumerate()

@@ -1,6 +1,7 @@
 //! What the session costs, as metrics.
 
-use profile::{cost::Slowdown, snapshot::Snapshot};
+use profile::Snapshot;
+use profile::cost::Slowdown;
 
 use super::Filling;
 use crate::metrics::LABELS;

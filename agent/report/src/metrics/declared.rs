@@ -3,10 +3,11 @@
 
 /// A label, and how many values it can have.
 #[derive(Clone, Copy, Debug)]
-pub struct Label {
+pub(crate) struct Label {
     pub name: &'static str,
     /// Values that it has at most in one session. What would be more is left out and counted.
     pub(crate) values_max: usize,
+    #[allow(dead_code, reason = "a test writes docs/metrics.md with it")]
     pub help: &'static str,
 }
 
@@ -21,7 +22,7 @@ const fn label(name: &'static str, values_max: usize, help: &'static str) -> Lab
 /// A row for each: what makes it, then its arguments.
 macro_rules! table {
     ($(#[$about:meta])* $name:ident: $of:ty = $($make:ident $($argument:expr),+;)*) => {
-        $(#[$about])* pub const $name: &[$of] = &[$($make($($argument),+)),*];
+        $(#[$about])* pub(crate) const $name: &[$of] = &[$($make($($argument),+)),*];
     };
 }
 
@@ -61,7 +62,7 @@ table! {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
+pub(crate) enum MetricKind {
     Counter,
     /// It goes up and down.
     Gauge,
@@ -69,18 +70,8 @@ pub enum MetricKind {
     Histogram,
 }
 
-impl MetricKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
-            MetricKind::Histogram => "histogram",
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
-pub struct Metric {
+pub(crate) struct Metric {
     /// Name: the unit last, `_total` behind it where it only grows.
     pub name: &'static str,
     pub labels: Labels,

@@ -11,12 +11,10 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::Mode;
-use profile::snapshot::{
-    ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot,
-    outcome::{GONE, IN_FORCE, REVERTED, THERE, VERDICTS, WRITTEN},
-};
+use profile::outcome::{GONE, IN_FORCE, REVERTED, THERE, VERDICTS, WRITTEN};
+use profile::{ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot};
 
-pub use declared::{LABELS, Label, METRICS, Metric, MetricKind};
+pub(crate) use declared::{LABELS, METRICS, Metric};
 
 use self::{
     declared::{CHANGES_MAX, SIZES_UP_TO},

@@ -1,16 +1,10 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use profile::os_metrics::Counters;
+use profile::cost::{AgentCost, CostView, HoldTotals, OfLate, Prices, ProbeCost, Slowdown, UnreadView};
 use profile::{
-    calls::{
-        Split, TeamTotals,
-        efficiency::{Efficiencies, Scalability},
-    },
-    cost::{AgentCost, CostView, HoldTotals, OfLate, Prices, ProbeCost, Slowdown, UnreadView},
-    snapshot::{
-        EfficienciesView, FindingView, GuardView, IterationView, JobView, MatrixView, Messages,
-        RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, TeamsView,
-    },
+    Counters, Efficiencies, EfficienciesView, FindingView, GuardView, IterationView, JobView, MatrixView,
+    Messages, RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability, Split,
+    TeamTotals, TeamsView,
 };
 
 use super::*;
@@ -203,7 +197,7 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
             without_teams: None,
         }),
         functions: functions.to_vec(),
-        counters: Some(profile::os_metrics::Counters {
+        counters: Some(profile::Counters {
             cpu_ns: 1_500_000_000,
             resident_bytes: 4096,
             ..Default::default()
@@ -393,8 +387,9 @@ fn no_metric_has_more_series_than_is_stated_and_what_is_left_out_is_counted() {
     let mut series: BTreeMap<&str, usize> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();
-        let is_distribution =
-            |metric: &&Metric| metric.kind == MetricKind::Histogram && name.starts_with(metric.name);
+        let is_distribution = |metric: &&Metric| {
+            metric.kind == declared::MetricKind::Histogram && name.starts_with(metric.name)
+        };
         let name = METRICS
             .iter()
             .find(is_distribution)
@@ -449,7 +444,7 @@ fn metrics_are_declared_by_the_conventions_of_prometheus() {
         assert!(name.starts_with("tuneagent_"), "{name}");
         assert_eq!(
             name.ends_with("_total"),
-            metric.kind == MetricKind::Counter,
+            metric.kind == declared::MetricKind::Counter,
             "{name}"
         );
         let mut words = name.split('_');
@@ -480,7 +475,7 @@ fn metrics_are_declared_by_the_conventions_of_prometheus() {
 fn tables() -> String {
     let mut text = "| metric | labels | series at most | meaning |\n|---|---|---|---|\n".to_owned();
     for metric in METRICS {
-        let kind = metric.kind.name();
+        let kind = format!("{:?}", metric.kind).to_lowercase();
         let (name, series, help) = (metric.name, metric.series_max(), metric.help);
         let labels = metric.labels.join(", ");
         text += &format!("| `{name}` ({kind}) | `{labels}` | {series} | {help} |\n");

@@ -1,6 +1,6 @@
 //! The parts of the report about messages: who sends how much to whom, and how large messages are.
 
-use profile::snapshot::{MatrixView, Messages, PairView};
+use profile::{MatrixView, Messages, PairView};
 use serde_json::{Value, json};
 
 pub(super) fn matrix(view: &MatrixView) -> Value {

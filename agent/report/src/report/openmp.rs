@@ -1,6 +1,6 @@
 //! The part of the report about the parallel regions of a process.
 
-use profile::snapshot::{RegionsView, TeamsView};
+use profile::{RegionsView, TeamsView};
 use serde_json::{Value, json};
 
 pub(super) fn openmp(view: &RegionsView) -> Value {

@@ -84,10 +84,7 @@ impl Reference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::{
-        calls::efficiency::Efficiencies,
-        snapshot::{EfficienciesView, JobView, SequenceView, Snapshot},
-    };
+    use profile::{Efficiencies, EfficienciesView, JobView, SequenceView, Snapshot};
 
     fn report(size: usize, useful_ns: Option<f64>) -> String {
         let of = Efficiencies::of(&[vec![0.5; 4]]).unwrap();

@@ -1,6 +1,6 @@
 //! The parts of the report about the sequence of MPI calls: iterations, efficiencies, call sites.
 
-use profile::snapshot::{CallSiteView, PaceView, SequenceView, Steps};
+use profile::{CallSiteView, PaceView, SequenceView, Steps};
 use serde_json::{Value, json};
 
 pub(super) fn iteration(sequence: &SequenceView) -> Option<Value> {

@@ -3,12 +3,8 @@
 
 use std::fmt::Write;
 
-use profile::{
-    calls::TeamTotals,
-    format::csv_field,
-    os_metrics::Counters,
-    snapshot::{CallSiteView, FunctionTotals, ProcessView, RegionsView, Snapshot},
-};
+use profile::format::csv_field;
+use profile::{CallSiteView, Counters, FunctionTotals, ProcessView, RegionsView, Snapshot, TeamTotals};
 
 use super::seconds;
 
@@ -217,10 +213,7 @@ fn call_site(table: &mut Table, snapshot: &Snapshot, site: &CallSiteView) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::{
-        calls::place::SourcePlace,
-        snapshot::{Histogram, JobView},
-    };
+    use profile::{Histogram, JobView, SourcePlace};
 
     #[test]
     fn each_number_has_a_row_and_what_was_not_measured_an_empty_field() {

@@ -8,10 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use profile::{
-    calls::efficiency::Efficiencies,
-    snapshot::{ProcessView, Snapshot},
-};
+use profile::{Efficiencies, ProcessView, Snapshot};
 use serde_json::{Value, json};
 
 /// The form, by the release of DLB that readers know it from: TALP-Pages 3.6.2, the newest, reads that of 3.5
@@ -118,7 +115,7 @@ fn times(process: &ProcessView) -> Option<Times> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::snapshot::{FunctionTotals, JobView};
+    use profile::{FunctionTotals, JobView};
 
     fn rank(number: u32, host: &str, mpi_ns: u64) -> ProcessView {
         ProcessView {

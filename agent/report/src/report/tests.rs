@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use profile::os_metrics::{Counters, Frequency};
+use profile::cost::Estimate;
 use profile::{
-    calls::{Split, efficiency::Efficiencies, place::SourcePlace},
-    cost::Estimate,
-    snapshot::{
-        CallSiteView, EfficienciesView, GuardView, IterationView, JobView, MatrixView, Messages, PaceView,
-        PairView, RuleView, SequenceView, Standing,
-    },
+    CallSiteView, Counters, Efficiencies, EfficienciesView, Frequency, GuardView, IterationView, JobView,
+    MatrixView, Messages, PaceView, PairView, RuleView, SequenceView, SourcePlace, Split, Standing,
 };
 use serde_json::Value;
 

@@ -1,10 +1,8 @@
 //! What watching costs, in one line.
 
-use profile::{
-    cost::{CostView, Slowdown, TOO_MUCH, WindowsView},
-    format::{bytes, percent},
-    snapshot::Snapshot,
-};
+use profile::Snapshot;
+use profile::cost::{CostView, Slowdown, TOO_MUCH, WindowsView};
+use profile::format::{bytes, percent};
 
 /// Of late. None where nothing is probed, and before there is a period to speak of.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {

@@ -1,9 +1,7 @@
 //! CPUs of a program without MPI, as text: there how many it may use and how many it wants says most.
 
-use profile::{
-    format::count,
-    snapshot::{CpusView, Rates, Snapshot},
-};
+use profile::format::count;
+use profile::{CpusView, Rates, Snapshot};
 
 /// All threads; 0 where they could not be read.
 fn threads(snapshot: &Snapshot) -> u64 {
@@ -70,8 +68,7 @@ fn allowed(cpus: &CpusView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::os_metrics::Counters;
-    use profile::snapshot::{JobView, ProcessView};
+    use profile::{Counters, JobView, ProcessView};
 
     /// Four workers of 32 threads in a container of two CPUs.
     #[test]

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use profile::{
-    format::{count, duration, plural},
-    snapshot::{FunctionTotals, Histogram, ProcessView, Snapshot},
-};
+use profile::format::{count, duration, plural};
+use profile::{FunctionTotals, Histogram, ProcessView, Snapshot};
 
 use super::screen::estimated;
 

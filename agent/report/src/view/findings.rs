@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use profile::{
-    format::{duration, percent, plural},
-    snapshot::{FindingView, RuleView, Snapshot, Standing, outcome::REVERTED},
-};
+use profile::format::{duration, percent, plural};
+use profile::outcome::REVERTED;
+use profile::{FindingView, RuleView, Snapshot, Standing};
 
 /// Findings shown; of more, users read none.
 const FINDINGS_SHOWN: usize = 5;
@@ -299,7 +298,7 @@ mod tests {
         // What was reverted at the end is not applied.
         snapshot.rules = vec![rule(Standing::Applied, "applied")];
         assert!(lines(&snapshot, false).concat().contains("state  applied"));
-        snapshot.changes.push(profile::snapshot::ChangeView {
+        snapshot.changes.push(profile::ChangeView {
             rule: "openmp-team-size".into(),
             outcome: REVERTED.into(),
             ..Default::default()

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use profile::{
-    format::{duration, plural},
-    snapshot::{ChangeView, Snapshot},
-};
+use profile::format::{duration, plural};
+use profile::{ChangeView, Snapshot};
 
 /// Decisions that are shown, the newest.
 const DECISIONS_SHOWN: usize = 5;
@@ -128,7 +126,7 @@ fn outcomes(changes: &[&ChangeView]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::snapshot::GuardView;
+    use profile::GuardView;
 
     #[test]
     fn of_many_reasons_the_first_comparisons_are_shown() {

@@ -1,5 +1,5 @@
 //! What a person sees: a live view on a terminal, lines that follow one another elsewhere. Both show a
-//! [`profile::snapshot::Snapshot`] and what is said to them, and know nothing else.
+//! [`profile::Snapshot`] and what is said to them, and know nothing else.
 
 mod cost;
 mod cpus;

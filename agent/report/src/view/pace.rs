@@ -1,12 +1,9 @@
 //! The pace of the program, its efficiencies and its call sites, as text.
 
+use profile::format::{count, duration, percent, plural, significant, times};
 use profile::{
-    calls::{Split, efficiency::Scalability},
-    format::{count, duration, percent, plural, significant, times},
-    snapshot::{
-        CallSiteView, EfficienciesView, IterationView, Rates, RegionsView, SequenceView, Snapshot, Steps,
-        TeamsView,
-    },
+    CallSiteView, EfficienciesView, IterationView, Rates, RegionsView, Scalability, SequenceView, Snapshot,
+    Split, Steps, TeamsView,
 };
 
 /// A change of the pace over the run that is worth a word.
@@ -331,8 +328,7 @@ fn place(site: &CallSiteView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::calls::{TeamTotals, efficiency::Efficiencies, place::SourcePlace};
-    use profile::snapshot::ProcessView;
+    use profile::{Efficiencies, ProcessView, SourcePlace, TeamTotals};
     use std::time::Duration;
 
     fn sequence() -> SequenceView {
@@ -440,7 +436,7 @@ mod tests {
 
     #[test]
     fn call_sites_of_calls_that_were_watched_in_windows_say_so() {
-        let estimated = profile::snapshot::FunctionTotals {
+        let estimated = profile::FunctionTotals {
             estimate: Some(Default::default()),
             ..Default::default()
         };

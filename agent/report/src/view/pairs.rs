@@ -1,9 +1,7 @@
 //! Who sends most to whom, as text.
 
-use profile::{
-    format::{bytes, count, percent, plural},
-    snapshot::{MatrixView, Messages, Snapshot},
-};
+use profile::format::{bytes, count, percent, plural};
+use profile::{MatrixView, Messages, Snapshot};
 
 /// Pairs of ranks that are shown; the report has them all.
 const PAIRS_SHOWN: usize = 4;
@@ -61,7 +59,7 @@ fn head(matrix: &MatrixView, all: Messages) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::snapshot::PairView;
+    use profile::PairView;
 
     #[test]
     fn the_pairs_that_exchange_most_are_shown_and_unknown_pairs_too() {

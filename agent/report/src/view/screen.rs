@@ -3,11 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use profile::{
-    cost::Estimate,
-    format::{bytes, count, duration, percent, plural},
-    snapshot::{FunctionTotals, Rates, Snapshot, TraceView},
-};
+use profile::cost::Estimate;
+use profile::format::{bytes, count, duration, percent, plural};
+use profile::{FunctionTotals, Rates, Snapshot, TraceView};
 
 use super::{cost, cpus, durations, findings, history, pace, pairs, sizes, spread};
 
@@ -403,7 +401,7 @@ fn losses(snapshot: &Snapshot) -> Vec<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use profile::snapshot::{FindingView, JobView, ProcessView, RuleView};
+    use profile::{FindingView, JobView, ProcessView, RuleView};
     use std::time::Duration;
 
     fn rank(number: u32) -> ProcessView {

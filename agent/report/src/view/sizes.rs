@@ -1,9 +1,7 @@
 //! How large the messages are, as text.
 
-use profile::{
-    format::{bytes, count, percent},
-    snapshot::Snapshot,
-};
+use profile::Snapshot;
+use profile::format::{bytes, count, percent};
 
 /// Sizes that are shown, the most frequent ones; the report has all.
 const SIZES_SHOWN: usize = 4;
@@ -58,7 +56,7 @@ fn named(size: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::snapshot::{FunctionTotals, ProcessView};
+    use profile::{FunctionTotals, ProcessView};
 
     #[test]
     fn the_most_frequent_sizes_are_shown_by_size_and_the_rest_together() {

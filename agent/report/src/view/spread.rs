@@ -1,10 +1,8 @@
 //! How much the processes differ over the entire session, as text: the one with least, the mean, the one with
 //! most.
 
-use profile::{
-    format::{bytes, percent},
-    snapshot::{ProcessView, Rates, Snapshot},
-};
+use profile::format::{bytes, percent};
+use profile::{ProcessView, Rates, Snapshot};
 
 /// What is compared, and how a value of it is written.
 struct Quantity {
@@ -104,8 +102,7 @@ fn row(snapshot: &Snapshot, quantity: &Quantity) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::os_metrics::Counters;
-    use profile::snapshot::JobView;
+    use profile::{Counters, JobView};
 
     fn rank(number: u32) -> ProcessView {
         let share = f64::from(number + 1) / 10.0;

@@ -7,7 +7,8 @@ use std::{
     os::fd::AsFd,
 };
 
-use profile::{format::hanging, snapshot::Snapshot};
+use profile::Snapshot;
+use profile::format::hanging;
 use rustix::termios::tcgetwinsize;
 
 use super::live::{Input, Live, Wish, can_be_taken};

@@ -139,7 +139,7 @@ impl BackOff {
 
     /// The agent takes so many CPUs, and all may take so many: reads rings of calls less often and predicts
     /// no decision where it takes more, and as ever once it takes far less.
-    pub fn at_cost(&mut self, agent: f64, allowed: f64, ticks_per_s: f64) -> BudgetEffects {
+    pub(crate) fn at_cost(&mut self, agent: f64, allowed: f64, ticks_per_s: f64) -> BudgetEffects {
         let is_expensive = agent > allowed;
         let has_room = agent + PREDICTING_MAX <= allowed;
         let turns = [

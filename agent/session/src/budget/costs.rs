@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use plan::Cost;
 
-use profile::{
-    cost::{Account, AgentCost, CostView, Fullness, HoldTotals, Prices, Probed, Slowdown, UnreadView},
-    probe::Probe,
-    profile::{Metered, Profile, Usage},
+use profile::cost::{
+    Account, AgentCost, CostView, Fullness, HoldTotals, Prices, Probed, Slowdown, UnreadView,
 };
+use profile::probe::Probe;
+use profile::{Metered, Profile, Usage};
 
 /// Rates speak of about this much time.
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -45,7 +45,7 @@ pub struct CostContext<'a> {
 
 impl Costs {
     /// Of a session that took so long to arm.
-    pub fn armed_in(arming_ns: u64) -> Costs {
+    pub(crate) fn armed_in(arming_ns: u64) -> Costs {
         Costs {
             arming_ns,
             ..Costs::default()

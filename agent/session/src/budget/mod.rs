@@ -18,7 +18,7 @@ pub use self::{
     costs::{CostContext, Costs},
     counting::Counting,
     regions::{RegionCounts, Regions, notice_of_rest},
-    sampling::{Due, Sampling, SamplingState},
+    sampling::{Detaching, Due, Sampling, SamplingState},
     spent::{CallNeed, Functions, Spent, WatchedFunction},
 };
 use profile::cost::{BudgetShare, CostView};

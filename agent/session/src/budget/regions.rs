@@ -1,13 +1,12 @@
 //! Parallel regions of OpenMP, probed without a rule: all the time where that costs the program little, else
-//! now and then. What is seen of them is kept with each process ([`profile::profile::regions`]).
+//! now and then. What is seen of them is kept with each process (`profile`).
 
 use std::ops::Range;
 
+use profile::CALL_NS;
+use profile::format::{count, percent};
+
 use super::{BudgetEffect, BudgetEffects};
-use profile::{
-    format::{count, percent},
-    profile::regions::CALL_NS,
-};
 
 /// What the probes may cost of the program's time, on average: all of the profile is to stay below 1 %.
 const BUDGET: f64 = 0.003;

@@ -5,14 +5,12 @@
 use std::collections::BTreeSet;
 
 use abi::Frame;
+use profile::cost::{BudgetShare, Load, Turn, Windows, WindowsView};
+use profile::format::{percent, plural};
 
 use super::{
     BackOff, BudgetEffect, BudgetEffects,
     spent::{CallNeed, Functions, Spent},
-};
-use profile::{
-    cost::{BudgetShare, Load, Turn, Windows, WindowsView},
-    format::{percent, plural},
 };
 
 /// Costs are looked at this often at most while all functions are watched all the time, in nanoseconds: every
@@ -31,10 +29,17 @@ const OVER_MAX: u32 = 3;
 /// The same where it is the agent that costs.
 const AGENT_OVER_MAX: u32 = 15;
 
+/// Whether links can be closed and attached again while the session runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detaching {
+    Possible,
+    Impossible,
+}
+
 /// What the session can do now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingState {
-    pub can_detach: bool,
+    pub detaching: Detaching,
     /// A change is on trial: what is compared is to be counted in one way.
     pub is_judged: bool,
     pub ticks_per_s: f64,
@@ -199,8 +204,8 @@ impl Sampling {
     /// was detected by its first call of MPI, and during that call the other functions are probed again. True
     /// if a window is to begin for it; it gets none if so many processes have come recently that the budget
     /// would not be kept. [`Sampling::stay_open`] follows.
-    pub fn join(&mut self, pid: i32, can_detach: bool, now_ns: u64) -> bool {
-        let may_open = can_detach && self.windows.may_open(now_ns, BEGIN_NS);
+    pub fn join(&mut self, pid: i32, detaching: Detaching, now_ns: u64) -> bool {
+        let may_open = detaching == Detaching::Possible && self.windows.may_open(now_ns, BEGIN_NS);
         if self.is_shut() && !may_open {
             self.unseen_begins.insert(pid);
         }
@@ -304,7 +309,7 @@ impl Sampling {
         };
         let load = self.load(&before, None, &spent, functions);
         let mut effects = self.advise(&load, functions, (state, back_off));
-        if !state.can_detach || state.is_judged {
+        if state.detaching == Detaching::Impossible || state.is_judged {
             return effects;
         }
         if let Turn::Sample(sampled) = self.windows.look(&load, spent.at_ns) {
@@ -407,9 +412,9 @@ impl Sampling {
         if self.is_advised {
             return effects;
         }
-        let rest = match state.can_detach {
-            true => load.requested,
-            false => load.requested + load.of_functions(),
+        let rest = match state.detaching {
+            Detaching::Possible => load.requested,
+            Detaching::Impossible => load.requested + load.of_functions(),
         };
         let is_over = allowed.is_some_and(|allowed| rest + load.agent > allowed);
         self.over = if is_over { self.over + 1 } else { 0 };
@@ -436,14 +441,16 @@ impl Sampling {
         let budget = self.budget();
         let cost = |probe: u32| self.before.as_ref().map_or(0.0, |spent| spent.of_function(probe));
         let needed = functions.iter();
-        let needed = needed.filter(|(_, watched)| !state.can_detach || watched.need == CallNeed::Each);
+        let needed = needed.filter(|(_, watched)| {
+            state.detaching == Detaching::Impossible || watched.need == CallNeed::Each
+        });
         let dearest = needed.max_by(|one, other| cost(*one.0).total_cmp(&cost(*other.0)));
         let name = dearest.map_or("a function", |(_, watched)| watched.name);
-        let why = match state.can_detach {
-            true => format!(
+        let why = match state.detaching {
+            Detaching::Possible => format!(
                 "{name} is watched for a rule that needs every call of it, or for the recording: remove the rule or --record"
             ),
-            false => {
+            Detaching::Impossible => {
                 format!("{name} costs most, and this session cannot detach probes: watch fewer functions")
             }
         };

@@ -3,10 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use profile::{
-    cost::{BudgetFunction, Load},
-    profile::{Profile, hits},
-};
+use profile::cost::{BudgetFunction, Load};
+use profile::{Profile, hits};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallNeed {
@@ -66,7 +64,7 @@ impl Spent {
         spent
     }
 
-    pub fn of_function(&self, probe: u32) -> f64 {
+    pub(crate) fn of_function(&self, probe: u32) -> f64 {
         self.costs.get(&probe).copied().unwrap_or_default()
     }
 
@@ -80,7 +78,7 @@ impl Spent {
     }
 
     /// What part of the job's CPU time the hits took since then, and hits and agent together.
-    pub fn shares_since(&self, before: &Spent) -> Option<(f64, f64)> {
+    pub(crate) fn shares_since(&self, before: &Spent) -> Option<(f64, f64)> {
         let job_ns = self.job_ns.checked_sub(before.job_ns).filter(|ns| *ns > 0)? as f64;
         let hits = self.all() - before.all();
         let agent = self.agent_ns.saturating_sub(before.agent_ns) as f64;
@@ -89,7 +87,7 @@ impl Spent {
 
     /// What all costs, in CPUs: functions that are `sampled` as in the window since `opened`, everything else
     /// since `before`.
-    pub fn load_since(
+    pub(crate) fn load_since(
         &self,
         before: &Spent,
         (opened, sampled): (Option<&Spent>, &BTreeSet<u32>),

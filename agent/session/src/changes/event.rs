@@ -10,7 +10,7 @@ use super::outcome::ChangeOutcome;
 use super::outcome::NotDone;
 use super::switch::ProbeSwitch;
 pub use crate::process::{ActuatorPid, MachineId, MemberProcess};
-use profile::snapshot::{ChangeView, GuardView, Reaction};
+use profile::{ChangeView, GuardView, Reaction};
 
 /// A change of a process, by its number in the journal of that process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! What the rules found.
 
-use profile::snapshot::FindingView;
+use profile::FindingView;
 
 /// All findings of a session, each with its rule.
 #[derive(Debug, Default)]

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use profile::{GuardView, outcome as words};
+use rules::{DecisionId, Time};
+
 use super::{
     Changes,
     event::{
@@ -14,8 +17,6 @@ use super::{
     summary::{self, Left},
 };
 use crate::changes::ProbeSwitch;
-use profile::snapshot::{GuardView, outcome as words};
-use rules::{DecisionId, Time};
 
 /// What is said of probes that a rule has switched: no guard has judged them, and nothing of the program was changed.
 const BACK: &str = "its condition no longer holds; its probes are switched back";

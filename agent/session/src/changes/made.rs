@@ -3,15 +3,14 @@
 use rules::DecisionId;
 use std::{collections::BTreeMap, time::Duration};
 
+use profile::cost::HoldTotals;
+use profile::{ChangeView, GuardView, outcome as words};
+
 use super::{
     Changes,
     event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange, Trial},
     outcome::{ChangeOutcome, Standing},
     reverting::Judgement,
-};
-use profile::{
-    cost::HoldTotals,
-    snapshot::{ChangeView, GuardView, outcome as words},
 };
 
 /// So many changes are shown, the newest; the journal has them all.

@@ -32,11 +32,9 @@ pub use self::{
 use self::{
     findings::Findings, ledger::Ledger, made::Made, retry::Retry, reverting::Reverting, summary::Left,
 };
-use profile::{
-    cost::HoldTotals,
-    format::plural,
-    snapshot::{GuardView, outcome as words},
-};
+use profile::cost::HoldTotals;
+use profile::format::plural;
+use profile::{GuardView, outcome as words};
 use rules::{DecisionId, Time};
 
 /// So many decisions may be in force at a time: each is remembered, for it may have to be reverted.
@@ -451,7 +449,7 @@ impl Changes {
     }
 
     /// The process in which a change was made.
-    pub fn process_of(&self, change: ChangeId) -> Option<MemberProcess> {
+    pub(crate) fn process_of(&self, change: ChangeId) -> Option<MemberProcess> {
         self.made.find(change).map(|made| made.process)
     }
 

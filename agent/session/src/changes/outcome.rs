@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use profile::{format::plural, snapshot::outcome as words};
+use profile::format::plural;
+use profile::outcome as words;
 
 /// Why a decision was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

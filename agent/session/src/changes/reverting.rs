@@ -3,11 +3,10 @@
 use rules::DecisionId;
 use std::collections::{BTreeMap, BTreeSet};
 
+use profile::GuardView;
+use profile::outcome::{NOT_UNDONE, UNDOING};
+
 use super::event::ChangeId;
-use profile::snapshot::{
-    GuardView,
-    outcome::{NOT_UNDONE, UNDOING},
-};
 
 /// The endings of the verdicts that revert a change.
 const ENDINGS: [&str; 2] = ["; undone", "; reverted to compare"];

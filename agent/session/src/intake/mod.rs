@@ -7,7 +7,8 @@ mod prediction;
 mod tests;
 mod unread;
 
-pub use self::prediction::{DECISION, Expected, Prediction, SHARE_MAX};
+pub(crate) use self::prediction::SHARE_MAX;
+pub use self::prediction::{DECISION, Expected, Prediction};
 use self::unread::Unread;
 use profile::cost::UnreadView;
 

@@ -18,7 +18,7 @@ const LEFT_OUT: usize = 1;
 const SLACK_NS: u64 = 60_000;
 
 /// At most this share of the time is looked for.
-pub const SHARE_MAX: f64 = 0.05;
+pub(crate) const SHARE_MAX: f64 = 0.05;
 
 /// Never longer than this at a time, in nanoseconds: other events wait meanwhile.
 const LOOK_NS_MAX: u64 = 2_000_000;

@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use plan::MarkKind;
+use profile::{FindingView, GuardView};
+use rules::{CheckedRule, DecisionId};
+
 use crate::{
     changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
     decision::ResolvedDecision,
@@ -9,9 +13,6 @@ use crate::{
     request::{Answer, Mode, Request},
     requests::{NotAdded, NotSwitched, RemoveResult},
 };
-use plan::MarkKind;
-use profile::snapshot::{FindingView, GuardView};
-use rules::{CheckedRule, DecisionId};
 
 /// What can happen, beside what happens to members.
 #[derive(Debug)]

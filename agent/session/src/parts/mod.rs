@@ -17,10 +17,8 @@ use crate::{
     requests::{self, Check, RemoveResult, RequestState, RequestStep},
 };
 use plan::MarkKind;
-use profile::snapshot::{
-    FindingView, GuardView,
-    outcome::{NOT_UNDONE, UNDONE},
-};
+use profile::outcome::{NOT_UNDONE, UNDONE};
+use profile::{FindingView, GuardView};
 use rules::{DecisionId, Time};
 
 /// How a session was started.

@@ -1,5 +1,9 @@
 //! Tables of events and of the effects that are left, in short words.
 
+use profile::outcome::KEPT;
+use profile::{ChangeView, FindingView, GuardView};
+use rules::DecisionId;
+
 use super::*;
 use crate::{
     changes::{ActuatorPid, ChangeId, Decided, How, MemberProcess, OrderAnswer, OrderPart},
@@ -9,8 +13,6 @@ use crate::{
     request::Mode,
     requests::{NotAdded, NotSwitched, tests::check},
 };
-use profile::snapshot::{ChangeView, FindingView, GuardView, outcome::KEPT};
-use rules::DecisionId;
 
 const R0: MemberProcess = MemberProcess {
     machine: MachineId::HERE,

@@ -8,11 +8,8 @@ use std::{
 };
 
 use plan::{Literal, SyncPoint, ValueType};
-use tuner::{
-    actuator::{ArmCommand, Collected, SetCommand},
-    process::Pid,
-    writer::Receipt,
-};
+use tuner::actuator::{ArmCommand, Collected, SetCommand};
+use tuner::{Pid, Receipt};
 
 use crate::actuator::{Actuator, StartOptions, passage_text};
 

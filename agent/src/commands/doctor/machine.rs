@@ -9,26 +9,15 @@ use std::{
 };
 
 use plan::{Value, ValueType};
+use probe::kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, ProbeSite};
 use rustix::process::{getpid, getpriority_process};
+use tuner::journal::StateDir;
 use tuner::{
-    address::Address,
-    journal::StateDir,
-    maps,
-    module::Images,
-    process::Process,
-    slot::Slot,
-    space::AddressSpace,
-    variable::VariableName,
-    who::Who,
-    write::Hooks,
-    writer::{SetRequest, Writer},
+    Address, AddressSpace, Hooks, Images, Process, SetRequest, Slot, VariableName, Who, Writer, parse_maps,
 };
 
 use super::{super::history, Check, versions};
-use crate::{
-    kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, ProbeSite},
-    rights::{self, Need},
-};
+use crate::rights::{self, Need};
 
 /// Inode numbers of the initial namespaces (include/linux/proc_ns.h).
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
@@ -135,7 +124,7 @@ fn ring_buffer() -> Check {
 fn own_offset() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/maps").ok()?;
     let address = Address(own_offset as fn() -> Option<u64> as usize as u64);
-    let mappings = maps::parse(&text).ok()?;
+    let mappings = parse_maps(&text).ok()?;
     let mapping = mappings.iter().find(|mapping| mapping.contains(address, 1))?;
     Some(address.0 - mapping.start.0 + mapping.offset.0)
 }
@@ -307,7 +296,7 @@ fn yama() -> Check {
 /// What a scope means for somebody who has CAP_SYS_PTRACE or has not
 /// (Documentation/admin-guide/LSM/Yama.rst).
 fn yama_says(scope: Option<&str>, may_trace: bool) -> Check {
-    let relax = job::root::as_root("sysctl kernel.yama.ptrace_scope=0");
+    let relax = job::as_root("sysctl kernel.yama.ptrace_scope=0");
     match scope {
         None => Check::works("Yama", "no restriction: not built into this kernel"),
         Some("0") => Check::works("Yama", "scope 0: your own processes can be inspected"),

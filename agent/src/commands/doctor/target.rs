@@ -1,22 +1,14 @@
 //! What can be tried on one program: looking into it, probing it, and whether a write would be let through.
 //! Writes nothing.
 
+use job::{Discovery, Job, Member};
 use plan::ValueType;
-use tuner::{
-    journal::StateDir,
-    lock::{LockError, WriterLock},
-    process::ProcessError,
-    slot::{Slot, SlotError},
-    variable::VariableName,
-};
+use probe::kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite};
+use tuner::journal::StateDir;
+use tuner::{LockError, ProcessError, Slot, SlotError, VariableName, WriterLock};
 
 use super::{super::target::of_process, Check};
-use crate::{
-    discover::{Discovery, Job, Member},
-    exit::Failure,
-    kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite},
-    rights,
-};
+use crate::{exit::Failure, rights};
 
 /// A variable that every program with a C library has.
 const SOME_VARIABLE: &str = "optopt";
@@ -53,7 +45,7 @@ fn looked_into(job: &Job) -> Check {
     let text = format!(
         "{}: {} can be inspected, {} MPI functions",
         job.program(),
-        crate::format::plural(job.members.len(), "process"),
+        profile::format::plural(job.members.len(), "process"),
         if sites == 0 {
             "no".to_owned()
         } else {
@@ -75,7 +67,7 @@ fn owner(member: &Member) -> Check {
     if process.uid == caller {
         return Check::works("its user", process.user());
     }
-    let text = format!("{}, not {}", process.user(), tuner::who::user_name(caller));
+    let text = format!("{}, not {}", process.user(), tuner::user_name(caller));
     if rights::is_lent() {
         return Check::fails(
             "its user",
@@ -170,7 +162,7 @@ fn left_behind(job: &Job) -> Check {
                 "its changes",
                 format!(
                     "{}, in force as far as is known; revert: tuneagent undo {pid}",
-                    crate::format::plural(number, "change")
+                    profile::format::plural(number, "change")
                 ),
             )
         }

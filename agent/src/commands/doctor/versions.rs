@@ -1,8 +1,9 @@
 //! What the kernel's version and its lockdown mean for users of tuneagent here. Tries nothing: what can be
 //! tried is tried by `machine`.
 
+use probe::kernel::{LinkKind, version};
+
 use super::Check;
-use crate::kernel::{LinkKind, version};
 
 /// The oldest that has what the programs need: `bpf_loop`. (Cookies of probes exist since 5.15, the ring
 /// since 5.8.)

@@ -4,11 +4,7 @@
 use std::{collections::HashMap, os::unix::fs::FileExt};
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use tuner::{
-    dwarf,
-    image::{Image, ImageError},
-    symbol::{Symbol, SymbolKind},
-};
+use tuner::{Image, ImageError, Symbol, SymbolKind, dwarf};
 
 /// How many functions and variables are offered.
 const OFFERED_MAX: usize = 16;

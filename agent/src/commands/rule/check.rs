@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use job::{Discovery, Job};
+use profile::format::plural;
 use rules::{CheckedRule, Diagnostic, RuleFile, has_errors};
 
 use super::fit;
@@ -10,9 +12,7 @@ use crate::{
     cli::CheckRuleArgs,
     commands::target,
     diagnostics,
-    discover::{Discovery, Job},
     exit::{Code, CommandResult, Failure},
-    format::plural,
 };
 
 pub(super) fn run(args: &CheckRuleArgs) -> CommandResult {

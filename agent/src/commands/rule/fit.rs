@@ -3,20 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use job::{Job, Member};
 use plan::ValueType;
+use profile::mpi;
 use rules::{
     AllNames, CheckedRule, FitRequest, NoVariable, SeenMark, SeenProcess, SeenVariable, WriteObstacle,
 };
-use tuner::{
-    slot::{Slot, SlotError},
-    symbol::SymbolKind,
-    variable::{VariableError, VariableName},
-};
+use tuner::{Slot, SlotError, SymbolKind, VariableError, VariableName};
 
 use crate::{
     commands::{by_hand, refusals::is_stripped},
-    discover::{Job, Member},
-    mpi,
     rulebook::facts,
 };
 

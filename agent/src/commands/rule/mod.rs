@@ -7,10 +7,11 @@ mod fit;
 mod new;
 mod skeleton;
 
+use profile::format::did_you_mean;
+
 use crate::{
     cli::RuleCommand,
     exit::{Code, CommandResult, Failure},
-    format::did_you_mean,
 };
 
 pub(super) fn run(command: &RuleCommand) -> CommandResult {

@@ -7,13 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tuner::{foreign, image::Image, space::AddressSpace};
+use job::Discovery;
+use tuner::{AddressSpace, Image, foreign};
 
 use super::{candidates::Candidates, skeleton::skeleton};
 use crate::{
     cli::NewRuleArgs,
     commands::{by_hand, target},
-    discover::Discovery,
     exit::{Code, CommandResult, Failure},
 };
 
@@ -55,8 +55,8 @@ fn reported(candidates: Option<&Candidates>) -> String {
         format!(
             " for {}{kind}: {}, {}",
             found.exe,
-            crate::format::plural(found.functions.len(), "function"),
-            crate::format::plural(found.variables.len(), "variable"),
+            profile::format::plural(found.functions.len(), "function"),
+            profile::format::plural(found.variables.len(), "variable"),
         )
     })
 }

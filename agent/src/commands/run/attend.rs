@@ -7,18 +7,18 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use job::{Discovery, Job, Member};
+use probe::kernel::FamilyRoot;
 use rustix::process::{getgid, getgroups, getuid};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
-use tuner::process::Process;
+use tuner::Process;
 
 use super::files::{ExpectedFiles, program};
 use crate::{
     cli::RunArgs,
     commands::{attach, target},
-    discover::{Discovery, Job, Member},
     exit::{Code, CommandResult, Failure},
-    kernel::FamilyRoot,
     rights,
     session::{Options, Started},
 };

@@ -11,15 +11,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use job::is_launcher;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
-use tuner::{foreign, libraries::Search};
+use tuner::{Search, foreign};
 
 use super::Environment;
-use crate::{
-    discover::is_launcher,
-    exit::{Code, Failure},
-};
+use crate::exit::{Code, Failure};
 
 /// Of so many words of a command the files are looked for; a list of input files may be long.
 const WORDS_MAX: usize = 256;

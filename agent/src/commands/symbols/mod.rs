@@ -7,26 +7,19 @@ mod table;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use probe::kernel;
+use profile::format::{count, nearest, plural};
+use profile::glob;
 use serde::Serialize;
-use tuner::{
-    catalog::{self, Can, CatalogEntry},
-    dwarf::{self, Description, Inlined, Origin},
-    foreign,
-    image::Image,
-    module::Images,
-    process::Process,
-    site::Emulation,
-    space::AddressSpace,
-    spelling::Spelling,
-};
+use tuner::catalog::{self, Can, CatalogEntry};
+use tuner::dwarf::{self, Description, Inlined, Origin};
+use tuner::{AddressSpace, Emulation, Image, Images, Process, Spelling, foreign};
 
 use self::sites::{CostCounts, SiteRow};
 use super::target;
 use crate::{
     cli::SymbolsArgs,
     exit::{Code, CommandResult, Failure},
-    format::{count, nearest, plural},
-    glob, kernel,
 };
 
 /// Rows that are shown; a pattern makes them fewer.
@@ -227,7 +220,7 @@ fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure>
     Ok((listed.collect(), others.len()))
 }
 
-fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tuner::image::ImageError> {
+fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tuner::ImageError> {
     let image = &listed.image;
     let mut entries = catalog::entries(image, |name| wanted.takes_name(name))?;
     entries.retain(|entry| wanted.takes(entry));
@@ -293,7 +286,7 @@ fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
 }
 
 /// Each mark once for each set of values that it passes, however many places it has.
-fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::image::ImageError> {
+fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::ImageError> {
     let mut places: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for mark in image.marks()?.iter().filter(|mark| wanted.takes_name(&mark.name)) {
         let arguments = mark.arguments().into_iter();
@@ -338,7 +331,7 @@ fn inlined_row(place: Inlined) -> Row {
     }
 }
 
-fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::address::LinkAddress, Description>) -> Row {
+fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::LinkAddress, Description>) -> Row {
     let known = known.get(&entry.address);
     let can = match entry.can(known) {
         Can::Probe => "probe".to_owned(),

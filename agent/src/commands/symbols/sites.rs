@@ -3,15 +3,10 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
-use tuner::{
-    address::FileOffset,
-    catalog::CatalogEntry,
-    image::Image,
-    site::{Emulation, EntrySite, EntrySites},
-    symbol::SymbolKind,
-};
+use tuner::catalog::CatalogEntry;
+use tuner::{Emulation, EntrySite, EntrySites, FileOffset, Image, SymbolKind};
 
-use crate::format::{count, plural};
+use profile::format::{count, plural};
 
 /// Where one function is probed.
 #[derive(Debug, Serialize)]

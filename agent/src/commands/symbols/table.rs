@@ -1,8 +1,10 @@
 //! Rows as lines of a width. Long types are cut; names never are, for they are copied: one that does not fit
 //! has a line of its own.
 
+use profile::format::count;
+use report::view::columns;
+
 use super::Row;
-use crate::{format::count, view::columns};
 
 /// The width when standard output reports none.
 const WIDTH: usize = 80;

@@ -1,12 +1,11 @@
-use rules::{
-    Measure, ProcessFacts, ProcessId, Time,
-    recording::{
-        Captured, CapturedType, Header, Hit, ProbeDefinition, ProbeKey, ProbePlace, Record, RecordingWriter,
-    },
+use rules::recording::{
+    Captured, CapturedType, Header, Hit, ProbeDefinition, ProbeKey, ProbePlace, Record, RecordingWriter,
 };
+use rules::{Measure, ProcessFacts, ProcessId, Time};
+use session::request::Settings;
 
 use super::{Act, ReplayEvent, replay};
-use crate::{request::Settings, rulebook::RuleBook};
+use crate::rulebook::RuleBook;
 
 /// The master begins and ends an iteration, workers of another host compute for it.
 const RULE: &str = "\

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use abi::{HitRecord, SumCell};
+use job::monotonic_ns;
+use probe::kernel::{KernelError, is_filling, read_hit, read_sum_cell, read_text};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Context, Measuring};
 use crate::{
-    clock::monotonic_ns,
-    kernel::{KernelError, is_filling, read_hit, read_sum_cell, read_text},
     rulebook::RuleBook,
     session::{
         intake::{Drain, Expected, HITS_PER_WAKE},

@@ -3,16 +3,15 @@
 
 use std::collections::VecDeque;
 
+use job::{CpuClock, Member, monotonic_ns};
+use probe::kernel::{Kernel, KernelError};
+use profile::Metered;
+use profile::cost::CountTime;
 use rules::CheckedRule;
+use session::request::Mode;
 
 use super::{Context, Measuring};
 use crate::{
-    clock::{CpuClock, monotonic_ns},
-    cost::CountTime,
-    discover::Member,
-    kernel::{Kernel, KernelError},
-    profile::Metered,
-    request::Mode,
     rulebook::{self, Act, ProbeSwitch, RuleBook, Time},
     session::{
         arming::requested_in,

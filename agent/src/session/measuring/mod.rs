@@ -20,12 +20,10 @@ use super::{
     target::Target,
     written::Written,
 };
-use crate::{
-    kernel::{KernelError, Ring},
-    probe::Probes,
-    profile::Profile,
-    rulebook::RuleBook,
-};
+use crate::rulebook::RuleBook;
+use probe::Probes;
+use probe::kernel::{KernelError, Ring};
+use profile::Profile;
 
 /// What measuring needs of the rest of the session.
 pub(super) struct Context<'a> {

@@ -2,21 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use job::monotonic_ns;
+use probe::Probes;
+use probe::kernel::KernelError;
+use profile::probe::Probe;
+use profile::{Metered, TeamPart, mpi};
+
 use super::{Context, Measuring};
 use crate::session::{
     budget::{
-        self, BudgetEffect, BudgetEffects, CallNeed, Costs, Due, Functions, RegionCounts, SamplingState,
-        Spent, WatchedFunction,
+        self, BudgetEffect, BudgetEffects, CallNeed, Costs, Detaching, Due, Functions, RegionCounts,
+        SamplingState, Spent, WatchedFunction,
     },
     target::Target,
-};
-use crate::{
-    calls::TeamPart,
-    clock::monotonic_ns,
-    kernel::KernelError,
-    mpi,
-    probe::{Probe, Probes},
-    profile::Metered,
 };
 
 /// All functions that are probed, or were, with what a call of each costs.
@@ -44,9 +42,16 @@ pub(in crate::session) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Fu
 }
 
 impl Measuring {
+    fn detaching(&self) -> Detaching {
+        match self.probes.can_take_turns() {
+            true => Detaching::Possible,
+            false => Detaching::Impossible,
+        }
+    }
+
     fn state(&self, context: &Context<'_>) -> SamplingState {
         SamplingState {
-            can_detach: self.probes.can_take_turns(),
+            detaching: self.detaching(),
             is_judged: context.rules.is_judging(),
             ticks_per_s: 1.0
                 / self
@@ -132,8 +137,7 @@ impl Measuring {
         context: &mut Context<'_>,
         pid: i32,
     ) -> Result<(), KernelError> {
-        let can_detach = self.probes.can_take_turns();
-        if (self.budget.sampling).join(pid, can_detach, monotonic_ns()) {
+        if (self.budget.sampling).join(pid, self.detaching(), monotonic_ns()) {
             self.open_window(context)?;
         }
         self.budget.sampling.stay_open(monotonic_ns());

@@ -2,18 +2,18 @@
 //! to the profile and the rules, and accounts for its cost. Hits are taken in `ingest`.
 
 use abi::{Frame, Thread};
+use job::monotonic_ns;
+use job::os_metrics::{Around, CpuShare, frequency};
+use probe::kernel::{Kernel, KernelError};
+use profile::{Inputs, Metered, Threads, threads_of};
 
 use super::{Context, Measuring};
-use crate::session::{
-    sequence::{self, Rings},
-    target::Target,
-};
 use crate::{
-    clock::monotonic_ns,
-    kernel::{Kernel, KernelError},
-    os_metrics::{Around, CpuShare, frequency},
-    profile::{Inputs, Metered, Threads, threads_of},
     rulebook::RuleBook,
+    session::{
+        sequence::{self, Rings},
+        target::Target,
+    },
 };
 
 impl Measuring {

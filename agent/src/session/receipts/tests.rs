@@ -1,6 +1,7 @@
 //! What an actuator did at its end, as the session takes it.
 
-use tuner::{actuator::RevertSummary as Said, process::Pid, revert::RevertReceipt};
+use tuner::actuator::RevertSummary as Said;
+use tuner::{Pid, RevertReceipt};
 
 use super::*;
 

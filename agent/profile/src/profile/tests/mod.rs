@@ -29,12 +29,12 @@ impl Inputs<'_> {
 }
 
 /// A function that is probed, of MPI where its name says so.
-pub fn probe(name: &str) -> Probe {
+pub(crate) fn probe(name: &str) -> Probe {
     let spec = abi::ProbeSpec {
         flags: abi::SpecFlags::SPAN,
         ..abi::ProbeSpec::default()
     };
-    Probe::new(name, crate::mpi::find(name).map(|(function, _)| function), spec)
+    Probe::new(name, crate::mpi::find(name).map(|called| called.function), spec)
 }
 
 pub(super) fn process() -> Metered {

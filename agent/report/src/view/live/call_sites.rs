@@ -1,10 +1,7 @@
 //! The tab of the call sites: from which line of the program MPI is called, and for how long.
 
-use profile::{
-    calls::place::SourcePlace,
-    format::{count, duration},
-    snapshot::{CallSiteView, Snapshot, Steps},
-};
+use profile::format::{count, duration};
+use profile::{CallSiteView, Snapshot, SourcePlace, Steps};
 use ratatui::{
     style::Color,
     text::{Line, Span},

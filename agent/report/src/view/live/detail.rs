@@ -1,9 +1,7 @@
 //! What `Enter` opens: a function by ranks and call sites, a rank by functions.
 
-use profile::{
-    format::{bytes, count, duration, plural},
-    snapshot::{FunctionTotals, ProcessView, Snapshot},
-};
+use profile::format::{bytes, count, duration, plural};
+use profile::{FunctionTotals, ProcessView, Snapshot};
 use ratatui::{
     style::Color,
     text::{Line, Span},

@@ -1,9 +1,7 @@
 //! The tab of the functions: all of them, now and since the start.
 
-use profile::{
-    format::{bytes, count, duration},
-    snapshot::{FunctionTotals, Snapshot},
-};
+use profile::format::{bytes, count, duration};
+use profile::{FunctionTotals, Snapshot};
 use ratatui::{
     style::Color,
     text::{Line, Span},

@@ -1,10 +1,8 @@
 //! The tab of the matrix: a row for each sender, a column for each receiver, the darker the more. Ranks
 //! beyond those that fit are folded into blocks.
 
-use profile::{
-    format::{bytes, count, percent, plural},
-    snapshot::{MatrixView, Messages, Snapshot},
-};
+use profile::format::{bytes, count, percent, plural};
+use profile::{MatrixView, Messages, Snapshot};
 use ratatui::{
     style::Color,
     text::{Line, Span},

@@ -1,7 +1,8 @@
 //! The tab that is seen first: where the time goes now and went before, the functions that take most,
 //! findings.
 
-use profile::{format::percent, snapshot::Snapshot};
+use profile::Snapshot;
+use profile::format::percent;
 use ratatui::text::Line;
 
 use super::{

@@ -1,10 +1,8 @@
 //! Puts a picture together: the job, the tabs, the rows of the chosen one, the keys.
 
 use plan::Mode;
-use profile::{
-    format::{self, duration, percent, plural},
-    snapshot::Snapshot,
-};
+use profile::Snapshot;
+use profile::format::{self, duration, percent, plural};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -142,7 +140,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
 
 /// The job, how long it is watched, and whether this session may change it.
 fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
-    let applies = |rule: &&profile::snapshot::RuleView| rule.mode == Mode::Applying.name();
+    let applies = |rule: &&profile::RuleView| rule.mode == Mode::Applying.name();
     let may_write = snapshot.rules.iter().any(|rule| applies(&rule));
     let badge = if may_write {
         " may write "

@@ -1,9 +1,7 @@
 //! The tab of the ranks: a row each, with a bar for every way of spending time.
 
-use profile::{
-    format::{bytes, count, percent},
-    snapshot::{ProcessView, Rates, Snapshot},
-};
+use profile::format::{bytes, count, percent};
+use profile::{ProcessView, Rates, Snapshot};
 use ratatui::{
     style::Color,
     text::{Line, Span},

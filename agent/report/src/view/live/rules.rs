@@ -1,9 +1,7 @@
 //! The tab of the rules: the list, and what is known of the chosen one.
 
-use profile::{
-    format::{duration, plural},
-    snapshot::{RuleView, Snapshot},
-};
+use profile::format::{duration, plural};
+use profile::{RuleView, Snapshot};
 use ratatui::{
     style::Modifier,
     text::{Line, Span},

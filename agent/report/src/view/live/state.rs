@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use plan::Mode;
-use profile::snapshot::{Rates, Snapshot};
+use profile::{Rates, Snapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::view::screen;

@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use profile::snapshot::Snapshot;
+use profile::Snapshot;
 use ratatui::{
     Terminal,
     backend::CrosstermBackend,

@@ -1,14 +1,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use plan::Mode;
-use profile::os_metrics::Counters;
 use profile::{
-    calls::{efficiency::Efficiencies, place::SourcePlace},
-    snapshot::{
-        CallSiteView, ChangeView, EfficienciesView, FindingView, FunctionTotals, GuardView, IterationView,
-        JobView, MatrixView, Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView,
-        SequenceView, Snapshot, Standing,
-    },
+    CallSiteView, ChangeView, Counters, Efficiencies, EfficienciesView, FindingView, FunctionTotals,
+    GuardView, IterationView, JobView, MatrixView, Messages as Amount, PairView, ProcessView, Rates,
+    RuleValue, RuleView, SequenceView, Snapshot, SourcePlace, Standing,
 };
 use proptest::prelude::*;
 use ratatui::{

@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 
 use plan::Cost;
+use profile::cost::{AgentCost, Prices, Probed, ReturnKind};
+use profile::probe::Probe;
+use profile::{Counters, Inputs, Metered, Profile};
 
 use super::*;
-use profile::{
-    cost::{AgentCost, Prices, Probed, ReturnKind},
-    os_metrics::Counters,
-    probe::Probe,
-    profile::{Inputs, Metered, Profile},
-};
 
 fn agent(cpu_ns: u64) -> AgentCost {
     AgentCost {

@@ -11,7 +11,7 @@ fn in_gap() -> Budget {
 #[test]
 fn who_joins_while_all_is_watched_needs_no_window() {
     let mut budget = budget();
-    assert!(!budget.sampling.join(7, true, S));
+    assert!(!budget.sampling.join(7, Detaching::Possible, S));
     assert_eq!(budget.missing().count(), 0);
 }
 
@@ -19,7 +19,7 @@ fn who_joins_while_all_is_watched_needs_no_window() {
 fn who_joins_in_a_gap_gets_a_window_and_is_seen_for_two_seconds() {
     let mut budget = in_gap();
     let now_ns = 4 * S + S / 2;
-    assert!(budget.sampling.join(7, true, now_ns));
+    assert!(budget.sampling.join(7, Detaching::Possible, now_ns));
     budget.sampling.open(now_ns);
     budget.sampling.attached(now_ns);
     budget.sampling.stay_open(now_ns);
@@ -32,7 +32,7 @@ fn who_joins_in_a_gap_gets_a_window_and_is_seen_for_two_seconds() {
 fn who_joins_while_links_are_closed_is_seen_when_they_are() {
     let mut budget = in_gap();
     let now_ns = 4 * S + S / 2;
-    assert!(budget.sampling.join(7, true, now_ns));
+    assert!(budget.sampling.join(7, Detaching::Possible, now_ns));
     budget.sampling.wait_for_links();
     budget.sampling.stay_open(now_ns);
     assert_eq!(budget.sampling.take_waiting(), Some(now_ns + 2 * S));
@@ -44,7 +44,7 @@ fn where_so_many_come_that_the_budget_would_not_be_kept_their_begins_are_missing
     let mut now_ns = 4 * S + 1;
     let mut seen = 0;
     for pid in 0..20 {
-        if budget.sampling.join(pid, true, now_ns) {
+        if budget.sampling.join(pid, Detaching::Possible, now_ns) {
             seen += 1;
             budget.sampling.open(now_ns);
             budget.sampling.attached(now_ns);
@@ -75,7 +75,7 @@ fn where_so_many_come_that_the_budget_would_not_be_kept_their_begins_are_missing
 #[test]
 fn where_no_window_can_begin_for_one_its_begin_is_missing() {
     let mut budget = in_gap();
-    assert!(!budget.sampling.join(7, false, 5 * S));
+    assert!(!budget.sampling.join(7, Detaching::Impossible, 5 * S));
     assert_eq!(
         budget
             .missing()

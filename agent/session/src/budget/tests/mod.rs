@@ -16,7 +16,7 @@ use super::*;
 pub(super) const S: u64 = 1_000_000_000;
 
 pub(super) const STATE: SamplingState = SamplingState {
-    can_detach: true,
+    detaching: Detaching::Possible,
     is_judged: false,
     ticks_per_s: 2.0,
 };

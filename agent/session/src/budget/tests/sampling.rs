@@ -80,7 +80,7 @@ fn while_a_change_is_judged_no_window_begins() {
 fn where_nothing_can_be_detached_advice_is_given_once() {
     let mut budget = budget();
     let state = SamplingState {
-        can_detach: false,
+        detaching: Detaching::Impossible,
         ..STATE
     };
     let effects = looks(&mut budget, EXPENSIVE, 9, state).concat();

@@ -6,7 +6,7 @@ pub(super) use rules::{DecisionId, Time};
 
 pub(super) use super::super::*;
 pub(super) use crate::changes::ProbeSwitch;
-use profile::snapshot::{ChangeView, FindingView};
+use profile::{ChangeView, FindingView};
 
 /// A rank and its machine.
 pub(super) type Rank = MemberProcess;
