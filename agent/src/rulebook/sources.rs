@@ -170,11 +170,13 @@ fn check<'a>(
         Ok(plain)
     } else {
         file.check(&overrides).map_err(|wrong| {
-            let typed = overrides.iter().map(|(name, value)| format!("--param {name}={value}"));
+            let typed = overrides
+                .iter()
+                .map(|(name, value)| format!("--param {name}={value}"));
             let text = diagnostics::render(&source.name, &source.text, &wrong);
             Failure::not_there(format!(
-                "nothing was started: {} does not fit the rule {}, which has a parameter of this name, too. `--rules none RULE` loads \
-                 only the rule that is meant\n{text}",
+                "nothing was started: {} does not fit the rule {}, which has a parameter of this name, too. \
+                 `--rules none RULE` loads one rule only\n{text}",
                 typed.collect::<Vec<_>>().join(" "),
                 plain.name(),
             ))
