@@ -197,7 +197,7 @@ pub(crate) fn changes() -> i64 {
     if std::env::var_os("TUNEAGENT_LONG").is_some() {
         1000
     } else {
-        50
+        20
     }
 }
 
