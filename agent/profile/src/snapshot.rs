@@ -168,6 +168,8 @@ pub struct IterationView {
     pub change: Option<f64>,
     /// The program has left the loop.
     pub is_over: bool,
+    /// Of the loops that it was in before, the one that took longest: calls in an iteration, and its pace.
+    pub before: Option<(f64, PaceView)>,
     /// The pace in one part of the run after the other.
     pub parts: Vec<PaceView>,
 }

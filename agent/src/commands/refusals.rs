@@ -11,7 +11,7 @@ use tuner::{
     variable::{VariableError, VariableName},
 };
 
-use crate::format::nearest;
+use crate::format::{nearest, plural};
 
 /// What came of a command in many processes.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Outcomes {
         let refused = more + self.refused.len();
         let same = match more {
             0 => String::new(),
-            more => format!(" ({more} more processes: the same)"),
+            more => format!(" ({}: the same)", plural(more, "more process")),
         };
         match self.done {
             0 => format!("nothing was {did}{same}"),

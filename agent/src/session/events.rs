@@ -53,6 +53,8 @@ impl Session {
             }
             Effect::Say(line) => self.screen.say(&line),
             Effect::SayWhen(line) => self.screen.say_when(&line),
+            Effect::SayDetail(line) if self.options.is_verbose => self.screen.say_when(&line),
+            Effect::SayDetail(_) => {}
             Effect::Trace(kind, name, text) => {
                 if let Some(trace) = self.screen.trace() {
                     trace.mark(kind.name(), &name, &text, monotonic_ns());

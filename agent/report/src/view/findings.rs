@@ -142,7 +142,7 @@ fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     lines
 }
 
-fn is_shipped(rule: &str) -> bool {
+pub(super) fn is_shipped(rule: &str) -> bool {
     let mut shipped = rules::library().iter().chain(rules::models());
     shipped.any(|(name, _)| *name == rule)
 }

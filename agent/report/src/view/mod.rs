@@ -9,6 +9,7 @@ mod history;
 mod live;
 mod pace;
 mod pairs;
+mod parts;
 mod screen;
 mod sizes;
 mod spread;

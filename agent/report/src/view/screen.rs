@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 
 use profile::{
-    cost::Estimate,
     format::{bytes, count, duration, percent, plural},
     snapshot::{FunctionTotals, Rates, Snapshot, TraceView},
 };
 
-use super::{cost, cpus, durations, findings, history, pace, pairs, sizes, spread};
+use super::{cost, cpus, durations, findings, history, pace, pairs, parts, sizes, spread};
 
 const FUNCTIONS_SHOWN: usize = 8;
 /// Columns of a function's name.
@@ -154,7 +153,10 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             .collect(),
     ));
     if snapshot.changes.iter().any(|change| change.number != 0) {
-        lines.push(" over all of the time, before the changes and after them".to_owned());
+        lines.push(format!(
+            " over all of the time, before the changes and after them{}",
+            parts::but_for(snapshot)
+        ));
     }
     lines.extend(pace::over_all(snapshot));
     lines.extend(pace::regions(snapshot));
@@ -167,7 +169,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         let row = |function: &FunctionTotals| Row {
             name: function.name.clone(),
             calls: Some(function.calls as f64),
-            counted: function.counted.filter(|part| *part < pace::WATCHED_FULLY),
+            counted: function.counted.filter(|part| *part < parts::WATCHED_FULLY),
             is_estimated: function.estimate.is_some(),
             mean_ns: function.mean_of_returned_ns(),
             share: function.time_ns.map(|time| time as f64 / watched),
@@ -221,8 +223,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         format!("{:23}inside MPI {inside}{waiting}   outside {outside}", "")
     });
     let functions = snapshot.functions();
-    let estimates = functions.iter().filter_map(|function| function.estimate);
-    let sampled = estimates.reduce(Estimate::and);
+    let sampled = parts::sampled(&functions);
     let sampled_text = sampled.map_or_else(String::new, |of| {
         // The greatest that it can be is not known where probes slow the program too much.
         let more = if of.to.is_none() {
@@ -372,7 +373,7 @@ fn trace_line(trace: &TraceView) -> String {
         number => format!("; {} {what}", count(number as f64)),
     };
     format!(
-        " trace: {} calls and {} iterations in {} ({}){}{}{}",
+        " trace: {} calls and {} iterations, of all processes and loops, in {} ({}){}{}{}",
         count(trace.calls as f64),
         count(trace.iterations as f64),
         trace.file,

@@ -98,6 +98,8 @@ pub enum Effect {
     Say(String),
     /// Say it with the time of day.
     SayWhen(String),
+    /// The same, for those who want all details: nothing of the program was changed.
+    SayDetail(String),
     /// Mark this moment in the trace: kind, name and text.
     Trace(MarkKind, String, String),
     /// Mark it in the recording.

@@ -155,7 +155,10 @@ impl Parts {
             } => {
                 let guard = in_the_users_unit(guard, step);
                 let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
-                let mut effects = vec![Effect::Record(kind, rule.clone(), guard.text.clone())];
+                let record = Effect::Record(kind, rule.clone(), guard.text.clone());
+                // Probes that are switched back are no verdict on a change.
+                let is_switch = self.changes.is_switch(decision);
+                let mut effects: Effects = (!is_switch).then_some(record).into_iter().collect();
                 let judged = changes::ChangeEvent::Judged {
                     decision,
                     rule,
@@ -276,6 +279,9 @@ impl Parts {
         for effect in self.log.on(&mut self.changes, event, now) {
             match effect {
                 changes::ChangeEffect::Order(machine, order) => effects.push(Effect::Order(machine, order)),
+                changes::ChangeEffect::Say(notice @ changes::ChangeNotice::Switched { .. }) => {
+                    effects.push(Effect::SayDetail(notice.to_string()));
+                }
                 changes::ChangeEffect::Say(notice) => {
                     effects.push(Effect::SayWhen(notice.to_string()));
                     if let Some((kind, name, text)) = notice.mark() {
@@ -393,12 +399,12 @@ impl Parts {
     }
 }
 
-/// A duration is in the user's unit already; else the verdict begins with the time of a step, if that is
-/// known. Where the number of workers changes, so does what a step is found by: its time would be another
+/// A duration is in the user's unit already; else the verdict ends with the time of a step, if that is
+/// known, in brackets: it is not what was judged. Where the number of workers changes, so does what a step is found by: its time would be another
 /// thing before and after.
 fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
     if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
-        guard.text = format!("{step}; {}", guard.text);
+        guard.text = format!("{} ({step})", guard.text);
     }
     guard
 }
