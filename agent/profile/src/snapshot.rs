@@ -56,6 +56,8 @@ pub struct Snapshot {
     pub rule_values: Vec<RuleValue>,
     /// Findings that hold now or were repaired.
     pub findings: Vec<FindingView>,
+    /// Those that do not hold any more, each when it held last; the newest of each rule.
+    pub past_findings: Vec<FindingView>,
     /// What was changed in this session, in order.
     pub changes: Vec<ChangeView>,
     /// What was lost on the kernel side, by kind.

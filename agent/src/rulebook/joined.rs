@@ -225,7 +225,7 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
         None => Steps::Regions,
     };
     if snapshot.sequence.iteration.is_none() && snapshot.job.mpi.is_some() {
-        snapshot.sequence.without = Some("the recordings have none".to_owned());
+        snapshot.sequence.without = Some("the session that was recorded detected none".to_owned());
     }
     snapshot
 }
@@ -349,7 +349,10 @@ impl Recorded {
             ended: self.ended,
             host: self.facts.host.clone(),
             watched_ns: self.watched_ns(),
-            functions: self.functions.iter().map(function).collect(),
+            // All functions that were sampled are recorded with what is known of them, called or not.
+            functions: (self.functions.iter().filter(|(_, totals)| totals.calls > 0))
+                .map(function)
+                .collect(),
             mpi_ns: self.grown(Measure::MpiTime),
             useful: self
                 .over_iterations

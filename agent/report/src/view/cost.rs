@@ -6,7 +6,7 @@ use profile::{
     snapshot::Snapshot,
 };
 
-use super::{findings::is_shipped, parts};
+use super::{none::is_shipped, parts};
 
 /// Of late. None where nothing is probed, and before there is a period to speak of.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {

@@ -7,6 +7,7 @@ mod durations;
 mod findings;
 mod history;
 mod live;
+mod none;
 mod pace;
 mod pairs;
 mod parts;

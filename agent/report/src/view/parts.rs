@@ -59,8 +59,14 @@ pub(super) fn is_polling(function: &str) -> bool {
     mpi::find(function).is_some_and(|(function, _)| function.is_polling())
 }
 
-/// What is only of the time before the changes, although the rest is of all of it.
-pub(super) fn but_for(snapshot: &Snapshot) -> &'static str {
+/// That the numbers are not those of before the changes, nor those of after them; and which are.
+pub(super) fn around_changes(snapshot: &Snapshot) -> Option<String> {
+    let is_changed = snapshot.changes.iter().any(|change| change.number != 0);
+    let but_for = but_for(snapshot);
+    is_changed.then(|| format!(" over all of the time, before the changes and after them{but_for}"))
+}
+
+fn but_for(snapshot: &Snapshot) -> &'static str {
     let until_ns = snapshot.regions().and_then(|regions| regions.until_ns);
     match until_ns.map(|until_ns| until(snapshot, until_ns)) {
         Some(until) if until.starts_with(BEFORE) => ", but for steps and regions",

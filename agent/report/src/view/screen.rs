@@ -92,7 +92,7 @@ fn place(snapshot: &Snapshot) -> String {
 /// functions, and functions before the word that there is none. On a small terminal the last one is scrolled
 /// to.
 pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
-    let found = [findings::lines(snapshot, false), losses(snapshot)].concat();
+    let found = [findings::now(snapshot), losses(snapshot)].concat();
     let mut blocks = vec![time(snapshot), going_on(snapshot), found];
     if !snapshot.findings.is_empty() {
         blocks.swap(1, 2);
@@ -152,12 +152,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             .filter_map(|process| process.overall)
             .collect(),
     ));
-    if snapshot.changes.iter().any(|change| change.number != 0) {
-        lines.push(format!(
-            " over all of the time, before the changes and after them{}",
-            parts::but_for(snapshot)
-        ));
-    }
+    lines.extend(parts::around_changes(snapshot));
     lines.extend(pace::over_all(snapshot));
     lines.extend(pace::regions(snapshot));
     lines.extend(cost::over_all(snapshot));
@@ -183,7 +178,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     lines.extend(sizes::over_all(snapshot));
     lines.extend(spread::over_all(snapshot));
     lines.push(String::new());
-    lines.extend(findings::lines(snapshot, is_verbose));
+    lines.extend(findings::at_end(snapshot, is_verbose));
     lines.extend(history::change_lines(snapshot));
     lines.extend(snapshot.trace.as_ref().map(trace_line));
     lines.extend(losses(snapshot));
@@ -574,7 +569,7 @@ pub(super) mod tests {
             text: "64 ranks share 2 CPUs".into(),
             now: Some("sudo tuneagent attach 8120 --apply\nsets one byte in each rank".into()),
             next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
-            repaired: false,
+            ..FindingView::default()
         });
         snapshot.rules.push(RuleView {
             name: "openmpi-busy-wait".into(),

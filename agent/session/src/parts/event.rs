@@ -1,6 +1,9 @@
 //! What can happen to a session, and what is to be done then: plain data.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use crate::{
     changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
@@ -25,6 +28,8 @@ pub enum Event {
     /// A condition holds no longer.
     Gone {
         rule: String,
+        /// When, from the start of the session.
+        at: Duration,
     },
     /// The rules decided something.
     Decided(Box<ResolvedDecision>),

@@ -140,8 +140,8 @@ impl Parts {
     pub fn on(&mut self, event: Event, now: Time) -> Effects {
         match event {
             Event::Found { finding, is_new } => self.found(finding, is_new),
-            Event::Gone { rule } => {
-                self.changes.findings.close(&rule);
+            Event::Gone { rule, at } => {
+                self.changes.findings.close(&rule, at);
                 Effects::new()
             }
             Event::Decided(decision) => self.decided(decision),

@@ -260,7 +260,10 @@ fn a_finding_is_said_when_it_is_new_and_of_several_tunes_once() {
         "trace finding r slow\nby far",
         "record finding r slow\nby far",
     ];
-    let gone = || Event::Gone { rule: "r".to_owned() };
+    let gone = || Event::Gone {
+        rule: "r".to_owned(),
+        at: std::time::Duration::from_secs(9),
+    };
     let mut it = watching();
     for (event, effects, listed) in [
         (found(false), &[][..], 1),
