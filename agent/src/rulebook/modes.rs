@@ -155,6 +155,18 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_can_change_nothing_is_listed_as_advising() {
+        for (tune, mode) in [
+            ("set: knob\n    value: 20", "applying"),
+            ("cooldown: 1s", "advising"),
+        ] {
+            let mut book = book(tune, Some(&[]));
+            assert!(book.switch("a", Mode::Applying, 1).is_ok());
+            assert_eq!(book.views()[0].mode, mode, "{tune}");
+        }
+    }
+
+    #[test]
     fn a_rule_that_changes_code_applies_only_if_apply_named_it() {
         let set = "set: knob\n    value: 20";
         let load = "load: libtuned.so";

@@ -1,5 +1,7 @@
 //! What watching costs, in one line.
 
+use std::time::Duration;
+
 use profile::{
     cost::{CostView, Slowdown, TOO_MUCH, WindowsView},
     format::{bytes, percent},
@@ -7,6 +9,9 @@ use profile::{
 };
 
 use super::{none::is_shipped, parts};
+
+/// In a shorter session what is probed at its start may cost more than the budget.
+const BUDGET_HOLDS: Duration = Duration::from_secs(60);
 
 /// Of late. None where nothing is probed, and before there is a period to speak of.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
@@ -91,19 +96,25 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let of_windows = |view| windows(view, snapshot, shown.are);
     lines.extend(cost.windows.as_ref().map(of_windows));
     if is_much && cost.windows.is_none() {
-        lines.push(format!("    to lower the cost: {}", less(snapshot, cost)));
+        let is_short = slowdown.probes > TOO_MUCH && snapshot.elapsed < BUDGET_HOLDS;
+        let why = if is_short {
+            " (which holds over minutes: a session of seconds may cost more)"
+        } else {
+            ""
+        };
+        lines.push(format!("    to lower the cost: {}", less(snapshot, cost, why)));
     }
     lines
 }
 
 /// What makes it less, of what the session has.
-fn less(snapshot: &Snapshot, cost: &CostView) -> String {
+fn less(snapshot: &Snapshot, cost: &CostView, of_budget: &str) -> String {
     match &cost.required {
         Some(name) => format!("remove the rule or the --record that needs every call of {name}"),
         None if snapshot.rules.iter().any(|rule| is_shipped(&rule.name)) => {
-            "--rules none, or a smaller --budget".to_owned()
+            format!("--rules none, or a smaller --budget{of_budget}")
         }
-        None => "a smaller --budget".to_owned(),
+        None => format!("a smaller --budget{of_budget}"),
     }
 }
 
@@ -134,7 +145,7 @@ mod tests {
     use super::*;
     use profile::cost::{AgentCost, BudgetShare, Estimate, Fullness, OfLate, Prices, ProbeCost};
     use profile::snapshot::{FunctionTotals, ProcessView, RuleView};
-    use std::{collections::BTreeMap, time::Duration};
+    use std::collections::BTreeMap;
 
     fn snapshot(share: f64) -> Snapshot {
         let probe = |name: &str, ns: f64| ProbeCost {
@@ -188,7 +199,7 @@ mod tests {
         insta::assert_snapshot!(text(over_all(&much)), @r"
          cost: the program takes ~2.2 % longer: probes 2.0 % of its time (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
             no CPU is idle: a hit may cost more than was measured, and the program take longer
-            to lower the cost: a smaller --budget
+            to lower the cost: a smaller --budget (which holds over minutes: a session of seconds may cost more)
         ");
         // A rule of the user's is there although they gave `--rules none`.
         for (rule, advice) in [
@@ -200,8 +211,14 @@ mod tests {
                 ..RuleView::default()
             });
             let all = text(over_all(&much));
-            assert!(all.ends_with(&format!("to lower the cost: {advice}")), "{all}");
+            assert!(
+                all.contains(&format!("to lower the cost: {advice} (which holds")),
+                "{all}"
+            );
         }
+        much.elapsed = Duration::from_secs(600);
+        let all = text(over_all(&much));
+        assert!(all.ends_with("--rules none, or a smaller --budget"), "{all}");
         if let Some(cost) = &mut much.cost {
             cost.required = Some("MPI_Iprobe".to_owned());
         }
