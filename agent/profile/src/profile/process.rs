@@ -81,7 +81,7 @@ pub struct Inputs<'a> {
 /// When a probe was not watched.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rested {
-    /// For how long.
+    /// For so many nanoseconds until the last reading.
     pub(super) ns: u64,
     /// It is not watched now.
     pub(super) rests: bool,

@@ -154,11 +154,7 @@ impl Parts {
                 step,
             } => {
                 let guard = in_the_users_unit(guard, step);
-                let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
-                let record = Effect::Record(kind, rule.clone(), guard.text.clone());
-                // Probes that are switched back are no verdict on a change.
-                let is_switch = self.changes.is_switch(decision);
-                let mut effects: Effects = (!is_switch).then_some(record).into_iter().collect();
+                let mut effects = self.record_verdict(decision, &rule, &guard, keeps);
                 let judged = changes::ChangeEvent::Judged {
                     decision,
                     rule,
@@ -209,6 +205,14 @@ impl Parts {
             }
             Event::Leaving(event) => self.leaving_on(event, now),
         }
+    }
+
+    /// Probes that are switched back are no verdict on a change.
+    fn record_verdict(&self, decision: DecisionId, rule: &str, guard: &GuardView, keeps: bool) -> Effects {
+        let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
+        let record = Effect::Record(kind, rule.to_owned(), guard.text.clone());
+        let is_switch = self.changes.is_switch(decision);
+        (!is_switch).then_some(record).into_iter().collect()
     }
 
     /// Several tunes of a rule have one finding.
