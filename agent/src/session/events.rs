@@ -43,7 +43,7 @@ impl Session {
                 let resolved = self.resolver().resolve(*decision);
                 return Some(Event::Changes(self.actuation.resolved(id, rule, resolved)));
             }
-            Effect::Result(decision, result) => self.rules.receipt(decision, result, monotonic_ns()),
+            Effect::Result(decision, result) => _ = self.rules.receipt(decision, result, monotonic_ns()),
             Effect::SwitchProbes(decision, switches) => {
                 let switched = self.measure(|measuring, context| measuring.switch_probes(context, &switches));
                 let result = switched.map_err(|error| error.to_string());
