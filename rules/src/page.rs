@@ -41,17 +41,10 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
     out + "\n"
 }
 
-/// Whether it changes a program; a probe that is switched is no change of it.
-fn acts(rule: &CheckedRule) -> bool {
-    rule.tunes
-        .iter()
-        .any(|tune| tune.action.is_some() && !tune.switches())
-}
-
 /// What it does to a program and its results, and how that is reverted.
 fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     line!(out, "## Is it safe?\n");
-    if !acts(rule) {
+    if !rule.acts() {
         line!(out, "It changes nothing: it only reports.\n");
         return;
     }
@@ -410,7 +403,7 @@ mod tests {
                 let file = RuleFile::parse(text).unwrap();
                 let rule = file.check(&Default::default()).unwrap();
                 index += &format!("| [{name}]({name}.md) | {} |\n", sentence(rule.about()));
-                if title == "For any program" && acts(&rule) {
+                if title == "For any program" && rule.acts() {
                     assert!(rule.gained().is_some(), "{name} says nothing of what it gained");
                 }
                 let folder = ["runtime", "models", "metrics"]

@@ -327,6 +327,12 @@ impl CheckedRule {
         self.gained.as_deref()
     }
 
+    /// Whether it changes a program; a probe that is switched is no change of it.
+    pub fn acts(&self) -> bool {
+        let mut tunes = self.tunes.iter();
+        tunes.any(|tune| tune.action.is_some() && !tune.switches())
+    }
+
     /// Whether it acts only where a user names it: its author wants that, or it changes code or loads
     /// libraries.
     pub fn must_be_named(&self) -> bool {

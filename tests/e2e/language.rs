@@ -234,7 +234,7 @@ fn switched(
     );
     let rule = rule(&folder, "switched", &text)?;
     let job = start_busywork("20000000")?;
-    let flags = [&["--rules", "none", &rule, "--apply"], attached].concat();
+    let flags = [&["--rules", "none", &rule, "--apply", "-v"], attached].concat();
     let mut agent = Agent::attach_armed(job.pid(), &flags)?;
     job.open("go")?;
     agent.lines.wait_for_line(ENABLED, SOON)?;

@@ -56,6 +56,8 @@ pub struct Snapshot {
     pub rule_values: Vec<RuleValue>,
     /// Findings that hold now or were repaired.
     pub findings: Vec<FindingView>,
+    /// Those that do not hold any more, each when it held last; the newest of each rule.
+    pub past_findings: Vec<FindingView>,
     /// What was changed in this session, in order.
     pub changes: Vec<ChangeView>,
     /// What was lost on the kernel side, by kind.
@@ -168,6 +170,8 @@ pub struct IterationView {
     pub change: Option<f64>,
     /// The program has left the loop.
     pub is_over: bool,
+    /// Of the loops that it was in before, the one that took longest: calls in an iteration, and its pace.
+    pub before: Option<(f64, PaceView)>,
     /// The pace in one part of the run after the other.
     pub parts: Vec<PaceView>,
 }

@@ -77,6 +77,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
         "matrix": snapshot.matrix.as_ref().map(matrix::matrix),
         "rules": snapshot.rules.iter().map(rule).collect::<Value>(),
         "findings": snapshot.findings.iter().map(finding).collect::<Value>(),
+        "past_findings": snapshot.past_findings.iter().map(finding).collect::<Value>(),
         "changes": snapshot.changes.iter().map(change).collect::<Value>(),
         "cost": snapshot.cost.as_ref().map(cost::cost),
         "trace": snapshot.trace.as_ref().map(trace),
@@ -181,6 +182,7 @@ fn finding(view: &FindingView) -> Value {
     json!({
         "rule": view.rule,
         "found_at_s": view.at.as_secs_f64(),
+        "gone_at_s": view.gone_at.map(|at| at.as_secs_f64()),
         "text": view.text,
         "now": view.now,
         "next_start": view.next_start,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tuner::{AddressSpace, Image, ImageError, Pid, SymbolKind, VariableError, VariableName};
 
-use profile::format::nearest;
+use profile::format::{nearest, plural};
 
 /// What came of a command in many processes.
 #[derive(Debug, Default)]
@@ -51,8 +51,7 @@ impl Outcomes {
         let refused = more + self.refused.len();
         let same = match more {
             0 => String::new(),
-            1 => " (1 more process: the same)".to_owned(),
-            more => format!(" ({more} more processes: the same)"),
+            more => format!(" ({}: the same)", plural(more, "more process")),
         };
         match self.done {
             0 => format!("nothing was {did}{same}"),

@@ -2,7 +2,7 @@
 //! what was recorded of the ranks, of all hosts together.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Write},
 };
@@ -17,7 +17,7 @@ use crate::{
     atomic_file::AtomicFile,
     cli::ReplayArgs,
     exit::{Code, CommandResult, Failure},
-    rulebook::{Act, ReplayEvent, RuleBook, joined, replay},
+    rulebook::{Act, DecisionId, ReplayEvent, RuleBook, joined, replay},
 };
 use session::log::is_log;
 
@@ -141,6 +141,8 @@ struct Outputs {
     is_quiet: bool,
     windows: usize,
     has_found: bool,
+    /// Decisions that only switch probes: nothing of the program was to be changed.
+    switches: BTreeSet<DecisionId>,
     failed: Option<io::Error>,
 }
 
@@ -155,6 +157,7 @@ impl Outputs {
             is_quiet: requested.into_iter().flatten().any(|name| name == "-"),
             windows: 0,
             has_found: false,
+            switches: BTreeSet::new(),
             failed,
         })
     }
@@ -202,6 +205,9 @@ impl Outputs {
                 }
             }
             ReplayEvent::Act(act) => {
+                if self.only_switches(&act) {
+                    return;
+                }
                 let Some((kind, rule, text)) = reported(&act) else {
                     return;
                 };
@@ -221,6 +227,19 @@ impl Outputs {
                     say!("{}", line.trim_end());
                 }
             }
+        }
+    }
+
+    /// Whether probes are switched by it, or back, and nothing else is done.
+    fn only_switches(&mut self, act: &Act) -> bool {
+        match act {
+            Act::Decided(decision) => {
+                let only_switches = !decision.switches.is_empty();
+                self.switches.extend(only_switches.then_some(decision.id));
+                only_switches
+            }
+            Act::Judged { decision, .. } => self.switches.contains(decision),
+            Act::Found { .. } | Act::Gone { .. } => false,
         }
     }
 

@@ -220,7 +220,7 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
         None => Steps::Regions,
     };
     if snapshot.sequence.iteration.is_none() && snapshot.job.mpi.is_some() {
-        snapshot.sequence.without = Some("the recordings have none".to_owned());
+        snapshot.sequence.without = Some("the session that was recorded detected none".to_owned());
     }
     snapshot
 }
@@ -344,7 +344,10 @@ impl Recorded {
             ended: self.ended,
             host: self.facts.host.clone(),
             watched_ns: self.watched_ns(),
-            functions: self.functions.iter().map(function).collect(),
+            // All functions that were sampled are recorded with what is known of them, called or not.
+            functions: (self.functions.iter().filter(|(_, totals)| totals.calls > 0))
+                .map(function)
+                .collect(),
             mpi_ns: self.grown(Measure::MpiTime),
             useful: self
                 .over_iterations
@@ -498,7 +501,11 @@ mod tests {
         };
         let mut writer = RecordingWriter::new(&header).unwrap();
         let process = ProcessId(0);
-        for (probe, (function, counted)) in (0..).zip([("MPI_Send", None), ("MPI_Iprobe", Some(40))]) {
+        for (probe, (function, counted)) in (0..).zip([
+            ("MPI_Send", None),
+            ("MPI_Iprobe", Some(40)),
+            ("MPI_Accumulate", Some(0)),
+        ]) {
             let (probe, time) = (ProbeKey(probe), Time(5));
             let definition = ProbeDefinition {
                 name: function.into(),
@@ -511,7 +518,7 @@ mod tests {
                 probe,
                 process,
                 time,
-                count: 1000,
+                count: if counted == Some(0) { 0 } else { 1000 },
                 duration_sum_ns: 0,
             };
             writer.write(&totals).unwrap();
@@ -522,7 +529,7 @@ mod tests {
                     time,
                     counted,
                     counted_bytes: 0,
-                    from: 900,
+                    from: counted,
                     to: None,
                     watched: 0.04,
                 };
@@ -540,7 +547,38 @@ mod tests {
             .iter()
             .map(|of| of.estimate.map(|of| (of.counted, of.to)))
             .collect();
+        // Those that were sampled and never called are recorded, and no part of a profile.
         assert_eq!(estimates, [Some((40, None)), None], "{functions:?}");
+    }
+
+    #[test]
+    fn a_loop_of_which_not_all_time_inside_mpi_was_seen_is_shown_without_its_efficiency() {
+        for (elapsed_ns, over_iterations) in [(1_000_000_000, true), (0, false)] {
+            let mut process = Recorded {
+                facts: ProcessFacts {
+                    mpi: Some("mpich".into()),
+                    ..ProcessFacts::of_rank(0)
+                },
+                ..Recorded::default()
+            };
+            process.read_total(Measure::MpiTime, 0, 0);
+            process.read_total(Measure::MpiTime, 2_000_000_000, 400_000_000);
+            process.iterate(&Record::Iterations {
+                process: ProcessId(0),
+                time: Time(0),
+                count: 113,
+                whole_ns: 113 * 43_800_000,
+                elapsed_ns,
+                mpi_ns: elapsed_ns / 5,
+                calls_per_1000: 2_000,
+            });
+            let snapshot = snapshot(&[process], &[], 1, Vec::new());
+            let iteration = snapshot.sequence.iteration.unwrap();
+            assert_eq!((iteration.count, iteration.mean_ns), (113, 43.8e6));
+            let efficiencies = snapshot.sequence.efficiencies.unwrap();
+            assert_eq!(efficiencies.over_iterations, over_iterations);
+            assert!((efficiencies.of.parallel - 0.8).abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -160,8 +160,9 @@ impl RuleBook {
         self.recorder.is_some()
     }
 
-    /// Records the results of a process's complete iterations, if a recording is being made.
-    pub(crate) fn summarise(&mut self, slot: u32, iterations: &Iterations, now_ns: u64) {
+    /// Records the results of a process's complete iterations, if a recording is being made, and whether all
+    /// of its time inside MPI was seen.
+    pub(crate) fn summarise(&mut self, slot: u32, iterations: (&Iterations, bool), now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
         }
@@ -418,9 +419,16 @@ impl RuleBook {
 
     /// What each rule does and why not more.
     pub(crate) fn views(&self) -> Vec<RuleView> {
-        let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
+        let rules = self.engine.rules();
+        let modes_now: BTreeMap<_, _> = rules.map(|(id, rule, mode)| (id, (mode, rule.acts()))).collect();
+        // A rule that can change nothing applies nothing, whatever it may do.
+        let mode = |rule| match modes_now.get(&rule) {
+            Some((Mode::Applying, false)) => Mode::Advising,
+            Some((mode, _)) => *mode,
+            None => Mode::Off,
+        };
         let view = |status: rules::TuneStatus| RuleView {
-            mode: modes_now.get(&status.rule).copied().unwrap_or(Mode::Off).name(),
+            mode: mode(status.rule).name(),
             saw_no_process: status.saw_no_process && says_nothing(status.standing),
             standing: status.standing,
             had_processes: status.had_processes,

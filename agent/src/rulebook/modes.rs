@@ -162,6 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_can_change_nothing_is_listed_as_advising() {
+        let set = "set: knob\n    value: 20\n    ";
+        for (action, mode) in [(set, "applying"), ("", "advising")] {
+            let source = format!(
+                "rule: a\nabout: b\nwindows:\n  w: {{every: 1s}}\ntune:\n  - {action}when: w.duration > 0s\n    finding: c\n"
+            );
+            let rule = rules::CheckedRule::from_source(&source).expect("the rule is right");
+            let mut book =
+                RuleBook::of(vec![rule], Some(&[])).unwrap_or_else(|_| panic!("{source} is loaded"));
+            assert!(book.switch("a", Mode::Applying, 1).is_ok());
+            assert_eq!(book.views()[0].mode, mode, "{source}");
+        }
+    }
+
+    #[test]
     fn a_rule_that_changes_code_applies_only_if_apply_named_it() {
         let set = "set: knob\n    value: 20";
         let load = "load: libtuned.so";

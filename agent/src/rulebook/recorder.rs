@@ -169,16 +169,22 @@ impl Recorder {
         });
     }
 
-    /// The results of a process's complete iterations.
-    pub(super) fn iterations(&mut self, process: ProcessId, time: Time, iterations: &Iterations) {
+    /// The results of a process's complete iterations. Where not all of its time inside MPI was seen, it is
+    /// not known how much of them that is: they are recorded with no length.
+    pub(super) fn iterations(
+        &mut self,
+        process: ProcessId,
+        time: Time,
+        (iterations, knows_mpi): (&Iterations, bool),
+    ) {
         let overall = iterations.overall();
         self.put(&Record::Iterations {
             process,
             time,
             count: overall.count,
             whole_ns: overall.sum_ns,
-            elapsed_ns: iterations.elapsed_ns(),
-            mpi_ns: iterations.mpi_ns(),
+            elapsed_ns: if knows_mpi { iterations.elapsed_ns() } else { 0 },
+            mpi_ns: if knows_mpi { iterations.mpi_ns() } else { 0 },
             calls_per_1000: (iterations.calls * 1e3).round() as u64,
         });
     }

@@ -44,16 +44,15 @@ impl Session {
                 let resolved = self.resolver().resolve(*decision);
                 return Some(Event::Changes(self.actuation.resolved(id, rule, resolved)));
             }
-            Effect::Result(decision, result) => {
-                self.rules.receipt(decision, result, monotonic_ns());
-            }
+            Effect::Result(decision, result) => _ = self.rules.receipt(decision, result, monotonic_ns()),
             Effect::SwitchProbes(decision, switches) => {
                 let switched = self.measure(|measuring, context| measuring.switch_probes(context, &switches));
                 let result = switched.map_err(|error| error.to_string());
                 return Some(Event::ProbesSwitched(decision, result));
             }
             Effect::Say(line) => self.screen.say(&line),
-            Effect::SayWhen(line) => self.screen.say_when(&line),
+            Effect::SayDetail(_) if !self.options.is_verbose => {}
+            Effect::SayWhen(line) | Effect::SayDetail(line) => self.screen.say_when(&line),
             Effect::Trace(kind, name, text) => {
                 if let Some(trace) = self.screen.trace() {
                     trace.mark(kind.name(), &name, &text, monotonic_ns());

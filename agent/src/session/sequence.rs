@@ -224,7 +224,12 @@ impl Calls<'_> {
         let process = looping.min_by_key(by_rank)?;
         let iterations = process.sequence.iterations()?;
         let is_over = process.ended || process.sequence.current() != Some(iterations);
-        let since = |pace: &Pace| Duration::from_nanos(pace.until_ns.saturating_sub(self.armed_ns));
+        let view = |pace: &Pace| PaceView {
+            until: Duration::from_nanos(pace.until_ns.saturating_sub(self.armed_ns)),
+            count: pace.count,
+            mean_ns: pace.mean_ns(),
+        };
+        let before = process.sequence.before();
         Some(IterationView {
             rank: process.rank,
             calls: iterations.calls,
@@ -233,15 +238,8 @@ impl Calls<'_> {
             of_late_ns: iterations.recent_ns().filter(|_| !is_over),
             change: iterations.change(),
             is_over,
-            parts: iterations
-                .parts()
-                .iter()
-                .map(|part| PaceView {
-                    until: since(part),
-                    count: part.count,
-                    mean_ns: part.mean_ns(),
-                })
-                .collect(),
+            before: before.map(|before| (before.calls, view(&before.overall()))),
+            parts: iterations.parts().iter().map(view).collect(),
         })
     }
 

@@ -66,6 +66,7 @@ impl<'a> Views<'a> {
             rules: self.rules.views(),
             rule_values: self.rules.values(),
             findings: self.parts.changes.findings.views(),
+            past_findings: self.parts.changes.findings.past(),
             changes: self.parts.changes.views(&trials(self.rules)),
             sequence: self.calls().view(),
             frequency: self.measuring.profile.frequency(),
@@ -202,6 +203,7 @@ impl<'a> Views<'a> {
             } => Event::Found {
                 finding: FindingView {
                     at: self.start.since_armed(),
+                    gone_at: None,
                     now: self.advice(&rule),
                     rule,
                     text,
@@ -210,7 +212,10 @@ impl<'a> Views<'a> {
                 },
                 is_new,
             },
-            Act::Gone { rule } => Event::Gone { rule },
+            Act::Gone { rule } => Event::Gone {
+                rule,
+                at: self.start.since_armed(),
+            },
             Act::Judged {
                 decision,
                 rule,
@@ -355,7 +360,8 @@ pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
         host: String::new(),
         id: String::new(),
         launcher: job.launcher().map(|launcher| launcher.pid.number),
-        size: job.size(),
+        // Processes without MPI are no ranks of a world.
+        size: mpi.and_then(|_| job.size()),
         mpi: mpi.map(|mpi| {
             let known = &mpi.implementation;
             (known.name.to_owned(), known.version.clone())
@@ -371,4 +377,14 @@ pub(super) fn trials(rules: &RuleBook) -> Vec<Trial> {
     trials
         .map(|(decision, seen, over)| Trial { decision, seen, over })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_without_mpi_are_no_ranks_of_a_world() {
+        assert_eq!(job_view(&Job::default(), 0).size, None);
+    }
 }

@@ -157,6 +157,12 @@ impl Sequence {
             .or(thread.current.as_ref())
     }
 
+    /// Of the loops that were left before it came into those iterations, the one that took longest.
+    pub fn before(&self) -> Option<&Iterations> {
+        let longest = self.main()?.longest.as_ref();
+        longest.filter(|longest| longest.overall().count > 0 && self.iterations() != Some(longest))
+    }
+
     /// Those of the loop that it is in now.
     pub fn current(&self) -> Option<&Iterations> {
         self.main()?.current.as_ref()

@@ -128,14 +128,14 @@ pub struct WindowsView {
 }
 
 impl WindowsView {
-    /// So many of them at most, with the verb.
+    /// So many of them at most.
     pub fn names(&self, most: usize) -> String {
         let (named, others) = self.functions.split_at(self.functions.len().min(most));
         match (named, others.len()) {
-            ([one], 0) => format!("{one} is"),
-            ([first @ .., last], 0) => format!("{} and {last} are", first.join(", ")),
-            (_, 1) => format!("{} and 1 more function are", named.join(", ")),
-            (_, more) => format!("{} and {more} more functions are", named.join(", ")),
+            ([one], 0) => one.clone(),
+            ([first @ .., last], 0) => format!("{} and {last}", first.join(", ")),
+            (_, 1) => format!("{} and 1 more function", named.join(", ")),
+            (_, more) => format!("{} and {more} more functions", named.join(", ")),
         }
     }
 }

@@ -78,6 +78,18 @@ pub struct Inputs<'a> {
     pub regions_since_ns: Option<u64>,
 }
 
+/// When a probe was not watched.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rested {
+    /// For so many nanoseconds until the last reading.
+    pub(super) ns: u64,
+    /// It is not watched now.
+    pub(super) rests: bool,
+    /// Calls that were counted then, while its links were still being closed: they are not of the time in
+    /// which it was watched.
+    pub(super) calls: u64,
+}
+
 /// One process, read again and again.
 #[derive(Debug, Default)]
 pub struct Metered {
@@ -96,8 +108,8 @@ pub struct Metered {
     pub has_run: bool,
     /// What is estimated of functions while they are not watched.
     pub(super) unwatched: Unwatched,
-    /// By probe, for how long it was not watched, and whether it is now.
-    pub(super) rested: Vec<(u64, bool)>,
+    /// By probe, when it was not watched.
+    pub(super) rested: Vec<Rested>,
     /// It has used no CPU time between the last two readings.
     slept: bool,
     /// What the kernel side has counted, by probe, and whether it was more than at the look before.
@@ -309,10 +321,16 @@ impl Metered {
     fn read_rests(&mut self, reading: &Reading, probes: &[Probe]) {
         let before_ns = self.last().map_or(reading.at_ns, |last| last.at_ns);
         let passed_ns = reading.at_ns.saturating_sub(before_ns);
-        self.rested.resize(probes.len(), (0, false));
-        for ((rested_ns, rests), probe) in self.rested.iter_mut().zip(probes) {
-            *rested_ns += if *rests { passed_ns } else { 0 };
-            *rests = probe.is_resting;
+        self.rested.resize(probes.len(), Rested::default());
+        let before = self.readings.back().map(|last| Arc::clone(&last.counted));
+        let calls = |counted: &[Totals], probe: usize| counted.get(probe).map_or(0, |totals| totals.calls);
+        for (index, (rested, probe)) in self.rested.iter_mut().zip(probes).enumerate() {
+            if rested.rests {
+                let before = before.as_ref().map_or(0, |counted| calls(counted, index));
+                rested.ns += passed_ns;
+                rested.calls += calls(&reading.counted, index).saturating_sub(before);
+            }
+            rested.rests = probe.is_resting;
         }
     }
 

@@ -33,14 +33,19 @@ impl Metered {
             let left_open = last.left_open.iter().filter(|probe| **probe == index as u32);
             let never_returned = never_returned.unwrap_or_default() + left_open.count() as u64;
             let mut function = function((index, probe), since, last, shown, never_returned)?;
-            function.estimate = self.estimate(index, last);
-            let (rested_ns, rests) = self.rested.get(index).copied().unwrap_or_default();
+            let rested = self.rested.get(index).copied().unwrap_or_default();
+            function.estimate = self.estimate(index, last).filter(|_| rested.ns == 0);
             let all_ns = self
                 .first
                 .as_ref()
                 .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns));
-            function.counted = (rested_ns > 0).then(|| 1.0 - rested_ns as f64 / all_ns.max(rested_ns) as f64);
-            function.rests = rests;
+            if rested.ns > 0 {
+                function.counted = Some(1.0 - rested.ns as f64 / all_ns.max(rested.ns) as f64);
+                // Calls of the time in which it was counted, and no more.
+                let counted = last.counted.get(index).map_or(0, |totals| totals.calls);
+                function.calls = counted.saturating_sub(rested.calls);
+            }
+            function.rests = rested.rests;
             function.sizes = probe.rows_of_sizes().and_then(&counts).unwrap_or_default();
             Some(function)
         });

@@ -38,17 +38,20 @@ impl RuleView {
     /// How many windows were evaluated and what was left out of them, each with the reason for most; none
     /// where nothing was.
     pub fn left_out(&self) -> Option<String> {
-        let part = |what: &str, of: Vec<rules::LeftOut>| {
+        let part = |what: &dyn Fn(u64) -> String, of: Vec<rules::LeftOut>| {
             let all: u64 = of.iter().map(|one| one.count).sum();
             let most = of.into_iter().max_by_key(|one| one.count)?;
             Some(match most.count == all {
-                true => format!("{all} {what}: {}", most.words),
-                false => format!("{all} {what} ({} {})", most.count, most.words),
+                true => format!("{}: {}", what(all), most.words),
+                false => format!("{} ({} {})", what(all), most.count, most.words),
             })
         };
         let parts = [
-            part("left out", self.dropped.windows()),
-            part("hits in no window", self.dropped.hits()),
+            part(&|all| format!("{all} left out"), self.dropped.windows()),
+            part(
+                &|all| format!("{all} {} in no window", if all == 1 { "hit" } else { "hits" }),
+                self.dropped.hits(),
+            ),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("{} windows evaluated; {}", self.windows, parts.join("; ")))
@@ -75,6 +78,8 @@ pub struct FindingView {
     pub rule: String,
     /// When, from the start of the session.
     pub at: Duration,
+    /// When its condition held no longer; none while it holds, and of what was repaired.
+    pub gone_at: Option<Duration>,
     /// What was found, with its numbers.
     pub text: String,
     /// What can be done now, and what that does; of a repair that was reverted at the end, how it stays.

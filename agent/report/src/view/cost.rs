@@ -1,8 +1,15 @@
 //! What watching costs, in one line.
 
+use std::time::Duration;
+
 use profile::Snapshot;
 use profile::cost::{CostView, Slowdown, TOO_MUCH, WindowsView};
 use profile::format::{bytes, percent};
+
+use super::{none::is_shipped, parts};
+
+/// In a shorter session what is probed at its start may cost more than the budget.
+const BUDGET_HOLDS: Duration = Duration::from_secs(60);
 
 /// Of late. None where nothing is probed, and before there is a period to speak of.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
@@ -11,7 +18,13 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     };
     let late = &cost.of_late;
     let dearest = late.dearest.as_ref().map(|(name, _)| name.as_str());
-    let line = |slowdown| lines(snapshot, cost, slowdown, (dearest, late.agent));
+    let shown = Shown {
+        dearest,
+        agent: late.agent,
+        of_cpu: late.probes,
+        are: "are",
+    };
+    let line = |slowdown| lines(snapshot, cost, slowdown, &shown);
     late.slowdown.map(line).unwrap_or_default()
 }
 
@@ -23,22 +36,40 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let dearest = cost.probes.first().map(|probe| probe.name.as_str());
     let elapsed_ns = snapshot.elapsed.as_nanos() as f64;
     let agent = (elapsed_ns > 0.0).then(|| cost.agent.cpu_ns as f64 / elapsed_ns);
-    lines(snapshot, cost, cost.slowdown, (dearest, agent))
+    let shown = Shown {
+        dearest,
+        agent,
+        of_cpu: cost.probes_share(),
+        are: "were",
+    };
+    lines(snapshot, cost, cost.slowdown, &shown)
+}
+
+/// What is shown of late, or of the entire session.
+struct Shown<'a> {
+    dearest: Option<&'a str>,
+    /// CPUs that the agent takes.
+    agent: Option<f64>,
+    /// What hits take of the CPU time of the job, which is what a budget is of.
+    of_cpu: Option<f64>,
+    /// `are` or `were`.
+    are: &'static str,
 }
 
 /// How much longer the program takes, and by what.
-fn lines(
-    snapshot: &Snapshot,
-    cost: &CostView,
-    slowdown: Slowdown,
-    (dearest, agent): (Option<&str>, Option<f64>),
-) -> Vec<String> {
+fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown<'_>) -> Vec<String> {
+    let agent = shown.agent;
     let mut parts = Vec::new();
     let is_full = agent.is_some_and(|agent| slowdown.agent > agent / 2.0);
     if slowdown.probes > 0.0 {
+        let dearest = shown.dearest;
         let dearest = dearest.map_or_else(String::new, |name| format!(" (most of it {name})"));
+        let of_cpu = shown.of_cpu.filter(|_| cost.windows.is_some());
+        let of_cpu = of_cpu.map_or_else(String::new, |share| {
+            format!(" and {} of its CPU time", percent(share))
+        });
         parts.push(format!(
-            "probes {} of its time{dearest}",
+            "probes {} of its time{of_cpu}{dearest}",
             percent(slowdown.probes)
         ));
     }
@@ -56,36 +87,53 @@ fn lines(
     let is_much = slowdown.all() > TOO_MUCH;
     if is_full && is_much {
         lines.push(
-            "    the CPUs are full: a hit may cost more than was measured, and the program take longer"
+            "    no CPU is idle: a hit may cost more than was measured, and the program take longer"
                 .to_owned(),
         );
     }
-    lines.extend(cost.windows.as_ref().map(windows));
+    let of_windows = |view| windows(view, snapshot, shown.are);
+    lines.extend(cost.windows.as_ref().map(of_windows));
     if is_much && cost.windows.is_none() {
-        lines.push(format!("    less: {}", less(snapshot, cost)));
+        let is_short = slowdown.probes > TOO_MUCH && snapshot.elapsed < BUDGET_HOLDS;
+        let why = if is_short {
+            " (which holds over minutes: a session of seconds may cost more)"
+        } else {
+            ""
+        };
+        lines.push(format!("    to lower the cost: {}", less(snapshot, cost, why)));
     }
     lines
 }
 
 /// What makes it less, of what the session has.
-fn less(snapshot: &Snapshot, cost: &CostView) -> String {
+fn less(snapshot: &Snapshot, cost: &CostView, of_budget: &str) -> String {
     match &cost.required {
         Some(name) => format!("remove the rule or the --record that needs every call of {name}"),
-        None if snapshot.rules.is_empty() => "a smaller --budget".to_owned(),
-        None => "--rules none, a smaller --budget".to_owned(),
+        None if snapshot.rules.iter().any(|rule| is_shipped(&rule.name)) => {
+            format!("--rules none, or a smaller --budget{of_budget}")
+        }
+        None => format!("a smaller --budget{of_budget}"),
     }
 }
 
-fn windows(view: &WindowsView) -> String {
+/// The part of the time is the one that the line above it names.
+fn windows(view: &WindowsView, snapshot: &Snapshot, are: &str) -> String {
+    let sampled = parts::sampled(&snapshot.functions());
+    let part = sampled.map_or(view.part, |sampled| sampled.watched);
+    let verb = match (view.functions.len(), are) {
+        (1, "were") => "was",
+        (1, _) => "is",
+        _ => are,
+    };
     let what = if view.cuts_sequence {
         "calls, iterations and call sites"
     } else {
         "calls"
     };
     format!(
-        "    {} watched {} of the time (--budget {}): {what} of the rest are not seen, ~ is estimated",
+        "    {} {verb} watched {} of the time (--budget {}): {what} of the rest are not seen, ~ is estimated",
         view.names(2),
-        percent(view.part),
+        percent(part),
         view.budget,
     )
 }
@@ -93,8 +141,9 @@ fn windows(view: &WindowsView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::cost::{AgentCost, BudgetShare, Fullness, OfLate, Prices, ProbeCost};
-    use std::{collections::BTreeMap, time::Duration};
+    use profile::cost::{AgentCost, BudgetShare, Estimate, Fullness, OfLate, Prices, ProbeCost};
+    use profile::{FunctionTotals, ProcessView, RuleView};
+    use std::collections::BTreeMap;
 
     fn snapshot(share: f64) -> Snapshot {
         let probe = |name: &str, ns: f64| ProbeCost {
@@ -147,11 +196,27 @@ mod tests {
         let mut much = snapshot(0.02);
         insta::assert_snapshot!(text(over_all(&much)), @r"
          cost: the program takes ~2.2 % longer: probes 2.0 % of its time (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
-            the CPUs are full: a hit may cost more than was measured, and the program take longer
-            less: a smaller --budget
+            no CPU is idle: a hit may cost more than was measured, and the program take longer
+            to lower the cost: a smaller --budget (which holds over minutes: a session of seconds may cost more)
         ");
-        much.rules.push(Default::default());
-        assert!(text(over_all(&much)).ends_with("less: --rules none, a smaller --budget"));
+        // A rule of the user's is there although they gave `--rules none`.
+        for (rule, advice) in [
+            ("mine", "a smaller --budget"),
+            ("load-imbalance", "--rules none, or a smaller --budget"),
+        ] {
+            much.rules.push(RuleView {
+                name: rule.into(),
+                ..RuleView::default()
+            });
+            let all = text(over_all(&much));
+            assert!(
+                all.contains(&format!("to lower the cost: {advice} (which holds")),
+                "{all}"
+            );
+        }
+        much.elapsed = Duration::from_secs(600);
+        let all = text(over_all(&much));
+        assert!(all.ends_with("--rules none, or a smaller --budget"), "{all}");
         if let Some(cost) = &mut much.cost {
             cost.required = Some("MPI_Iprobe".to_owned());
         }
@@ -181,7 +246,32 @@ mod tests {
             budget: BudgetShare::default(),
             cuts_sequence: true,
         });
-        insta::assert_snapshot!(now(&snapshot)[1], @"    MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites of the rest are not seen, ~ is estimated");
+        insta::assert_snapshot!(now(&snapshot).join("\n"), @r"
+         cost: the program takes ~0.90 % longer: probes 0.90 % of its time and 0.90 % of its CPU time (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB
+            MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites of the rest are not seen, ~ is estimated
+        ");
+        // What the windows are now differs from what they were over the session.
+        snapshot.processes = vec![ProcessView {
+            functions: vec![FunctionTotals {
+                estimate: Some(Estimate {
+                    watched: 0.38,
+                    ..Estimate::default()
+                }),
+                ..FunctionTotals::default()
+            }],
+            ..ProcessView::default()
+        }];
+        let last = |snapshot: &Snapshot| over_all(snapshot).pop().unwrap_or_default();
+        let line = last(&snapshot);
+        assert!(line.contains(" were watched 38 % of the time "), "{line}");
+        if let Some(windows) = snapshot.cost.as_mut().and_then(|cost| cost.windows.as_mut()) {
+            windows.functions.truncate(1);
+        }
+        let line = last(&snapshot);
+        assert!(
+            line.contains(" MPI_Iprobe was watched 38 % of the time "),
+            "{line}"
+        );
     }
 
     #[test]

@@ -1,32 +1,40 @@
 //! What the rules found, or why they are silent, in lines.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use profile::format::{duration, percent, plural};
+use profile::format::{duration, plural};
 use profile::outcome::REVERTED;
 use profile::{FindingView, RuleView, Snapshot, Standing};
 
-/// Findings shown; of more, users read none.
-const FINDINGS_SHOWN: usize = 5;
-/// In a shorter time few windows of rules close.
-const SHORT: Duration = Duration::from_millis(500);
-/// A program that wants fewer CPUs than this loses nothing by waiting for them.
-const WANTED_MIN: f64 = 0.5;
-/// Waiting for a greater share of the time is worth a word.
-const WAITING_SHOWN: f64 = 0.2;
-/// It has too many ranks or threads where it wants so many times the CPUs that it may use; else others are in
-/// its way.
-const CROWDED: f64 = 1.2;
+use super::none::{self, shown_rules};
 
-/// What the rules found, or that there is nothing; verbosely also what each rule saw.
-pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
+/// Findings shown; of more, users read none.
+pub(super) const FINDINGS_SHOWN: usize = 5;
+
+/// What the rules have found, while the session goes on, or that there is nothing.
+pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
+    let past = &[];
+    of(snapshot, past, none::Shown::default())
+}
+
+/// The same at the end, with what did not hold any more; verbosely also what each rule saw.
+pub(super) fn at_end(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
+    let shown = none::Shown {
+        is_verbose,
+        is_over: true,
+    };
+    of(snapshot, &snapshot.past_findings, shown)
+}
+
+fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<String> {
     if snapshot.rules.is_empty() {
         return Vec::new();
     }
-    if snapshot.findings.is_empty() {
-        return no_lines(snapshot, is_verbose);
+    let all = snapshot.findings.len() + past.len();
+    if all == 0 {
+        return none::lines(snapshot, shown);
     }
-    let mut lines = vec![format!(" {}", plural(snapshot.findings.len(), "finding"))];
+    let mut lines = vec![format!(" {}", plural(all, "finding"))];
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         lines.extend(block(index + 1, finding));
         // What is repaired fails its conditions now: that is no state of it.
@@ -39,14 +47,21 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         let left_out = left_out.and_then(RuleView::left_out);
         lines.extend(left_out.map(|text| format!("    {text}")));
     }
-    let rest = snapshot.findings.len().saturating_sub(FINDINGS_SHOWN);
+    let room = FINDINGS_SHOWN.saturating_sub(snapshot.findings.len());
+    for (finding, number) in past.iter().take(room).zip(snapshot.findings.len() + 1..) {
+        lines.extend(block(number, finding));
+    }
+    let rest = all.saturating_sub(FINDINGS_SHOWN);
     if rest > 0 {
         lines.push(format!(
             " and {}; the report has all",
             plural(rest, "more finding")
         ));
     }
-    lines.extend(conflict_lines(snapshot));
+    match shown.is_verbose {
+        true => lines.extend(none::silent(snapshot)),
+        false => lines.extend(conflict_lines(snapshot)),
+    }
     lines
 }
 
@@ -96,136 +111,21 @@ fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
     conflicts.map(state_line).collect()
 }
 
-fn state_line(rule: &RuleView) -> String {
+pub(super) fn state_line(rule: &RuleView) -> String {
     let left_out = rule.left_out();
     let left_out = left_out.map_or_else(String::new, |text| format!("\n    {:<22} {text}", ""));
     format!("    {:<22} {}{left_out}", rule.name, rule.state)
 }
 
-/// That there is none. Why a rule has no finding is shown for rules that the user named, and verbosely for
-/// all.
-fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
-    let all = names(&snapshot.rules).len();
-    let fitting = names(snapshot.rules.iter().filter(|rule| rule.had_processes)).len();
-    let counting = names(shown_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
-    let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
-    let mut lines = Vec::new();
-    if !counting.is_empty() {
-        let counting: Vec<&str> = counting.into_iter().collect();
-        lines.push(format!(
-            " no findings yet: the conditions of {} hold, and are checked for some more windows",
-            counting.join(", ")
-        ));
-    } else if snapshot.elapsed < SHORT && has_ended(snapshot) {
-        lines.push(" no findings: this was too short".to_owned());
-    } else if has_ended(snapshot) && !had_value {
-        lines.push(format!(
-            " no findings: none of {} had a value while the program ran",
-            plural(all, "rule")
-        ));
-    } else {
-        let fitting = match fitting {
-            0 => "no rule fits".to_owned(),
-            1 => "1 rule fits".to_owned(),
-            more => format!("{more} rules fit"),
-        };
-        lines.push(format!(" no findings: {fitting} this program"));
-        lines.extend(waits_for_others(snapshot));
-        if is_verbose {
-            lines.extend(silent_lines(snapshot));
-        }
-    }
-    // Each tune of a rule has a line of its own, unless it says the same. Where few rules are loaded, the user has chosen them.
-    let mut reported = BTreeSet::new();
-    let are_chosen = all <= FINDINGS_SHOWN;
-    let states = shown_rules(snapshot).filter(|rule| is_verbose || are_chosen || !is_shipped(&rule.name));
-    let states = states.filter(|rule| reported.insert((&rule.name, &rule.state)));
-    lines.extend(states.map(state_line));
-    lines
-}
-
-fn is_shipped(rule: &str) -> bool {
-    let mut shipped = rules::library().iter().chain(rules::models());
-    shipped.any(|(name, _)| *name == rule)
-}
-
-/// The rules with something to show. When a program ends, its last window is one that no process ran to the
-/// end: that it has no value says nothing about the program, and every rule would show it. The report has it.
-fn shown_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
-    let has_ended = has_ended(snapshot);
-    let rules = snapshot.rules.iter();
-    rules.filter(move |rule| !(has_ended && rule.saw_no_process))
-}
-
-/// Of the others those that had none before either, once the program has ended: there was no process for
-/// them, or why, the report has.
-fn silent_lines(snapshot: &Snapshot) -> Vec<String> {
-    if !has_ended(snapshot) {
-        return Vec::new();
-    }
-    let spoke = names(
-        snapshot
-            .rules
-            .iter()
-            .filter(|rule| rule.had_value || !rule.saw_no_process),
-    );
-    let is_other = |rule: &RuleView| !rule.had_processes && rule.standing == Standing::NoValue;
-    let line = |what: &str, others: bool| {
-        let mut silent = names(snapshot.rules.iter().filter(|rule| is_other(rule) == others));
-        silent.retain(|name| !spoke.contains(name));
-        (!silent.is_empty()).then(|| format!("    {what}: {}", Vec::from_iter(silent).join(", ")))
-    };
-    let lines = [
-        line("matched no process", true),
-        line("no value while it ran", false),
-    ];
-    lines.into_iter().flatten().collect()
-}
-
-fn has_ended(snapshot: &Snapshot) -> bool {
-    !snapshot.processes.is_empty() && snapshot.running().next().is_none()
-}
-
-/// Of rules, each once.
-fn names<'a>(rules: impl IntoIterator<Item = &'a RuleView>) -> BTreeSet<&'a str> {
-    rules.into_iter().map(|rule| rule.name.as_str()).collect()
-}
-
-/// What no rule of this program's can change: others have its CPUs.
-fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
-    let rates = snapshot
-        .processes
-        .iter()
-        .filter_map(|process| process.rates.or(process.overall));
-    let (cpu, waiting) = rates.fold((0.0, 0.0), |sum, rates| {
-        (sum.0 + rates.cpu, sum.1 + rates.runqueue)
-    });
-    let share = waiting / (cpu + waiting);
-    let allowed = snapshot.cpus.as_ref().map(|cpus| cpus.allowed);
-    let advice = match allowed.filter(|allowed| cpu + waiting > CROWDED * *allowed) {
-        Some(allowed) => format!(
-            "it wants {:.1} CPUs and may use {allowed:.1}: start fewer ranks or threads",
-            cpu + waiting
-        ),
-        None => "other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs"
-            .to_owned(),
-    };
-    let waits = cpu + waiting > WANTED_MIN && share > WAITING_SHOWN;
-    waits.then(|| {
-        format!(
-            "    but it waits for a CPU {} of the time that it wants one; {advice}",
-            percent(share)
-        )
-    })
-}
-
 pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut lines = Vec::new();
     let mut text = finding.text.lines();
-    let repaired = match (finding.repaired, &finding.now) {
-        (true, None) => " (repaired)",
-        (true, Some(_)) => " (repaired; reverted at the end, without --keep)",
-        (false, _) => "",
+    let time = |at: std::time::Duration| duration(at.as_nanos() as f64);
+    let repaired = match (finding.repaired, &finding.now, finding.gone_at) {
+        (true, None, _) => " (repaired)".to_owned(),
+        (true, Some(_), _) => " (repaired; reverted at the end, without --keep)".to_owned(),
+        (false, _, Some(gone)) => format!(" (from {} to {})", time(finding.at), time(gone)),
+        (false, _, None) => String::new(),
     };
     lines.push(format!(
         " {number}  {}{repaired}   {}",
@@ -247,24 +147,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn that_nothing_is_to_be_won_is_said_only_when_no_rule_is_about_to_find_something() {
+    fn what_held_for_a_while_is_listed_at_the_end_and_verbosely_what_the_others_saw() {
         let mut snapshot = snapshot(2);
-        let rule = |standing, state: &str| RuleView {
-            name: "blas-threads".into(),
-            mode: "advising",
+        let rule = |name: &str, state: &str| RuleView {
+            name: name.into(),
             state: state.into(),
-            standing,
+            had_processes: true,
             ..RuleView::default()
         };
-        let quiet = rule(Standing::Quiet, "condition false");
-        snapshot.rules = vec![rule(Standing::Counting, "2 of 3 windows"), quiet.clone()];
-        let said = lines(&snapshot, true);
-        assert!(
-            said[0].starts_with(" no findings yet: the conditions of blas-threads hold"),
-            "{said:?}"
+        snapshot.rules = vec![
+            rule("load-imbalance", "condition false: a"),
+            rule("shared-core", "condition false: b"),
+            rule("busy", "advising"),
+        ];
+        snapshot.past_findings = vec![FindingView {
+            rule: "load-imbalance".into(),
+            text: "rank 4 computes 1.9 times as long".into(),
+            at: std::time::Duration::from_millis(6110),
+            gone_at: Some(std::time::Duration::from_millis(10_200)),
+            ..FindingView::default()
+        }];
+        let past = "load-imbalance (from 6.11 s to 10.2 s)   rank 4 computes 1.9 times as long";
+        assert_eq!(
+            at_end(&snapshot, false),
+            [" 1 finding".to_owned(), format!(" 1  {past}")]
         );
-        snapshot.rules = vec![quiet];
-        assert!(lines(&snapshot, true)[0].starts_with(" no findings: "));
+        // While the session goes on, only what holds.
+        assert_eq!(now(&snapshot)[0], " no findings: 3 rules fit this program");
+        snapshot.findings.push(FindingView {
+            rule: "busy".into(),
+            text: "ranks spin".into(),
+            ..FindingView::default()
+        });
+        let lines = at_end(&snapshot, true);
+        assert_eq!(
+            lines,
+            [
+                " 2 findings".to_owned(),
+                " 1  busy   ranks spin".to_owned(),
+                "    state  advising".to_owned(),
+                format!(" 2  {past}"),
+                "    load-imbalance         condition false: a".to_owned(),
+                "    shared-core            condition false: b".to_owned(),
+            ]
+        );
     }
 
     #[test]
@@ -287,7 +213,7 @@ mod tests {
             text: "the threads want 2 CPUs:\nthey wait".into(),
             ..FindingView::default()
         });
-        insta::assert_snapshot!(lines(&snapshot, false).join("\n"), @"
+        insta::assert_snapshot!(at_end(&snapshot, false).join("\n"), @"
         1 finding
         1  openmp-team-size   the threads want 2 CPUs:
            they wait
@@ -297,13 +223,13 @@ mod tests {
 
         // What was reverted at the end is not applied.
         snapshot.rules = vec![rule(Standing::Applied, "applied")];
-        assert!(lines(&snapshot, false).concat().contains("state  applied"));
+        assert!(at_end(&snapshot, false).concat().contains("state  applied"));
         snapshot.changes.push(profile::ChangeView {
             rule: "openmp-team-size".into(),
             outcome: REVERTED.into(),
             ..Default::default()
         });
-        assert!(!lines(&snapshot, false).concat().contains("state  applied"));
+        assert!(!at_end(&snapshot, false).concat().contains("state  applied"));
     }
 
     #[test]
@@ -340,7 +266,7 @@ mod tests {
             of_iterations,
             never_closed,
         ];
-        let all = lines(&snapshot, true);
+        let all = at_end(&snapshot, true);
         assert_eq!(
             all.iter().filter(|line| line.contains("no value: ")).count(),
             2,
@@ -350,7 +276,7 @@ mod tests {
             process.ended = true;
             process.rates = None;
         });
-        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @"
+        insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @"
         no findings: 2 rules fit this program
            matched no process: blas-threads
            no value while it ran: batches
@@ -358,45 +284,18 @@ mod tests {
         ");
         snapshot.rules.truncate(2);
         snapshot.rules[0].had_value = false;
-        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @" no findings: none of 2 rules had a value while the program ran");
+        insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @" no findings: none of 2 rules had a value while the program ran");
         // Nor beside what was found before.
         snapshot.findings.push(FindingView {
             rule: "shared-core".into(),
             text: "32 threads want 2 CPUs".into(),
             ..FindingView::default()
         });
-        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @"
+        insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @"
         1 finding
         1  shared-core   32 threads want 2 CPUs
+           matched no process: blas-threads
         ");
-    }
-
-    #[test]
-    fn what_the_windows_of_a_rule_leave_out_is_shown_with_the_reason_for_most() {
-        let mut snapshot = snapshot(2);
-        snapshot.rules = vec![RuleView {
-            name: "mine".into(),
-            state: "condition false: n > 5 (3 > 5)".into(),
-            had_processes: true,
-            standing: Standing::Quiet,
-            windows: 12,
-            dropped: rules::Dropped {
-                late: 3,
-                outside: 40,
-                partial: 2,
-                skipped: 1,
-                ..rules::Dropped::default()
-            },
-            ..RuleView::default()
-        }];
-        insta::assert_snapshot!(lines(&snapshot, false).join("\n"), @"
-        no findings: 1 rule fits this program
-           but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
-           mine                   condition false: n > 5 (3 > 5)
-                                  12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 outside of all windows)
-        ");
-        snapshot.rules[0].dropped = rules::Dropped::default();
-        assert!(!lines(&snapshot, false).join("\n").contains("left out"));
     }
 
     #[test]
@@ -430,7 +329,7 @@ mod tests {
             finding("workers", "4 workers take 18.5 ms, 1 takes 43.5 ms"),
             finding("nodes", "a node is idle"),
         ];
-        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @r"
+        insta::assert_snapshot!(at_end(&snapshot, false).join("\n"), @r"
          2 findings
          1  workers   4 workers take 18.5 ms, 1 takes 43.5 ms
             state  on trial: 2 of 5 windows
@@ -456,7 +355,7 @@ mod tests {
             (7, Some(" and 2 more findings; the report has all")),
         ] {
             snapshot.findings = (0..number).map(finding).collect();
-            let lines = lines(&snapshot, true);
+            let lines = at_end(&snapshot, true);
             assert_eq!(lines[0], format!(" {number} findings"));
             let reported = lines.iter().filter(|line| line.contains("   number ")).count();
             assert_eq!(reported, FINDINGS_SHOWN, "{lines:?}");
@@ -467,21 +366,5 @@ mod tests {
             let more = lines.iter().find(|line| line.starts_with(" and "));
             assert_eq!(more.map(String::as_str), rest);
         }
-    }
-
-    #[test]
-    fn a_program_that_others_keep_from_running_is_reported() {
-        let mut snapshot = snapshot(2);
-        assert!(waits_for_others(&snapshot).is_some_and(|line| line.contains("67 %")));
-        for rates in snapshot
-            .processes
-            .iter_mut()
-            .filter_map(|process| process.rates.as_mut())
-        {
-            (rates.cpu, rates.runqueue) = (0.95, 0.05);
-        }
-        assert_eq!(waits_for_others(&snapshot), None);
-        snapshot.processes.clear();
-        assert_eq!(waits_for_others(&snapshot), None, "nothing was measured");
     }
 }

@@ -2,9 +2,11 @@
 
 use profile::format::{count, duration, percent, plural, significant, times};
 use profile::{
-    CallSiteView, EfficienciesView, IterationView, Rates, RegionsView, Scalability, SequenceView, Snapshot,
-    Split, Steps, TeamsView,
+    CallSiteView, EfficienciesView, FunctionTotals, IterationView, Rates, Scalability, SequenceView,
+    Snapshot, Split, Steps, TeamsView,
 };
+
+use super::parts::{self, WATCHED_FULLY, probed};
 
 /// A change of the pace over the run that is worth a word.
 const CHANGE_SHOWN: f64 = 0.05;
@@ -14,8 +16,6 @@ const FACTOR_SHOWN: f64 = 2.0;
 /// Call sites shown at the end; the report has more.
 const SITES_SHOWN: usize = 8;
 
-/// What was probed for a greater share of the time than this was so all the time.
-pub(super) const WATCHED_FULLY: f64 = 0.95;
 /// Of regions that were probed for less of it no rate is shown: the pace of the rest may be another one.
 const WATCHED_MIN: f64 = 0.1;
 
@@ -48,7 +48,7 @@ fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
     let asleep = asleep(snapshot.running().filter_map(|process| process.rates));
-    let rests = since(snapshot).is_some();
+    let rests = until(snapshot).is_some();
     lines(
         snapshot,
         sequence.efficiencies_of_late.as_ref(),
@@ -60,11 +60,11 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     )
 }
 
-/// Since when steps of parallel regions are not measured, in words.
-fn since(snapshot: &Snapshot) -> Option<String> {
+/// Until when steps of parallel regions were measured, where they are not now, in words.
+fn until(snapshot: &Snapshot) -> Option<String> {
     let until_ns = snapshot.regions()?.until_ns?;
     let is_of_regions = snapshot.sequence.steps == Steps::Regions;
-    is_of_regions.then(|| format!("; not measured since {}", duration(until_ns as f64)))
+    is_of_regions.then(|| parts::until(snapshot, until_ns))
 }
 
 /// The same over the entire session, and what of it is not measured.
@@ -90,8 +90,10 @@ fn lines(
     let (mut lines, sequence) = (Vec::new(), &snapshot.sequence);
     match (&sequence.iteration, &sequence.without) {
         (Some(iteration), _) => {
-            let since = since(snapshot).unwrap_or_default();
-            lines.push(step_line(iteration, time(iteration), sequence, &since));
+            let until = until(snapshot);
+            let is_sampled = parts::is_loop_sampled(snapshot, &snapshot.functions());
+            let time = time(iteration);
+            lines.push(step_line(iteration, time, sequence, (until, is_sampled)));
         }
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
@@ -109,7 +111,7 @@ fn step_line(
     iteration: &IterationView,
     (time_ns, of_all): (f64, &str),
     sequence: &SequenceView,
-    since: &str,
+    (until, is_sampled): (Option<String>, bool),
 ) -> String {
     let calls = match iteration.calls.round() {
         1.0 => format!("1 {} each", sequence.steps.noun()),
@@ -131,11 +133,22 @@ fn step_line(
         _ => String::new(),
     };
     let over = if iteration.is_over { "; it has ended" } else { "" };
-    let seen = if sequence.unseen > 0 { " seen" } else { "" };
-    let is_over = iteration.is_over || !since.is_empty();
+    let seen = match (is_sampled, sequence.unseen) {
+        (true, _) => " seen in sampling windows",
+        (false, 0) => "",
+        (false, _) => " seen",
+    };
+    // It is another loop whose steps take another time: the program need not have changed its pace.
+    let before = iteration.before.map_or_else(String::new, |(calls, pace)| {
+        let noun = plural(calls.round() as usize, sequence.steps.noun());
+        let at = duration(pace.until.as_nanos() as f64);
+        format!("; until {at} a loop of {noun}, {} a step", duration(pace.mean_ns))
+    });
+    let is_over = iteration.is_over || until.is_some();
     let takes = if is_over { "took" } else { "takes" };
+    let until = until.map_or_else(String::new, |until| format!("{until}: "));
     format!(
-        " one step of the detected loop {takes} {}{of_all}   ({}{seen}, {calls}{over}{change}{since})",
+        " {until}one step of the detected loop {takes} {}{of_all}   ({}{seen}, {calls}{over}{change}{before})",
         duration(time_ns),
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
@@ -196,14 +209,6 @@ fn split_line(split: &Split) -> String {
     )
 }
 
-/// The share of the time that parallel regions were probed.
-fn probed(snapshot: &Snapshot, regions: &RegionsView) -> f64 {
-    let processes = snapshot.processes.iter();
-    let processes = processes.filter(|process| process.regions.is_some()).count();
-    let watched = regions.watched_ns as f64 / processes.max(1) as f64;
-    watched / snapshot.elapsed.as_nanos().max(1) as f64
-}
-
 /// Parallel regions, and what their teams do.
 pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let Some(regions) = snapshot.regions() else {
@@ -212,11 +217,14 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let part = probed(snapshot, &regions);
     let watched = part * snapshot.elapsed.as_nanos().max(1) as f64;
     let seen = match part < WATCHED_FULLY {
-        true => format!(
-            "   (steps and regions: of the {} of the time that they were probed)",
-            percent(part)
-        ),
+        true => format!("   (of the {} of the time that they were probed)", percent(part)),
         false => String::new(),
+    };
+    let rate = count((regions.regions as f64 * 1e9 / watched.max(1.0)).round());
+    let rate = match part {
+        ..WATCHED_MIN => "parallel regions: seen too seldom for a rate".to_owned(),
+        ..WATCHED_FULLY => format!("~{rate} parallel regions/s"),
+        _ => format!("{rate} parallel regions/s"),
     };
     let inside = match regions.inside() {
         Some(inside) => format!(
@@ -224,15 +232,11 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
             percent(inside),
             percent((1.0 - inside).max(0.0)),
         ),
-        None => ", too short to measure their time".to_owned(),
+        None => ", and too short to be timed".to_owned(),
     };
-    let rate = count((regions.regions as f64 * 1e9 / watched.max(1.0)).round());
-    let rate = match part {
-        ..WATCHED_MIN => "parallel regions, seen too seldom for a rate".to_owned(),
-        ..WATCHED_FULLY => format!("~{rate} parallel regions/s"),
-        _ => format!("{rate} parallel regions/s"),
-    };
-    let mut lines = vec![format!(" {rate}{inside}{seen}")];
+    let until = regions.until_ns.map(|until_ns| parts::until(snapshot, until_ns));
+    let until = until.map_or_else(String::new, |until| format!("{until}: "));
+    let mut lines = vec![format!(" {until}{rate}{inside}{seen}")];
     lines.extend(regions.teams.as_ref().map(team_line));
     lines
 }
@@ -265,24 +269,22 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
         Steps::MpiCalls => "MPI by call site",
         Steps::Regions => "regions by call site",
     };
-    let is_part = snapshot
-        .functions()
-        .iter()
-        .any(|function| function.estimate.is_some())
-        || snapshot
-            .regions()
-            .is_some_and(|regions| probed(snapshot, &regions) < WATCHED_FULLY);
-    let of_part = if is_part { "   (sampled calls only)" } else { "" };
+    let functions = snapshot.functions();
+    let part = |site: &CallSiteView| parts::of_site(snapshot, &functions, &site.function);
     let mut lines = vec![
         String::new(),
-        format!(" {what:<20} {:>9}   share of the time{of_part}", "calls"),
+        format!(
+            " {what:<20} {:>9}   share of the time{}",
+            "calls",
+            of_part(snapshot, &functions)
+        ),
     ];
     for site in sequence.call_sites.iter().take(SITES_SHOWN) {
         lines.push(format!(
             " {:<20} {:>9}   {:>6}  in {}",
             site.function,
             count(site.calls as f64),
-            percent(site.time_ns as f64 / watched),
+            percent(site.time_ns as f64 / watched / part(site)),
             place(site),
         ));
     }
@@ -292,6 +294,34 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
     }
     lines.extend(unseen(sequence));
     lines
+}
+
+/// Which calls are in the call sites, where not all are: those of sampling windows, and none that poll.
+pub(super) fn of_part(snapshot: &Snapshot, functions: &[FunctionTotals]) -> String {
+    let parts = snapshot.sequence.call_sites.iter();
+    let parts = parts.map(|site| parts::of_site(snapshot, functions, &site.function));
+    let least = parts.fold(1.0, f64::min);
+    let polling = functions.iter().map(|function| function.name.as_str());
+    let polling: Vec<&str> = polling.filter(|name| parts::is_polling(name)).collect();
+    let mut notes = Vec::new();
+    if least < WATCHED_FULLY {
+        notes.push(format!(
+            "sampled calls only: of the {} of the time that was watched",
+            percent(least)
+        ));
+    }
+    if let [first, others @ ..] = polling.as_slice() {
+        let others = match others {
+            [] => ", which polls".to_owned(),
+            [other] => format!(" and {other}, which poll"),
+            more => format!(" and {} more that poll", more.len()),
+        };
+        notes.push(format!("without {first}{others}"));
+    }
+    match notes.is_empty() {
+        true => String::new(),
+        false => format!("   ({})", notes.join("; ")),
+    }
 }
 
 /// Of all processes, in nanoseconds.
@@ -328,7 +358,7 @@ fn place(site: &CallSiteView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::{Efficiencies, ProcessView, SourcePlace, TeamTotals};
+    use profile::{Efficiencies, PaceView, ProcessView, RegionsView, SourcePlace, TeamTotals};
     use std::time::Duration;
 
     fn sequence() -> SequenceView {
@@ -435,23 +465,6 @@ mod tests {
     }
 
     #[test]
-    fn call_sites_of_calls_that_were_watched_in_windows_say_so() {
-        let estimated = profile::FunctionTotals {
-            estimate: Some(Default::default()),
-            ..Default::default()
-        };
-        let mut snapshot = Snapshot {
-            sequence: sequence(),
-            elapsed: Duration::from_secs(2),
-            processes: vec![ProcessView::default()],
-            ..Snapshot::default()
-        };
-        assert!(call_sites(&snapshot)[1].ends_with("share of the time"));
-        snapshot.processes[0].functions.push(estimated);
-        assert!(call_sites(&snapshot)[1].ends_with("(sampled calls only)"));
-    }
-
-    #[test]
     fn a_pace_that_is_another_one_altogether_is_shown_as_a_factor() {
         let reported = |change| {
             let mut sequence = sequence();
@@ -501,23 +514,41 @@ mod tests {
             ..Snapshot::default()
         };
         insta::assert_snapshot!(regions(&snapshot).join("\n"), @"
-        ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (steps and regions: of the 20 % of the time that they were probed)
+        ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (of the 20 % of the time that they were probed)
         time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5.0 %; load balance 0.74
         ");
         snapshot.elapsed = Duration::from_secs(50);
-        assert!(regions(&snapshot)[0].starts_with(" parallel regions, seen too seldom for a rate   inside"));
-        snapshot.sequence = sequence();
-        snapshot.sequence.steps = Steps::Regions;
-        assert!(now(&snapshot)[0].starts_with(" one step of the detected loop takes 91.4 ms "));
+        assert!(regions(&snapshot)[0].starts_with(" parallel regions: seen too seldom for a rate   inside"));
         if let Some(regions) = &mut snapshot.processes[0].regions {
-            regions.until_ns = Some(4_100_000_000);
+            regions.inside_ns = None;
         }
-        let line = now(&snapshot).swap_remove(0);
+        let line = regions(&snapshot).swap_remove(0);
         assert!(
-            line.starts_with(" one step of the detected loop took 95.0 ms on average "),
+            line.starts_with(
+                " parallel regions: seen too seldom for a rate, and too short to be timed   (of the "
+            ),
             "{line}"
         );
-        assert!(line.ends_with("; not measured since 4.10 s)"), "{line}");
+    }
+
+    #[test]
+    fn a_loop_that_was_left_for_another_one_is_named_with_its_pace() {
+        let mut sequence = sequence();
+        if let Some(iteration) = &mut sequence.iteration {
+            iteration.before = Some((
+                3.0,
+                PaceView {
+                    until: Duration::from_secs(20),
+                    count: 50,
+                    mean_ns: 1.43e8,
+                },
+            ));
+        }
+        let line = now(&of(sequence)).swap_remove(0);
+        assert!(
+            line.ends_with("; until 20.0 s a loop of 3 MPI calls, 143 ms a step)"),
+            "{line}"
+        );
     }
 
     #[test]

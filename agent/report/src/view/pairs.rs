@@ -3,6 +3,8 @@
 use profile::format::{bytes, count, percent, plural};
 use profile::{MatrixView, Messages, Snapshot};
 
+use super::parts;
+
 /// Pairs of ranks that are shown; the report has them all.
 const PAIRS_SHOWN: usize = 4;
 
@@ -17,7 +19,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     if all.count == 0 {
         return Vec::new();
     }
-    let mut lines = vec![String::new(), head(matrix, all)];
+    let mut lines = vec![String::new(), head(matrix, all, &sampled(snapshot))];
     let share = |of: Messages| match all.bytes {
         0 => of.count as f64 / all.count as f64,
         total => of.bytes as f64 / total as f64,
@@ -44,13 +46,23 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-fn head(matrix: &MatrixView, all: Messages) -> String {
+/// That not all messages were seen.
+pub(super) fn sampled(snapshot: &Snapshot) -> String {
+    let functions = snapshot.functions();
+    let senders = functions.into_iter().filter(|of| of.bytes_kind == Some("sent"));
+    let sampled = parts::sampled(&senders.collect::<Vec<_>>());
+    sampled.map_or_else(String::new, |sampled| {
+        format!(", sampled {} of the time", percent(sampled.watched))
+    })
+}
+
+fn head(matrix: &MatrixView, all: Messages, sampled: &str) -> String {
     let pairs = match matrix.cut {
         0 => plural(matrix.sent.len(), "pair"),
         _ => format!("more than {}", plural(matrix.sent.len(), "pair")),
     };
     format!(
-        " from -> to          messages     bytes    share   (point to point: {} in all, mean {}, {pairs} of ranks)",
+        " from -> to          messages     bytes    share   (point to point{sampled}: {} in all, mean {}, {pairs} of ranks)",
         bytes(all.bytes as f64),
         bytes(all.bytes as f64 / all.count as f64),
     )

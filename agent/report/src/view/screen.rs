@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use profile::cost::Estimate;
 use profile::format::{bytes, count, duration, percent, plural};
 use profile::{FunctionTotals, Rates, Snapshot, TraceView};
 
-use super::{cost, cpus, durations, findings, history, pace, pairs, sizes, spread};
+use super::{cost, cpus, durations, findings, history, pace, pairs, parts, sizes, spread};
 
 const FUNCTIONS_SHOWN: usize = 8;
 /// Columns of a function's name.
@@ -91,7 +90,7 @@ fn place(snapshot: &Snapshot) -> String {
 /// functions, and functions before the word that there is none. On a small terminal the last one is scrolled
 /// to.
 pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
-    let found = [findings::lines(snapshot, false), losses(snapshot)].concat();
+    let found = [findings::now(snapshot), losses(snapshot)].concat();
     let mut blocks = vec![time(snapshot), going_on(snapshot), found];
     if !snapshot.findings.is_empty() {
         blocks.swap(1, 2);
@@ -151,9 +150,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             .filter_map(|process| process.overall)
             .collect(),
     ));
-    if snapshot.changes.iter().any(|change| change.number != 0) {
-        lines.push(" over all of the time, before the changes and after them".to_owned());
-    }
+    lines.extend(parts::around_changes(snapshot));
     lines.extend(pace::over_all(snapshot));
     lines.extend(pace::regions(snapshot));
     lines.extend(cost::over_all(snapshot));
@@ -165,7 +162,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         let row = |function: &FunctionTotals| Row {
             name: function.name.clone(),
             calls: Some(function.calls as f64),
-            counted: function.counted.filter(|part| *part < pace::WATCHED_FULLY),
+            counted: function.counted.filter(|part| *part < parts::WATCHED_FULLY),
             is_estimated: function.estimate.is_some(),
             mean_ns: function.mean_of_returned_ns(),
             share: function.time_ns.map(|time| time as f64 / watched),
@@ -179,7 +176,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     lines.extend(sizes::over_all(snapshot));
     lines.extend(spread::over_all(snapshot));
     lines.push(String::new());
-    lines.extend(findings::lines(snapshot, is_verbose));
+    lines.extend(findings::at_end(snapshot, is_verbose));
     lines.extend(history::change_lines(snapshot));
     lines.extend(snapshot.trace.as_ref().map(trace_line));
     lines.extend(losses(snapshot));
@@ -219,8 +216,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         format!("{:23}inside MPI {inside}{waiting}   outside {outside}", "")
     });
     let functions = snapshot.functions();
-    let estimates = functions.iter().filter_map(|function| function.estimate);
-    let sampled = estimates.reduce(Estimate::and);
+    let sampled = parts::sampled(&functions);
     let sampled_text = sampled.map_or_else(String::new, |of| {
         // The greatest that it can be is not known where probes slow the program too much.
         let more = if of.to.is_none() {
@@ -370,7 +366,7 @@ fn trace_line(trace: &TraceView) -> String {
         number => format!("; {} {what}", count(number as f64)),
     };
     format!(
-        " trace: {} calls and {} iterations in {} ({}){}{}{}",
+        " trace: {} calls and {} iterations, of all processes and loops, in {} ({}){}{}{}",
         count(trace.calls as f64),
         count(trace.iterations as f64),
         trace.file,
@@ -571,7 +567,7 @@ pub(super) mod tests {
             text: "64 ranks share 2 CPUs".into(),
             now: Some("sudo tuneagent attach 8120 --apply\nsets one byte in each rank".into()),
             next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
-            repaired: false,
+            ..FindingView::default()
         });
         snapshot.rules.push(RuleView {
             name: "openmpi-busy-wait".into(),

@@ -10,7 +10,16 @@ const SIZES_SHOWN: usize = 4;
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let functions = snapshot.functions();
     let mut by_size: Vec<u64> = Vec::new();
+    // Of a function that was watched in windows, only the messages of these are counted by size.
+    let (mut estimated, mut is_sampled) = (0.0, false);
     for function in functions.iter().filter(|of| of.bytes_kind == Some("sent")) {
+        let counted = function.sizes.iter().sum::<u64>() as f64;
+        let all = match function.estimate {
+            Some(estimate) if estimate.counted > 0 => function.calls as f64 / estimate.counted as f64,
+            _ => 1.0,
+        };
+        is_sampled |= function.estimate.is_some() && counted > 0.0;
+        estimated += counted * all;
         by_size.resize(by_size.len().max(function.sizes.len()), 0);
         for (sum, messages) in by_size.iter_mut().zip(&function.sizes) {
             *sum += messages;
@@ -34,10 +43,14 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     if reported < all {
         parts.push(format!("{} others", share(all - reported)));
     }
+    let of_all = match is_sampled {
+        true => format!(" of ~{}", count(estimated.round())),
+        false => String::new(),
+    };
     vec![
         String::new(),
         format!(
-            " sizes of {} messages sent   {}",
+            " sizes of {}{of_all} messages sent   {}",
             count(all as f64),
             parts.join(", ")
         ),
@@ -88,6 +101,15 @@ mod tests {
 
         sizes of 100 messages sent   10 % empty, 3.0 % of 1 B, 55 % up to 8 B, 30 % up to 1.00 KiB, 2.0 % others
         ");
+        // Half of one of them was seen.
+        let sampled = &mut snapshot.processes[1].functions[0];
+        (sampled.calls, sampled.bytes_kind) = (100, Some("sent"));
+        sampled.estimate = Some(profile::cost::Estimate {
+            counted: 50,
+            ..Default::default()
+        });
+        let line = over_all(&snapshot).swap_remove(1);
+        assert!(line.starts_with(" sizes of 100 of ~150 messages sent "), "{line}");
         snapshot.processes.truncate(0);
         assert!(over_all(&snapshot).is_empty());
     }

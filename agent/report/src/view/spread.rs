@@ -72,15 +72,17 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn row(snapshot: &Snapshot, quantity: &Quantity) -> Option<String> {
-    let who = |process: &ProcessView| match process.rank {
-        Some(rank) => format!("(rank {rank})"),
-        None => format!("(pid {})", process.pid),
+    // A recording has no numbers of processes.
+    let who = |number: usize, process: &ProcessView| match (process.rank, process.pid) {
+        (Some(rank), _) => format!("(rank {rank})"),
+        (None, 0) => format!("(process {number})"),
+        (None, pid) => format!("(pid {pid})"),
     };
     // Launchers and shells of a command are no ranks.
     let is_one = |process: &&ProcessView| snapshot.job.mpi.is_none() || process.rank.is_some();
-    let compared = snapshot.processes.iter().filter(is_one);
+    let compared = (1..).zip(snapshot.processes.iter().filter(is_one));
     let mut values: Vec<(f64, String)> = compared
-        .filter_map(|process| Some(((quantity.of)(process)?, who(process))))
+        .filter_map(|(number, process)| Some(((quantity.of)(process)?, who(number, process))))
         .collect();
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let [least, .., most] = values.as_slice() else {
@@ -155,6 +157,15 @@ mod tests {
         assert!(
             lines[2].contains("(pid 8123)") && lines[2].ends_with("(pid 77)"),
             "{lines:?}"
+        );
+        // A recording has no numbers of processes.
+        for process in &mut snapshot.processes {
+            (process.pid, process.rank) = (0, None);
+        }
+        let line = over_all(&snapshot).swap_remove(2);
+        assert!(
+            line.contains("(process 1)") && line.ends_with("(process 2)"),
+            "{line}"
         );
         snapshot.processes.truncate(1);
         assert!(over_all(&snapshot).is_empty());

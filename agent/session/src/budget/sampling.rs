@@ -313,11 +313,11 @@ impl Sampling {
             return effects;
         }
         if let Turn::Sample(sampled) = self.windows.look(&load, spent.at_ns) {
-            let share = spent.shares_since(&before).map_or(0.0, |(hits, _)| hits);
+            let shares = spent.shares_since(&before);
             self.of_late = None;
             effects.push(BudgetEffect::BeginSampling);
             effects.push(self.begin_gap(sampled, functions));
-            effects.extend(self.notice_of_windows(functions, share));
+            effects.extend(self.notice_of_windows(functions, shares));
         }
         effects
     }
@@ -337,8 +337,7 @@ impl Sampling {
         match self.windows.shut(&load, spent.at_ns) {
             Turn::Sample(sampled) => {
                 effects.push(self.begin_gap(sampled, functions));
-                let share = self.of_late.map_or(0.0, |(hits, _)| hits);
-                effects.extend(self.notice_of_windows(functions, share));
+                effects.extend(self.notice_of_windows(functions, self.of_late));
             }
             Turn::Shut => {
                 let sampled = self.windows.functions().clone();
@@ -378,8 +377,22 @@ impl Sampling {
         BudgetEffect::Detach(sampled)
     }
 
-    fn notice_of_windows(&self, functions: &Functions<'_>, share: f64) -> Option<BudgetEffect> {
+    /// `shares` are of the job's CPU time: what hits took, and hits and agent together.
+    fn notice_of_windows(
+        &self,
+        functions: &Functions<'_>,
+        shares: Option<(f64, f64)>,
+    ) -> Option<BudgetEffect> {
         let view = self.view(functions)?;
+        let (hits, all) = shares.unwrap_or_default();
+        let (who, share) = match self.has_own_cpus {
+            true => ("probes", hits),
+            false => ("probes and tuneagent", all),
+        };
+        let (are, their) = match view.functions.len() {
+            1 => ("is", "its"),
+            _ => ("are", "their"),
+        };
         let what = if view.cuts_sequence {
             "Call sites, sizes of messages, who sends to whom and iterations are those of the windows"
         } else if view.functions.iter().any(|name| name.starts_with("MPI_")) {
@@ -389,8 +402,8 @@ impl Sampling {
         };
         let (names, budget) = (view.names(NAMED_MAX), view.budget);
         Some(BudgetEffect::Say(format!(
-            "note: {names} from now on watched in windows, {} of the time (--budget {budget}; until now probes took {} of the job's CPU time): their \
-             calls, times and bytes are estimated (~). {what}",
+            "note: {names} {are} from now on watched in windows, at first {} of the time (--budget {budget}; until now {who} took {} of the job's CPU \
+             time): {their} calls, times and bytes are estimated (~). {what}",
             percent(view.part),
             percent(share),
         )))

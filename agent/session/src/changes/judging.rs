@@ -22,6 +22,12 @@ use crate::changes::ProbeSwitch;
 const BACK: &str = "its condition no longer holds; its probes are switched back";
 
 impl Changes {
+    /// The decision switches probes of the session, and changes nothing of the program.
+    pub fn is_switch(&self, decision: DecisionId) -> bool {
+        let known = self.decisions.get(&decision).map(|known| &known.decided.how);
+        matches!(known, Some(How::Switch(_)))
+    }
+
     pub(super) fn judged(
         &mut self,
         decision: DecisionId,
@@ -43,9 +49,8 @@ impl Changes {
         // That it is reverted is said when it is.
         let mut effects = ChangeEffects::new();
         let known = self.decisions.get(&decision).map(|known| &known.decided.how);
-        let is_switch = matches!(known, Some(How::Switch(_)));
         if changes.is_empty() {
-            effects.push(ChangeEffect::Say(match is_switch {
+            effects.push(ChangeEffect::Say(match self.is_switch(decision) {
                 true => ChangeNotice::Switched {
                     rule: rule.to_owned(),
                     text: BACK.to_owned(),

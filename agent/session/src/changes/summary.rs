@@ -44,8 +44,9 @@ pub(super) fn summary(changes: &[Left], unknown: usize, undo: &str, program: &st
             words.push(words_of(plural(count, "change")));
         }
     };
+    let them = if count(Standing::Kept) == 1 { "it" } else { "them" };
     say(Standing::Kept, &|changes| {
-        format!("{changes} left in place until {program} ends. Revert it: {undo}")
+        format!("{changes} left in place until {program} ends. Revert {them}: {undo}")
     });
     say(Standing::Stays, &|changes| {
         let calls: BTreeSet<&str> = here(Standing::Stays).map(|left| left.text.as_str()).collect();

@@ -1,6 +1,9 @@
 //! What can happen to a session, and what is to be done then: plain data.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use plan::MarkKind;
 use profile::{FindingView, GuardView};
@@ -26,6 +29,8 @@ pub enum Event {
     /// A condition holds no longer.
     Gone {
         rule: String,
+        /// When, from the start of the session.
+        at: Duration,
     },
     /// The rules decided something.
     Decided(Box<ResolvedDecision>),
@@ -99,6 +104,8 @@ pub enum Effect {
     Say(String),
     /// Say it with the time of day.
     SayWhen(String),
+    /// The same, for those who want all details: nothing of the program was changed.
+    SayDetail(String),
     /// Mark this moment in the trace: kind, name and text.
     Trace(MarkKind, String, String),
     /// Mark it in the recording.

@@ -138,8 +138,8 @@ impl Parts {
     pub fn on(&mut self, event: Event, now: Time) -> Effects {
         match event {
             Event::Found { finding, is_new } => self.found(finding, is_new),
-            Event::Gone { rule } => {
-                self.changes.findings.close(&rule);
+            Event::Gone { rule, at } => {
+                self.changes.findings.close(&rule, at);
                 Effects::new()
             }
             Event::Decided(decision) => self.decided(decision),
@@ -152,8 +152,7 @@ impl Parts {
                 step,
             } => {
                 let guard = in_the_users_unit(guard, step);
-                let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
-                let mut effects = vec![Effect::Record(kind, rule.clone(), guard.text.clone())];
+                let mut effects = self.record_verdict(decision, &rule, &guard, keeps);
                 let judged = changes::ChangeEvent::Judged {
                     decision,
                     rule,
@@ -204,6 +203,14 @@ impl Parts {
             }
             Event::Leaving(event) => self.leaving_on(event, now),
         }
+    }
+
+    /// Probes that are switched back are no verdict on a change.
+    fn record_verdict(&self, decision: DecisionId, rule: &str, guard: &GuardView, keeps: bool) -> Effects {
+        let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
+        let record = Effect::Record(kind, rule.to_owned(), guard.text.clone());
+        let is_switch = self.changes.is_switch(decision);
+        (!is_switch).then_some(record).into_iter().collect()
     }
 
     /// Several tunes of a rule have one finding.
@@ -274,6 +281,9 @@ impl Parts {
         for effect in self.log.on(&mut self.changes, event, now) {
             match effect {
                 changes::ChangeEffect::Order(machine, order) => effects.push(Effect::Order(machine, order)),
+                changes::ChangeEffect::Say(notice @ changes::ChangeNotice::Switched { .. }) => {
+                    effects.push(Effect::SayDetail(notice.to_string()));
+                }
                 changes::ChangeEffect::Say(notice) => {
                     effects.push(Effect::SayWhen(notice.to_string()));
                     if let Some((kind, name, text)) = notice.mark() {
@@ -391,12 +401,12 @@ impl Parts {
     }
 }
 
-/// A duration is in the user's unit already; else the verdict begins with the time of a step, if that is
-/// known. Where the number of workers changes, so does what a step is found by: its time would be another
+/// A duration is in the user's unit already; else the verdict ends with the time of a step, if that is
+/// known, in brackets: it is not what was judged. Where the number of workers changes, so does what a step is found by: its time would be another
 /// thing before and after.
 fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
     if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
-        guard.text = format!("{step}; {}", guard.text);
+        guard.text = format!("{} ({step})", guard.text);
     }
     guard
 }

@@ -63,6 +63,7 @@ fn word(effect: &Effect) -> String {
         Effect::SwitchProbes(None, switches) => format!("switch {} back", switches.len()),
         Effect::Say(line) => format!("say {line}"),
         Effect::SayWhen(line) => format!("say when {line}"),
+        Effect::SayDetail(line) => format!("say in detail {line}"),
         Effect::Trace(kind, name, text) => format!("trace {} {name} {text}", kind.name()),
         Effect::Record(kind, name, text) => format!("record {} {name} {text}", kind.name()),
         Effect::List => "list".to_owned(),
@@ -261,7 +262,10 @@ fn a_finding_is_said_when_it_is_new_and_of_several_tunes_once() {
         "trace finding r slow\nby far",
         "record finding r slow\nby far",
     ];
-    let gone = || Event::Gone { rule: "r".to_owned() };
+    let gone = || Event::Gone {
+        rule: "r".to_owned(),
+        at: std::time::Duration::from_secs(9),
+    };
     let mut it = watching();
     for (event, effects, listed) in [
         (found(false), &[][..], 1),
@@ -283,7 +287,7 @@ fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
         (
             KEPT,
             "10 % less",
-            "one step 2 s -> 1 s; 10 % less",
+            "10 % less (one step 2 s -> 1 s)",
             "kept",
             &confirm,
         ),
@@ -295,7 +299,13 @@ fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
             "kept",
             &confirm,
         ),
-        (UNDONE, "no less", "one step 2 s -> 1 s; no less", "undone", &undo),
+        (
+            UNDONE,
+            "no less",
+            "no less (one step 2 s -> 1 s)",
+            "undone",
+            &undo,
+        ),
     ] {
         let effects = changed(false).does(judged(verdict, text), 9);
         assert_eq!(effects[0], format!("record {kind} r {shown}"));

@@ -12,7 +12,7 @@ pub(super) fn skeleton(name: &str, candidates: Option<&Candidates>) -> String {
         None => ("", "", "sum(cpu.time)"),
         Some(_) => (
             "  part_time: mean(part.duration)\n  part_rate: count(part) / pulse.duration\n",
-            ", part takes {part_time}",
+            "; part takes {part_time}",
             "part_rate",
         ),
     };
@@ -46,7 +46,7 @@ metrics:                          # in any order; units are checked
 tune:
   - when: waiting > limit         # advice only
     for: 3                        # windows in a row
-    finding: \"{{waiting:%}} of the time is spent waiting for a CPU{finding}\"
+    finding: \"{{waiting:%}} of the time that the processes want a CPU they wait for one{finding}\"
   # A change. The guard keeps it only where {objective} has surely become better.
   #- set: {variable}
   #  role: {role}

@@ -142,8 +142,9 @@ impl Measuring {
     pub(in crate::session) fn summarise(&self, rules: &mut RuleBook) {
         let now = monotonic_ns();
         for process in &self.profile.processes {
-            if let Some(iterations) = process.iterations() {
-                rules.summarise(process.slot, iterations, now);
+            if let Some(iterations) = process.sequence.iterations() {
+                let knows_mpi = process.iterations().is_some();
+                rules.summarise(process.slot, (iterations, knows_mpi), now);
             }
             rules.record_estimates(process.slot, process.estimates(), now, true);
         }

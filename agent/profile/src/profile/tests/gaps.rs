@@ -170,3 +170,43 @@ fn usage_is_what_was_counted_and_never_what_was_estimated() {
         (vec![(0, 200)], 12 * S, 12 * S)
     );
 }
+
+#[test]
+fn calls_that_are_counted_while_probes_rest_are_not_of_the_time_in_which_they_were_watched() {
+    let mut profile = Profile::new(0);
+    profile.processes = vec![Metered::new(100, None, 0)];
+    let mut probe = probe("GOMP_parallel");
+    // By each second so many calls, and whether the probe rests from then on: its links are closed a while later.
+    let readings = [
+        (0, 0, false),
+        (1, 600, true),
+        (2, 1_400, true),
+        (9, 1_400, false),
+        (10, 2_000, false),
+    ];
+    let mut shown = Vec::new();
+    for (at_s, count, rests) in readings {
+        probe.is_resting = rests;
+        let process = &mut profile.processes[0];
+        process.count(calls(count));
+        process.read(&Inputs {
+            probes: std::slice::from_ref(&probe),
+            ..Inputs::busy(at_s * S)
+        });
+        let view = process.view(std::slice::from_ref(&probe), |_| None);
+        let function = view
+            .functions
+            .first()
+            .map(|function| (function.calls, function.counted));
+        shown.extend(function);
+    }
+    assert_eq!(
+        shown,
+        [
+            (600, None),
+            (600, Some(0.5)),
+            (600, Some(1.0 - 8.0 / 9.0)),
+            (1_200, Some(1.0 - 8.0 / 10.0)),
+        ]
+    );
+}

@@ -11,7 +11,7 @@ use super::{
     bars::Glyphs,
     page::{Content, plain, short_percent, title},
 };
-use crate::view::pace;
+use crate::view::{pace, parts};
 
 /// Columns of the bar.
 const BAR: usize = 8;
@@ -43,8 +43,10 @@ pub(super) fn content(snapshot: &Snapshot, columns: usize, glyphs: Glyphs) -> Co
     ));
     let rows = sequence.call_sites.iter();
     let unseen = pace::unseen(sequence);
+    let of_part = pace::of_part(snapshot, &snapshot.functions());
+    let of_part = (!of_part.is_empty()).then(|| plain(format!(" {}", of_part.trim())));
     Content {
-        head: vec![head],
+        head: of_part.into_iter().chain([head]).collect(),
         rows: rows
             .map(|site| row(snapshot, site, columns, glyphs))
             .chain(unseen.map(plain))
@@ -53,9 +55,10 @@ pub(super) fn content(snapshot: &Snapshot, columns: usize, glyphs: Glyphs) -> Co
     }
 }
 
-/// A call site: its share is of the time of all processes since the start.
+/// A call site: its share is of the time of all processes in which its calls were watched.
 pub(super) fn row(snapshot: &Snapshot, site: &CallSiteView, columns: usize, glyphs: Glyphs) -> Line<'static> {
-    let share = site.time_ns as f64 / pace::watched_ns(snapshot);
+    let part = parts::of_site(snapshot, &snapshot.functions(), &site.function);
+    let share = site.time_ns as f64 / pace::watched_ns(snapshot) / part;
     let function: String = site.function.chars().take(NAME).collect();
     let mean = duration(site.time_ns as f64 / site.calls.max(1) as f64);
     let room = columns.saturating_sub(NAME + BAR + 31);

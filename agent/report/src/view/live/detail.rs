@@ -15,8 +15,20 @@ use super::{
 };
 use crate::view::screen::estimated;
 
+/// Columns of the first column and of the bar, where there is room.
 const NAME: usize = 24;
 const BAR: usize = 16;
+const BAR_MIN: usize = 3;
+/// From here on the heading fits over bar and share.
+const BAR_WITH_TITLE: usize = 5;
+/// Columns of the numbers and of the blanks between them.
+const NUMBERS: usize = 43;
+
+/// Columns of the first column and of the bar. The share stands behind the bar and must not be cut.
+fn widths(columns: usize) -> (usize, usize) {
+    let bar = columns.saturating_sub(NUMBERS + NAME).clamp(BAR_MIN, BAR);
+    (columns.saturating_sub(NUMBERS + bar).min(NAME), bar)
+}
 
 /// A function: all of it, each rank's part, and from where it is called.
 pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: Glyphs) -> Content {
@@ -35,14 +47,17 @@ pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: 
                 .map(|site| call_sites::row(snapshot, site, columns, glyphs)),
         );
     }
-    rows.push(title(header(if snapshot.job.mpi.is_some() {
-        "rank"
-    } else {
-        "pid"
-    })));
+    let first = if snapshot.job.mpi.is_some() { "rank" } else { "pid" };
+    let widths = widths(columns);
+    rows.push(title(header(first, widths)));
     let of = |process: &ProcessView| {
         let mine = process.functions.iter().find(|function| function.name == name)?;
-        Some(row(&ranks::name(process), mine, process.watched_ns, glyphs))
+        Some(row(
+            &ranks::name(process),
+            mine,
+            process.watched_ns,
+            (widths, glyphs),
+        ))
     };
     rows.extend(snapshot.processes.iter().filter_map(of));
     Content {
@@ -53,16 +68,17 @@ pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: 
 }
 
 /// A rank: where it runs, and its functions, those first that take most.
-pub(super) fn rank(snapshot: &Snapshot, pid: &str, _: usize, glyphs: Glyphs) -> Content {
+pub(super) fn rank(snapshot: &Snapshot, pid: &str, columns: usize, glyphs: Glyphs) -> Content {
     let is_it = |process: &&ProcessView| process.pid.to_string() == pid;
     let Some(process) = snapshot.processes.iter().find(is_it) else {
         return Content::rows(vec![plain(format!(" process {pid} is no longer watched"))]);
     };
     let mut functions: Vec<&FunctionTotals> = process.functions.iter().collect();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
+    let widths = widths(columns);
     let rows = functions
         .iter()
-        .map(|function| row(&function.name, function, process.watched_ns, glyphs));
+        .map(|function| row(&function.name, function, process.watched_ns, (widths, glyphs)));
     let who = match process.rank {
         Some(rank) => format!(" rank {rank}, process {pid}"),
         None => format!(" process {pid}"),
@@ -79,35 +95,45 @@ pub(super) fn rank(snapshot: &Snapshot, pid: &str, _: usize, glyphs: Glyphs) -> 
     Content {
         head: vec![
             title(format!("{who}{host}{state}{memory}")),
-            title(header("function")),
+            title(header("function", widths)),
         ],
         rows: rows.collect(),
         ..Content::default()
     }
 }
 
-fn header(first: &str) -> String {
+fn header(first: &str, (name, bar): (usize, usize)) -> String {
+    let share = if bar < BAR_WITH_TITLE {
+        "share"
+    } else {
+        "share of time"
+    };
     format!(
-        " {first:<NAME$} {:>11} {:>9} {:>9}  share of time",
+        " {first:<name$} {:>11} {:>9} {:>9}  {share}",
         "all calls", "mean", "all time"
     )
 }
 
-fn row(name: &str, function: &FunctionTotals, watched_ns: u64, glyphs: Glyphs) -> Line<'static> {
+fn row(
+    name: &str,
+    function: &FunctionTotals,
+    watched_ns: u64,
+    ((columns, bar), glyphs): ((usize, usize), Glyphs),
+) -> Line<'static> {
     let none = || "-".to_owned();
     let share = function
         .time_ns
         .filter(|_| watched_ns > 0)
         .map(|time| time as f64 / watched_ns as f64);
-    let name: String = name.chars().take(NAME).collect();
+    let name: String = name.chars().take(columns).collect();
     Line::from(vec![
         Span::raw(format!(
-            " {name:<NAME$} {:>11} {:>9} {:>9}  ",
+            " {name:<columns$} {:>11} {:>9} {:>9}  ",
             estimated(function.estimate.is_some(), count(function.calls as f64)),
             function.mean_of_returned_ns().map_or_else(none, duration),
             function.time_ns.map_or_else(none, |ns| duration(ns as f64)),
         )),
-        Span::styled(glyphs.bar(share.unwrap_or_default(), BAR), Color::Blue),
+        Span::styled(glyphs.bar(share.unwrap_or_default(), bar), Color::Blue),
         Span::raw(format!(" {:>7}", share.map_or_else(none, short_percent))),
     ])
 }

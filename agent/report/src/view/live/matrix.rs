@@ -13,6 +13,7 @@ use super::{
     page::{Content, plain, title},
     state::{State, Tab},
 };
+use crate::view::pairs;
 
 /// Rows and columns at most.
 const CELLS_MAX: usize = 64;
@@ -76,7 +77,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     let legend = format!(" {what} of a pair, up to: {}", shades.join("  "));
     Content {
         head: vec![
-            plain(reported(matrix)),
+            plain(reported(matrix, &pairs::sampled(snapshot))),
             plain(legend),
             title(format!(
                 " {:>w$} to rank 0, 1, ...{}",
@@ -99,7 +100,7 @@ fn nothing(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-fn reported(matrix: &MatrixView) -> String {
+fn reported(matrix: &MatrixView, sampled: &str) -> String {
     let mut all = matrix.all_sent;
     all += matrix.unresolved_sent;
     let unstated = match matrix.unresolved_sent.count {
@@ -107,7 +108,7 @@ fn reported(matrix: &MatrixView) -> String {
         some => format!("; {} to unknown ranks", percent(some as f64 / all.count as f64)),
     };
     format!(
-        " {} sent, {}, mean {}{unstated}",
+        " {} sent{sampled}, {}, mean {}{unstated}",
         plural(all.count as usize, "message"),
         bytes(all.bytes as f64),
         bytes(all.bytes as f64 / all.count.max(1) as f64),

@@ -23,8 +23,12 @@ pub(super) fn content(
     let (columns, height) = (usize::from(columns), usize::from(height));
     let curves = curves(snapshot, state, columns, glyphs);
     let overall = rows(screen::screen(snapshot), curves.clone(), columns);
-    if overall.len() <= height || snapshot.findings.is_empty() {
+    if overall.len() <= height {
         return Content::rows(overall);
+    }
+    // Functions are worth more than curves.
+    if snapshot.findings.is_empty() {
+        return Content::rows(rows(screen::screen(snapshot), Vec::new(), columns));
     }
     let brief = rows(screen::brief(snapshot), curves, columns);
     Content::rows(match brief.len() <= height {

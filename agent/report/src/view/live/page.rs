@@ -133,7 +133,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
     let last = match answer {
         Some(answer) => Paragraph::new(answer).style(Style::new().fg(Color::Yellow)),
         None if state.is_typing => Paragraph::new(typing_line(state)),
-        None => Paragraph::new(key_line(state, has_ranks, is_cut)),
+        None => Paragraph::new(key_line(state, has_ranks, is_cut, usize::from(area.width))),
     };
     frame.render_widget(last, keys);
 }
@@ -230,7 +230,7 @@ fn below_line(below: usize, tab: Tab) -> Line<'static> {
     plain(format!(" and {}: {key}", plural(below, "more line"))).style(Modifier::DIM)
 }
 
-fn key_line(state: &State, has_ranks: bool, is_cut: bool) -> Line<'static> {
+fn key_line(state: &State, has_ranks: bool, is_cut: bool, columns: usize) -> Line<'static> {
     let mut keys = vec![("?", "help".to_owned())];
     let scroll = ("PgUp PgDn", "scroll".to_owned());
     if state.detail.is_some() {
@@ -270,6 +270,14 @@ fn key_line(state: &State, has_ranks: bool, is_cut: bool) -> Line<'static> {
         }
     }
     keys.push(("q", "quit".to_owned()));
+    // How to leave must be seen; the help has the others.
+    let width = |keys: &[(&str, String)]| -> usize {
+        let of = keys.iter().map(|(key, does)| key.len() + does.len() + 3);
+        of.sum()
+    };
+    while width(&keys) > columns && keys.len() > 2 {
+        keys.remove(keys.len() - 2);
+    }
     key_spans(keys)
 }
 

@@ -15,6 +15,8 @@ use super::{
 
 /// From this width on there is room for all numbers.
 const WIDE: usize = 110;
+/// Columns of the narrowest bar.
+const BAR_MIN: usize = 3;
 /// Columns of a share in percent, with the blanks around it.
 const PERCENT: usize = 9;
 
@@ -93,16 +95,24 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     let shares: Vec<&Share> = SHARES.iter().skip(usize::from(!has_mpi)).collect();
     let has_room = columns >= WIDE || !has_mpi;
     let is_shown = |number: &&Number| (has_mpi || !number.is_of_mpi) && (has_room || !number.is_extra);
-    let numbers: Vec<&Number> = NUMBERS.iter().filter(is_shown).collect();
+    let mut numbers: Vec<&Number> = NUMBERS.iter().filter(is_shown).collect();
     let names = processes.iter().map(|process| name(process).len());
     let first = names.max().unwrap_or_default().max(4);
-    let fixed = first + 3 + numbers.iter().map(|number| number.columns).sum::<usize>();
+    let fixed = |numbers: &[&Number]| first + 3 + numbers.iter().map(|number| number.columns).sum::<usize>();
+    // A number without its heading or its unit is worse than none.
+    while fixed(&numbers) + shares.len() * (BAR_MIN + PERCENT) > columns && numbers.pop().is_some() {}
+    let fixed = fixed(&numbers);
     let bar = columns.saturating_sub(fixed) / shares.len().max(1);
-    let bar = bar.saturating_sub(PERCENT).clamp(3, 24);
+    let bar = bar.saturating_sub(PERCENT).clamp(BAR_MIN, 24);
 
     let mut head = format!(" {:>first$}  ", if has_mpi { "rank" } else { "pid" });
     for share in &shares {
-        head += &format!("{:<w$}", share.title, w = bar + PERCENT);
+        let w = bar + PERCENT;
+        let title = match share.title.len() < w {
+            true => share.title,
+            false => share.title.split(' ').next().unwrap_or_default(),
+        };
+        head += &format!("{title:<w$}");
     }
     for number in &numbers {
         head += &format!("{:>w$}", number.title, w = number.columns);
@@ -124,7 +134,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
         }
         Line::from(spans)
     };
-    let spread = has_mpi.then(|| spread(&processes)).flatten();
+    let spread = has_mpi.then(|| spread(&processes, columns)).flatten();
     Content {
         head: spread.into_iter().map(plain).chain([title(head)]).collect(),
         rows: processes.iter().map(|process| row(process)).collect(),
@@ -160,7 +170,7 @@ pub(super) fn name(process: &ProcessView) -> String {
 }
 
 /// Who is in MPI least is whom the others wait for.
-fn spread(processes: &[&ProcessView]) -> Option<String> {
+fn spread(processes: &[&ProcessView], columns: usize) -> Option<String> {
     let in_mpi = processes.iter().filter(|process| !process.ended);
     let mut in_mpi: Vec<(f64, String)> = in_mpi
         .filter_map(|process| Some((process.rates.as_ref()?.mpi?, name(process))))
@@ -168,12 +178,18 @@ fn spread(processes: &[&ProcessView]) -> Option<String> {
     in_mpi.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (least, most) = (in_mpi.first()?, in_mpi.last()?);
     let mean = in_mpi.iter().map(|(share, _)| share).sum::<f64>() / in_mpi.len() as f64;
-    Some(format!(
-        " in MPI: least {} (rank {}), mean {}, most {} (rank {})",
-        percent(least.0),
-        least.1,
-        percent(mean),
-        percent(most.0),
-        most.1
-    ))
+    let text = |mean: String| {
+        format!(
+            " in MPI: least {} (rank {}), {mean}most {} (rank {})",
+            percent(least.0),
+            least.1,
+            percent(most.0),
+            most.1
+        )
+    };
+    let all = text(format!("mean {}, ", percent(mean)));
+    Some(match all.chars().count() <= columns {
+        true => all,
+        false => text(String::new()),
+    })
 }

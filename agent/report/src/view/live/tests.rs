@@ -270,6 +270,46 @@ fn every_tab_fits_a_terminal_of_80_by_24_and_uses_one_of_120_by_40() {
 }
 
 #[test]
+fn no_number_is_cut_at_the_right_edge_and_how_to_leave_is_seen() {
+    let mut snapshot = snapshot();
+    for process in &mut snapshot.processes {
+        process.watched_ns = 62_000_000_000;
+    }
+    let rank = snapshot.processes[0].pid.to_string();
+    let function = snapshot.functions()[0].name.clone();
+    for (tab, detail, columns) in [
+        (Tab::Ranks, None, 60),
+        (Tab::Ranks, None, 80),
+        (Tab::Ranks, Some(&rank), 60),
+        (Tab::Ranks, Some(&rank), 80),
+        (Tab::Functions, Some(&function), 60),
+        (Tab::Functions, Some(&function), 80),
+    ] {
+        let wide = 140;
+        let of = |columns| {
+            let mut state = state(tab, &snapshot);
+            state.detail = detail.cloned();
+            picture(columns, 24, &snapshot, &mut state)
+        };
+        let (narrow, wide) = (of(columns), of(wide));
+        let units = |text: &str| {
+            // The mean of the line above the ranks is left out where there is no room.
+            let rows = text.lines().filter(|line| !line.contains("least"));
+            rows.map(|line| line.matches(" %").count()).sum::<usize>()
+        };
+        assert!(units(&narrow) > 0, "{narrow}");
+        assert_eq!(units(&narrow), units(&wide), "{narrow}\n{wide}");
+        if detail.is_none() {
+            assert_eq!(narrow.contains("sent/s"), narrow.contains("iB "), "{narrow}");
+        }
+        assert!(
+            narrow.contains(" q quit ") || narrow.contains(" Esc back "),
+            "{narrow}"
+        );
+    }
+}
+
+#[test]
 fn a_job_of_which_nothing_is_known_yet_is_shown_too() {
     let snapshot = Snapshot::default();
     let pictures = Tab::ALL.map(|tab| picture(60, 10, &snapshot, &mut state(tab, &snapshot)));

@@ -19,7 +19,7 @@ fn what_was_repaired_stays_listed_as_it_was_found() {
     found(&mut it, "6 ranks");
     it.on(kept(1), ms(2));
     found(&mut it, "other numbers");
-    it.findings.close("r");
+    it.findings.close("r", std::time::Duration::from_secs(9));
     assert_eq!(it.findings.views()[0].text, "6 ranks");
     assert!(!it.findings.is_open("r"));
 }

@@ -1,0 +1,344 @@
+//! That the rules have found nothing, and why, in lines.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use profile::{
+    RuleView, Snapshot, Standing,
+    format::{percent, plural},
+};
+
+use super::findings::{FINDINGS_SHOWN, state_line};
+
+/// In a shorter time few windows of rules close.
+const SHORT: Duration = Duration::from_millis(500);
+/// A program that wants fewer CPUs than this loses nothing by waiting for them.
+const WANTED_MIN: f64 = 0.5;
+/// Waiting for a greater share of the time is worth a word.
+const WAITING_SHOWN: f64 = 0.2;
+/// A program that wants so many times as many CPUs as it may use is in its own way; one that wants about as
+/// many waits since others are on them.
+const CROWDED: f64 = 1.1;
+
+/// What is shown, and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    /// What each rule saw, too.
+    pub(super) is_verbose: bool,
+    /// The session is over: nothing is checked any more.
+    pub(super) is_over: bool,
+}
+
+/// That there is none. Why a rule has no finding is shown for rules that the user named, and verbosely for
+/// all.
+pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
+    let all = names(&snapshot.rules).len();
+    let fitting = names(snapshot.rules.iter().filter(|rule| rule.had_processes)).len();
+    let counting = names(shown_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
+    let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
+    // Those of a program that has ended are checked no more.
+    let is_over = shown.is_over || has_ended(snapshot);
+    let have_begun = snapshot
+        .rules
+        .iter()
+        .any(|rule| rule.standing != Standing::Waiting);
+    let mut lines = Vec::new();
+    if !counting.is_empty() {
+        let counting: Vec<&str> = counting.into_iter().collect();
+        let (conditions, hold) = match counting.len() {
+            1 => ("the condition", "holds, and is"),
+            _ => ("the conditions", "hold, and are"),
+        };
+        let counting = counting.join(", ");
+        lines.push(match is_over {
+            true => format!(
+                " no findings: {conditions} of {counting} held, but for fewer windows in a row than a finding needs"
+            ),
+            false => format!(" no findings yet: {conditions} of {counting} {hold} checked for some more windows"),
+        });
+    } else if !is_over && !have_begun {
+        lines.push(" no findings yet: no window of a rule has closed".to_owned());
+    } else if snapshot.elapsed < SHORT && has_ended(snapshot) {
+        lines.push(" no findings: this was too short".to_owned());
+    } else if has_ended(snapshot) && !had_value {
+        lines.push(format!(
+            " no findings: none of {} had a value while the program ran",
+            plural(all, "rule")
+        ));
+    } else {
+        let fitting = match fitting {
+            0 => "no rule fits".to_owned(),
+            1 => "1 rule fits".to_owned(),
+            more => format!("{more} rules fit"),
+        };
+        lines.push(format!(" no findings: {fitting} this program"));
+        lines.extend(waits_for_others(snapshot, shown.is_over));
+        if shown.is_verbose {
+            lines.extend(silent_lines(snapshot, |_| true));
+        }
+    }
+    lines.extend(states(snapshot, shown.is_verbose, |_| true));
+    lines
+}
+
+/// Beside findings, why the other rules have none.
+pub(super) fn silent(snapshot: &Snapshot) -> Vec<String> {
+    let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
+    let others = states(snapshot, true, |rule| !has_found(rule));
+    [silent_lines(snapshot, |rule| !has_found(rule)), others].concat()
+}
+
+/// What each of these rules saw.
+fn states(snapshot: &Snapshot, is_verbose: bool, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
+    let all = names(&snapshot.rules).len();
+    // Each tune of a rule has a line of its own, unless it says the same. Where few rules are loaded, the user has chosen them.
+    let mut reported = BTreeSet::new();
+    let are_chosen = all <= FINDINGS_SHOWN;
+    let states = shown_rules(snapshot).filter(|rule| is_verbose || are_chosen || !is_shipped(&rule.name));
+    let states = states.filter(|rule| is_one(rule) && reported.insert((&rule.name, &rule.state)));
+    states.map(state_line).collect()
+}
+
+pub(super) fn is_shipped(rule: &str) -> bool {
+    let mut shipped = rules::library().iter().chain(rules::models());
+    shipped.any(|(name, _)| *name == rule)
+}
+
+/// The rules with something to show. When a program ends, its last window is one that no process ran to the
+/// end: that it has no value says nothing about the program, and every rule would show it. The report has it.
+pub(super) fn shown_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
+    let has_ended = has_ended(snapshot);
+    let rules = snapshot.rules.iter();
+    rules.filter(move |rule| !(has_ended && rule.saw_no_process))
+}
+
+/// Of the others those that had none before either, once the program has ended: there was no process for
+/// them, or why, the report has.
+fn silent_lines(snapshot: &Snapshot, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
+    if !has_ended(snapshot) {
+        return Vec::new();
+    }
+    let spoke = names(
+        snapshot
+            .rules
+            .iter()
+            .filter(|rule| rule.had_value || !rule.saw_no_process),
+    );
+    let is_other = |rule: &RuleView| !rule.had_processes && rule.standing == Standing::NoValue;
+    let line = |what: &str, others: bool| {
+        let silent = snapshot.rules.iter().filter(|rule| is_one(rule));
+        let mut silent = names(silent.filter(|rule| is_other(rule) == others));
+        silent.retain(|name| !spoke.contains(name));
+        (!silent.is_empty()).then(|| format!("    {what}: {}", Vec::from_iter(silent).join(", ")))
+    };
+    let lines = [
+        line("matched no process", true),
+        line("no value while it ran", false),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+fn has_ended(snapshot: &Snapshot) -> bool {
+    !snapshot.processes.is_empty() && snapshot.running().next().is_none()
+}
+
+/// Of rules, each once.
+fn names<'a>(rules: impl IntoIterator<Item = &'a RuleView>) -> BTreeSet<&'a str> {
+    rules.into_iter().map(|rule| rule.name.as_str()).collect()
+}
+
+/// What no rule of this program's can change: others have its CPUs. At the end it is of all the time, as the
+/// shares above it.
+fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
+    let rates = snapshot.processes.iter().filter_map(|process| match is_over {
+        true => process.overall,
+        false => process.rates.or(process.overall),
+    });
+    let (cpu, waiting) = rates.fold((0.0, 0.0), |sum, rates| {
+        (sum.0 + rates.cpu, sum.1 + rates.runqueue)
+    });
+    let wanted = cpu + waiting;
+    let share = waiting / wanted;
+    let allowed = snapshot.cpus.as_ref().map(|cpus| cpus.allowed);
+    let advice = match allowed.filter(|allowed| wanted > allowed * CROWDED) {
+        Some(allowed) => {
+            format!("it wants {wanted:.1} CPUs and may use {allowed:.1}: start fewer ranks or threads")
+        }
+        None => "other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs"
+            .to_owned(),
+    };
+    let waits = wanted > WANTED_MIN && share > WAITING_SHOWN;
+    waits.then(|| {
+        format!(
+            "    but it waits for a CPU {} of the time that it wants one; {advice}",
+            percent(share)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::screen::tests::snapshot;
+    use super::*;
+    use profile::{CpusView, Rates};
+
+    const GOES_ON: Shown = Shown {
+        is_verbose: true,
+        is_over: false,
+    };
+    const IS_OVER: Shown = Shown {
+        is_verbose: false,
+        is_over: true,
+    };
+
+    #[test]
+    fn that_there_is_none_says_why_for_as_long_as_it_is_so() {
+        let waiting = (Standing::Waiting, false);
+        let counting = (Standing::Counting, true);
+        // What rules stand at, whether the session is over, and what the first line begins with.
+        for (rules, shown, text) in [
+            (
+                &[waiting][..],
+                GOES_ON,
+                " no findings yet: no window of a rule has closed",
+            ),
+            (&[waiting], IS_OVER, " no findings: no rule fits this program"),
+            (
+                &[waiting, (Standing::NoValue, false)],
+                GOES_ON,
+                " no findings: no rule fits this program",
+            ),
+            (
+                &[counting],
+                GOES_ON,
+                " no findings yet: the condition of rule-0 holds, and is checked for some more windows",
+            ),
+            (
+                &[counting, counting],
+                IS_OVER,
+                " no findings: the conditions of rule-0, rule-1 held, but for fewer windows in a row than a finding needs",
+            ),
+        ] {
+            let mut snapshot = snapshot(2);
+            let rule = |(number, &(standing, had_value)): (usize, &(Standing, bool))| RuleView {
+                name: format!("rule-{number}"),
+                standing,
+                had_value,
+                had_processes: had_value,
+                ..RuleView::default()
+            };
+            snapshot.rules = rules.iter().enumerate().map(rule).collect();
+            assert_eq!(lines(&snapshot, shown)[0], text);
+        }
+    }
+
+    #[test]
+    fn a_program_waits_for_its_own_ranks_or_for_others_and_at_the_end_that_is_of_all_the_time() {
+        let of = |cpu, runqueue| {
+            Some(Rates {
+                cpu,
+                runqueue,
+                ..Rates::default()
+            })
+        };
+        // Of late and over all, of each of two ranks, the CPUs, whether it is over, and what is said.
+        for (of_late, overall, allowed, shown, text) in [
+            (
+                of(0.21, 0.79),
+                of(0.15, 0.85),
+                1.0,
+                IS_OVER,
+                "85 % of the time that it wants one; it wants 2.0 CPUs and may use 1.0",
+            ),
+            (
+                of(0.21, 0.79),
+                of(0.15, 0.85),
+                1.0,
+                GOES_ON,
+                "79 % of the time that it wants one; it wants 2.0 CPUs and may use 1.0",
+            ),
+            (
+                of(0.4, 0.61),
+                of(0.4, 0.61),
+                2.0,
+                IS_OVER,
+                "60 % of the time that it wants one; other programs use its CPUs",
+            ),
+        ] {
+            let mut snapshot = snapshot(2);
+            for process in &mut snapshot.processes {
+                (process.rates, process.overall) = (of_late, overall);
+            }
+            snapshot.cpus = Some(CpusView {
+                allowed,
+                ..CpusView::default()
+            });
+            let line = waits_for_others(&snapshot, shown.is_over).unwrap_or_default();
+            assert!(line.contains(text), "{line}");
+        }
+    }
+
+    #[test]
+    fn that_nothing_is_to_be_won_is_said_only_when_no_rule_is_about_to_find_something() {
+        let mut snapshot = snapshot(2);
+        let rule = |standing, state: &str| RuleView {
+            name: "blas-threads".into(),
+            mode: "advising",
+            state: state.into(),
+            standing,
+            ..RuleView::default()
+        };
+        let quiet = rule(Standing::Quiet, "condition false");
+        snapshot.rules = vec![rule(Standing::Counting, "2 of 3 windows"), quiet.clone()];
+        let said = lines(&snapshot, GOES_ON);
+        assert!(
+            said[0].starts_with(" no findings yet: the condition of blas-threads holds, and is checked"),
+            "{said:?}"
+        );
+        snapshot.rules = vec![quiet];
+        assert!(lines(&snapshot, GOES_ON)[0].starts_with(" no findings: "));
+    }
+
+    #[test]
+    fn what_the_windows_of_a_rule_leave_out_is_shown_with_the_reason_for_most() {
+        let mut snapshot = snapshot(2);
+        snapshot.rules = vec![RuleView {
+            name: "mine".into(),
+            state: "condition false: n > 5 (3 > 5)".into(),
+            had_processes: true,
+            standing: Standing::Quiet,
+            windows: 12,
+            dropped: rules::Dropped {
+                late: 3,
+                outside: 40,
+                partial: 2,
+                skipped: 1,
+                ..rules::Dropped::default()
+            },
+            ..RuleView::default()
+        }];
+        insta::assert_snapshot!(lines(&snapshot, GOES_ON).join("\n"), @"
+        no findings: 1 rule fits this program
+           but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
+           mine                   condition false: n > 5 (3 > 5)
+                                  12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 outside of all windows)
+        ");
+        snapshot.rules[0].dropped = rules::Dropped::default();
+        assert!(!lines(&snapshot, GOES_ON).join("\n").contains("left out"));
+    }
+
+    #[test]
+    fn a_program_that_others_keep_from_running_is_reported() {
+        let mut snapshot = snapshot(2);
+        assert!(waits_for_others(&snapshot, false).is_some_and(|line| line.contains("67 %")));
+        for rates in snapshot
+            .processes
+            .iter_mut()
+            .filter_map(|process| process.rates.as_mut())
+        {
+            (rates.cpu, rates.runqueue) = (0.95, 0.05);
+        }
+        assert_eq!(waits_for_others(&snapshot, false), None);
+        snapshot.processes.clear();
+        assert_eq!(waits_for_others(&snapshot, false), None, "nothing was measured");
+    }
+}

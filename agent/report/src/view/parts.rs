@@ -1,0 +1,261 @@
+//! Of which part of the time numbers are: of all of it, of sampling windows, or of the time up to a moment.
+
+use std::time::Duration;
+
+use profile::{FunctionTotals, RegionsView, Snapshot, Steps, cost::Estimate, format::duration, mpi};
+
+/// What was probed for a greater share of the time than this was so all the time.
+pub(super) const WATCHED_FULLY: f64 = 0.95;
+
+const BEFORE: &str = "before the changes, ";
+
+/// What is known of the functions that were watched in windows; none where all were watched all the time.
+/// Every line that names their part of the time takes it from here.
+pub(super) fn sampled(functions: &[FunctionTotals]) -> Option<Estimate> {
+    let estimates = functions.iter().filter_map(|function| function.estimate);
+    estimates.reduce(Estimate::and)
+}
+
+/// The part of the time in which calls of this function are in its call sites.
+pub(super) fn of_site(snapshot: &Snapshot, functions: &[FunctionTotals], name: &str) -> f64 {
+    match snapshot.sequence.steps {
+        Steps::MpiCalls => {
+            let function = functions.iter().find(|function| function.name == name);
+            let estimate = function.and_then(|function| function.estimate);
+            estimate.map_or(1.0, |estimate| estimate.watched)
+        }
+        Steps::Regions => snapshot
+            .regions()
+            .map_or(1.0, |regions| probed(snapshot, &regions)),
+    }
+}
+
+/// The share of the time that parallel regions were probed.
+pub(super) fn probed(snapshot: &Snapshot, regions: &RegionsView) -> f64 {
+    let processes = snapshot.processes.iter();
+    let processes = processes.filter(|process| process.regions.is_some()).count();
+    let watched = regions.watched_ns as f64 / processes.max(1) as f64;
+    watched / snapshot.elapsed.as_nanos().max(1) as f64
+}
+
+/// Whether calls of which the loop is made were not all seen.
+pub(super) fn is_loop_sampled(snapshot: &Snapshot, functions: &[FunctionTotals]) -> bool {
+    match snapshot.sequence.steps {
+        Steps::MpiCalls => {
+            let mut of_loop = functions.iter().filter(|function| !is_polling(&function.name));
+            of_loop.any(|function| function.estimate.is_some())
+        }
+        Steps::Regions => of_site(snapshot, functions, "") < WATCHED_FULLY,
+    }
+}
+
+/// It is in no sequence of calls.
+pub(super) fn is_polling(function: &str) -> bool {
+    mpi::find(function).is_some_and(|called| called.function.is_polling())
+}
+
+/// That the numbers are not those of before the changes, nor those of after them; and which are.
+pub(super) fn around_changes(snapshot: &Snapshot) -> Option<String> {
+    let is_changed = snapshot.changes.iter().any(|change| change.number != 0);
+    let but_for = but_for(snapshot);
+    is_changed.then(|| format!(" over all of the time, before the changes and after them{but_for}"))
+}
+
+fn but_for(snapshot: &Snapshot) -> &'static str {
+    let until_ns = snapshot.regions().and_then(|regions| regions.until_ns);
+    match until_ns.map(|until_ns| until(snapshot, until_ns)) {
+        Some(until) if until.starts_with(BEFORE) => ", but for steps and regions",
+        _ => "",
+    }
+}
+
+/// Until when parallel regions were probed, where they are not now, and whether that was before the changes.
+pub(super) fn until(snapshot: &Snapshot, until_ns: u64) -> String {
+    let made = snapshot.changes.iter().filter(|change| change.number != 0);
+    let first = made.map(|change| change.first_at.unwrap_or(change.at)).min();
+    let before = match first {
+        Some(first) if Duration::from_nanos(until_ns) <= first => BEFORE,
+        _ => "",
+    };
+    format!("{before}until {}", duration(until_ns as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{closing, pace, screen};
+    use profile::{
+        CallSiteView, ChangeView, IterationView, JobView, MatrixView, Messages, ProcessView, Rates,
+        SequenceView, TeamTotals, TeamsView,
+    };
+
+    fn sampled_function(name: &str, part: f64) -> FunctionTotals {
+        FunctionTotals {
+            name: name.into(),
+            calls: 1_000,
+            time_ns: Some(4_700_000_000),
+            bytes: Some(100_000_000),
+            bytes_kind: Some("sent"),
+            sizes: vec![0, 0, 0, 380],
+            estimate: Some(Estimate {
+                counted: 380,
+                to: Some(1_100),
+                watched: part,
+                ..Estimate::default()
+            }),
+            ..FunctionTotals::default()
+        }
+    }
+
+    fn counted_function(name: &str) -> FunctionTotals {
+        FunctionTotals {
+            estimate: None,
+            ..sampled_function(name, 1.0)
+        }
+    }
+
+    fn snapshot(steps: Steps, functions: Vec<FunctionTotals>, site_ns: u64) -> Snapshot {
+        let site = CallSiteView {
+            function: functions[0].name.clone(),
+            time_ns: site_ns,
+            calls: 380,
+            ..CallSiteView::default()
+        };
+        Snapshot {
+            job: JobView {
+                mpi: (steps == Steps::MpiCalls).then(|| ("Open MPI".into(), None)),
+                ..JobView::default()
+            },
+            elapsed: Duration::from_secs(10),
+            processes: vec![ProcessView {
+                functions,
+                overall: Some(Rates {
+                    mpi: (steps == Steps::MpiCalls).then_some(0.5),
+                    ..Rates::default()
+                }),
+                ..ProcessView::default()
+            }],
+            matrix: Some(MatrixView {
+                all_sent: Messages {
+                    count: 380,
+                    bytes: 38_000_000,
+                },
+                ..MatrixView::default()
+            }),
+            sequence: SequenceView {
+                steps,
+                call_sites: vec![site],
+                iteration: Some(IterationView {
+                    calls: 3.0,
+                    count: 27,
+                    mean_ns: 110e6,
+                    ..IterationView::default()
+                }),
+                ..SequenceView::default()
+            },
+            ..Snapshot::default()
+        }
+    }
+
+    /// Regions that were probed for the first second of ten, and take 90 % of it.
+    fn of_regions(changed_at: Option<u64>) -> Snapshot {
+        let functions = vec![FunctionTotals {
+            name: "GOMP_parallel".into(),
+            calls: 606,
+            counted: Some(0.1),
+            rests: true,
+            ..FunctionTotals::default()
+        }];
+        let mut snapshot = snapshot(Steps::Regions, functions, 690_000_000);
+        snapshot.processes[0].regions = Some(RegionsView {
+            regions: 606,
+            inside_ns: Some(900_000_000),
+            watched_ns: 1_000_000_000,
+            until_ns: Some(1_010_000_000),
+            teams: Some(TeamsView::from(TeamTotals::default())),
+            without_teams: None,
+        });
+        snapshot.changes.extend(changed_at.map(|at| ChangeView {
+            number: 1,
+            at: Duration::from_secs(at),
+            ..ChangeView::default()
+        }));
+        snapshot
+    }
+
+    #[test]
+    fn numbers_of_a_part_of_the_time_say_of_which_and_agree_with_each_other() {
+        let mpi = || {
+            snapshot(
+                Steps::MpiCalls,
+                vec![sampled_function("MPI_Send", 0.38)],
+                1_786_000_000,
+            )
+        };
+        let polling = || {
+            let functions = vec![counted_function("MPI_Send"), sampled_function("MPI_Iprobe", 0.61)];
+            snapshot(Steps::MpiCalls, functions, 4_700_000_000)
+        };
+        // A snapshot, and what must stand in its last picture.
+        let rows: [(Snapshot, &[&str], &[&str]); 4] = [
+            (
+                mpi(),
+                &[
+                    "(sampled 38 % of the time)",
+                    "~1 000   4.70 ms     47 %",
+                    "calls   share of the time   (sampled calls only: of the 38 % of the time that was watched)",
+                    "MPI_Send                   380     47 %  in ?",
+                    "(point to point, sampled 38 % of the time: 36.2 MiB in all,",
+                    "sizes of 380 of ~1 000 messages sent",
+                    "(27 steps seen in sampling windows, 3 MPI calls each)",
+                ],
+                &[],
+            ),
+            // What polls is in no call site, and takes nothing from them.
+            (
+                polling(),
+                &[
+                    "calls   share of the time   (without MPI_Iprobe, which polls)",
+                    "MPI_Send                   380     47 %  in ?",
+                    "(27 steps, 3 MPI calls each)",
+                ],
+                &["sampled calls only", "~380"],
+            ),
+            (
+                of_regions(None),
+                &[
+                    " until 1.01 s: one step of the detected loop took 110 ms on average   (27 steps seen in sampling windows, ",
+                    " until 1.01 s: ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (of the 10 % of the time ",
+                    "GOMP_parallel              380     69 %  in ?",
+                    "GOMP_parallel              606         -        -    counted 10 % of the time",
+                ],
+                &["~606 parallel regions/s   inside them 9.0 %", "before"],
+            ),
+            (
+                of_regions(Some(4)),
+                &[
+                    " before the changes, until 1.01 s: one step ",
+                    " before the changes, until 1.01 s: ~606 parallel regions/s ",
+                    " over all of the time, before the changes and after them, but for steps and regions",
+                ],
+                &[],
+            ),
+        ];
+        for (snapshot, there, absent) in rows {
+            let text = closing(&snapshot, false).join("\n");
+            for part in there {
+                assert!(text.contains(part), "{part:?} is missing:\n{text}");
+            }
+            for part in absent {
+                assert!(!text.contains(part), "{part:?} is there:\n{text}");
+            }
+        }
+        // While it runs, too.
+        assert!(pace::regions(&of_regions(Some(4)))[0].starts_with(" before the changes, until 1.01 s: "));
+        let live = screen::screen(&of_regions(Some(4))).concat().join("\n");
+        assert!(
+            live.contains(" before the changes, until 1.01 s: one step "),
+            "{live}"
+        );
+    }
+}
