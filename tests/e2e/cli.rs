@@ -77,10 +77,6 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
             vec!["replay", "none.rec", "--param", "foo=1"],
             "--param foo: no loaded rule uses the parameter foo",
         ),
-        (
-            vec!["replay", "none.rec", "--param", "least=5%"],
-            "--param least=5% does not fit the rule memory-kept",
-        ),
         (vec!["explain", "E9999"], "there is no page on E9999"),
         (
             vec!["explain", "openmp-teamsize"],

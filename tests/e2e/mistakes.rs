@@ -156,6 +156,11 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (vec!["replay", &text], 1, "this is not a recording of tuneagent"),
         (vec!["replay", &empty], 1, "the recording is empty"),
         (vec!["attach", "4194304"], 2, "there is no process 4194304 here"),
+        (
+            vec!["replay", "none.rec", "--param", "least=5%"],
+            2,
+            "--param least=5% does not fit the rule memory-kept",
+        ),
         (vec!["attach", "2"], 2, "is a thread of the kernel"),
         (vec!["attach", "1"], 2, "process 1 is init"),
         (vec!["attach", &pid, "--durations", "1s"], 2, "'--duration'"),
