@@ -13,7 +13,7 @@ use super::{
     Reading,
     load::Load,
     regions::WatchedRegions,
-    view::{has_mpi, outside_mpi},
+    view::{calls_of_program, has_mpi, outside_mpi},
 };
 use crate::{
     calls::{Iterations, Sequence},
@@ -323,12 +323,16 @@ impl Metered {
         let passed_ns = reading.at_ns.saturating_sub(before_ns);
         self.rested.resize(probes.len(), Rested::default());
         let before = self.readings.back().map(|last| Arc::clone(&last.counted));
-        let calls = |counted: &[Totals], probe: usize| counted.get(probe).map_or(0, |totals| totals.calls);
         for (index, (rested, probe)) in self.rested.iter_mut().zip(probes).enumerate() {
             if rested.rests {
-                let before = before.as_ref().map_or(0, |counted| calls(counted, index));
+                let calls = |counted: &[Totals]| {
+                    counted
+                        .get(index)
+                        .map_or(0, |totals| calls_of_program(probe, totals))
+                };
+                let before = before.as_deref().map_or(0, calls);
                 rested.ns += passed_ns;
-                rested.calls += calls(&reading.counted, index).saturating_sub(before);
+                rested.calls += calls(&reading.counted).saturating_sub(before);
             }
             rested.rests = probe.is_resting;
         }

@@ -42,7 +42,10 @@ impl Metered {
             if rested.ns > 0 {
                 function.counted = Some(1.0 - rested.ns as f64 / all_ns.max(rested.ns) as f64);
                 // Calls of the time in which it was counted, and no more.
-                let counted = last.counted.get(index).map_or(0, |totals| totals.calls);
+                let counted = last
+                    .counted
+                    .get(index)
+                    .map_or(0, |totals| calls_of_program(probe, totals));
                 function.calls = counted.saturating_sub(rested.calls);
             }
             function.rests = rested.rests;
@@ -157,6 +160,15 @@ fn of_mpi<'a>(probes: &'a [Probe], totals: &'a [Totals]) -> impl Iterator<Item =
     probes.iter().zip(totals).filter(|(probe, _)| probe.mpi.is_some())
 }
 
+/// The calls by the program. Of a GPU library those are timed that no other of its functions makes.
+pub(super) fn calls_of_program(probe: &Probe, totals: &Totals) -> u64 {
+    if probe.is_gpu() {
+        totals.timed
+    } else {
+        totals.calls
+    }
+}
+
 pub(super) fn function(
     (index, probe): (usize, &Probe),
     first: &Reading,
@@ -183,13 +195,7 @@ pub(super) fn function(
     let has_returned = totals.timed > 0 || totals.calls == 0;
     let closed = totals.timed - earlier.timed.min(totals.timed);
     let closed_ns = totals.time_ns.saturating_sub(earlier.time_ns) as f64;
-    let calls = |totals: &Totals| {
-        if probe.is_gpu() {
-            totals.timed
-        } else {
-            totals.calls
-        }
-    };
+    let calls = |totals: &Totals| calls_of_program(probe, totals);
     Some(FunctionTotals {
         name: probe.name.clone(),
         calls: calls(totals),
