@@ -1,8 +1,9 @@
-//! How a name in the source is spelled in a file's symbols: C++ mangles, Fortran compilers put module and
-//! variable into one name. Texts only.
+//! How a name in the source is spelled in a file's symbols: C++ and Rust mangle, Fortran compilers put module
+//! and variable into one name. Texts only.
 //!
 //! Names that the linker has as they are come first; then what Fortran compilers make of `module::name`, in
-//! any case; then C++, where `Class::method` means every overload and `Class::method(int)` one.
+//! any case; then C++, where `Class::method` means every overload and `Class::method(int)` one, and Rust, where
+//! `module::function` means every instance of a generic function.
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 use memchr::memmem::Finder;
@@ -17,7 +18,7 @@ const MANGLED_BYTES_MAX: usize = 16 << 10;
 pub enum Fit {
     /// The end of its scopes: `Class::method` for `space::Class::method`.
     Suffix,
-    /// Its full C++ name.
+    /// Its full name in C++ or Rust.
     Full,
     /// What a Fortran compiler makes of it.
     Fortran,
@@ -29,7 +30,7 @@ pub enum Fit {
 pub struct Spelling {
     text: String,
     fortran: Vec<String>,
-    /// What every C++ symbol of this name has in it.
+    /// What every C++ or Rust symbol of this name has in it.
     part: Option<Finder<'static>>,
     has_parameters: bool,
     has_template: bool,
@@ -62,16 +63,17 @@ impl Spelling {
         if self.fortran.iter().any(|name| name.as_bytes() == symbol) {
             return Some(Fit::Fortran);
         }
-        if !symbol.starts_with(b"_Z") || self.part.as_ref().is_some_and(|part| part.find(symbol).is_none()) {
+        let is_mangled = symbol.starts_with(b"_Z") || symbol.starts_with(b"_R");
+        if !is_mangled || self.part.as_ref().is_some_and(|part| part.find(symbol).is_none()) {
             return None;
         }
         self.fit_demangled(std::str::from_utf8(symbol).ok()?)
     }
 
     fn fit_demangled(&self, symbol: &str) -> Option<Fit> {
-        let name = match self.has_parameters {
-            true => demangle_as(symbol, DemangleOptions::new().no_return_type())?,
-            false => demangle_as(symbol, DemangleOptions::new().no_return_type().no_params())?,
+        let name = match rust(symbol) {
+            Some(name) => name.replace("::<", "<"),
+            None => self.demangle(symbol)?,
         };
         let mut name = dense(&name);
         if self.has_parameters && !self.text.ends_with("const") {
@@ -86,6 +88,13 @@ impl Spelling {
             // A variable of a function is none of a file.
             rest if rest.ends_with("::") && self.text.contains("::") => Some(Fit::Suffix),
             _ => None,
+        }
+    }
+
+    fn demangle(&self, symbol: &str) -> Option<String> {
+        match self.has_parameters {
+            true => demangle_as(symbol, DemangleOptions::new().no_return_type()),
+            false => demangle_as(symbol, DemangleOptions::new().no_return_type().no_params()),
         }
     }
 }
@@ -105,6 +114,7 @@ pub fn demangle(symbol: &str) -> String {
         return format!("{module}::{name}");
     }
     cython(symbol)
+        .or_else(|| rust(symbol))
         .or_else(|| demangle_as(symbol, DemangleOptions::new().no_return_type()))
         .unwrap_or_else(|| symbol.to_owned())
 }
@@ -123,6 +133,25 @@ fn cython(symbol: &str) -> Option<String> {
     }
     parts.push(rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     (parts.len() > 1).then(|| parts.join("."))
+}
+
+/// The path of a Rust name without its hash; a method is one of its type: `Type::method`.
+fn rust(symbol: &str) -> Option<String> {
+    // Older compilers spell names as C++ does, and append a hash.
+    let has_hash = || {
+        let hash = symbol.strip_suffix('E')?.rsplit_once("17h")?.1;
+        Some(hash.len() == 16 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    let is_rust = symbol.starts_with("_R") || symbol.starts_with("_ZN") && has_hash() == Some(true);
+    if !is_rust || symbol.len() > MANGLED_BYTES_MAX {
+        return None;
+    }
+    let name = format!("{:#}", rustc_demangle::try_demangle(symbol).ok()?);
+    let of_type = name.strip_prefix('<').and_then(|rest| rest.split_once(">::"));
+    Some(match of_type {
+        Some((of, method)) if !of.contains(" as ") && !of.contains('<') => format!("{of}::{method}"),
+        _ => name,
+    })
 }
 
 /// The first scope, and what is behind it.
@@ -239,6 +268,26 @@ mod tests {
                 "_ZN12_GLOBAL__N_11nE",
                 Some(Fit::Full),
             ),
+            (
+                "knobs::say",
+                "_RINvCs8lVZjYIdAbn_5knobs3sayReEB2_",
+                Some(Fit::Full),
+            ),
+            (
+                "limits::LIMITS",
+                "_RNvNtCs8lVZjYIdAbn_5knobs6limits6LIMITS",
+                Some(Fit::Suffix),
+            ),
+            (
+                "knobs::limits::LIMITS",
+                "_ZN5knobs6limits6LIMITS17h12f2002333b96045E",
+                Some(Fit::Full),
+            ),
+            (
+                "Solver::step",
+                "_RNvMCs8lVZjYIdAbn_5knobsNtB2_6Solver4step",
+                Some(Fit::Suffix),
+            ),
             ("config::Chunk", "__config_MOD_chunk", Some(Fit::Fortran)),
             ("CONFIG::chunk", "config_mp_chunk_", Some(Fit::Fortran)),
             ("Work", "work_", Some(Fit::Fortran)),
@@ -266,6 +315,15 @@ mod tests {
             demangle("__pyx_f_6mpi4py_3MPI_message_basic"),
             "mpi4py.MPI.message_basic"
         );
+        assert_eq!(
+            demangle("_RNvMCs8lVZjYIdAbn_5knobsNtB2_6Solver4step"),
+            "knobs::Solver::step"
+        );
+        assert_eq!(
+            demangle("_ZN5knobs6Solver4step17h53046355b162e152E"),
+            "knobs::Solver::step"
+        );
+        assert_eq!(demangle("_Rgarbage"), "_Rgarbage");
         assert_eq!(demangle("__pyx_garbage"), "__pyx_garbage");
         assert_eq!(demangle("main"), "main");
         assert_eq!(demangle("_Zgarbage"), "_Zgarbage");
@@ -273,7 +331,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_symbol_and_no_text_makes_the_comparison_panic(text in ".{0,20}", symbol in "_Z[A-Za-z0-9_]{0,40}") {
+        fn no_symbol_and_no_text_makes_the_comparison_panic(text in ".{0,20}", symbol in "_[ZR][A-Za-z0-9_]{0,40}") {
             let _ = Spelling::new(&text).fit(symbol.as_bytes());
             let _ = Spelling::new(&symbol).fit(symbol.as_bytes());
             let _ = demangle(&symbol);

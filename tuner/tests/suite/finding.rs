@@ -319,6 +319,29 @@ fn names_of_fortran_are_written_in_any_case() {
 }
 
 #[test]
+fn names_of_rust_are_paths_however_the_compiler_spells_them() {
+    let workshop = or_skip!(Workshop::open());
+    let spellings: [&[&str]; 2] = [&[], &["-Csymbol-mangling-version=v0"]];
+    for flags in spellings {
+        let path = workshop.build("settings.rs", "settings", flags);
+        let mut program = or_skip!(Program::start(&path, &[]));
+        let cases = [
+            ("limits::LIMITS.threads", "threads"),
+            ("settings::limits::LIMITS.threads", "threads"),
+            ("limits::DEPTH.v.value", "depth"),
+            ("settings::COUNT", "count"),
+        ];
+        each_is_written(&workshop, &mut program, &cases);
+        assert_eq!(read(&program, "limits::LIMITS.share").unwrap(), "0.5");
+        let functions = program.space();
+        for (name, instances) in [("Solver::step", 1), ("settings::say", 2)] {
+            let found = functions.every_function(&name.into()).unwrap();
+            assert_eq!(found.len(), instances, "{name}");
+        }
+    }
+}
+
+#[test]
 fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_selected() {
     let workshop = or_skip!(Workshop::open());
     // As NumPy and SciPy bring an OpenBLAS each.

@@ -33,15 +33,17 @@ pub(crate) fn writes_back(state: &Path, pid: Pid) -> usize {
     journal.matches(r#""record":"revert_intent""#).count()
 }
 
-/// The ways in which compilers put debug information and addresses into files, each with its flags. Split files,
-/// debug links and static programs need more than flags: `finding` and `binding` have them.
-pub(crate) const FLAGS: [(&str, &[&str]); 7] = [
+/// The ways in which compilers put debug information and addresses into files, each with its flags. Split files
+/// and debug links need more than flags: `finding` and `binding` have them.
+pub(crate) const FLAGS: [(&str, &[&str]); 9] = [
     ("DWARF 4", &["-gdwarf-4"]),
     ("DWARF 5", &["-gdwarf-5"]),
     ("compressed sections", &["-gdwarf-5", "-gz"]),
     ("type units", &["-gdwarf-4", "-fdebug-types-section"]),
     ("type units of DWARF 5", &["-gdwarf-5", "-fdebug-types-section"]),
     ("fixed addresses", &["-gdwarf-5", "-no-pie"]),
+    ("optimised", &["-g", "-O2"]),
+    ("static", &["-g", "-static"]),
     ("optimised by the link editor", &["-g", "-flto", "-rdynamic"]),
 ];
 
@@ -101,13 +103,18 @@ impl Workshop {
         let compiler = match source.rsplit('.').next() {
             Some("f90") => "gfortran",
             Some("cc") => "c++",
+            Some("rs") => "rustc",
             _ => "cc",
+        };
+        let always: &[&str] = match compiler {
+            "rustc" => &["--edition=2024", "-O", "-g"],
+            _ => &["-O1", "-Wl,--build-id"],
         };
         let source = source_path(source);
         let output = self.directory.path().join(output);
         let mut command = Command::new(compiler);
         command
-            .args(["-O1", "-Wl,--build-id"])
+            .args(always)
             .arg(source)
             .arg("-o")
             .arg(&output)

@@ -79,19 +79,3 @@ fn a_warm_up_can_not_become_a_real_set() {
 fn the_memory_of_another_process_is_opened_for_writing_in_one_place() {
     assert_eq!(files_with(&[".write(true)"]), ["slot.rs"]);
 }
-
-#[test]
-fn unsafe_code_is_in_one_file() {
-    assert!(
-        files_with(&["unsafe {", "unsafe fn", "unsafe impl"])
-            .iter()
-            .all(|file| file == "sys.rs")
-    );
-}
-
-#[test]
-fn no_file_is_longer_than_600_lines() {
-    for (path, text) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
-        assert!(text.lines().count() <= 600, "{}", path.display());
-    }
-}
