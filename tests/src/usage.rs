@@ -31,10 +31,13 @@ impl Usage {
         };
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
             let folder = thread?.path();
-            let times = fs::read_to_string(folder.join("schedstat"))?;
+            let read = |name| fs::read_to_string(folder.join(name));
+            let (Ok(times), Ok(status)) = (read("schedstat"), read("status")) else {
+                // It has ended since it was listed.
+                continue;
+            };
             let ran = times.split_whitespace().next().ok_or("no schedstat")?;
             usage.cpu_ns += ran.parse::<u64>().map_err(|error| format!("{ran}: {error}"))?;
-            let status = fs::read_to_string(folder.join("status"))?;
             usage.waits += number(&status, "voluntary_ctxt_switches:")?;
         }
         Ok(usage)
