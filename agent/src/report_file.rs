@@ -68,7 +68,7 @@ impl ReportFile {
     }
 }
 
-/// The process itself. Why it cannot go on it answers.
+/// The body of the writer process. It sends the reason if it fails.
 pub(crate) fn serve(name: &str) {
     say(written(name).err().as_ref());
 }

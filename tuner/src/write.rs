@@ -209,7 +209,7 @@ fn unverified(slot: &Slot, way: Way<'_>, expected: Bytes, error: WriteError) -> 
     }
 }
 
-/// All that [`commit`] does but for the store, for practice: in its place what is there is read, which takes
+/// All that [`commit`] does but for the store, as a warm-up: in its place what is there is read, which takes
 /// the kernel the same way.
 pub(crate) fn warm_up(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
     let way = checked(slot, expected, new)?;
@@ -351,7 +351,7 @@ pub(crate) fn commit_bytes(
     }
 }
 
-/// The store itself. Both ways store within one page at once, and an aligned value never leaves its page.
+/// The store itself. All ways store within one page at once, and an aligned value never leaves its page.
 fn put(
     way: Way<'_>,
     handle: &File,

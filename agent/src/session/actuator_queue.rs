@@ -268,8 +268,8 @@ impl ActuatorQueue {
         })
     }
 
-    /// Waits so long for the receipt of what was sent past the thread, if anything was; then it is the
-    /// thread's to wait.
+    /// Waits up to `longest` for the receipt of an order that was sent past the thread, if there is one; after
+    /// that the thread collects it.
     pub(crate) fn see_to_receipt(&mut self, longest: Option<Duration>) {
         if self.shared.talk.try_lock().is_ok_and(|talk| talk.sent.is_none()) {
             return;
@@ -295,7 +295,7 @@ impl ActuatorQueue {
     }
 
     /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no
-    /// longer; the receipts that were not fetched come with the farewell.
+    /// longer; the receipts that were not fetched come with the last answer.
     pub(crate) async fn finish(mut self) -> (Vec<OrderReceipt>, Result<RevertSummary, ClientError>) {
         drop(self.orders);
         let mut last = Vec::from(self.taken);

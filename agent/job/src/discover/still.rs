@@ -51,7 +51,7 @@ impl Still {
 pub(super) struct InVain(BTreeMap<i32, Used>);
 
 impl InVain {
-    /// It would be looked for in vain again in a process that has used so much by now.
+    /// Whether a process has used no CPU time since the last search in it found nothing.
     pub(super) fn holds(&self, pid: i32, used: Option<Used>) -> bool {
         used.is_some() && self.0.get(&pid).copied() == used
     }

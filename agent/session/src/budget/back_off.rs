@@ -34,8 +34,8 @@ const TICK_IDLE: Duration = Duration::from_secs(2);
 const TICK_IDLE_MAX: Duration = Duration::from_secs(5);
 const IDLE_SHARE: f64 = 0.0007;
 
-/// Something that the agent leaves when it is too expensive, if it did it lately: what it does not cause
-/// would not become less.
+/// An activity that the agent suspends when it costs too much. Only an activity of the last interval counts:
+/// to suspend another one would save nothing.
 #[derive(Debug, Default)]
 struct Brake {
     rests: bool,
@@ -137,8 +137,8 @@ impl BackOff {
         self.predictions.rests
     }
 
-    /// The agent takes so many CPUs, and all may take so many: reads rings of calls less often and predicts
-    /// no decision where it takes more, and as ever once it takes far less.
+    /// Compares the agent's CPUs with what watching may cost. Above it, the agent reads rings of calls less
+    /// often and predicts no decisions; it resumes both once it costs far less.
     pub(crate) fn at_cost(&mut self, agent: f64, allowed: f64, ticks_per_s: f64) -> BudgetEffects {
         let is_expensive = agent > allowed;
         let has_room = agent + PREDICTING_MAX <= allowed;

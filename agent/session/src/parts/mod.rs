@@ -401,9 +401,8 @@ impl Parts {
     }
 }
 
-/// A duration is in the user's unit already; else the verdict ends with the time of a step, if that is
-/// known, in brackets: it is not what was judged. Where the number of workers changes, so does what a step is found by: its time would be another
-/// thing before and after.
+/// Appends the time of a step in brackets, if it is known, unless the objective is a duration already. Where
+/// the number of workers changes, so does what a step is found by: its time would not be comparable.
 fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
     if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
         guard.text = format!("{} ({step})", guard.text);
