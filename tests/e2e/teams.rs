@@ -27,7 +27,7 @@ tune:
     acting.job.open("end")?;
     let own_count = acting.job.events("tally", 1, SOON)?.remove(0);
     acting.job.finish(SOON)?;
-    // Regions alternate: two threads by their own word, then as many as the program was told last.
+    // Regions alternate: two threads that the region states, then as many as were set last.
     let teams = acting.job.events("team", 3, SOON)?;
     let [first, grown, last] = teams.as_slice() else {
         return Err(format!("{teams:?}").into());

@@ -3,9 +3,8 @@
 use super::probed::Farm;
 use super::*;
 
-#[test]
-fn the_counters_of_a_process_are_taken_between_its_own_boundaries() {
-    let source = "\
+/// Regions of several processes, joined by a number; a test appends what it measures.
+const REGIONS: &str = "\
 rule: regions
 about: regions of several processes
 roles:
@@ -13,13 +12,17 @@ roles:
 probes:
   begin: {role: rank, entry: begin}
   end: {role: rank, return: end}
+  work: {role: rank, span: work}
 capture:
   begin.vt: arg(0)
 windows:
   region: {from: begin, to: end, key: vt}
 metrics:
-  gain: cpu.time
 ";
+
+#[test]
+fn the_counters_of_a_process_are_taken_between_its_own_boundaries() {
+    let source = &format!("{REGIONS}  gain: cpu.time\n");
     let mut farm = Farm::new(source, 2);
     for (process, ms, total) in [
         (0, 10, 4),
@@ -46,22 +49,7 @@ metrics:
 /// follow are not kept waiting for it.
 #[test]
 fn a_region_whose_begin_was_not_seen_in_a_process_does_not_keep_later_ones_waiting() {
-    let source = "\
-rule: regions
-about: regions of several processes
-roles:
-  rank: rank >= 0
-probes:
-  begin: {role: rank, entry: begin}
-  end: {role: rank, return: end}
-  work: {role: rank, span: work}
-capture:
-  begin.vt: arg(0)
-windows:
-  region: {from: begin, to: end, key: vt}
-metrics:
-  time: sum(work.duration)
-";
+    let source = &format!("{REGIONS}  time: sum(work.duration)\n");
     let region = |farm: &mut Farm, processes: &[u32], at: u64, key: f64| {
         for process in 0..2 {
             if processes.contains(&process) {
