@@ -83,6 +83,16 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
     MODELS
 }
 
+/// Name and text of every rule that is built in.
+pub fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
+    LIBRARY.iter().chain(MODELS).copied()
+}
+
+/// The text of a built-in rule.
+pub fn shipped_text(name: &str) -> Option<&'static str> {
+    shipped().find(|(known, _)| *known == name).map(|(_, text)| text)
+}
+
 impl CheckedRule {
     /// Reads and checks the text of a rule file with the values its parameters have in it; of other rules it
     /// may use the shipped ones.

@@ -22,8 +22,7 @@ pub(super) fn run(words: &[String]) -> CommandResult {
             Ok(Code::Done)
         }
         None => {
-            let shipped = rules::library().iter().chain(rules::models());
-            let near = did_you_mean(shipped.map(|(name, _)| (*name).to_owned()), id);
+            let near = did_you_mean(rules::shipped().map(|(name, _)| name.to_owned()), id);
             Err(Failure::not_there(format!(
                 "there is no page on {id}{near} (built-in rules: tuneagent rule list; errors: as E0107; changes: as `change PID:1`, \
                  listed by tuneagent journal)"
@@ -40,16 +39,9 @@ fn change(text: &str) -> Option<(Option<i32>, u64)> {
     }
 }
 
-/// Whether `explain` has a page on a rule: it has of those that are built in.
-pub(super) fn has_page(rule: &str) -> bool {
-    let mut shipped = rules::library().iter().chain(rules::models());
-    shipped.any(|(known, _)| *known == rule)
-}
-
 /// What the rule looks at, when it speaks, what it does, and where its idea is from.
 fn page_of_rule(name: &str) -> Option<String> {
-    let mut shipped = rules::library().iter().chain(rules::models());
-    let (_, text) = shipped.find(|(known, _)| *known == name)?;
+    let text = rules::shipped_text(name)?;
     let (file, rule) = (RuleFile::parse(text).ok()?, CheckedRule::from_source(text).ok()?);
     Some(rules::page(&file, &rule))
 }
@@ -60,7 +52,7 @@ mod tests {
 
     #[test]
     fn every_shipped_rule_has_a_page() {
-        for (name, _) in rules::library().iter().chain(rules::models()) {
+        for (name, _) in rules::shipped() {
             let page = page_of_rule(name).unwrap_or_default();
             assert!(page.starts_with(&format!("# {name}\n")), "{name}: {page}");
         }

@@ -196,7 +196,7 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
     for change in &changes {
         print(change, number, 1, true);
         if let Some(rule) = &change.intent.rule
-            && super::explain::has_page(rule)
+            && rules::shipped_text(rule).is_some()
         {
             say!("    what the rule does and assumes: tuneagent explain {rule}");
         }
@@ -389,20 +389,18 @@ pub(super) fn there(folder: &Path) -> &Path {
     parts.find(|part| part.exists()).unwrap_or(Path::new("/"))
 }
 
-/// A folder for journals that every user can write.
-pub(super) fn own_folder() -> PathBuf {
-    std::env::temp_dir().join(format!("tuneagent-{}", getuid().as_raw()))
+/// The command that keeps journals in a folder that every user can write.
+pub(super) fn command_of_own_folder() -> String {
+    let folder = std::env::temp_dir().join(format!("tuneagent-{}", getuid().as_raw()));
+    format!("export TUNEAGENT_STATE_DIR={}", folder.display())
 }
 
 /// What a session that is to change something says where it cannot.
 pub(super) fn note_of_journal() -> Option<String> {
     let state = StateDir::usual().ok()?;
     let why = not_writable(state.path())?;
-    let other = own_folder();
-    Some(format!(
-        "note: the journal {why}. Another folder: export TUNEAGENT_STATE_DIR={}",
-        other.display()
-    ))
+    let command = command_of_own_folder();
+    Some(format!("note: the journal {why}. Another folder: {command}"))
 }
 
 /// Who else may write into a job that this session is to change, and what earlier sessions left in its

@@ -25,7 +25,7 @@ fn pids(target: &str) -> Result<Vec<i32>, Failure> {
     let is_own = |pid: i32| Process::open(pid).is_ok_and(|process| process.uid == caller);
     let table = ProcessTable::read();
     job::resolve_target(target, &table, is_own).map_err(|error| match error {
-        TargetError::NoSuchProgram { .. } if is_rule(target) => Failure::not_there(format!(
+        TargetError::NoSuchProgram { .. } if rules::shipped_text(target).is_some() => Failure::not_there(format!(
             "{target} is a rule, and no program of that name runs here; to let it act: --apply={target} (with `=`)"
         )),
         TargetError::NoSuchProgram { .. } => {
@@ -35,11 +35,6 @@ fn pids(target: &str) -> Result<Vec<i32>, Failure> {
         }
         error => Failure::not_there(error),
     })
-}
-
-fn is_rule(name: &str) -> bool {
-    let mut shipped = rules::library().iter().chain(rules::models());
-    shipped.any(|(known, _)| *known == name)
 }
 
 /// All that the TARGETs mean, to be looked at together.

@@ -219,11 +219,7 @@ pub(crate) fn beside(place: &str, name: &str) -> Option<String> {
     } else {
         None
     };
-    let shipped = || rules::library().iter().chain(rules::models());
-    text.or_else(|| {
-        let found = shipped().find(|(known, _)| *known == name);
-        found.map(|(_, text)| (*text).to_owned())
-    })
+    text.or_else(|| rules::shipped_text(name).map(str::to_owned))
 }
 
 /// The rules to load: the built-in ones unless `none` is said, then what `paths` name.
@@ -282,9 +278,7 @@ fn from_file(name: String, text: String) -> RuleText {
 }
 
 fn shipped(name: &str) -> Option<RuleText> {
-    let mut shipped = rules::library().iter().chain(rules::models());
-    let found = shipped.find(|(known, _)| *known == name);
-    found.map(|(name, text)| built_in(name, text))
+    rules::shipped_text(name).map(|text| built_in(name, text))
 }
 
 /// `barrier-imbalance@left`; a file may have an `@` in its name.
@@ -322,9 +316,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Ok(vec![path.to_owned()]);
     }
     let Ok(entries) = fs::read_dir(path) else {
-        let shipped = rules::library().iter().chain(rules::models());
         let typed = path.to_string_lossy();
-        let near = did_you_mean(shipped.map(|(name, _)| (*name).to_owned()), &typed);
+        let near = did_you_mean(rules::shipped().map(|(name, _)| name.to_owned()), &typed);
         return Err(Failure::not_there(format!(
             "--rules {typed}: no such file or folder, and no built-in rule of this name{near} (all of them: tuneagent rule list)"
         )));

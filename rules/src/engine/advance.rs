@@ -141,9 +141,8 @@ impl Running {
         joined: &BTreeMap<ProcessId, Time>,
         ranks: &BTreeMap<ProcessId, u32>,
     ) -> Vec<(usize, Due)> {
-        let lost = self.stream.lost();
         let tracks = self.windows.iter_mut().filter_map(Open::track);
-        tracks.for_each(|track| track.look_again(lost));
+        tracks.for_each(|track| track.look_again(&self.stream));
         let hits = self.stream.release(reach);
         let mut release = Release {
             around: Surroundings {

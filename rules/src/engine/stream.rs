@@ -102,8 +102,8 @@ impl Stream {
         });
     }
 
-    pub(super) fn lost(&self) -> Option<(Time, Time)> {
-        self.lost
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost.is_some()
     }
 
     pub(super) fn lost_between(&self, start: Time, end: Time) -> bool {

@@ -11,7 +11,7 @@ use super::instance::{Closed, Frame, HITS_LOST, Instance, Surroundings};
 use super::ledger::Ledger;
 use super::nest::Nest;
 use super::output::Dropped;
-use super::stream::Arrived;
+use super::stream::{Arrived, Stream};
 use crate::eval::called::Memory;
 use crate::eval::partial::Content;
 use crate::eval::{Context, boolean};
@@ -76,12 +76,11 @@ impl Track {
     }
 
     /// Processes may have come or gone, and hits between two times been lost: all instances are checked anew.
-    pub(super) fn look_again(&mut self, lost: Option<(Time, Time)>) {
+    pub(super) fn look_again(&mut self, stream: &Stream) {
         for instance in &mut self.open {
             instance.lacked = None;
-            let is_hit =
-                |(first, last)| instance.start() <= last && instance.end().is_none_or(|end| first <= end);
-            if lost.is_some_and(is_hit) {
+            let end = || instance.end().unwrap_or(Time(u64::MAX));
+            if stream.has_lost() && stream.lost_between(instance.start(), end()) {
                 instance.mark_incomplete(HITS_LOST);
             }
         }

@@ -13,7 +13,7 @@ use super::{
     Reading,
     load::Load,
     regions::WatchedRegions,
-    view::{calls_of_program, has_mpi, outside_mpi},
+    view::{counted_calls, has_mpi, outside_mpi},
 };
 use crate::{
     calls::{Iterations, Sequence},
@@ -322,17 +322,11 @@ impl Metered {
         let before_ns = self.last().map_or(reading.at_ns, |last| last.at_ns);
         let passed_ns = reading.at_ns.saturating_sub(before_ns);
         self.rested.resize(probes.len(), Rested::default());
-        let before = self.readings.back().map(|last| Arc::clone(&last.counted));
         for (index, (rested, probe)) in self.rested.iter_mut().zip(probes).enumerate() {
             if rested.rests {
-                let calls = |counted: &[Totals]| {
-                    counted
-                        .get(index)
-                        .map_or(0, |totals| calls_of_program(probe, totals))
-                };
-                let before = before.as_deref().map_or(0, calls);
+                let calls = |reading: &Reading| counted_calls((index, probe), reading);
                 rested.ns += passed_ns;
-                rested.calls += calls(&reading.counted).saturating_sub(before);
+                rested.calls += calls(reading).saturating_sub(self.readings.back().map_or(0, calls));
             }
             rested.rests = probe.is_resting;
         }

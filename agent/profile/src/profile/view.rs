@@ -42,11 +42,7 @@ impl Metered {
             if rested.ns > 0 {
                 function.counted = Some(1.0 - rested.ns as f64 / all_ns.max(rested.ns) as f64);
                 // Calls of the time in which it was counted, and no more.
-                let counted = last
-                    .counted
-                    .get(index)
-                    .map_or(0, |totals| calls_of_program(probe, totals));
-                function.calls = counted.saturating_sub(rested.calls);
+                function.calls = counted_calls((index, probe), last).saturating_sub(rested.calls);
             }
             function.rests = rested.rests;
             function.sizes = probe.rows_of_sizes().and_then(&counts).unwrap_or_default();
@@ -161,12 +157,18 @@ fn of_mpi<'a>(probes: &'a [Probe], totals: &'a [Totals]) -> impl Iterator<Item =
 }
 
 /// The calls by the program. Of a GPU library those are timed that no other of its functions makes.
-pub(super) fn calls_of_program(probe: &Probe, totals: &Totals) -> u64 {
+fn calls_of_program(probe: &Probe, totals: &Totals) -> u64 {
     if probe.is_gpu() {
         totals.timed
     } else {
         totals.calls
     }
+}
+
+/// The same as they were counted until a reading.
+pub(super) fn counted_calls((index, probe): (usize, &Probe), reading: &Reading) -> u64 {
+    let totals = reading.counted.get(index);
+    totals.map_or(0, |totals| calls_of_program(probe, totals))
 }
 
 pub(super) fn function(

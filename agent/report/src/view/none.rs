@@ -99,8 +99,7 @@ fn states(snapshot: &Snapshot, is_verbose: bool, is_one: impl Fn(&RuleView) -> b
 }
 
 pub(super) fn is_shipped(rule: &str) -> bool {
-    let mut shipped = rules::library().iter().chain(rules::models());
-    shipped.any(|(name, _)| *name == rule)
+    rules::shipped_text(rule).is_some()
 }
 
 /// The rules with something to show. When a program ends, its last window is one that no process ran to the

@@ -7,8 +7,6 @@ use profile::{FunctionTotals, RegionsView, Snapshot, Steps, cost::Estimate, form
 /// What was probed for a greater share of the time than this was so all the time.
 pub(super) const WATCHED_FULLY: f64 = 0.95;
 
-const BEFORE: &str = "before the changes, ";
-
 /// What is known of the functions that were watched in windows; none where all were watched all the time.
 /// Every line that names their part of the time takes it from here.
 pub(super) fn sampled(functions: &[FunctionTotals]) -> Option<Estimate> {
@@ -63,19 +61,24 @@ pub(super) fn around_changes(snapshot: &Snapshot) -> Option<String> {
 
 fn but_for(snapshot: &Snapshot) -> &'static str {
     let until_ns = snapshot.regions().and_then(|regions| regions.until_ns);
-    match until_ns.map(|until_ns| until(snapshot, until_ns)) {
-        Some(until) if until.starts_with(BEFORE) => ", but for steps and regions",
-        _ => "",
+    match until_ns.is_some_and(|until_ns| is_before_changes(snapshot, until_ns)) {
+        true => ", but for steps and regions",
+        false => "",
     }
+}
+
+/// Whether this moment was before the first change.
+fn is_before_changes(snapshot: &Snapshot, at_ns: u64) -> bool {
+    let made = snapshot.changes.iter().filter(|change| change.number != 0);
+    let first = made.map(|change| change.first_at.unwrap_or(change.at)).min();
+    first.is_some_and(|first| Duration::from_nanos(at_ns) <= first)
 }
 
 /// Until when parallel regions were probed, where they are not now, and whether that was before the changes.
 pub(super) fn until(snapshot: &Snapshot, until_ns: u64) -> String {
-    let made = snapshot.changes.iter().filter(|change| change.number != 0);
-    let first = made.map(|change| change.first_at.unwrap_or(change.at)).min();
-    let before = match first {
-        Some(first) if Duration::from_nanos(until_ns) <= first => BEFORE,
-        _ => "",
+    let before = match is_before_changes(snapshot, until_ns) {
+        true => "before the changes, ",
+        false => "",
     };
     format!("{before}until {}", duration(until_ns as f64))
 }

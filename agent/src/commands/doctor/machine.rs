@@ -353,10 +353,7 @@ fn journal() -> Check {
     let path = directory.path();
     match history::not_writable(path) {
         None => room(path, history::there(path)),
-        Some(why) => Check::lacks(name, why).by(format!(
-            "export TUNEAGENT_STATE_DIR={}",
-            history::own_folder().display()
-        )),
+        Some(why) => Check::lacks(name, why).by(history::command_of_own_folder()),
     }
 }
 
@@ -367,10 +364,7 @@ fn room(path: &Path, there: &Path) -> Check {
             "journal",
             format!("{} is on a full disk: nothing can be changed", path.display()),
         )
-        .by(format!(
-            "export TUNEAGENT_STATE_DIR={}",
-            history::own_folder().display()
-        )),
+        .by(history::command_of_own_folder()),
         _ => Check::works("journal", format!("kept in {}", path.display())),
     }
 }

@@ -94,12 +94,8 @@ pub(super) fn refuse(name: &str, text: &str, wrong: &[Diagnostic]) -> bool {
 
 /// The text of a file, or of a built-in rule.
 pub(super) fn text(path: &Path, name: &str) -> Result<String, Failure> {
-    let built_in = rules::library()
-        .iter()
-        .chain(rules::models())
-        .find(|(known, _)| *known == name);
-    match built_in {
-        Some((_, text)) if !path.exists() => Ok((*text).to_owned()),
+    match rules::shipped_text(name) {
+        Some(text) if !path.exists() => Ok(text.to_owned()),
         _ => fs::read_to_string(path)
             .map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}"))),
     }

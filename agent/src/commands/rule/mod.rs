@@ -29,15 +29,14 @@ pub(super) fn run(command: &RuleCommand) -> CommandResult {
 }
 
 fn list(json: bool) -> CommandResult {
-    let shipped = rules::library().iter().chain(rules::models());
     let checked =
-        shipped.filter_map(|(name, text)| Some((name, rules::CheckedRule::from_source(text).ok()?)));
+        rules::shipped().filter_map(|(name, text)| Some((name, rules::CheckedRule::from_source(text).ok()?)));
     let acts = |rule: &rules::CheckedRule| {
         let plan = rule.plan();
         !plan.variables.is_empty() || !plan.actions.is_empty()
     };
     if json {
-        let row = |(name, rule): (&&str, rules::CheckedRule)| {
+        let row = |(name, rule): (&str, rules::CheckedRule)| {
             let (acts, must_be_named) = (acts(&rule), rule.must_be_named());
             serde_json::json!({"name": name, "about": rule.about(), "acts": acts, "must_be_named": must_be_named})
         };
@@ -57,9 +56,8 @@ fn list(json: bool) -> CommandResult {
 }
 
 fn show(name: &str) -> CommandResult {
-    let shipped = || rules::library().iter().chain(rules::models());
-    let Some((_, text)) = shipped().find(|(known, _)| *known == name) else {
-        let near = did_you_mean(shipped().map(|(known, _)| (*known).to_owned()), name);
+    let Some(text) = rules::shipped_text(name) else {
+        let near = did_you_mean(rules::shipped().map(|(known, _)| known.to_owned()), name);
         return Err(Failure::not_there(format!(
             "no built-in rule is named {name}{near} (all of them: tuneagent rule list)"
         )));

@@ -1,7 +1,7 @@
 //! The tab of the call sites: from which line of the program MPI is called, and for how long.
 
 use profile::format::{count, duration};
-use profile::{CallSiteView, Snapshot, SourcePlace, Steps};
+use profile::{CallSiteView, FunctionTotals, Snapshot, SourcePlace, Steps};
 use ratatui::{
     style::Color,
     text::{Line, Span},
@@ -43,12 +43,13 @@ pub(super) fn content(snapshot: &Snapshot, columns: usize, glyphs: Glyphs) -> Co
     ));
     let rows = sequence.call_sites.iter();
     let unseen = pace::unseen(sequence);
-    let of_part = pace::of_part(snapshot, &snapshot.functions());
+    let functions = snapshot.functions();
+    let of_part = pace::of_part(snapshot, &functions);
     let of_part = (!of_part.is_empty()).then(|| plain(format!(" {}", of_part.trim())));
     Content {
         head: of_part.into_iter().chain([head]).collect(),
         rows: rows
-            .map(|site| row(snapshot, site, columns, glyphs))
+            .map(|site| row((snapshot, &functions), site, columns, glyphs))
             .chain(unseen.map(plain))
             .collect(),
         ..Content::default()
@@ -56,8 +57,13 @@ pub(super) fn content(snapshot: &Snapshot, columns: usize, glyphs: Glyphs) -> Co
 }
 
 /// A call site: its share is of the time of all processes in which its calls were watched.
-pub(super) fn row(snapshot: &Snapshot, site: &CallSiteView, columns: usize, glyphs: Glyphs) -> Line<'static> {
-    let part = parts::of_site(snapshot, &snapshot.functions(), &site.function);
+pub(super) fn row(
+    (snapshot, functions): (&Snapshot, &[FunctionTotals]),
+    site: &CallSiteView,
+    columns: usize,
+    glyphs: Glyphs,
+) -> Line<'static> {
+    let part = parts::of_site(snapshot, functions, &site.function);
     let share = site.time_ns as f64 / pace::watched_ns(snapshot) / part;
     let function: String = site.function.chars().take(NAME).collect();
     let mean = duration(site.time_ns as f64 / site.calls.max(1) as f64);

@@ -32,8 +32,8 @@ fn widths(columns: usize) -> (usize, usize) {
 
 /// A function: all of it, each rank's part, and from where it is called.
 pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: Glyphs) -> Content {
-    let all = snapshot.functions();
-    let Some(all) = all.iter().find(|function| function.name == name) else {
+    let functions = snapshot.functions();
+    let Some(all) = functions.iter().find(|function| function.name == name) else {
         return Content::rows(vec![plain(format!(" {name} is no longer called"))]);
     };
     let sites = snapshot.sequence.call_sites.iter();
@@ -44,7 +44,7 @@ pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: 
         rows.extend(
             sites
                 .into_iter()
-                .map(|site| call_sites::row(snapshot, site, columns, glyphs)),
+                .map(|site| call_sites::row((snapshot, &functions), site, columns, glyphs)),
         );
     }
     let first = if snapshot.job.mpi.is_some() { "rank" } else { "pid" };
