@@ -18,7 +18,7 @@ use profile::format::{duration, plural};
 use tuner::actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions};
 use tuner::journal::{Mechanism, StateDir};
 use tuner::rendezvous::Rendezvous;
-use tuner::{Passage, Who};
+use tuner::{Author, Passage};
 
 use crate::{
     heap,
@@ -72,7 +72,7 @@ impl Actuator {
             keep: true,
             despite_seccomp,
             state_dir: StateDir::usual()?.path().to_owned(),
-            who: Who::current(),
+            who: Author::current(),
         };
         Actuator::begin(hello, false)
     }
@@ -83,7 +83,7 @@ impl Actuator {
             keep: options.keeps,
             despite_seccomp: false,
             state_dir,
-            who: Who::current(),
+            who: Author::current(),
         };
         Actuator::begin(hello, options.has_sync_points)
     }

@@ -29,15 +29,15 @@ pub(crate) fn raise() -> io::Result<()> {
 /// would be one of many, however nice we are in it. It ends with this value: what is left in the terminal
 /// must not keep the priority.
 #[derive(Debug)]
-pub(crate) struct Hurry {
+pub(crate) struct RaisedPriority {
     /// Open from the beginning: nothing can be opened for writing later.
     group: File,
     before: i32,
 }
 
-impl Hurry {
+impl RaisedPriority {
     /// None where CPUs are not shared out so, or it is not permitted.
-    pub(crate) fn begin() -> Option<Hurry> {
+    pub(crate) fn begin() -> Option<RaisedPriority> {
         let mut group = OpenOptions::new().read(true).write(true).open(GROUP).ok()?;
         let mut text = String::new();
         group.read_to_string(&mut text).ok()?;
@@ -47,11 +47,11 @@ impl Hurry {
         }
         // In one piece: half a number is refused.
         group.write_all(NICE.to_string().as_bytes()).ok()?;
-        Some(Hurry { group, before })
+        Some(RaisedPriority { group, before })
     }
 }
 
-impl Drop for Hurry {
+impl Drop for RaisedPriority {
     fn drop(&mut self) {
         let before = self.before.to_string();
         let back = self.group.write_all(before.as_bytes());
@@ -79,7 +79,7 @@ mod tests {
                 .and_then(|text| nice_in(&text))
         };
         let before = now();
-        let hurry = Hurry::begin();
+        let hurry = RaisedPriority::begin();
         match before {
             Some(before) if before > NICE => {
                 assert_eq!(now(), Some(NICE));

@@ -104,11 +104,11 @@ fn add(sums: &mut Sums, key: u64, more: Sum) {
 
 fn add_partial_sum(sums: &mut Sums, partial_sum: &abi::SumCell) {
     let of = &partial_sum.sums[0];
-    let whole = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
+    let joined = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
     let more = Sum {
         count: partial_sum.count,
-        sum: whole(of.sum_low, of.sum_high) as i128,
-        squares: whole(of.squares_low, of.squares_high),
+        sum: joined(of.sum_low, of.sum_high) as i128,
+        squares: joined(of.squares_low, of.squares_high),
         least: of.least,
         greatest: of.greatest,
     };

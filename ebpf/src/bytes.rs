@@ -1,6 +1,6 @@
 //! The bytes that a call sends or receives, from its arguments; [`UNKNOWN_BYTES`] if unknown.
 
-use abi::{Amount, Form, MessageRule, NO_ARGUMENT, SizeLayout, SpecFlags, UNKNOWN_BYTES};
+use abi::{Amount, AmountForm, MessageRule, NO_ARGUMENT, SizeLayout, SpecFlags, UNKNOWN_BYTES};
 use aya_ebpf::helpers::{bpf_loop, bpf_probe_read_user};
 
 use crate::{capture::HitContext, registers::argument_or, task, world};
@@ -33,21 +33,21 @@ pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
     let rule = &spec.message;
     let amount = if is_other { &rule.other } else { &rule.amount };
     let form = amount.form;
-    if Form::None.is(form) {
+    if AmountForm::None.is(form) {
         return 0;
     }
     let datatype = argument(moment, amount.datatype);
-    let is_typed_by_rank = Form::CountsAndTypes.is(form);
-    let count = if Form::Element.is(form) {
+    let is_typed_by_rank = AmountForm::CountsAndTypes.is(form);
+    let count = if AmountForm::Element.is(form) {
         1
-    } else if Form::One.is(form) {
+    } else if AmountForm::One.is(form) {
         one_count(moment, rule, amount)
-    } else if Form::PerRank.is(form) {
+    } else if AmountForm::PerRank.is(form) {
         product(one_count(moment, rule, amount), u64::from(ranks(moment, rule)))
-    } else if Form::Counts.is(form) || is_typed_by_rank {
+    } else if AmountForm::Counts.is(form) || is_typed_by_rank {
         let types = if is_typed_by_rank { datatype } else { 0 };
         sum(moment, rule, amount, types)
-    } else if Form::OwnCount.is(form) {
+    } else if AmountForm::OwnCount.is(form) {
         own_count(moment, rule, amount)
     } else {
         UNKNOWN_BYTES

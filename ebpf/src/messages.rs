@@ -3,7 +3,7 @@
 //! anybody, which is known when the call returns.
 
 use abi::{
-    Flow, Form, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
+    Flow, AmountForm, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
     UNKNOWN_BYTES,
 };
 use aya_ebpf::{
@@ -53,10 +53,10 @@ pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pendi
     }
     let (rule, process) = (&spec.message, moment.process);
     let form = rule.amount.form;
-    if Form::Start.is(form) || Form::Startall.is(form) {
+    if AmountForm::Start.is(form) || AmountForm::Startall.is(form) {
         return message_started(moment);
     }
-    if Form::Free.is(form) {
+    if AmountForm::Free.is(form) {
         let request = request_at(process, argument(moment, rule.amount.count));
         let _ = REQUESTS.remove([u64::from(process), request]);
         return 1;
@@ -387,7 +387,7 @@ pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
         return 0;
     };
     let amount = &spec.message.amount;
-    let (place, count) = if Form::Start.is(amount.form) {
+    let (place, count) = if AmountForm::Start.is(amount.form) {
         (argument(moment, amount.count), 1)
     } else {
         let count = argument_or(moment, u64::from(amount.count), 0) as i32;

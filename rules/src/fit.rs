@@ -109,11 +109,11 @@ impl CheckedRule {
         for probe in &self.plan.probes {
             if let Target::Mark(mark) = &probe.target {
                 request.marks.insert(mark.clone());
-                let whole = probe
+                let globals = probe
                     .captures
                     .iter()
                     .filter_map(|capture| capture.source.global_name());
-                request.variables.extend(whole.map(str::to_string));
+                request.variables.extend(globals.map(str::to_string));
             }
             // Which functions a pattern or a set has in a program is seen when it is probed.
             let Some(function) = probe.target.function() else {

@@ -233,10 +233,10 @@ fn digits(value: f64) -> String {
     text
 }
 
-fn grouped(whole: &str) -> String {
-    let (sign, number) = whole
+fn grouped(digits: &str) -> String {
+    let (sign, number) = digits
         .strip_prefix('-')
-        .map_or(("", whole), |number| ("-", number));
+        .map_or(("", digits), |number| ("-", number));
     let mut out = String::from(sign);
     for (i, digit) in number.chars().enumerate() {
         if i > 0 && (number.len() - i).is_multiple_of(3) {

@@ -400,8 +400,8 @@ page: file lang rule target types
 const TUNER: &str = "
 address:
 printable:
-who:
-process: printable who
+author:
+process: author printable
 seccomp: process
 arch: address seccomp
 sys:
@@ -430,18 +430,18 @@ error: address memory module place process ptrace space write
 code: address image symbol
 intact: address maps memory module printable process space
 sync: address code dwarf intact module process space symbol variable
-journal: address arena clock image process sync variable who
+journal: address arena author clock image process sync variable
 unwind: address arch image maps module place
 remote: address arch arena error image maps place process ptrace seccomp space symbol unwind write
 rendezvous: address clock process ptrace slot sync write
 site: address arch image
-lock: memory process who
-writer: arena clock error journal lock memory module place process remote slot space sync variable who write
+lock: author memory process
+writer: arena author clock error journal lock memory module place process remote slot space sync variable write
 action: address arch arena clock dwarf error foreign image journal memory module place process ptrace remote
     rendezvous site space symbol sync variable write writer
-revert: journal module process slot space variable who write writer
+revert: author journal module process slot space variable write writer
 actuator: action address clock error journal lock memory module place process ptrace rendezvous slot space
-    sync sys revert variable who write writer
+    sync sys revert variable author write writer
 catalog: address dwarf image spelling symbol
 exits: address code image symbol unwind
 function: address dwarf image module process space spelling symbol

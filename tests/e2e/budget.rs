@@ -67,7 +67,7 @@ fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_the
     let _machine = require!(machine: Root, OpenMpi);
     let (requested, report, text) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], 0.4)?;
     let of = function(&report, "MPI_Iprobe")?;
-    println!("asked {requested} times; told {of}");
+    println!("{requested} calls; shown {of}");
     assert_eq!(of["estimated"], true, "{of}");
     let (reported, counted) = (number(&of["calls"]), &of["counted"]);
     assert!(
@@ -79,12 +79,12 @@ fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_the
     let ratio = reported / requested as f64;
     assert!(
         (0.8..=1.25).contains(&ratio),
-        "asked {requested} times, told {reported}: {ratio:.3}"
+        "{requested} calls, shown {reported}: {ratio:.3}"
     );
     assert!(
         number(&counted["calls_from"]) <= 1.05 * requested as f64
             && number(&counted["calls_to"]) >= 0.95 * requested as f64,
-        "asked {requested} times: {of}"
+        "{requested} calls: {of}"
     );
     assert!(
         number(&report["cost"]["windows"]["budget_share"]) > 0.0,
@@ -101,11 +101,11 @@ fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_cal
     let _machine = require!(machine: Root, OpenMpi);
     let (requested, report, _) = polls_watched(0, &["--budget", "2%"], 0.6)?;
     let of = function(&report, "MPI_Iprobe")?;
-    println!("asked {requested} times; told {of}");
+    println!("{requested} calls; shown {of}");
     assert_eq!(of["counted"]["calls_to"], Value::Null, "{of}");
     assert!(
         number(&of["counted"]["calls_from"]) <= requested as f64,
-        "asked {requested} times: {of}"
+        "{requested} calls: {of}"
     );
     Ok(())
 }
@@ -305,7 +305,7 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
         let after = trips_per_s(&job, Duration::from_secs(3))?;
         let slowdown = 1.0 - watched / ((before + after) / 2.0);
         println!(
-            "{before:.0} and {after:.0} trips/s alone, {watched:.0} watched: {:.1} % less; told {}",
+            "{before:.0} and {after:.0} trips/s alone, {watched:.0} watched: {:.1} % less; shown {}",
             100.0 * slowdown,
             report["cost"]["of_late"]
         );

@@ -11,7 +11,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, start_busywork, start_pingpong, summed, text_file};
 
-const NOBODY: u32 = 65_534;
+const OTHER_UID: u32 = 65_534;
 
 /// A process that does nothing until it is dropped.
 struct Idle(Child);
@@ -191,7 +191,7 @@ fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Ou
 #[test]
 fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> Outcome {
     require!(Root);
-    let idle = Idle::start(NOBODY)?;
+    let idle = Idle::start(OTHER_UID)?;
     // A copy where anybody may run it.
     let folder = tempfile::tempdir_in("/tmp")?;
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
@@ -200,8 +200,8 @@ fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> O
     let as_user_nobody = |arguments: &[&str]| -> Outcome<(Option<i32>, String)> {
         let output = Command::new(&program)
             .args(arguments)
-            .uid(NOBODY)
-            .gid(NOBODY)
+            .uid(OTHER_UID)
+            .gid(OTHER_UID)
             .output()?;
         Ok((
             output.status.code(),
@@ -231,7 +231,7 @@ fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> O
 #[test]
 fn programs_of_other_users_need_an_extra_word() -> Outcome {
     require!(Root);
-    let idle = Idle::start(NOBODY)?;
+    let idle = Idle::start(OTHER_UID)?;
     let (code, text) = Agent::run(&["attach", &idle.pid(), "--probe", "main"])?;
     assert_eq!(code, 3, "{text}");
     assert!(text.contains("--any-user"), "{text}");

@@ -58,13 +58,13 @@ fn measure(agent: &Agent, job: &Job, rules: &[String]) -> Outcome<[f64; 3]> {
         seen[0].extend(pace(job)?);
         for (place, group) in [(1, &rules[1..2]), (2, rules)] {
             for rule in group.iter().filter(|rule| place == 1 || **rule != rules[1]) {
-                let (code, text) = agent.ask("add", &[rule])?;
+                let (code, text) = agent.request("add", &[rule])?;
                 assert_eq!(code, 0, "{text}");
             }
             seen[place].extend(pace(job)?);
         }
         for number in 0..rules.len() {
-            let (code, text) = agent.ask("remove", &[&format!("rule{number}")])?;
+            let (code, text) = agent.request("remove", &[&format!("rule{number}")])?;
             assert_eq!(code, 0, "{text}");
         }
     }

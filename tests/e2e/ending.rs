@@ -97,12 +97,12 @@ fn a_session_goes_on_while_its_probes_are_being_closed_and_attaches_again_when_t
     closer.signal(Signal::STOP)?;
 
     // Its probe is being closed from here on.
-    let (code, text) = agent.ask("remove", &["counts"])?;
+    let (code, text) = agent.request("remove", &["counts"])?;
     assert_eq!(code, 0, "{text}");
     let report = agent.snapshot()?;
     assert_eq!(report["rules"].as_array().map_or(0, Vec::len), 0, "{report}");
     // What asks for the same function now has to wait for that, and the session does not.
-    let (code, text) = agent.ask("add", &[&rule])?;
+    let (code, text) = agent.request("add", &[&rule])?;
     assert_eq!(code, 0, "{text}");
     let report = agent.snapshot()?;
     assert_eq!(report["rules"].as_array().map_or(0, Vec::len), 1, "{report}");

@@ -75,7 +75,7 @@ tune:
     finding: '{count(step)} steps, {count(solve)} solved, {count(solve where solve.function == "solve_slow")} of them slow, {count(work)} works of rounds {sum(work.round)}'
 "#,
     )?;
-    let program = programs::cxx("asked")?;
+    let program = programs::cxx("requested_threads")?;
     finds(
         &program,
         30,
@@ -113,7 +113,7 @@ tune:
     finding: 'limit {max(step.limit)}, level {max(step.level)}, ids {sum(solve.id)}, weights {sum(solve.weight)}, second {max(solve.second)}, third {max(solve.third)}, label {first(solve.label)}, {count(solve where solve.label == "task 2")} of the last, broken {sum(solve.broken)}'
 "#,
     )?;
-    let program = programs::cxx("asked")?;
+    let program = programs::cxx("requested_threads")?;
     let read =
         "limit 7, level 3, ids 60, weights 45, second 2, third 3, label task 0, 10 of the last, broken none";
     finds(&program, 30, &rule, &[read, "could not be read"])
@@ -314,7 +314,7 @@ fn a_captured_variable_that_the_program_has_not_is_reported_as_root() -> Outcome
 fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cxx);
     let folder = tempfile::tempdir()?;
-    let program = programs::cxx("asked")?;
+    let program = programs::cxx("requested_threads")?;
     let job = Job::alone(&program, |folder| with_folder(folder, vec!["1".into()]))?;
     job.events("ready", 1, SOON)?;
     for (name, probe, capture, expected) in [

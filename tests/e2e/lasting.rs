@@ -98,7 +98,7 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
             agent.lines.text()
         );
         // A session that ends may remove no file: whoever looks for sessions does.
-        agent.ask("stop", &[])?;
+        agent.request("stop", &[])?;
         assert!(
             is_killed || sockets(agent.folder()) == 0,
             "cycle {cycle} leaves its socket"

@@ -92,7 +92,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
 
     // A rule on the same function, with a value of its own, that waits for a place.
     let sets = rules.file("sets", SETS)?;
-    let (code, text) = agent.ask("add", &[&sets, "--mode", "applying"])?;
+    let (code, text) = agent.request("add", &[&sets, "--mode", "applying"])?;
     assert_eq!((code, text.trim()), (0, "sets is added, applying now"));
     agent
         .lines
@@ -114,7 +114,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     );
 
     // Another one that would change the same, and one with a function of its own.
-    let (code, text) = agent.ask("add", &[&rules.file("rival", SETS)?])?;
+    let (code, text) = agent.request("add", &[&rules.file("rival", SETS)?])?;
     assert_eq!(code, 2, "{text}");
     assert_has!(
         text,
@@ -123,7 +123,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     let says = "probes: {say: {span: say}}\nwindows: {w: {every: 200ms}}\ntune:\n  - when: count(say) > 0\n    \
                 finding: said {count(say)}\n";
     let says = rules.file("says", says)?;
-    let (code, text) = agent.ask("add", &[&says])?;
+    let (code, text) = agent.request("add", &[&says])?;
     assert_eq!((code, text.trim()), (0, "says is added, advising now"));
     assert!(links(&agent)? > before, "its function was not probed");
     let deadline = Instant::now() + SOON;
@@ -132,19 +132,19 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
         knobs.values()?;
     }
 
-    let (code, text) = agent.ask("remove", &["says"])?;
+    let (code, text) = agent.request("remove", &["says"])?;
     assert_eq!(
         (code, text.trim()),
         (0, "says is removed; it had changed nothing")
     );
     assert_eq!(links(&agent)?, before, "its probes are gone");
-    let (code, text) = agent.ask("remove", &["sets"])?;
+    let (code, text) = agent.request("remove", &["sets"])?;
     assert_eq!((code, text.trim()), (0, "sets is removed; 1 change reverted"));
     let deadline = Instant::now() + SOON;
     while knobs.knob()? != 10 {
         assert!(Instant::now() < deadline, "{}", agent.lines.text());
     }
-    assert_eq!(agent.ask("remove", &["sets"])?.0, 2);
+    assert_eq!(agent.request("remove", &["sets"])?.0, 2);
 
     // The first rule has seen every hit, before, during and after.
     let text = finding(&agent, "counts", |text| hits(text) > seen + 1000)?;

@@ -263,13 +263,13 @@ fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once
             second.status.success() && said.contains(&first) && said.contains("session list"),
             "{said}"
         );
-        let (code, said) = agent.ask("switch", &["never", "aplying"])?;
+        let (code, said) = agent.request("switch", &["never", "aplying"])?;
         assert!(
             code == 2 && said.contains("a similar value exists: 'applying'"),
             "{code}: {said}"
         );
         for (verb, more) in [("switch", &["nevr", "off"][..]), ("remove", &["nevr"])] {
-            let (code, said) = agent.ask(verb, more)?;
+            let (code, said) = agent.request(verb, more)?;
             assert!(
                 code == 2 && said.contains("has no rule nevr: did you mean never?"),
                 "{code}: {said}"

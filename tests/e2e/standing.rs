@@ -70,7 +70,7 @@ fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_i
         let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule, "--apply"])?;
         agent.lines.wait_for_line("finding  waits", SOON)?;
         if !verb.is_empty() {
-            let (code, text) = agent.ask(verb, arguments)?;
+            let (code, text) = agent.request(verb, arguments)?;
             assert_eq!(code, 0, "{text}");
         }
         let outcome = first_outcome(&agent)?;

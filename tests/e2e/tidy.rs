@@ -447,7 +447,7 @@ const OPENING: [&str; 31] = [
     "agent/src/session/system.rs",
     // Our own, and the machine's.
     "tuner/src/journal/file.rs",
-    "tuner/src/who.rs",
+    "tuner/src/author.rs",
     // Those that the user names.
     "agent/src/commands/replay.rs",
     "agent/src/commands/rule/check.rs",

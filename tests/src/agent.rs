@@ -277,7 +277,7 @@ impl Agent {
     }
 
     /// `tuneagent session VERB PID ARGUMENTS…` of this session; the exit code and what it printed.
-    pub fn ask(&self, verb: &str, arguments: &[&str]) -> Outcome<(i32, String)> {
+    pub fn request(&self, verb: &str, arguments: &[&str]) -> Outcome<(i32, String)> {
         let output = Command::new("timeout")
             .arg("120")
             .arg(binary()?)
@@ -293,7 +293,7 @@ impl Agent {
 
     /// Its report as it is now.
     pub fn snapshot(&self) -> Outcome<Value> {
-        match self.ask("snapshot", &[])? {
+        match self.request("snapshot", &[])? {
             (0, text) => Ok(serde_json::from_str(&text)?),
             (code, text) => Err(Problem::new(format!("snapshot: {code}: {text}"))),
         }

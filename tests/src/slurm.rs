@@ -138,7 +138,7 @@ impl Slurm {
 
     fn wait_for_nodes(&self, count: usize) -> Outcome {
         self.wait_until("the nodes", || {
-            let idle = self.ask("sinfo", &["--noheader", "--states=idle", "--format=%D"])?;
+            let idle = self.request("sinfo", &["--noheader", "--states=idle", "--format=%D"])?;
             Ok(idle.trim() == count.to_string())
         })
     }
@@ -162,7 +162,7 @@ impl Slurm {
         Ok(())
     }
 
-    fn ask(&self, command: &str, arguments: &[&str]) -> Outcome<String> {
+    fn request(&self, command: &str, arguments: &[&str]) -> Outcome<String> {
         let mut command = Command::new(command);
         let command = command.args(arguments).env("SLURM_CONF", self.file("slurm.conf"));
         let output = command.stdin(Stdio::null()).output()?;

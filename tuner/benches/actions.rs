@@ -15,7 +15,7 @@ use std::sync::Arc;
 use plan::{CallRequest, Expression, Invocation, Moment, PatchRequest, Value};
 use tuner::journal::{Reason, StateDir};
 use tuner::{
-    ActionReceipt, AddressSpace, Hooks, Images, Process, SetRequest, Slot, Who, Writer, WriterError,
+    ActionReceipt, AddressSpace, Author, Hooks, Images, Process, SetRequest, Slot, Writer, WriterError,
 };
 
 const ROUNDS: usize = 200;
@@ -156,7 +156,7 @@ fn run(target: &Target) -> Result<(), WriterError> {
     let mut writer = Writer::open(
         process.clone(),
         &state,
-        Who::current(),
+        Author::current(),
         Arc::clone(&images),
         Hooks::default(),
     )?;

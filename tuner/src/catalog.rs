@@ -10,7 +10,7 @@ use crate::spelling;
 use crate::symbol::{Binding, Symbol, SymbolKind};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Can {
+pub enum SymbolUse {
     Probe,
     /// A function that picks another one when it is first called: a probe sees the pick.
     ProbeChoice,
@@ -53,28 +53,28 @@ impl CatalogEntry {
     }
 
     /// What can be done with it, as far as its type is known.
-    pub fn can(&self, known: Option<&Description>) -> Can {
+    pub fn can(&self, known: Option<&Description>) -> SymbolUse {
         match self.kind {
-            SymbolKind::Function => return Can::Probe,
-            SymbolKind::IndirectFunction => return Can::ProbeChoice,
-            SymbolKind::ThreadLocal => return Can::Nothing("per thread"),
-            SymbolKind::Other => return Can::Nothing("a label"),
+            SymbolKind::Function => return SymbolUse::Probe,
+            SymbolKind::IndirectFunction => return SymbolUse::ProbeChoice,
+            SymbolKind::ThreadLocal => return SymbolUse::Nothing("per thread"),
+            SymbolKind::Other => return SymbolUse::Nothing("a label"),
             SymbolKind::Variable => {}
         }
         if !self.is_writable {
-            return Can::Read("constant");
+            return SymbolUse::Read("constant");
         }
         let of = known.and_then(|known| known.of);
         match of {
-            Some(of) if of.value_type().is_some() => Can::Set { state_type: false },
-            Some(of) if is_complete(of) => Can::Set { state_type: true },
+            Some(of) if of.value_type().is_some() => SymbolUse::Set { state_type: false },
+            Some(of) if is_complete(of) => SymbolUse::Set { state_type: true },
             Some(VariableType {
                 kind: dwarf::ValueKind::Pointer,
                 ..
-            }) => Can::Follow,
-            Some(_) => Can::Parts,
-            None if matches!(self.size, 1 | 2 | 4 | 8) => Can::Set { state_type: true },
-            None => Can::Read("type unknown"),
+            }) => SymbolUse::Follow,
+            Some(_) => SymbolUse::Parts,
+            None if matches!(self.size, 1 | 2 | 4 | 8) => SymbolUse::Set { state_type: true },
+            None => SymbolUse::Read("type unknown"),
         }
     }
 }

@@ -103,12 +103,12 @@ impl<'a> ExitFinder<'a> {
                     offset,
                 }
             })?;
-        let whole = function.address.0..function.address.0 + function.size;
+        let range = function.address.0..function.address.0 + function.size;
         let mut walk = Walk {
             finder: self,
             // One that never returns by itself is what it jumps to, under another name.
             is_alias: own.returns.is_empty(),
-            done: [whole].into(),
+            done: [range].into(),
             open: Vec::new(),
             tails: Vec::new(),
             found: Exits::default(),

@@ -13,7 +13,7 @@ use crate::image::ImageError;
 use crate::module::Module;
 use crate::process::Pid;
 use crate::space::AddressSpace;
-use crate::spelling::{self, Fit};
+use crate::spelling::{self, MatchQuality};
 use crate::symbol::Function;
 
 /// Places that a message lists.
@@ -128,7 +128,7 @@ impl AddressSpace {
 
     /// Every function that a user means by `name`: all overloads, those of all modules. At least one.
     pub fn every_function(&self, name: &FunctionName) -> Result<Vec<(&Module, Function)>, FunctionError> {
-        let mut best: Option<Fit> = None;
+        let mut best: Option<MatchQuality> = None;
         let mut found = Vec::new();
         for of in self.within(name) {
             let functions = of.image.functions_spelled(&name.name);

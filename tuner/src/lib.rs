@@ -64,13 +64,14 @@ mod sync;
 mod sys;
 mod unwind;
 
+mod author;
 mod variable;
-mod who;
 mod write;
 mod writer;
 
 // A process, and what is mapped and loaded in it.
 pub use address::{Address, FileOffset, LinkAddress};
+pub use author::{Author, user_name};
 pub use libraries::Search;
 pub use maps::parse as parse_maps;
 pub use memory::{Memory, MemoryError};
@@ -78,7 +79,6 @@ pub use module::{FileId, Images, Module};
 pub use process::{Pid, Process, ProcessError, descendants};
 pub use ptrace::{HeldThread, PtraceError, Stopped};
 pub use space::{AddressSpace, SpaceError};
-pub use who::{Who, user_name};
 
 // A file of code: symbols, marks, places for probes.
 pub use code::returns;
@@ -87,7 +87,7 @@ pub use image::{Image, ImageError, Segment};
 pub use intact::{CodeText, Overwritten, has_probe, needed_at, needed_at_entry};
 pub use mark::{Mark, MarkArgument, MarkPlace, NoArgument, arguments as mark_arguments};
 pub use site::{Cost, Emulation, EntrySite, EntrySites};
-pub use spelling::{Fit, Spelling, demangle};
+pub use spelling::{MatchQuality, Spelling, demangle};
 pub use symbol::{Binding, Function, Symbol, SymbolKind};
 pub use unwind::bytes_to_caller;
 

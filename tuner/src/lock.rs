@@ -15,9 +15,9 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::author;
 use crate::memory;
 use crate::process::{Pid, Process, ProcessError};
-use crate::who;
 
 /// So often, and so long between, a lock that no other process holds is tried again: when we let go of one
 /// while another thread starts a program, that has a copy of the descriptor until it runs.
@@ -116,7 +116,7 @@ fn holder(memory: &File) -> Option<Holder> {
     let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
     Some(Holder {
         pid,
-        user: who::user_name(uid),
+        user: author::user_name(uid),
     })
 }
 

@@ -50,11 +50,11 @@ const IMAGES_MAX: usize = 1_024;
 /// Parsed files, kept by inode: the ranks of a job share their program and its libraries.
 #[derive(Debug, Default)]
 pub struct Images {
-    known: Mutex<Known>,
+    known: Mutex<ImageCache>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ImageCache {
     images: HashMap<Identity, Arc<Image>>,
     /// The newest with this device and inode, as mappings show them.
     newest: HashMap<(Device, u64), (Identity, Arc<Image>)>,
@@ -102,7 +102,7 @@ impl Images {
         let image = Arc::new(Image::read(file)?.found_at(origin));
         let mut known = self.known();
         if known.images.len() >= IMAGES_MAX {
-            *known = Known::default();
+            *known = ImageCache::default();
         }
         known
             .newest
@@ -125,7 +125,7 @@ impl Images {
         self.known().images.values().for_each(|image| image.forget());
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ImageCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

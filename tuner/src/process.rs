@@ -14,8 +14,8 @@ use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::author;
 use crate::printable::{printable, printable_path};
-use crate::who;
 
 /// Why a process cannot be looked into.
 #[derive(Debug, Error)]
@@ -150,8 +150,8 @@ impl Pid {
         let mut bytes = [0; STATUS_HEAD_BYTES];
         let length = status.read_at(&mut bytes, 0).map_err(io_error)?;
         let head = String::from_utf8_lossy(bytes.get(..length).unwrap_or_default());
-        let whole = head.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let tracer = status_numbers(whole, "TracerPid:").next();
+        let lines = head.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        let tracer = status_numbers(lines, "TracerPid:").next();
         // A process that is not known to be without a debugger is not written to.
         let unknown = || io_error(io::Error::new(io::ErrorKind::InvalidData, "it has no TracerPid"));
         Ok(Some(tracer.ok_or_else(unknown)?).filter(|tracer| *tracer != 0))
@@ -294,7 +294,7 @@ impl Process {
 
     /// The user it belongs to, by name where there is one.
     pub fn user(&self) -> String {
-        who::user_name(self.uid)
+        author::user_name(self.uid)
     }
 }
 
@@ -464,8 +464,10 @@ pub(crate) fn children(parent: i32) -> Vec<i32> {
 }
 
 fn owner(pid: i32) -> String {
-    fs::metadata(format!("/proc/{pid}"))
-        .map_or_else(|_| "another user".to_owned(), |meta| who::user_name(meta.uid()))
+    fs::metadata(format!("/proc/{pid}")).map_or_else(
+        |_| "another user".to_owned(),
+        |meta| author::user_name(meta.uid()),
+    )
 }
 
 /// A thread, so that no other is ever taken for it.

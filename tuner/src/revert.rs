@@ -6,6 +6,7 @@ use std::sync::Arc;
 use plan::{Bytes, SyncPoint};
 use serde::{Deserialize, Serialize};
 
+use crate::author::Author;
 use crate::journal::{
     ActionRecord, Assignment, Change, Outcome, RevertOutcome, Settled, StateDir, Status, WriteHold, settle,
 };
@@ -14,7 +15,6 @@ use crate::process::Process;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::variable::Location;
-use crate::who::Who;
 use crate::write::{Hooks, WriteError};
 use crate::writer::{Writer, WriterError};
 
@@ -68,7 +68,7 @@ pub(crate) struct Returning {
 
 /// One that is to be reverted at its sync point.
 #[derive(Debug)]
-pub(crate) struct Back {
+pub(crate) struct PendingRevert {
     pub(crate) space: AddressSpace,
     pub(crate) slot: Slot,
     pub(crate) sync: SyncPoint,
@@ -80,7 +80,7 @@ impl Writer {
     pub fn open(
         process: Process,
         state: &StateDir,
-        who: Who,
+        who: Author,
         images: Arc<Images>,
         hooks: Hooks,
     ) -> Result<Writer, WriterError> {
@@ -103,7 +103,7 @@ impl Writer {
         &mut self,
         change: u64,
         wanted: &dyn Fn(&Change) -> bool,
-    ) -> Result<Back, WriterError> {
+    ) -> Result<PendingRevert, WriterError> {
         let ActionRecord::Set(set) = self.in_force(change)?.intent.action else {
             return Err(WriterError::NoSyncPoint { change });
         };
@@ -119,7 +119,7 @@ impl Writer {
             with_it,
         };
         self.write_down_revert(change, None, returning.with_it.last().copied())?;
-        Ok(Back {
+        Ok(PendingRevert {
             space,
             slot,
             sync,

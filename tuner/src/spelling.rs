@@ -15,7 +15,7 @@ const MANGLED_BYTES_MAX: usize = 16 << 10;
 
 /// How well a symbol fits what the user wrote: the best ones count, the others are forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fit {
+pub enum MatchQuality {
     /// The end of its scopes: `Class::method` for `space::Class::method`.
     Suffix,
     /// Its full name in C++ or Rust.
@@ -56,12 +56,12 @@ impl Spelling {
     }
 
     /// How well a symbol fits; `None` when it is another.
-    pub fn fit(&self, symbol: &[u8]) -> Option<Fit> {
+    pub fn fit(&self, symbol: &[u8]) -> Option<MatchQuality> {
         if symbol == self.text.as_bytes() {
-            return Some(Fit::Exact);
+            return Some(MatchQuality::Exact);
         }
         if self.fortran.iter().any(|name| name.as_bytes() == symbol) {
-            return Some(Fit::Fortran);
+            return Some(MatchQuality::Fortran);
         }
         let is_mangled = symbol.starts_with(b"_Z") || symbol.starts_with(b"_R");
         if !is_mangled || self.part.as_ref().is_some_and(|part| part.find(symbol).is_none()) {
@@ -70,7 +70,7 @@ impl Spelling {
         self.fit_demangled(std::str::from_utf8(symbol).ok()?)
     }
 
-    fn fit_demangled(&self, symbol: &str) -> Option<Fit> {
+    fn fit_demangled(&self, symbol: &str) -> Option<MatchQuality> {
         let name = match rust(symbol) {
             Some(name) => name.replace("::<", "<"),
             None => self.demangle(symbol)?,
@@ -84,9 +84,9 @@ impl Spelling {
         }
         let rest = name.strip_suffix(self.text.as_str())?;
         match rest {
-            "" => Some(Fit::Full),
+            "" => Some(MatchQuality::Full),
             // A variable of a function is none of a file.
-            rest if rest.ends_with("::") && self.text.contains("::") => Some(Fit::Suffix),
+            rest if rest.ends_with("::") && self.text.contains("::") => Some(MatchQuality::Suffix),
             _ => None,
         }
     }
@@ -245,53 +245,61 @@ mod tests {
     #[test]
     fn a_symbol_fits_what_users_write() {
         let cases = [
-            ("knob", "knob", Some(Fit::Exact)),
-            ("send", "_Z4sendi", Some(Fit::Full)),
-            ("send(int)", "_Z4sendi", Some(Fit::Full)),
+            ("knob", "knob", Some(MatchQuality::Exact)),
+            ("send", "_Z4sendi", Some(MatchQuality::Full)),
+            ("send(int)", "_Z4sendi", Some(MatchQuality::Full)),
             ("send(double)", "_Z4sendi", None),
-            ("app::Solver::step", "_ZN3app6Solver4stepEd", Some(Fit::Full)),
-            ("Solver::step", "_ZN3app6Solver4stepEd", Some(Fit::Suffix)),
+            (
+                "app::Solver::step",
+                "_ZN3app6Solver4stepEd",
+                Some(MatchQuality::Full),
+            ),
+            (
+                "Solver::step",
+                "_ZN3app6Solver4stepEd",
+                Some(MatchQuality::Suffix),
+            ),
             (
                 "Solver::step( double )",
                 "_ZN3app6Solver4stepEd",
-                Some(Fit::Suffix),
+                Some(MatchQuality::Suffix),
             ),
             ("step", "_ZN3app6Solver4stepEd", None),
-            ("Solver::limit", "_ZN6Solver5limitE", Some(Fit::Full)),
-            ("Solver::size", "_ZNK6Solver4sizeEv", Some(Fit::Full)),
-            ("Solver::size()", "_ZNK6Solver4sizeEv", Some(Fit::Full)),
-            ("Solver::~Solver", "_ZN6SolverD1Ev", Some(Fit::Full)),
-            ("twice", "_Z5twiceIiET_S0_", Some(Fit::Full)),
-            ("twice<int>", "_Z5twiceIiET_S0_", Some(Fit::Full)),
+            ("Solver::limit", "_ZN6Solver5limitE", Some(MatchQuality::Full)),
+            ("Solver::size", "_ZNK6Solver4sizeEv", Some(MatchQuality::Full)),
+            ("Solver::size()", "_ZNK6Solver4sizeEv", Some(MatchQuality::Full)),
+            ("Solver::~Solver", "_ZN6SolverD1Ev", Some(MatchQuality::Full)),
+            ("twice", "_Z5twiceIiET_S0_", Some(MatchQuality::Full)),
+            ("twice<int>", "_Z5twiceIiET_S0_", Some(MatchQuality::Full)),
             (
                 "(anonymous namespace)::n",
                 "_ZN12_GLOBAL__N_11nE",
-                Some(Fit::Full),
+                Some(MatchQuality::Full),
             ),
             (
                 "knobs::say",
                 "_RINvCs8lVZjYIdAbn_5knobs3sayReEB2_",
-                Some(Fit::Full),
+                Some(MatchQuality::Full),
             ),
             (
                 "limits::LIMITS",
                 "_RNvNtCs8lVZjYIdAbn_5knobs6limits6LIMITS",
-                Some(Fit::Suffix),
+                Some(MatchQuality::Suffix),
             ),
             (
                 "knobs::limits::LIMITS",
                 "_ZN5knobs6limits6LIMITS17h12f2002333b96045E",
-                Some(Fit::Full),
+                Some(MatchQuality::Full),
             ),
             (
                 "Solver::step",
                 "_RNvMCs8lVZjYIdAbn_5knobsNtB2_6Solver4step",
-                Some(Fit::Suffix),
+                Some(MatchQuality::Suffix),
             ),
-            ("config::Chunk", "__config_MOD_chunk", Some(Fit::Fortran)),
-            ("CONFIG::chunk", "config_mp_chunk_", Some(Fit::Fortran)),
-            ("Work", "work_", Some(Fit::Fortran)),
-            ("params", "params_", Some(Fit::Fortran)),
+            ("config::Chunk", "__config_MOD_chunk", Some(MatchQuality::Fortran)),
+            ("CONFIG::chunk", "config_mp_chunk_", Some(MatchQuality::Fortran)),
+            ("Work", "work_", Some(MatchQuality::Fortran)),
+            ("params", "params_", Some(MatchQuality::Fortran)),
             ("chunk", "__config_MOD_chunk", None),
         ];
         for (text, symbol, expected) in cases {

@@ -8,7 +8,7 @@ use object::elf;
 use crate::address::{FileOffset, LinkAddress};
 use crate::elf::ImageError;
 use crate::printable::printable_bytes;
-use crate::spelling::{Fit, Spelling};
+use crate::spelling::{MatchQuality, Spelling};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolKind {
@@ -141,7 +141,7 @@ impl SymbolTable {
         &self,
         spelling: &Spelling,
         is_wanted: impl Fn(SymbolKind) -> bool,
-    ) -> impl Iterator<Item = (Fit, Symbol)> {
+    ) -> impl Iterator<Item = (MatchQuality, Symbol)> {
         let entries = self.entries.iter().filter_map(move |entry| {
             let is_defined = entry.st_shndx.get(LE) != elf::SHN_UNDEF;
             let fit = spelling.fit(self.raw_name(entry))?;

@@ -8,11 +8,11 @@ use tuner::{Address, LinkAddress, Module, SymbolKind, demangle, dwarf};
 /// Names places, and caches the names: the ranks of a job run the same files.
 #[derive(Debug, Default)]
 pub struct Namer {
-    known: BTreeMap<(File, LinkAddress), SourcePlace>,
-    functions: BTreeMap<File, Vec<(u64, u64, String)>>,
+    known: BTreeMap<(FileKey, LinkAddress), SourcePlace>,
+    functions: BTreeMap<FileKey, Vec<(u64, u64, String)>>,
 }
 
-type File = (u64, String);
+type FileKey = (u64, String);
 
 impl Namer {
     /// The places of these addresses, each of which follows a call. Unknown ones are none.
@@ -40,7 +40,7 @@ impl Namer {
         places
     }
 
-    fn learn(&mut self, module: &Module, file: &File, new: &[LinkAddress]) {
+    fn learn(&mut self, module: &Module, file: &FileKey, new: &[LinkAddress]) {
         if new.is_empty() {
             return;
         }

@@ -15,7 +15,7 @@ const AT_ONCE_US: i32 = 0;
 /// What the kernel takes for no request (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
 const WHENEVER_US: i32 = 2_000_000_000;
 
-/// Without effect until [`Awake::ask`].
+/// Without effect until [`Awake::set`].
 #[derive(Debug)]
 pub struct Awake(File);
 
@@ -32,7 +32,7 @@ impl Awake {
     ///
     /// # Errors
     /// The kernel refuses the request.
-    pub fn ask(&self, is_wanted: bool) -> io::Result<()> {
+    pub fn set(&self, is_wanted: bool) -> io::Result<()> {
         let latency_us = if is_wanted { AT_ONCE_US } else { WHENEVER_US };
         (&self.0).write_all(&latency_us.to_ne_bytes())
     }
@@ -62,11 +62,11 @@ mod tests {
         // Not root, or a machine without the device.
         let Ok(awake) = Awake::open() else { return };
         let of_others = in_force();
-        awake.ask(true).unwrap();
+        awake.set(true).unwrap();
         assert_eq!(in_force(), AT_ONCE_US);
-        awake.ask(false).unwrap();
+        awake.set(false).unwrap();
         assert_eq!(in_force(), of_others);
-        awake.ask(true).unwrap();
+        awake.set(true).unwrap();
         drop(awake);
         assert_eq!(in_force(), of_others);
     }

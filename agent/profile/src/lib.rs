@@ -31,7 +31,7 @@ pub use calls::{
 // Readings, and what follows from them.
 pub use os_metrics::{Counters, Frequency};
 pub use profile::{
-    CALL_NS, Inputs, Metered, Profile, Reading, Threads, UnknownThreads, Usage, Whose, has_mpi, hits,
+    CALL_NS, Inputs, Metered, ProcessRank, Profile, Reading, Threads, UnknownThreads, Usage, has_mpi, hits,
     threads_of,
 };
 

@@ -7,7 +7,7 @@
 //! sum over all ranks. With MPI_IN_PLACE they are those that the standard says are taken from the other
 //! buffer; with MPI_PROC_NULL there are none.
 
-use abi::Form;
+use abi::AmountForm;
 
 /// Which way the bytes of a call go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl BytesKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmountSource {
     /// How it follows from the arguments.
-    pub form: Form,
+    pub form: AmountForm,
     /// Which argument is the count, or the array of counts.
     pub count: u8,
     /// Which argument is the datatype, or the array of them.
@@ -48,7 +48,7 @@ pub struct AmountSource {
 }
 
 impl AmountSource {
-    const fn new(form: Form, count: u8, datatype: u8) -> AmountSource {
+    const fn new(form: AmountForm, count: u8, datatype: u8) -> AmountSource {
         AmountSource {
             form,
             count,
@@ -93,14 +93,17 @@ impl MpiFunction {
     /// Whether no call of it passes data for sending, whatever its arguments.
     pub fn sends_nothing(&self) -> bool {
         self.carries.is_none_or(|carries| {
-            carries.kind != BytesKind::Sent || carries.template.is_some() || carries.amount.form == Form::Free
+            carries.kind != BytesKind::Sent
+                || carries.template.is_some()
+                || carries.amount.form == AmountForm::Free
         })
     }
 
     /// Whether the bytes that a call carries can be determined.
     pub fn has_bytes(&self) -> bool {
         self.carries.is_some_and(|carries| {
-            carries.template.is_none() && !matches!(carries.amount.form, Form::Free | Form::Unstated)
+            carries.template.is_none()
+                && !matches!(carries.amount.form, AmountForm::Free | AmountForm::Unstated)
         })
     }
 
@@ -212,12 +215,12 @@ impl MpiFunction {
         let mut carries = self.carried();
         carries.received = Some(AmountSource {
             peer: Some(peer),
-            ..AmountSource::new(Form::One, count, datatype)
+            ..AmountSource::new(AmountForm::One, count, datatype)
         });
         self.with(carries)
     }
 
-    const fn in_place(self, buffer: u8, form: Form, count: u8, datatype: u8) -> MpiFunction {
+    const fn in_place(self, buffer: u8, form: AmountForm, count: u8, datatype: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.in_place = Some((buffer, AmountSource::new(form, count, datatype)));
         self.with(carries)
@@ -236,7 +239,7 @@ const fn sent(stem: &'static str, count: u8, datatype: u8) -> MpiFunction {
     MpiFunction::carrying(
         stem,
         BytesKind::Sent,
-        AmountSource::new(Form::One, count, datatype),
+        AmountSource::new(AmountForm::One, count, datatype),
     )
 }
 
@@ -244,13 +247,13 @@ const fn posted(stem: &'static str, count: u8, datatype: u8) -> MpiFunction {
     MpiFunction::carrying(
         stem,
         BytesKind::Posted,
-        AmountSource::new(Form::One, count, datatype),
+        AmountSource::new(AmountForm::One, count, datatype),
     )
 }
 
 /// A message is found, which another call receives. Behind it stands the status.
 const fn finding(stem: &'static str, message: u8) -> MpiFunction {
-    MpiFunction::carrying(stem, BytesKind::Posted, AmountSource::new(Form::None, 0, 0))
+    MpiFunction::carrying(stem, BytesKind::Posted, AmountSource::new(AmountForm::None, 0, 0))
         .between(0, 2)
         .template(message)
         .status(message + 1)
@@ -261,7 +264,7 @@ const fn written(stem: &'static str, count: u8) -> MpiFunction {
     MpiFunction::carrying(
         stem,
         BytesKind::Written,
-        AmountSource::new(Form::One, count, count + 1),
+        AmountSource::new(AmountForm::One, count, count + 1),
     )
 }
 
@@ -269,54 +272,54 @@ const fn read(stem: &'static str, count: u8) -> MpiFunction {
     MpiFunction::carrying(
         stem,
         BytesKind::Read,
-        AmountSource::new(Form::One, count, count + 1),
+        AmountSource::new(AmountForm::One, count, count + 1),
     )
 }
 
-const fn sent_as(stem: &'static str, form: Form, count: u8, datatype: u8) -> MpiFunction {
+const fn sent_as(stem: &'static str, form: AmountForm, count: u8, datatype: u8) -> MpiFunction {
     MpiFunction::carrying(stem, BytesKind::Sent, AmountSource::new(form, count, datatype))
 }
 
 /// The root's own part lies in place: it passes no data.
 const fn gathered(stem: &'static str) -> MpiFunction {
-    sent(stem, 1, 2).in_place(0, Form::None, 1, 2)
+    sent(stem, 1, 2).in_place(0, AmountForm::None, 1, 2)
 }
 
 /// The root's own part lies in place: it needs no room.
 const fn scattered(stem: &'static str, count: u8) -> MpiFunction {
-    posted(stem, count, count + 1).in_place(count - 1, Form::None, count, count + 1)
+    posted(stem, count, count + 1).in_place(count - 1, AmountForm::None, count, count + 1)
 }
 
 /// Everybody's part lies in the buffer for all.
 const fn allgathered(stem: &'static str) -> MpiFunction {
-    sent(stem, 1, 2).in_place(0, Form::One, 4, 5).over(6)
+    sent(stem, 1, 2).in_place(0, AmountForm::One, 4, 5).over(6)
 }
 
 const fn allgathered_vectors(stem: &'static str) -> MpiFunction {
-    sent(stem, 1, 2).in_place(0, Form::OwnCount, 4, 6).over(7)
+    sent(stem, 1, 2).in_place(0, AmountForm::OwnCount, 4, 6).over(7)
 }
 
 const fn all_to_all(stem: &'static str) -> MpiFunction {
-    sent_as(stem, Form::PerRank, 1, 2)
-        .in_place(0, Form::PerRank, 4, 5)
+    sent_as(stem, AmountForm::PerRank, 1, 2)
+        .in_place(0, AmountForm::PerRank, 4, 5)
         .over(6)
 }
 
 const fn all_to_all_vectors(stem: &'static str) -> MpiFunction {
-    sent_as(stem, Form::Counts, 1, 3)
-        .in_place(0, Form::Counts, 5, 7)
+    sent_as(stem, AmountForm::Counts, 1, 3)
+        .in_place(0, AmountForm::Counts, 5, 7)
         .over(8)
 }
 
 const fn all_to_all_types(stem: &'static str) -> MpiFunction {
-    sent_as(stem, Form::CountsAndTypes, 1, 3)
-        .in_place(0, Form::CountsAndTypes, 5, 7)
+    sent_as(stem, AmountForm::CountsAndTypes, 1, 3)
+        .in_place(0, AmountForm::CountsAndTypes, 5, 7)
         .over(8)
 }
 
 /// How many neighbours there are is known to the library alone.
 const fn unstated(stem: &'static str) -> MpiFunction {
-    sent_as(stem, Form::Unstated, 1, 2)
+    sent_as(stem, AmountForm::Unstated, 1, 2)
 }
 
 const fn plain(stem: &'static str) -> MpiFunction {
@@ -361,9 +364,9 @@ pub const FUNCTIONS: &[MpiFunction] = &[
     sent("Ssend_init", 1, 2).between(3, 5).template(6),
     sent("Rsend_init", 1, 2).between(3, 5).template(6),
     posted("Recv_init", 1, 2).between(3, 5).template(6),
-    sent_as("Start", Form::Start, 0, 0).small(),
-    sent_as("Startall", Form::Startall, 0, 1).small(),
-    sent_as("Request_free", Form::Free, 0, 0).small(),
+    sent_as("Start", AmountForm::Start, 0, 0).small(),
+    sent_as("Startall", AmountForm::Startall, 0, 1).small(),
+    sent_as("Request_free", AmountForm::Free, 0, 0).small(),
     // Completion.
     plain("Wait"),
     plain("Waitall"),
@@ -404,10 +407,10 @@ pub const FUNCTIONS: &[MpiFunction] = &[
     all_to_all_vectors("Ialltoallv"),
     all_to_all_types("Alltoallw"),
     all_to_all_types("Ialltoallw"),
-    sent_as("Reduce_scatter", Form::Counts, 2, 3).over(5),
-    sent_as("Ireduce_scatter", Form::Counts, 2, 3).over(5),
-    sent_as("Reduce_scatter_block", Form::PerRank, 2, 3).over(5),
-    sent_as("Ireduce_scatter_block", Form::PerRank, 2, 3).over(5),
+    sent_as("Reduce_scatter", AmountForm::Counts, 2, 3).over(5),
+    sent_as("Ireduce_scatter", AmountForm::Counts, 2, 3).over(5),
+    sent_as("Reduce_scatter_block", AmountForm::PerRank, 2, 3).over(5),
+    sent_as("Ireduce_scatter_block", AmountForm::PerRank, 2, 3).over(5),
     sent("Neighbor_allgather", 1, 2),
     sent("Neighbor_allgatherv", 1, 2),
     unstated("Neighbor_alltoall"),
@@ -427,8 +430,8 @@ pub const FUNCTIONS: &[MpiFunction] = &[
     sent("Raccumulate", 1, 2),
     sent("Get_accumulate", 1, 2),
     sent("Rget_accumulate", 1, 2),
-    sent_as("Fetch_and_op", Form::Element, 2, 2).small(),
-    sent_as("Compare_and_swap", Form::Element, 3, 3).small(),
+    sent_as("Fetch_and_op", AmountForm::Element, 2, 2).small(),
+    sent_as("Compare_and_swap", AmountForm::Element, 3, 3).small(),
     plain("Win_fence"),
     plain("Win_start"),
     plain("Win_complete"),

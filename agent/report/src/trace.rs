@@ -14,7 +14,7 @@ use std::{
 
 use abi::Call;
 use profile::probe::Probe;
-use profile::{TraceView, Whose};
+use profile::{ProcessRank, TraceView};
 
 /// Kept free for the end of the file.
 const TAIL_BYTES: u64 = 4096;
@@ -89,7 +89,7 @@ impl Trace {
     }
 
     /// Calls of a process in the order in which they returned; none where one was overwritten meanwhile.
-    pub fn calls(&mut self, whose: Whose, calls: &[Option<Call>], probes: &[Probe]) {
+    pub fn calls(&mut self, whose: ProcessRank, calls: &[Option<Call>], probes: &[Probe]) {
         for call in calls.iter().flatten() {
             let probe = probes.get(call.probe as usize);
             let name = probe.map_or("?", |probe| probe.name.as_str());
@@ -112,7 +112,7 @@ impl Trace {
     }
 
     /// Iterations of a thread that are over, in their order.
-    pub fn iteration(&mut self, whose: Whose, thread: u32, iteration: &Range<u64>) {
+    pub fn iteration(&mut self, whose: ProcessRank, thread: u32, iteration: &Range<u64>) {
         let track = ITERATIONS_TRACK.saturating_add(thread);
         let end = self.ends.entry((whose.pid, track)).or_default();
         // On one track spans must not overlap: of two loops the one that was found first has it.
@@ -185,7 +185,7 @@ impl Trace {
     }
 
     /// Names the process and the track, once.
-    fn name_track(&mut self, whose: Whose, thread: u32, is_iterations: bool) {
+    fn name_track(&mut self, whose: ProcessRank, thread: u32, is_iterations: bool) {
         let track = if is_iterations {
             ITERATIONS_TRACK.saturating_add(thread)
         } else {

@@ -19,7 +19,7 @@ use crate::{
     control::Control,
     exit::{CommandResult, Failure},
     hint::{as_root, as_root_again, quote},
-    priority::{self, Hurry},
+    priority::{self, RaisedPriority},
     rights,
     rulebook::{Recorder, RuleBook},
     session::{
@@ -53,7 +53,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     // Beside ranks that keep every CPU busy, finding them alone would take seconds. A failure is reported
     // once there is a session.
     let _ = priority::raise();
-    let hurry = Hurry::begin();
+    let hurry = RaisedPriority::begin();
     let mut args = args;
     let targets = targets(&mut args)?;
     let typed = targets.join(" ");
@@ -126,7 +126,7 @@ pub(super) struct Watched {
     /// Its name in a recording.
     pub(super) program: String,
     /// Until there are first numbers.
-    pub(super) hurry: Option<Hurry>,
+    pub(super) hurry: Option<RaisedPriority>,
 }
 
 impl Watched {

@@ -37,7 +37,7 @@ pub(super) fn keep_awake() -> Result<(Awake, String), Failure> {
         Failure::not_permitted(format!("--keep-awake: {DEVICE}: {error}: leave it out{instead}"))
     };
     let awake = Awake::open().map_err(refused)?;
-    awake.ask(true).map_err(refused)?;
+    awake.set(true).map_err(refused)?;
     let said = match awake::is_heeded() {
         true => "CPUs that have nothing to do are kept awake until this session ends",
         false => "--keep-awake changes nothing here: this kernel has no driver for CPUs that sleep",

@@ -104,7 +104,7 @@ impl SessionClient {
             reader: BufReader::new(stream),
             view: SessionView::default(),
         };
-        match session.ask(&Request::List)? {
+        match session.send(&Request::List)? {
             Answer::Session(view) => session.view = *view,
             _ => return Err(session.out_of_step()),
         }
@@ -112,7 +112,7 @@ impl SessionClient {
     }
 
     pub(crate) fn snapshot(&mut self) -> Result<serde_json::Value, ControlError> {
-        match self.ask(&Request::Snapshot)? {
+        match self.send(&Request::Snapshot)? {
             Answer::Report(report) => Ok(report),
             _ => Err(self.out_of_step()),
         }
@@ -121,7 +121,7 @@ impl SessionClient {
     /// Switches a rule; the mode before.
     pub(crate) fn switch(&mut self, rule: &str, mode: Mode) -> Result<String, ControlError> {
         let rule = rule.to_owned();
-        match self.ask(&Request::Switch { rule, mode })? {
+        match self.send(&Request::Switch { rule, mode })? {
             Answer::Switched { before } => Ok(before),
             _ => Err(self.out_of_step()),
         }
@@ -130,7 +130,7 @@ impl SessionClient {
     /// Adds a rule; its name, and what of it could not be probed.
     pub(crate) fn add(&mut self, given: Given, mode: Mode) -> Result<(String, Vec<String>), ControlError> {
         let given = Box::new(given);
-        match self.ask(&Request::Add { given, mode })? {
+        match self.send(&Request::Add { given, mode })? {
             Answer::Added { rule, missing, .. } => Ok((rule, missing)),
             _ => Err(self.out_of_step()),
         }
@@ -139,7 +139,7 @@ impl SessionClient {
     /// Removes a rule; how many changes of it are reverted, and how many stay.
     pub(crate) fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ControlError> {
         let rule = rule.to_owned();
-        match self.ask(&Request::Remove { rule, keep })? {
+        match self.send(&Request::Remove { rule, keep })? {
             Answer::Removed { reverted, kept } => Ok((reverted, kept)),
             _ => Err(self.out_of_step()),
         }
@@ -147,7 +147,7 @@ impl SessionClient {
 
     /// Ends it, and waits until it has ended.
     pub(crate) fn stop(mut self) -> Result<(), ControlError> {
-        match self.ask(&Request::Stop) {
+        match self.send(&Request::Stop) {
             Ok(Answer::Stopping) => {}
             Ok(_) => return Err(self.out_of_step()),
             // It ended before it could answer.
@@ -171,7 +171,7 @@ impl SessionClient {
         }
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
+    fn send(&mut self, request: &Request) -> Result<Answer, ControlError> {
         let exchanged = self.exchange(request);
         match exchanged.map_err(|error| self.io_error(error))? {
             Answer::Refused { kind, message } => Err(ControlError::Refused { kind, message }),

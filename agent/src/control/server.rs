@@ -163,7 +163,7 @@ async fn converse(
         }
         let is_complete = line.pop_if(|byte| *byte == b'\n').is_some();
         match parse(&line) {
-            Ok(request) if is_complete => writer.say(&ask(&requested, request).await).await?,
+            Ok(request) if is_complete => writer.say(&send(&requested, request).await).await?,
             Err(refused) => {
                 writer.say(&refused).await?;
                 if !is_complete {
@@ -177,7 +177,7 @@ async fn converse(
     }
 }
 
-async fn ask(requested: &mpsc::Sender<PendingRequest>, request: Request) -> Answer {
+async fn send(requested: &mpsc::Sender<PendingRequest>, request: Request) -> Answer {
     let (answer, answered) = oneshot::channel();
     if requested.send((request, answer)).await.is_err() {
         return Answer::ending();
@@ -283,7 +283,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         runtime.block_on(async {
-            let (sender, _asked) = mpsc::channel::<PendingRequest>(8);
+            let (sender, _requests) = mpsc::channel::<PendingRequest>(8);
             let mut serving = JoinSet::new();
             serving.spawn(serve_within(control.take_listener().unwrap(), sender, 2 * IDLE));
             let mut stream = tokio::io::BufReader::new(UnixStream::connect(&control.path).await.unwrap());

@@ -13,7 +13,7 @@ use rules::{
 use super::{
     ProbePlaces, RuleBook,
     pairs::Entered,
-    probe_requests::{Ask, End},
+    probe_requests::{End, ProbeRequest},
     texts::Texts,
 };
 
@@ -25,18 +25,18 @@ pub(super) struct Counted {
     /// Of the calls that have returned.
     pub(super) time_ns: u64,
     /// Open calls included, where that is known.
-    pub(super) whole_ns: u64,
+    pub(super) time_with_open_ns: u64,
     /// None where they were not counted.
     pub(super) bytes: Option<u64>,
 }
 
 impl Counted {
-    pub(super) fn of(totals: &Totals, whole_ns: u64) -> Counted {
+    pub(super) fn of(totals: &Totals, time_with_open_ns: u64) -> Counted {
         Counted {
             calls: totals.calls,
             timed: totals.timed,
             time_ns: totals.time_ns,
-            whole_ns,
+            time_with_open_ns,
             bytes: Some(totals.bytes),
         }
     }
@@ -62,22 +62,25 @@ impl RuleBook {
     /// The same once it is recorded, or from a recording.
     pub(super) fn ingest(&mut self, hit: &HitRecord, texts: &Texts, probe: &Probe) {
         for index in &probe.wanted {
-            let Some(ask) = self.requests.get(index).copied() else {
+            let Some(request) = self.requests.get(index).copied() else {
                 continue;
             };
-            let Some(planned) = ask.planned(&self.engine) else {
+            let Some(planned) = request.planned(&self.engine) else {
                 continue;
             };
-            let kind = match (ask.end, planned.site) {
+            let kind = match (request.end, planned.site) {
                 (End::Both, Site::Entry) | (End::From, _) => HitKind::Entry,
                 _ => HitKind::Return,
             };
-            let of = (ask.rule, ask.probe);
+            let of = (request.rule, request.probe);
             if hit.kind != kind as u16 || !self.is_on(of, hit.process) {
                 continue;
             }
-            let captures = planned.captures.iter().zip(&self.reads.of(ask, planned).reads);
-            let reads = captures.map(|(capture, wanted)| match ask.end.reads(&capture.source) {
+            let captures = planned
+                .captures
+                .iter()
+                .zip(&self.reads.of(request, planned).reads);
+            let reads = captures.map(|(capture, wanted)| match request.end.reads(&capture.source) {
                 true => read(capture, wanted.as_ref(), hit, texts, probe),
                 false => Err("it is read at the other end of the span".to_owned()),
             });
@@ -85,7 +88,7 @@ impl RuleBook {
             let is_observed = planned.delivers.are_hits();
             self.has_parted |= planned.parts_sums;
             self.has_due |= planned.decides;
-            let (began_ns, captures) = match ask.end {
+            let (began_ns, captures) = match request.end {
                 End::From => {
                     let entered = Entered {
                         time_ns: hit.time_ns,
@@ -105,15 +108,15 @@ impl RuleBook {
             };
             if is_observed {
                 let observed = Observation::Hit {
-                    rule: ask.rule,
-                    probe: ask.probe,
+                    rule: request.rule,
+                    probe: request.probe,
                     process: ProcessId(hit.process),
                     thread: hit.thread,
                     time: Time(hit.time_ns),
                     duration_ns: hit.time_ns.saturating_sub(began_ns),
                     captures,
                 };
-                if self.engine.may_decide_at(ask.rule, ask.probe) {
+                if self.engine.may_decide_at(request.rule, request.probe) {
                     self.may_decide = true;
                     self.warm_up.remember(&observed);
                 }
@@ -130,13 +133,13 @@ impl RuleBook {
             return;
         }
         for index in &probe.wanted {
-            let Some(ask) = self.requests.get(index).copied() else {
+            let Some(request) = self.requests.get(index).copied() else {
                 continue;
             };
-            let Some(planned) = ask.planned(&self.engine) else {
+            let Some(planned) = request.planned(&self.engine) else {
                 continue;
             };
-            let wanted = self.reads.of(ask, planned).partial_sum.as_ref();
+            let wanted = self.reads.of(request, planned).partial_sum.as_ref();
             let wanted = wanted.and_then(|wanted| sum_rule(wanted, probe));
             let known = Some(SumRule {
                 number: 0,
@@ -147,8 +150,8 @@ impl RuleBook {
                 continue;
             };
             let observation = Observation::PartialSum {
-                rule: ask.rule,
-                probe: ask.probe,
+                rule: request.rule,
+                probe: request.probe,
                 process: ProcessId(partial_sum.process),
                 partial_sum: reported(partial_sum, requested),
             };
@@ -201,37 +204,45 @@ impl RuleBook {
     ) {
         self.ingest_calls(slot, time, (probes, places), counted);
         let mut reported = Vec::new();
-        for (&index, ask) in &self.requests {
-            let Some(planned) = ask.planned(&self.engine) else {
+        for (&index, request) in &self.requests {
+            let Some(planned) = request.planned(&self.engine) else {
                 continue;
             };
-            let read = match ask.end {
+            let read = match request.end {
                 End::Both => sum(places.of(index), planned.site, counted),
-                End::From => Some(self.pairs.totals((ask.rule, ask.probe), slot)),
+                End::From => Some(self.pairs.totals((request.rule, request.probe), slot)),
                 End::To => None,
             };
-            let is_switched = planned.is_switched && ask.end == End::Both;
+            let is_switched = planned.is_switched && request.end == End::Both;
             let rests = self.resting.contains(&index);
-            reported.extend(read.map(|read| (*ask, is_switched || ask.is_counted(planned), rests, read)));
+            reported
+                .extend(read.map(|read| (*request, is_switched || request.is_counted(planned), rests, read)));
         }
-        for (ask, comes_and_goes, rests, read) in reported {
+        for (request, comes_and_goes, rests, read) in reported {
             let totals = match comes_and_goes {
                 true => {
-                    let is_on = !rests && self.is_on((ask.rule, ask.probe), slot);
-                    self.switches.totals((ask.rule, ask.probe, slot), is_on, read)
+                    let is_on = !rests && self.is_on((request.rule, request.probe), slot);
+                    self.switches
+                        .totals((request.rule, request.probe, slot), is_on, read)
                 }
                 false => Some(read),
             };
             if let Some((count, duration_sum_ns)) = totals {
-                self.ingest_probe_totals(ask, slot, time, (count, duration_sum_ns));
+                self.ingest_probe_totals(request, slot, time, (count, duration_sum_ns));
             }
         }
     }
 
-    fn ingest_probe_totals(&mut self, ask: Ask, slot: u32, time: Time, (count, duration_sum_ns): (u64, u64)) {
+    fn ingest_probe_totals(
+        &mut self,
+        request: ProbeRequest,
+        slot: u32,
+        time: Time,
+        (count, duration_sum_ns): (u64, u64),
+    ) {
         self.engine.observe(Observation::ProbeTotals {
-            rule: ask.rule,
-            probe: ask.probe,
+            rule: request.rule,
+            probe: request.probe,
             process: ProcessId(slot),
             time,
             count,
@@ -262,7 +273,7 @@ impl RuleBook {
             };
             for &measure in requested {
                 let total = match measure {
-                    Measure::MpiTime => Some(counted.whole_ns),
+                    Measure::MpiTime => Some(counted.time_with_open_ns),
                     Measure::MpiCalls => Some(counted.calls),
                     Measure::MpiBytes => counted.bytes.filter(|_| *sends),
                     _ => None,
@@ -285,14 +296,14 @@ impl RuleBook {
 
 /// What was added up, as rules hear it.
 fn reported(partial_sum: &abi::SumCell, requested: &PlannedSum) -> PartialSum {
-    let whole = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
+    let joined = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
     let sums = partial_sum
         .sums
         .iter()
         .take(requested.values.len())
         .map(|sums| Sums {
-            sum: whole(sums.sum_low, sums.sum_high) as i128,
-            squares: whole(sums.squares_low, sums.squares_high),
+            sum: joined(sums.sum_low, sums.sum_high) as i128,
+            squares: joined(sums.squares_low, sums.squares_high),
             least: sums.least,
             greatest: sums.greatest,
         });

@@ -277,7 +277,7 @@ impl Recorded {
     fn iterate(&mut self, record: &Record) {
         let &Record::Iterations {
             count,
-            whole_ns,
+            sum_ns,
             elapsed_ns,
             mpi_ns,
             calls_per_1000,
@@ -291,7 +291,7 @@ impl Recorded {
             rank: self.facts.rank,
             calls: calls_per_1000 as f64 / 1e3,
             count,
-            mean_ns: whole_ns as f64 / count as f64,
+            mean_ns: sum_ns as f64 / count as f64,
             ..IterationView::default()
         });
     }
@@ -413,7 +413,7 @@ mod tests {
                     process,
                     time,
                     count: 10,
-                    whole_ns: 1_000_000_000,
+                    sum_ns: 1_000_000_000,
                     elapsed_ns: 1_000_000_000,
                     mpi_ns,
                     calls_per_1000: 2_500,
@@ -567,7 +567,7 @@ mod tests {
                 process: ProcessId(0),
                 time: Time(0),
                 count: 113,
-                whole_ns: 113 * 43_800_000,
+                sum_ns: 113 * 43_800_000,
                 elapsed_ns,
                 mpi_ns: elapsed_ns / 5,
                 calls_per_1000: 2_000,

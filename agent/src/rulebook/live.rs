@@ -41,7 +41,10 @@ impl RuleBook {
             .rule(id)
             .map(|rule| probe_requests::requests(id, rule));
         let requests = requests.unwrap_or_default();
-        let wanted: Vec<Wanted> = requests.iter().filter_map(|ask| self.wanted_of(*ask)).collect();
+        let wanted: Vec<Wanted> = requests
+            .iter()
+            .filter_map(|request| self.wanted_of(*request))
+            .collect();
         let numbers = first..first + requests.len();
         self.requests.extend(numbers.clone().zip(requests));
         Ok(Added { id, wanted, numbers })
@@ -51,7 +54,9 @@ impl RuleBook {
     pub(crate) fn added_in(&self, added: &Added, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
         let requests = self.requests.range(added.numbers.clone());
-        requests.map(|(_, ask)| ask.is_of(&facts, &self.engine)).collect()
+        requests
+            .map(|(_, request)| request.is_of(&facts, &self.engine))
+            .collect()
     }
 
     /// That no process has a role of it, in words.
@@ -108,9 +113,9 @@ impl RuleBook {
             .into_iter()
             .filter_map(|output| self.act(output))
             .collect();
-        let gone = self.requests.iter().filter(|(_, ask)| ask.rule == id);
+        let gone = self.requests.iter().filter(|(_, request)| request.rule == id);
         let gone: Vec<usize> = gone.map(|(number, _)| *number).collect();
-        self.requests.retain(|_, ask| ask.rule != id);
+        self.requests.retain(|_, request| request.rule != id);
         self.pairs.forget_rule(id);
         self.switches.forget_rule(id);
         (gone, acts)

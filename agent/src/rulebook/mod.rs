@@ -50,7 +50,7 @@ use session::request::Settings;
 use self::{
     act::{found, newest_first},
     pairs::Pairs,
-    probe_requests::{Ask, Reads},
+    probe_requests::{ProbeRequest, Reads},
     readings::Summed,
     switches::Switches,
     texts::Waiting,
@@ -61,7 +61,7 @@ use crate::exit::Failure;
 pub(crate) struct RuleBook {
     engine: Engine,
     /// Their probe requests, by the number of its [`Wanted`].
-    requests: BTreeMap<usize, Ask>,
+    requests: BTreeMap<usize, ProbeRequest>,
     reads: Reads,
     variables: Variables,
     /// Processes that are there.
@@ -231,12 +231,12 @@ impl RuleBook {
     pub(crate) fn wanted(&self) -> Vec<Wanted> {
         self.requests
             .values()
-            .filter_map(|ask| self.wanted_of(*ask))
+            .filter_map(|request| self.wanted_of(*request))
             .collect()
     }
 
-    fn wanted_of(&self, ask: Ask) -> Option<Wanted> {
-        let wanted = ask.wanted(ask.planned(&self.engine)?);
+    fn wanted_of(&self, request: ProbeRequest) -> Option<Wanted> {
+        let wanted = request.wanted(request.planned(&self.engine)?);
         // A recording has each hit, for whatever rule it may be replayed to.
         let partial_sum = wanted.partial_sum.filter(|_| self.recorder.is_none());
         Some(Wanted {
@@ -251,8 +251,8 @@ impl RuleBook {
         // No rule requests numbers that are free again, or were never a rule's.
         let count = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
         let mut requested = vec![false; count];
-        for (number, ask) in &self.requests {
-            requested[*number] = ask.is_of(&facts, &self.engine);
+        for (number, request) in &self.requests {
+            requested[*number] = request.is_of(&facts, &self.engine);
         }
         requested
     }
@@ -276,10 +276,10 @@ impl RuleBook {
     /// These of the wanted ask for functions that no process has: rules have no value of them.
     pub(crate) fn lack(&mut self, absent: &BTreeMap<usize, String>) {
         let mut by_rule: BTreeMap<rules::RuleId, BTreeMap<usize, String>> = BTreeMap::new();
-        for (index, ask) in &self.requests {
-            let of = by_rule.entry(ask.rule).or_default();
+        for (index, request) in &self.requests {
+            let of = by_rule.entry(request.rule).or_default();
             let name = absent.get(index).map(|name| format!("no process has {name}"));
-            of.extend(name.map(|text| (ask.probe.0, text)));
+            of.extend(name.map(|text| (request.probe.0, text)));
         }
         for (rule, absent) in by_rule {
             self.engine.lacks(rule, absent);
@@ -288,11 +288,13 @@ impl RuleBook {
 
     /// Those of the wanted that are switched as the session goes, and whether any process has them on.
     pub(crate) fn switched(&self) -> Vec<(usize, bool)> {
-        let on = |(&place, ask): (&usize, &Ask)| {
-            let checked = self.engine.rule(ask.rule)?;
-            let planned = ask.planned(&self.engine).filter(|planned| planned.is_switched);
+        let on = |(&place, request): (&usize, &ProbeRequest)| {
+            let checked = self.engine.rule(request.rule)?;
+            let planned = request
+                .planned(&self.engine)
+                .filter(|planned| planned.is_switched);
             planned?;
-            let of = (ask.rule, ask.probe);
+            let of = (request.rule, request.probe);
             let slots = self.slots.iter().copied();
             Some((place, self.switches.is_on_in_any(of, slots, checked.plan())))
         };

@@ -9,7 +9,7 @@ use rules::{ProbeId, Reads, RuleId};
 const OPEN_MAX: usize = 65_536;
 
 /// A probe of a rule.
-type Of = (RuleId, ProbeId);
+type RuleProbe = (RuleId, ProbeId);
 
 /// A span under way.
 #[derive(Debug)]
@@ -22,16 +22,16 @@ pub(super) struct Entered {
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     /// By probe, process and thread.
-    open: BTreeMap<(Of, u32, u32), Entered>,
+    open: BTreeMap<(RuleProbe, u32, u32), Entered>,
     /// How many there were and how long they took together, in nanoseconds, by probe and process.
-    totals: BTreeMap<(Of, u32), (u64, u64)>,
+    totals: BTreeMap<(RuleProbe, u32), (u64, u64)>,
     /// Entries that found no room.
     dropped: u64,
 }
 
 impl Pairs {
     /// The first function was entered.
-    pub(super) fn enter(&mut self, of: Of, process: u32, thread: u32, entered: Entered) {
+    pub(super) fn enter(&mut self, of: RuleProbe, process: u32, thread: u32, entered: Entered) {
         let key = (of, process, thread);
         if self.open.len() >= OPEN_MAX && !self.open.contains_key(&key) {
             self.dropped += 1;
@@ -41,7 +41,13 @@ impl Pairs {
     }
 
     /// The second function has returned; what was entered, if anything was.
-    pub(super) fn leave(&mut self, of: Of, process: u32, thread: u32, time_ns: u64) -> Option<Entered> {
+    pub(super) fn leave(
+        &mut self,
+        of: RuleProbe,
+        process: u32,
+        thread: u32,
+        time_ns: u64,
+    ) -> Option<Entered> {
         let entered = self.open.remove(&(of, process, thread))?;
         let (count, sum_ns) = self.totals.entry((of, process)).or_default();
         *count += 1;
@@ -64,7 +70,7 @@ impl Pairs {
     }
 
     /// Spans of a process so far, and the sum of their durations.
-    pub(super) fn totals(&self, of: Of, process: u32) -> (u64, u64) {
+    pub(super) fn totals(&self, of: RuleProbe, process: u32) -> (u64, u64) {
         self.totals.get(&(of, process)).copied().unwrap_or_default()
     }
 

@@ -46,7 +46,7 @@ impl RuleBook {
 
 impl ProbePlaces {
     /// The functions of a request.
-    pub(super) fn of(&self, ask: usize) -> &[usize] {
-        self.requested.get(&ask).map_or(&[], Vec::as_slice)
+    pub(super) fn of(&self, request: usize) -> &[usize] {
+        self.requested.get(&request).map_or(&[], Vec::as_slice)
     }
 }

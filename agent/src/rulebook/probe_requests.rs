@@ -23,14 +23,14 @@ pub(super) enum End {
 
 /// A probe request of a rule. It is identified by the number of its [`Wanted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct ProbeRequest {
     pub(super) rule: RuleId,
     pub(super) probe: ProbeId,
     pub(super) end: End,
 }
 
 /// All requests of a rule.
-pub(super) fn requests(rule: RuleId, checked: &CheckedRule) -> Vec<Ask> {
+pub(super) fn requests(rule: RuleId, checked: &CheckedRule) -> Vec<ProbeRequest> {
     let mut requests = Vec::new();
     for (place, planned) in checked.plan().probes.iter().enumerate() {
         let ends: &[End] = match (planned.delivers, &planned.to) {
@@ -39,12 +39,12 @@ pub(super) fn requests(rule: RuleId, checked: &CheckedRule) -> Vec<Ask> {
             (_, Some(_)) => &[End::From, End::To],
         };
         let probe = ProbeId(place);
-        requests.extend(ends.iter().map(|&end| Ask { rule, probe, end }));
+        requests.extend(ends.iter().map(|&end| ProbeRequest { rule, probe, end }));
     }
     requests
 }
 
-impl Ask {
+impl ProbeRequest {
     /// The rule's probe, as planned.
     pub(super) fn planned(self, engine: &Engine) -> Option<&PlannedProbe> {
         self.checked(engine)?.plan().probes.get(self.probe.0)
@@ -119,8 +119,8 @@ pub(super) struct ProbeReads {
 }
 
 impl Reads {
-    pub(super) fn of(&mut self, ask: Ask, planned: &PlannedProbe) -> &ProbeReads {
-        self.0.entry((ask.rule, ask.probe)).or_insert_with(|| {
+    pub(super) fn of(&mut self, request: ProbeRequest, planned: &PlannedProbe) -> &ProbeReads {
+        self.0.entry((request.rule, request.probe)).or_insert_with(|| {
             let captures = planned.captures.iter();
             let reads = captures.map(|capture| wanted_capture(capture, planned.site));
             ProbeReads {

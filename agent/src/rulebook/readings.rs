@@ -175,6 +175,9 @@ mod tests {
         assert!(!summed.is_of(&reading));
         let open = Summed::of(&reading, &places);
         assert!(!open.is_of(&reading), "it is longer by now");
-        assert_eq!((open.counted[2].time_ns, open.counted[2].whole_ns), (0, 70));
+        assert_eq!(
+            (open.counted[2].time_ns, open.counted[2].time_with_open_ns),
+            (0, 70)
+        );
     }
 }

@@ -10,7 +10,7 @@ use rules::recording::{self, Broken, ProbeDefinition, ProbeKey, ProbePlace, Read
 use rules::{Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{
-    Act, ProbeSwitch, RuleBook, ingest::Counted, modes, probe_requests::Ask, recorder, texts::Texts,
+    Act, ProbeSwitch, RuleBook, ingest::Counted, modes, probe_requests::ProbeRequest, recorder, texts::Texts,
 };
 
 /// Something that happened in a replay.
@@ -325,8 +325,8 @@ impl RuleBook {
     }
 
     fn selector(&self) -> Vec<(usize, ProbeSelector)> {
-        let planned = |(number, ask): (&usize, &Ask)| {
-            let wanted = ask.wanted(ask.planned(&self.engine)?);
+        let planned = |(number, request): (&usize, &ProbeRequest)| {
+            let wanted = request.wanted(request.planned(&self.engine)?);
             Some((*number, wanted.selector))
         };
         self.requests.iter().filter_map(planned).collect()
@@ -363,7 +363,7 @@ impl Functions {
             counted.timed = count;
             counted.time_ns = duration_sum_ns;
             // Calls under way and bytes are not recorded function by function.
-            counted.whole_ns = duration_sum_ns;
+            counted.time_with_open_ns = duration_sum_ns;
         } else {
             counted.calls = count;
         }

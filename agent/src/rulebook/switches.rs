@@ -7,13 +7,13 @@ use rules::{Plan, ProbeId, RuleId};
 use session::changes::ProbeSwitch;
 
 /// One probe of a rule in one process.
-type Of = (RuleId, ProbeId, u32);
+type MemberProbe = (RuleId, ProbeId, u32);
 
 /// All of a session.
 #[derive(Debug, Default)]
 pub(super) struct Switches {
-    state: BTreeMap<Of, bool>,
-    counted: BTreeMap<Of, Counted>,
+    state: BTreeMap<MemberProbe, bool>,
+    counted: BTreeMap<MemberProbe, Counted>,
 }
 
 /// Totals of a probe that is switched.
@@ -30,7 +30,7 @@ impl Switches {
         self.state.insert(of, switch.on);
     }
 
-    pub(super) fn is_on(&self, of: Of, plan: &Plan) -> bool {
+    pub(super) fn is_on(&self, of: MemberProbe, plan: &Plan) -> bool {
         let at_first = || plan.probes.get(of.1.0).is_some_and(|probe| !probe.off_at_first);
         self.state.get(&of).copied().unwrap_or_else(at_first)
     }
@@ -59,7 +59,7 @@ impl Switches {
     }
 
     /// The totals (count, sum) to be reported of a probe, from those that were read; none while it is off.
-    pub(super) fn totals(&mut self, of: Of, is_on: bool, read: (u64, u64)) -> Option<(u64, u64)> {
+    pub(super) fn totals(&mut self, of: MemberProbe, is_on: bool, read: (u64, u64)) -> Option<(u64, u64)> {
         let less = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_sub(b.0), a.1.saturating_sub(b.1));
         let counted = self.counted.entry(of).or_default();
         if is_on {

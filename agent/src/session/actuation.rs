@@ -12,7 +12,7 @@ use super::{
     changes::{ChangeEvent, ChangeId, Changes, Decided, MachineId, Order},
     intake::DECISION,
     options::Options,
-    orders::{Ordered, Path, pid_here, pid_of},
+    orders::{DecisionTimes, Ordered, pid_here, pid_of},
     receipts,
 };
 
@@ -112,7 +112,7 @@ impl Actuation {
     /// A decision was ordered: the way it took. If only the actuator needs the CPU, its receipt is waited for
     /// here, no longer than hits are polled at a time.
     pub(super) fn ordered(&mut self, decision: DecisionId, begun_ns: u64, evaluated_ns: u64) {
-        let path = Path {
+        let path = DecisionTimes {
             begun_ns,
             evaluated_ns,
             ordered_ns: monotonic_ns(),

@@ -104,26 +104,26 @@ struct Shared {
     /// Orders that are not done yet, sent or not; what waits for its sync point is.
     under_way: AtomicUsize,
     /// Held while the actuator is talked to.
-    talk: Mutex<Talk>,
+    talk: Mutex<ActuatorChannel>,
 }
 
-struct Talk {
+struct ActuatorChannel {
     /// None when its session was ended.
     actuator: Option<Actuator>,
     /// What was sent past the thread.
-    sent: Option<Sent>,
+    sent: Option<SentOrder>,
     /// When the last warm-up was sent.
     expected_ns: u64,
 }
 
-struct Sent {
+struct SentOrder {
     decision: DecisionId,
     part: usize,
     set: Result<SentSet, ClientError>,
 }
 
 impl Shared {
-    fn talk(&self) -> MutexGuard<'_, Talk> {
+    fn talk(&self) -> MutexGuard<'_, ActuatorChannel> {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,7 +152,7 @@ impl Shared {
         let Ok(mut talk) = self.talk.try_lock() else {
             return back(command);
         };
-        let Talk {
+        let ActuatorChannel {
             actuator: Some(actuator),
             sent: sent @ None,
             ..
@@ -161,7 +161,7 @@ impl Shared {
             return back(command);
         };
         let set = actuator.client.send_set(*command);
-        *sent = Some(Sent { decision, part, set });
+        *sent = Some(SentOrder { decision, part, set });
         QueuedOrder::TakeReceipt
     }
 
@@ -174,10 +174,10 @@ impl Shared {
     }
 }
 
-impl Talk {
+impl ActuatorChannel {
     /// Waits for what came of what was sent past the thread.
     fn take_receipt(&mut self) -> Option<OrderReceipt> {
-        let Sent { decision, part, set } = self.sent.take()?;
+        let SentOrder { decision, part, set } = self.sent.take()?;
         let client = self.actuator.as_mut().map(|actuator| &mut actuator.client);
         let result = set.and_then(|set| client.ok_or(ClientError::Ended)?.receipt(set));
         Some(OrderReceipt::Done {
@@ -203,7 +203,7 @@ impl ActuatorQueue {
     pub(crate) fn new(actuator: Actuator) -> ActuatorQueue {
         let (orders, incoming) = sync_channel(ORDERS_MAX);
         let (outgoing, receipts) = mpsc::channel(ORDERS_MAX);
-        let talk = Mutex::new(Talk {
+        let talk = Mutex::new(ActuatorChannel {
             actuator: Some(actuator),
             sent: None,
             expected_ns: 0,
@@ -231,7 +231,7 @@ impl ActuatorQueue {
         let Ok(mut talk) = self.shared.talk.try_lock() else {
             return;
         };
-        let Talk {
+        let ActuatorChannel {
             actuator: Some(actuator),
             sent: None,
             expected_ns,

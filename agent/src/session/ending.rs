@@ -30,7 +30,7 @@ const DETACH_WAIT: Duration = Duration::from_millis(300);
 
 /// What is kept between the last steps.
 #[derive(Default)]
-struct Last {
+struct Closing {
     /// Removes its socket when it is dropped.
     control: Option<Control>,
     snapshot: Snapshot,
@@ -48,9 +48,9 @@ impl Session {
         // The client gets its answer before the end.
         tokio::task::yield_now().await;
         self.liveness.progress.begin(LoopStep::Leave);
-        let mut last = Last {
+        let mut last = Closing {
             control,
-            ..Last::default()
+            ..Closing::default()
         };
         let (mut pending, mut events) = (EffectQueue::default(), vec![Event::Stop(reason)]);
         loop {
@@ -74,7 +74,7 @@ impl Session {
         }
     }
 
-    fn carry_out_leaving(&mut self, effect: LeaveEffect, last: &mut Last) -> Result<Vec<Event>, Failure> {
+    fn carry_out_leaving(&mut self, effect: LeaveEffect, last: &mut Closing) -> Result<Vec<Event>, Failure> {
         let event = match effect {
             LeaveEffect::EndLive => {
                 self.screen.end_live();
@@ -142,7 +142,7 @@ impl Session {
     }
 
     /// Nothing comes any more: the trace is complete, and the snapshot is the last.
-    fn show_last(&mut self, last: &mut Last) -> Result<Vec<Event>, Failure> {
+    fn show_last(&mut self, last: &mut Closing) -> Result<Vec<Event>, Failure> {
         self.measuring.read_matrix(true).map_err(kernel_failure)?;
         // Of repairs that were reverted at the end, with what command they stay.
         for rule in self.parts.changes.repairs_ended() {

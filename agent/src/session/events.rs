@@ -1,7 +1,7 @@
 //! Carries out what the parts of a session decide, and gives them what came of it. Decides nothing.
 
 use job::monotonic_ns;
-use report::view::{Input, Wish};
+use report::view::{Input, UserRequest};
 use session::request::{Answer, Request};
 
 use super::{
@@ -163,8 +163,8 @@ impl Session {
     pub(super) fn take_input(&mut self, input: Input) {
         match self.screen.take(input) {
             None => {}
-            Some(Wish::End(reason)) => self.parts.end(reason),
-            Some(Wish::Switch { rule, mode }) => {
+            Some(UserRequest::End(reason)) => self.parts.end(reason),
+            Some(UserRequest::Switch { rule, mode }) => {
                 let name = rule.clone();
                 if let Some(answer) = self.request(Request::Switch { rule, mode }) {
                     let (screen, views) = self.showing();

@@ -55,7 +55,7 @@ use crate::{
     control::Control,
     exit::{CommandResult, Failure},
     heap,
-    priority::Hurry,
+    priority::RaisedPriority,
     rulebook::{self, RuleBook, Time},
     watchdog,
 };
@@ -152,7 +152,7 @@ impl Session {
         actuator: Option<Actuator>,
         control: Option<Control>,
         closer: Closer,
-        hurry: Option<Hurry>,
+        hurry: Option<RaisedPriority>,
     ) -> CommandResult {
         self.measuring.probes.close_by(closer);
         self.liveness.hurry = hurry;

@@ -13,7 +13,7 @@ use tuner::journal::Reason;
 use super::{
     Start,
     actuator_queue::ProcessTask,
-    changes::{self, Decided, How, MachineId, MemberProcess, OrderPart},
+    changes::{self, Decided, Execution, MachineId, MemberProcess, OrderPart},
     resolve,
     switching::switched,
     target::Target,
@@ -23,13 +23,13 @@ use crate::rulebook::{ResolvedAction, ResolvedDecision};
 
 /// When a decision passed where, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
+pub(super) struct DecisionTimes {
     pub(super) begun_ns: u64,
     pub(super) evaluated_ns: u64,
     pub(super) ordered_ns: u64,
 }
 
-impl Path {
+impl DecisionTimes {
     pub(super) fn reaction(&self, (from, to): (u64, u64), done_ns: u64) -> Reaction {
         // Where both have one CPU it is written before the order has been given to the end.
         let ordered_ns = self.ordered_ns.min(done_ns);
@@ -47,14 +47,14 @@ impl Path {
 #[derive(Debug)]
 pub(super) struct Ordered {
     /// By the numbers of its parts.
-    pub(super) work: Vec<Work>,
+    pub(super) work: Vec<ProcessWork>,
     /// Where in the program.
     pub(super) at: Option<SyncPoint>,
     pub(super) together: Option<Box<TogetherCommand>>,
     /// When the window began and ended that it was decided on.
     window_ns: Option<(u64, u64)>,
     /// Its way so far; not known before all is ordered.
-    pub(super) path: Option<Path>,
+    pub(super) path: Option<DecisionTimes>,
 }
 
 impl Ordered {
@@ -68,14 +68,14 @@ impl Ordered {
         Some(path.reaction(window_ns, done_ns))
     }
 
-    pub(super) fn work(&self, part: usize) -> Option<&Work> {
+    pub(super) fn work(&self, part: usize) -> Option<&ProcessWork> {
         self.work.get(part)
     }
 }
 
 /// What one process is to do.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct ProcessWork {
     pub(super) task: ProcessTask,
     /// A call of which the rule says that it leaves nothing to be reverted.
     pub(super) leaves_nothing: bool,
@@ -94,18 +94,18 @@ impl Resolver<'_> {
     /// What a decision comes to; the error is why it cannot be ordered.
     pub(super) fn resolve(&self, decision: ResolvedDecision) -> Result<(Decided, Ordered), String> {
         let meeting = decision.together.clone().transpose()?;
-        let (mut how, mut together) = (How::Each, None);
-        let (parts, work): (Vec<OrderPart>, Vec<Work>) = match decision.switches.is_empty() {
+        let (mut how, mut together) = (Execution::Each, None);
+        let (parts, work): (Vec<OrderPart>, Vec<ProcessWork>) = match decision.switches.is_empty() {
             true => self.parts(&decision)?.into_iter().unzip(),
             false => {
-                how = How::Switch(decision.switches.clone());
+                how = Execution::Switch(decision.switches.clone());
                 Default::default()
             }
         };
-        if let (How::Each, Some(meeting)) = (&how, &meeting) {
+        if let (Execution::Each, Some(meeting)) = (&how, &meeting) {
             match together::together(&self.target.job, meeting, &parts, &work) {
-                Ok(command) => (how, together) = (How::Together, Some(Box::new(command))),
-                Err(reason) => how = How::Barred(reason),
+                Ok(command) => (how, together) = (Execution::Together, Some(Box::new(command))),
+                Err(reason) => how = Execution::Barred(reason),
             }
         }
         let is_value = |change: &ResolvedAction| matches!(change.action, Action::Set(_));
@@ -130,7 +130,7 @@ impl Resolver<'_> {
     }
 
     /// What a decision comes to, process by process; the error is why it cannot be ordered.
-    fn parts(&self, decision: &ResolvedDecision) -> Result<Vec<(OrderPart, Work)>, String> {
+    fn parts(&self, decision: &ResolvedDecision) -> Result<Vec<(OrderPart, ProcessWork)>, String> {
         let mut parts = Vec::new();
         for change in &decision.changes {
             let Some(pid) = self.target.pid_of(change.slot) else {
@@ -146,7 +146,7 @@ impl Resolver<'_> {
                     label: change.action.label(),
                     view: self.change_view(decision, change, pid, text),
                 };
-                let work = Work {
+                let work = ProcessWork {
                     task,
                     leaves_nothing,
                     needless_where: needless_where.clone(),

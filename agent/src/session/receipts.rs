@@ -10,7 +10,7 @@ use super::{
     actuator_queue::Done,
     changes::{ChangeOutcome, MachineReverts, NotDone, OrderAnswer, RevertResult, ShownChange},
     leave::ActuatorEnd,
-    orders::{Ordered, Work, pid_here},
+    orders::{Ordered, ProcessWork, pid_here},
 };
 use crate::actuator::{hold_text, passage_text};
 
@@ -88,7 +88,7 @@ fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::Receipt) -> OrderAnswe
 }
 
 /// What an action did. Of a call without an inverse the rule may say that nothing is left to be reverted.
-fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, work: Option<&Work>) -> OrderAnswer {
+fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, work: Option<&ProcessWork>) -> OrderAnswer {
     let mut shown = ShownChange {
         number: receipt.change,
         variable: Some(receipt.text.clone()),

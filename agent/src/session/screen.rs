@@ -10,7 +10,7 @@ use std::{
 use job::Namer;
 use profile::Snapshot;
 use report::Trace;
-use report::view::{self, Input, Keys, Painter, Wish};
+use report::view::{self, Input, Keys, Painter, UserRequest};
 use tokio::task::JoinSet;
 
 use super::{Options, Outputs, budget::TICK, views::Views};
@@ -200,7 +200,7 @@ impl Screen {
     }
 
     /// What the user wishes who did this at the live view.
-    pub(super) fn take(&mut self, input: Input) -> Option<Wish> {
+    pub(super) fn take(&mut self, input: Input) -> Option<UserRequest> {
         self.painter.take(input)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use job::{Job, host, job_id, monotonic_ns, unix_s};
 use probe::kernel::KernelError;
 
-use crate::{exit::Failure, priority::Hurry, watchdog::LoopProgress};
+use crate::{exit::Failure, priority::RaisedPriority, watchdog::LoopProgress};
 
 /// Where and when a session began.
 pub(super) struct Start {
@@ -37,7 +37,7 @@ impl Start {
 pub(super) struct Liveness {
     pub(super) progress: LoopProgress,
     /// Until there are first numbers.
-    pub(super) hurry: Option<Hurry>,
+    pub(super) hurry: Option<RaisedPriority>,
 }
 
 pub(super) fn kernel_failure(error: KernelError) -> Failure {

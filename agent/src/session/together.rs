@@ -7,7 +7,7 @@ use tuner::actuator::{SetCommand, TogetherCommand};
 use super::{
     actuator_queue::{ProcessTask, SYNC_WAIT},
     changes::OrderPart,
-    orders::Work,
+    orders::ProcessWork,
 };
 
 /// One command for all parts; the error is why they cannot change together.
@@ -15,7 +15,7 @@ pub(super) fn together(
     job: &Job,
     meeting: &Meeting,
     parts: &[OrderPart],
-    work: &[Work],
+    work: &[ProcessWork],
 ) -> Result<TogetherCommand, String> {
     is_complete(job.size_here(), job.size())?;
     let sets = parts.iter().zip(work);

@@ -16,7 +16,7 @@ pub(crate) use crate::{needs::is_root, running::built};
 
 use plan::SyncPoint;
 use tuner::actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand};
-use tuner::{AddressSpace, Images, Pid, Process, Receipt, ResolvedPoint, VariableName, Who};
+use tuner::{AddressSpace, Author, Images, Pid, Process, Receipt, ResolvedPoint, VariableName};
 
 /// One at a time: these tests measure, and one of them keeps every CPU busy.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -97,7 +97,7 @@ impl Actuator {
             keep,
             despite_seccomp: false,
             state_dir: state.to_owned(),
-            who: Who::current(),
+            who: Author::current(),
         };
         let client = ActuatorClient::begin(ours, hello).unwrap();
         Actuator {

@@ -23,8 +23,8 @@ pub use histogram::{Durations, Row, Sizes};
 pub use hold::{Hold, HoldState, KEY_IN_MEMORY, KEY_NONE_YET, StoreResult};
 pub use limits::*;
 pub use message::{
-    Amount, Flow, Form, MessageRule, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout, Template,
-    UNKNOWN_BYTES, World,
+    Amount, AmountForm, Flow, MessageRule, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout,
+    Template, UNKNOWN_BYTES, World,
 };
 pub use partial_sum::{SumCell, SumRule, SumValue, ValueSums};
 pub use records::{

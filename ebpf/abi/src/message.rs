@@ -25,7 +25,7 @@ impl SizeLayout {
 /// How an amount follows from the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Form {
+pub enum AmountForm {
     /// There is none: 0 bytes.
     None = 0,
     One = 1,
@@ -48,7 +48,7 @@ pub enum Form {
     Unstated = 10,
 }
 
-impl Form {
+impl AmountForm {
     /// Whether a record says this.
     #[inline(always)]
     pub const fn is(self, in_record: u8) -> bool {
@@ -61,7 +61,7 @@ impl Form {
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Amount {
-    /// A [`Form`].
+    /// A [`AmountForm`].
     pub form: u8,
     /// Which argument is the count, or the array of counts.
     pub count: u8,
@@ -76,7 +76,7 @@ pub const NO_ARGUMENT: u8 = u8::MAX;
 
 impl Amount {
     pub const NONE: Amount = Amount {
-        form: Form::None as u8,
+        form: AmountForm::None as u8,
         count: NO_ARGUMENT,
         datatype: NO_ARGUMENT,
         peer: NO_ARGUMENT,

@@ -139,16 +139,16 @@ impl Infer<'_> {
             .probe(probe)
             .map_or("", |(name, _)| name.as_str())
             .to_string();
-        let whole = matches!(&call.of.node, Node::Name(given) if *given == name);
+        let folds_hits = matches!(&call.of.node, Node::Name(given) if *given == name);
         let by = match call.by {
             Some((key, span)) => Some(self.row_key(probe, key, span)?),
             None => None,
         };
         let key = by.as_ref().map(|(_, key)| *key);
-        if let Some(wrong) = self.not_foldable(call, whole.then_some(name.as_str())) {
+        if let Some(wrong) = self.not_foldable(call, folds_hits.then_some(name.as_str())) {
             return self.report(wrong);
         }
-        let of = match whole {
+        let of = match folds_hits {
             true => None,
             false => Some(self.of_each(probe, call.of)?),
         };
@@ -239,9 +239,9 @@ impl Infer<'_> {
         Some(range)
     }
 
-    /// Why hits cannot be folded so; `whole` is the probe's name, where the hits themselves are to be folded.
-    fn not_foldable(&self, call: &Call<'_>, whole: Option<&str>) -> Option<Diagnostic> {
-        if let Some(name) = whole.filter(|_| call.reduction != Reduction::Count) {
+    /// Why hits cannot be folded so; `probe` is its name, where the hits themselves are to be folded.
+    fn not_foldable(&self, call: &Call<'_>, probe: Option<&str>) -> Option<Diagnostic> {
+        if let Some(name) = probe.filter(|_| call.reduction != Reduction::Count) {
             let message = format!("the hits of `{name}` can only be counted");
             let help = format!("of their durations: `mean({name}.duration)`");
             let wrong = Diagnostic::error("E0134", message).at(call.of.span, "a probe");

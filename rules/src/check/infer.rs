@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::calls::{CallIs, Calls};
 pub(crate) use super::names::{MetricNames, Names, ProbeNames, WindowNames};
 use super::operators::different;
-use super::scope::Home;
+use super::scope::MetricScope;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::function::{FUNCTIONS, FormulaFunction, Meaning, ScalarFunction, function_named};
 use crate::lang::ast::{Expr, Node, Operator};
@@ -88,8 +88,8 @@ impl Infer<'_> {
     /// reported.
     pub(crate) fn metric(&self, name: &str) -> Option<Option<MetricNames>> {
         let home = match self.names.scopes.get(name)? {
-            Home::Fixed(home) => *home,
-            Home::Floating { .. } => self.home,
+            MetricScope::Fixed(home) => *home,
+            MetricScope::Floating { .. } => self.home,
         };
         let found = self.names.metrics.get(&(name.to_string(), home));
         Some(found.cloned().flatten())

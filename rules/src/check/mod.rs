@@ -360,7 +360,7 @@ impl Checker<'_> {
         let order = order::order(&definitions, &mut self.wrong);
         for entry in &file.metrics {
             // What is in a circle has no value anywhere; that was reported.
-            let home = scope::Home::Fixed(usize::MAX);
+            let home = scope::MetricScope::Fixed(usize::MAX);
             self.names.scopes.insert(entry.named.name.raw.clone(), home);
         }
         let scopes = self.scopes(&order);

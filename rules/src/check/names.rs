@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::scope::Home;
+use super::scope::MetricScope;
 use crate::target::Site;
 use crate::term::{FoldRange, Typed};
 use crate::types::Type;
@@ -19,7 +19,7 @@ pub(crate) struct Names {
     pub(crate) probes: BTreeMap<String, ProbeNames>,
     pub(crate) windows: Vec<WindowNames>,
     /// Where each metric lives. Every name of a metric is in it.
-    pub(crate) scopes: BTreeMap<String, Home>,
+    pub(crate) scopes: BTreeMap<String, MetricScope>,
     /// By name and window. `None` stands for a metric that is wrong itself and was reported.
     pub(crate) metrics: BTreeMap<(String, usize), Option<MetricNames>>,
 }

@@ -17,7 +17,7 @@ pub(super) struct Call<'e> {
     pub(super) of: &'e Expr,
     pub(super) second: Option<&'e Expr>,
     pub(super) filter: Option<&'e Expr>,
-    pub(super) over: Option<Over<'e>>,
+    pub(super) over: Option<OverClause<'e>>,
     /// The key behind `by`.
     pub(super) by: Option<(&'e str, Span)>,
     pub(super) span: Span,
@@ -25,7 +25,7 @@ pub(super) struct Call<'e> {
 
 /// `over count unit`.
 #[derive(Clone, Copy)]
-pub(super) struct Over<'e> {
+pub(super) struct OverClause<'e> {
     pub(super) count: &'e Expr,
     pub(super) unit: Option<&'e (String, Span)>,
     pub(super) span: Span,
@@ -72,7 +72,7 @@ impl Infer<'_> {
                 unit,
             } => {
                 let (unit, span) = (unit.as_ref(), of.span);
-                (&**inner, Some(Over { count, unit, span }))
+                (&**inner, Some(OverClause { count, unit, span }))
             }
             _ => (of, None),
         };
@@ -99,7 +99,7 @@ impl Infer<'_> {
         &mut self,
         call: &Call<'_>,
         inner: &Expr,
-        over: Option<Over<'_>>,
+        over: Option<OverClause<'_>>,
     ) -> Option<Option<Typed>> {
         let name = match &call.of.node {
             Node::Name(name) => name.as_str(),
@@ -123,7 +123,7 @@ impl Infer<'_> {
             };
             return Some(self.hits(&call, probe));
         }
-        let over_run = |over: Over<'_>| {
+        let over_run = |over: OverClause<'_>| {
             let run = matches!(&over.count.node, Node::Name(name) if name == "run");
             run && over.unit.is_none()
         };

@@ -15,7 +15,7 @@ use crate::measure::Measure;
 
 /// Where a metric lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum MetricScope {
     Fixed(usize),
     /// In every window whose formulas use it: it has a value for each hit, or folds a history.
     Floating {
@@ -65,14 +65,14 @@ impl Checker<'_> {
         for entry in order.iter().rev().filter_map(|place| file.metrics.get(*place)) {
             let (name, expr) = (&entry.named.name.raw, &entry.named.expr);
             match self.names.scopes.get(name) {
-                Some(Home::Fixed(home)) => {
+                Some(MetricScope::Fixed(home)) => {
                     wanted.insert(name.clone(), BTreeSet::from([*home]));
                 }
-                Some(Home::Floating { .. }) if !wanted.contains_key(name) => {
+                Some(MetricScope::Floating { .. }) if !wanted.contains_key(name) => {
                     let home = self.names.spoken_of(&[expr]).unwrap_or(0);
                     wanted.insert(name.clone(), BTreeSet::from([home]));
                 }
-                Some(Home::Floating { .. }) => {}
+                Some(MetricScope::Floating { .. }) => {}
                 None => continue,
             }
             for home in wanted.get(name).cloned().unwrap_or_default() {
@@ -85,28 +85,29 @@ impl Checker<'_> {
     /// Notes that the floating metrics of a formula are evaluated in its window.
     fn want(&self, expr: &Expr, home: usize, wanted: &mut BTreeMap<String, BTreeSet<usize>>) {
         for (name, _) in expr.names() {
-            if let Some(Home::Floating { .. }) = self.names.scopes.get(name) {
+            if let Some(MetricScope::Floating { .. }) = self.names.scopes.get(name) {
                 wanted.entry(name.to_string()).or_default().insert(home);
             }
         }
     }
 
-    fn home_of_metric(&mut self, entry: &MetricEntry) -> Option<Home> {
+    fn home_of_metric(&mut self, entry: &MetricEntry) -> Option<MetricScope> {
         let expr = &entry.named.expr;
         if let Some(name) = &entry.window {
-            return self.window_named(name).map(Home::Fixed);
+            return self.window_named(name).map(MetricScope::Fixed);
         }
         if self.names.windows.len() <= 1 {
-            return Some(Home::Fixed(0));
+            return Some(MetricScope::Fixed(0));
         }
         let each_hit = !self.names.hits_of(expr).is_empty();
         let mut seen = Seen::default();
         self.names.see(expr, false, &mut seen);
         if entry.parameter.is_none() && (each_hit || (seen.history && !seen.pinned)) {
             let history = seen.history;
-            return Some(Home::Floating { history, each_hit });
+            return Some(MetricScope::Floating { history, each_hit });
         }
-        self.home(None, &[expr], entry.named.name.span).map(Home::Fixed)
+        self.home(None, &[expr], entry.named.name.span)
+            .map(MetricScope::Fixed)
     }
 
     /// The window that formulas live in.
@@ -237,15 +238,15 @@ impl Names {
             Node::Name(name) | Node::At { place: name, .. } => {
                 let base = name.split('.').next().unwrap_or(name);
                 match self.scopes.get(name.as_str()) {
-                    Some(Home::Fixed(window)) => out.push(*window),
-                    Some(Home::Floating { .. }) => {}
+                    Some(MetricScope::Fixed(window)) => out.push(*window),
+                    Some(MetricScope::Floating { .. }) => {}
                     None => out.extend(self.window_named(base)),
                 }
                 let probe = self.probes.get(base).map(|probe| probe.index);
                 out.extend(probe.and_then(|probe| self.window_bordered_by(probe)));
             }
             Node::Call { function, .. } => {
-                if let Some(Home::Fixed(window)) = self.scopes.get(function.as_str()) {
+                if let Some(MetricScope::Fixed(window)) = self.scopes.get(function.as_str()) {
                     out.push(*window);
                 }
             }
@@ -267,7 +268,7 @@ impl Names {
         let mut out = Vec::new();
         self.outside_reductions(expr, &mut |name| {
             let base = name.split('.').next().unwrap_or(name);
-            if let Some(Home::Floating { each_hit: true, .. }) = self.scopes.get(name) {
+            if let Some(MetricScope::Floating { each_hit: true, .. }) = self.scopes.get(name) {
                 out.push(usize::MAX);
             } else if let Some(probe) = self.probes.get(base) {
                 out.extend(Some(probe.index).filter(|probe| self.window_bordered_by(*probe).is_none()));
@@ -327,9 +328,9 @@ impl Names {
     fn see_name(&self, name: &str, reduced: bool, seen: &mut Seen) {
         let base = name.split('.').next().unwrap_or(name);
         match self.scopes.get(name) {
-            Some(Home::Fixed(_)) => seen.pinned = true,
-            Some(Home::Floating { history: true, .. }) => seen.history = true,
-            Some(Home::Floating { history: false, .. }) => seen.pinned |= reduced,
+            Some(MetricScope::Fixed(_)) => seen.pinned = true,
+            Some(MetricScope::Floating { history: true, .. }) => seen.history = true,
+            Some(MetricScope::Floating { history: false, .. }) => seen.pinned |= reduced,
             None => {
                 let hits = reduced && self.probes.contains_key(base);
                 let measured = Measure::named(name).is_some();

@@ -63,14 +63,14 @@ struct Release<'a> {
     tracks: &'a mut [Open],
     nesting: &'a Nesting,
     dropped: &'a mut Dropped,
-    out: Vec<(usize, Due)>,
+    out: Vec<(usize, DueInstance)>,
     /// No open instance has ended: none is over before a hit moves a boundary.
     all_go_on: bool,
 }
 
 impl Engine {
     /// Releases the hits of a rule as far as they are known, and gives the instances that closed.
-    pub(super) fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, Due)> {
+    pub(super) fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, DueInstance)> {
         let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let Some(running) = self.rules.get_mut(id.0) else {
             return Vec::new();
@@ -97,7 +97,7 @@ impl Engine {
 
 /// What is to be evaluated of a window from probe to probe.
 #[derive(Clone, Debug)]
-pub(super) enum Due {
+pub(super) enum DueInstance {
     Closed(Closed),
     /// An instance as it is at a hit that makes a tune be looked at.
     Hit {
@@ -107,19 +107,19 @@ pub(super) enum Due {
     },
 }
 
-impl Due {
+impl DueInstance {
     /// When its instance began.
     pub(super) fn start(&self) -> Time {
         match self {
-            Due::Closed(closed) => closed.instance.start(),
-            Due::Hit { instance, .. } => instance.start(),
+            DueInstance::Closed(closed) => closed.instance.start(),
+            DueInstance::Hit { instance, .. } => instance.start(),
         }
     }
 
     pub(super) fn instance(&mut self) -> &mut Instance {
         match self {
-            Due::Closed(closed) => &mut closed.instance,
-            Due::Hit { instance, .. } => instance,
+            DueInstance::Closed(closed) => &mut closed.instance,
+            DueInstance::Hit { instance, .. } => instance,
         }
     }
 }
@@ -128,7 +128,7 @@ impl Due {
 #[derive(Clone, Debug)]
 pub(super) struct Awaiting {
     pub(super) place: usize,
-    pub(super) due: Due,
+    pub(super) due: DueInstance,
     /// How far nodes must have placed their hits before it is evaluated.
     reach: Time,
 }
@@ -140,7 +140,7 @@ impl Running {
         reach: Time,
         joined: &BTreeMap<ProcessId, Time>,
         ranks: &BTreeMap<ProcessId, u32>,
-    ) -> Vec<(usize, Due)> {
+    ) -> Vec<(usize, DueInstance)> {
         let tracks = self.windows.iter_mut().filter_map(Open::track);
         tracks.for_each(|track| track.look_again(&self.stream));
         let hits = self.stream.release(reach);
@@ -177,7 +177,7 @@ impl Running {
     }
 
     /// What every node has handed in its part of, or is not waited for any longer.
-    fn ready(&mut self, settled: Option<Option<Time>>, latest: Option<Time>) -> Vec<(usize, Due)> {
+    fn ready(&mut self, settled: Option<Option<Time>>, latest: Option<Time>) -> Vec<(usize, DueInstance)> {
         let mut out = Vec::new();
         while let Some(Awaiting { due, reach, .. }) = self.awaiting.front_mut() {
             if settled.is_some_and(|settled| settled < Some(*reach)) {
@@ -193,7 +193,7 @@ impl Running {
     }
 
     /// Puts the hits that need no order into their instances, those that have just closed among them.
-    fn settle(&mut self, reach: Time, closed: &mut [(usize, Due)]) {
+    fn settle(&mut self, reach: Time, closed: &mut [(usize, DueInstance)]) {
         let ledger = |open: &mut Open| open.track().map(|track| std::mem::take(&mut track.ledger));
         let ledgers = self
             .windows
@@ -220,17 +220,17 @@ impl Running {
 /// The instances of a rule, the open ones and those that are over.
 pub(super) struct Fill<'a> {
     windows: &'a mut [Open],
-    due: &'a mut [(usize, Due)],
+    due: &'a mut [(usize, DueInstance)],
 }
 
 impl Fill<'_> {
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
         // An instance as it is at a hit has only what came in order.
         let closed = self.due.iter_mut().find_map(|(place, due)| match due {
-            Due::Closed(closed) if *place == window && closed.instance.frame.number == number => {
+            DueInstance::Closed(closed) if *place == window && closed.instance.frame.number == number => {
                 Some(&mut closed.instance)
             }
-            Due::Closed(_) | Due::Hit { .. } => None,
+            DueInstance::Closed(_) | DueInstance::Hit { .. } => None,
         });
         if closed.is_some() {
             return closed;
@@ -250,8 +250,8 @@ impl Fill<'_> {
             _ => Vec::new(),
         };
         let closed = self.due.iter().rev().filter_map(|(place, due)| match due {
-            Due::Closed(closed) if *place == window => span(&closed.instance),
-            Due::Closed(_) | Due::Hit { .. } => None,
+            DueInstance::Closed(closed) if *place == window => span(&closed.instance),
+            DueInstance::Closed(_) | DueInstance::Hit { .. } => None,
         });
         open.into_iter().chain(closed).collect()
     }
@@ -314,7 +314,7 @@ impl Release<'_> {
             };
             let mut instance = instance.clone();
             instance.around = nest.so_far(&instance.outer);
-            self.out.push((window, Due::Hit { tune, instance, time }));
+            self.out.push((window, DueInstance::Hit { tune, instance, time }));
         }
     }
 
@@ -347,7 +347,9 @@ impl Release<'_> {
         };
         let closed = f(&mut track, &nest, self.dropped);
         if !closed.is_empty() {
-            let closed = closed.into_iter().map(|closed| (place, Due::Closed(closed)));
+            let closed = closed
+                .into_iter()
+                .map(|closed| (place, DueInstance::Closed(closed)));
             self.out.extend(closed);
         }
         if let Some(open) = self.tracks.get_mut(place) {
@@ -377,7 +379,8 @@ impl Release<'_> {
                 self.cut_inside(place, over.number);
                 if let Some(Open::Probed(track)) = self.tracks.get_mut(place) {
                     let closed = track.close(over);
-                    self.out.extend(closed.map(|closed| (place, Due::Closed(closed))));
+                    self.out
+                        .extend(closed.map(|closed| (place, DueInstance::Closed(closed))));
                 }
             }
             if let Some(Open::Probed(track)) = self.tracks.get(place) {

@@ -10,13 +10,13 @@ use crate::value::{Cell, Reads, Scalar, finite};
 #[derive(Clone, Debug)]
 pub(super) struct Captures {
     names: Vec<String>,
-    makes: Vec<Make>,
+    makes: Vec<CaptureSource>,
     /// Each is made of what was read in its own place: they take its place.
     in_place: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Make {
+enum CaptureSource {
     Read(usize),
     /// As a number, multiplied.
     Times(usize, f64),
@@ -25,10 +25,10 @@ enum Make {
 
 impl Captures {
     pub(super) fn of(probe: &Probe) -> Captures {
-        let makes: Vec<Make> = probe.captures.iter().map(|(_, of)| make(of)).collect();
-        let own = |(place, make): (usize, &Make)| match make {
-            Make::Read(read) | Make::Times(read, _) => *read == place,
-            Make::Of(_) => false,
+        let makes: Vec<CaptureSource> = probe.captures.iter().map(|(_, of)| make(of)).collect();
+        let own = |(place, make): (usize, &CaptureSource)| match make {
+            CaptureSource::Read(read) | CaptureSource::Times(read, _) => *read == place,
+            CaptureSource::Of(_) => false,
         };
         Captures {
             names: probe.captures.iter().map(|(name, _)| name.clone()).collect(),
@@ -45,8 +45,10 @@ impl Captures {
         }
         for ((cell, make), name) in reads.iter_mut().zip(&self.makes).zip(&self.names) {
             match (&mut *cell, make) {
-                (Ok(Scalar::Number(value)), Make::Read(_)) if value.is_finite() => {}
-                (Ok(Scalar::Number(value)), Make::Times(_, factor)) if (*value * factor).is_finite() => {
+                (Ok(Scalar::Number(value)), CaptureSource::Read(_)) if value.is_finite() => {}
+                (Ok(Scalar::Number(value)), CaptureSource::Times(_, factor))
+                    if (*value * factor).is_finite() =>
+                {
                     *value *= factor;
                 }
                 _ => {
@@ -63,26 +65,28 @@ fn named(cell: Cell, name: &str) -> Cell {
     cell.map_err(|reason| format!("{name} was not captured: {reason}"))
 }
 
-fn make(of: &Typed) -> Make {
+fn make(of: &Typed) -> CaptureSource {
     match &of.term {
-        Term::Read(place) => Make::Read(*place),
+        Term::Read(place) => CaptureSource::Read(*place),
         Term::Arithmetic(Operator::Multiply, left, right) => match (&left.term, &right.term) {
             (Term::Read(place), Term::Constant(Scalar::Number(factor)))
-            | (Term::Constant(Scalar::Number(factor)), Term::Read(place)) => Make::Times(*place, *factor),
-            _ => Make::Of(of.clone()),
+            | (Term::Constant(Scalar::Number(factor)), Term::Read(place)) => {
+                CaptureSource::Times(*place, *factor)
+            }
+            _ => CaptureSource::Of(of.clone()),
         },
-        _ => Make::Of(of.clone()),
+        _ => CaptureSource::Of(of.clone()),
     }
 }
 
-impl Make {
+impl CaptureSource {
     fn made(&self, reads: &[Cell]) -> Cell {
         match self {
-            Make::Read(place) | Make::Times(place, _) => match reads.get(*place) {
+            CaptureSource::Read(place) | CaptureSource::Times(place, _) => match reads.get(*place) {
                 Some(read) => self.of(read),
                 None => Err("it was not delivered".to_string()),
             },
-            Make::Of(of) => {
+            CaptureSource::Of(of) => {
                 let context = Context {
                     reads,
                     ..Context::default()
@@ -95,7 +99,7 @@ impl Make {
     fn of(&self, read: &Cell) -> Cell {
         let value = read.clone()?;
         match (self, &value) {
-            (Make::Times(_, factor), _) => finite(crate::eval::number(&value)? * factor),
+            (CaptureSource::Times(_, factor), _) => finite(crate::eval::number(&value)? * factor),
             // What a program has in memory need not be a number.
             (_, Scalar::Number(number)) => finite(*number),
             _ => Ok(value),

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::advance::Due;
+use super::advance::DueInstance;
 use super::instance::{Closed, HITS_LOST, Instance, Surroundings};
-use super::tune::{Outbox, TuneState, Turn};
+use super::tune::{Outbox, TuneEvaluation, TuneState};
 use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Running};
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
@@ -51,10 +51,10 @@ impl Engine {
             for (place, due) in self.due(RuleId(index), now) {
                 // Made ready when those before it are evaluated: its formulas may look back at them.
                 let window = match due {
-                    Ready::Timed(window) => Some(*window),
-                    Ready::Probed(due) => match *due {
-                        Due::Closed(closed) => self.probed_window(RuleId(index), place, closed, now),
-                        Due::Hit { tune, instance, time } => {
+                    DueWindow::Timed(window) => Some(*window),
+                    DueWindow::Probed(due) => match *due {
+                        DueInstance::Closed(closed) => self.probed_window(RuleId(index), place, closed, now),
+                        DueInstance::Hit { tune, instance, time } => {
                             self.look_at(RuleId(index), tune, &instance, (time, now), &mut outbox);
                             None
                         }
@@ -90,7 +90,7 @@ impl Engine {
 
     /// The windows of a rule that are over, in the order of their ends; none of a length for a rule that is
     /// off.
-    fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, Ready)> {
+    fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, DueWindow)> {
         // First, for pairs of hits belong to the timed windows in which they become known.
         let closed = self.advance(id, now);
         let mut out = Vec::new();
@@ -103,7 +103,7 @@ impl Engine {
                     since,
                     index,
                     pairs,
-                    spoiled,
+                    incomplete,
                 }),
                 Some(window),
             ) = (running.windows.get(place), running.rule.windows.get(place))
@@ -122,15 +122,15 @@ impl Engine {
                     number: *index,
                     ..self.timed((id, place), running, *index, (*since, now))
                 };
-                let window = running.with_pairs(window, pairs, spoiled.as_deref(), (*since, now));
+                let window = running.with_pairs(window, pairs, incomplete.as_deref(), (*since, now));
                 let window = running.looking_back(place, window);
-                out.push((place, Ready::Timed(Box::new(window))));
+                out.push((place, DueWindow::Timed(Box::new(window))));
             }
             let next = Open::Timed {
                 since: now,
                 index: index + 1,
                 pairs: Arc::new(Content::new(pairs.folds())),
-                spoiled: None,
+                incomplete: None,
             };
             let running = self.rules.get_mut(id.0);
             if let Some(open) = running.and_then(|running| running.windows.get_mut(place)) {
@@ -140,7 +140,7 @@ impl Engine {
         out.extend(
             closed
                 .into_iter()
-                .map(|(place, closed)| (place, Ready::Probed(Box::new(closed)))),
+                .map(|(place, closed)| (place, DueWindow::Probed(Box::new(closed)))),
         );
         out
     }
@@ -161,7 +161,7 @@ impl Engine {
             let observed = running.stream.observed_of(*process);
             observed.unwrap_or(*joined) < end
         });
-        let missing = closed.instance.spoiled.clone().or(closed.missing);
+        let missing = closed.instance.incomplete.clone().or(closed.missing);
         let missing = missing
             .or_else(|| lost.then(|| HITS_LOST.to_string()))
             .or_else(|| {
@@ -212,7 +212,7 @@ impl Engine {
             running,
             &mut data,
             (instance.start(), time),
-            instance.spoiled.as_deref(),
+            instance.incomplete.as_deref(),
         );
         data.duration = Err("it is not over".to_string());
         let data = running.looking_back(instance.frame.window, data);
@@ -228,9 +228,9 @@ impl Engine {
 }
 
 /// What is to be evaluated.
-enum Ready {
+enum DueWindow {
     Timed(Box<WindowData>),
-    Probed(Box<Due>),
+    Probed(Box<DueInstance>),
 }
 
 enum LeftOut {
@@ -264,7 +264,7 @@ impl Running {
         place: usize,
         (window, metrics): (&WindowData, &[(String, Value)]),
         now: Time,
-        f: impl FnOnce(&mut TuneState, &Turn<'_>),
+        f: impl FnOnce(&mut TuneState, &TuneEvaluation<'_>),
     ) {
         let applied = |first: &usize| self.tunes.get(*first).is_some_and(TuneState::is_applied);
         let Some(checked) = self.rule.tunes.get(place) else {
@@ -272,7 +272,7 @@ impl Running {
         };
         let first = checked.after.filter(|first| !applied(first));
         let first = first.and_then(|first| self.rule.tunes.get(first)?.action.as_ref());
-        let turn = Turn {
+        let turn = TuneEvaluation {
             id,
             rule: &self.rule,
             place,
@@ -303,7 +303,7 @@ impl Running {
         &self,
         window: WindowData,
         pairs: &Content,
-        spoiled: Option<&str>,
+        incomplete: Option<&str>,
         (start, end): (Time, Time),
     ) -> WindowData {
         let mut window = window.also_with(pairs);
@@ -313,7 +313,7 @@ impl Running {
             .filter(|process| !is_complete(process))
             .collect();
         let lost = self.stream.lost_between(start, end).then_some(HITS_LOST);
-        if let Some(reason) = spoiled.or(lost) {
+        if let Some(reason) = incomplete.or(lost) {
             let lacking = Some(format!("the window is partial: {reason}"));
             window.lacking.extend(vec![lacking; self.rule.joins.len()]);
         }

@@ -9,7 +9,7 @@ use super::holds::Condition;
 use super::output::{Decision, FindingState, Output, ProcessAction, Standing};
 use super::phase::Phase;
 use super::trial::Trial;
-use super::tune::{Outbox, TuneState, Turn};
+use super::tune::{Outbox, TuneEvaluation, TuneState};
 use super::variables::Variables;
 use crate::change::Change as Wanted;
 use crate::explain::why_false;
@@ -45,7 +45,7 @@ impl TuneState {
     /// Why the condition alone keeps the tune from acting, if it does.
     pub(super) fn not_yet(
         &self,
-        turn: &Turn<'_>,
+        turn: &TuneEvaluation<'_>,
         tune: &Tune,
         condition: &Cell,
     ) -> Option<(Standing, String)> {
@@ -74,7 +74,7 @@ impl TuneState {
     /// this tune. Such a tune finds nothing either.
     pub(super) fn needless(
         &self,
-        turn: &Turn<'_>,
+        turn: &TuneEvaluation<'_>,
         tune: &Tune,
         condition: &Condition,
         variables: &Variables,
@@ -109,14 +109,14 @@ impl TuneState {
     }
 
     /// Whether the process holds what the change would write, and not from this tune.
-    fn has_already(&self, turn: &Turn<'_>, change: &ProcessAction, variables: &Variables) -> bool {
+    fn has_already(&self, turn: &TuneEvaluation<'_>, change: &ProcessAction, variables: &Variables) -> bool {
         !self.done.contains_key(&change.process) && variables.has(change, turn.window.span.0)
     }
 
     /// Decides, or says why not yet.
     pub(super) fn decide(
         &mut self,
-        turn: &Turn<'_>,
+        turn: &TuneEvaluation<'_>,
         tune: &Tune,
         action: &Wanted,
         condition: &Condition,
@@ -180,7 +180,7 @@ impl TuneState {
     }
 
     /// What the decision is to be judged by: with those before it, if they are on trial still.
-    fn trial_of(&mut self, turn: &Turn<'_>, tune: &Tune, decision: &Decision) -> Trial {
+    fn trial_of(&mut self, turn: &TuneEvaluation<'_>, tune: &Tune, decision: &Decision) -> Trial {
         if let Phase::Trial(trial) = std::mem::replace(&mut self.phase, Phase::Watching) {
             return trial;
         }
@@ -192,7 +192,7 @@ impl TuneState {
         Trial::new(history, was, tune.guard(), decision)
     }
 
-    fn nothing_to_do(&self, turn: &Turn<'_>, tune: &Tune, wanted: &Wanted) -> (Standing, String) {
+    fn nothing_to_do(&self, turn: &TuneEvaluation<'_>, tune: &Tune, wanted: &Wanted) -> (Standing, String) {
         if !self.done.is_empty() {
             let why = match tune.switches() {
                 true => "the probes that it needs are on",
@@ -212,7 +212,7 @@ impl TuneState {
     /// Why it does not act now though there is something to be done.
     fn held_back(
         &self,
-        turn: &Turn<'_>,
+        turn: &TuneEvaluation<'_>,
         tune: &Tune,
         action: &Wanted,
         outbox: &mut Outbox<'_>,
@@ -233,7 +233,7 @@ impl TuneState {
         ))
     }
 
-    fn must_wait(&self, turn: &Turn<'_>, tune: &Tune) -> Option<String> {
+    fn must_wait(&self, turn: &TuneEvaluation<'_>, tune: &Tune) -> Option<String> {
         if let Some(first) = &turn.first {
             return Some(format!("after {first}, which has not been applied"));
         }
@@ -258,7 +258,7 @@ impl TuneState {
     /// a change together.
     fn changes(
         &self,
-        turn: &Turn<'_>,
+        turn: &TuneEvaluation<'_>,
         tune: &Tune,
         wanted: &Wanted,
         variables: &Variables,

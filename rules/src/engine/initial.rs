@@ -14,7 +14,7 @@ use crate::value::ProcessId;
 
 /// What is given without a window.
 #[derive(Clone, Copy)]
-enum Gift {
+enum InitialWrite {
     /// The first values of the tunes that have one and no window yet.
     Initial,
     Late,
@@ -24,7 +24,9 @@ impl Engine {
     /// The first values of the tunes that have one and no window yet.
     pub(super) fn write_initial(&mut self) -> Vec<Output> {
         let rules = (0..self.rules.len()).map(RuleId);
-        rules.flat_map(|rule| self.give(rule, Gift::Initial)).collect()
+        rules
+            .flat_map(|rule| self.give(rule, InitialWrite::Initial))
+            .collect()
     }
 
     /// What latecomers are given, and what was given to them and stays.
@@ -32,12 +34,12 @@ impl Engine {
         let mut out = Vec::new();
         for rule in (0..self.rules.len()).map(RuleId) {
             out.extend(self.confirm(rule));
-            out.extend(self.give(rule, Gift::Late));
+            out.extend(self.give(rule, InitialWrite::Late));
         }
         out
     }
 
-    fn give(&mut self, rule: RuleId, gift: Gift) -> Vec<Output> {
+    fn give(&mut self, rule: RuleId, gift: InitialWrite) -> Vec<Output> {
         let running = self.rules.get(rule.0);
         let Some(running) = running.filter(|running| running.mode == Mode::Applying) else {
             return Vec::new();
@@ -47,8 +49,8 @@ impl Engine {
             known.is_some_and(|known| known.left.is_none())
         };
         let changes = |tune, state| match gift {
-            Gift::Initial => running.initial(tune, state, is_there),
-            Gift::Late => running.late(tune, state, is_there),
+            InitialWrite::Initial => running.initial(tune, state, is_there),
+            InitialWrite::Late => running.late(tune, state, is_there),
         };
         let tunes = running.rule.tunes.iter().zip(&running.tunes).enumerate();
         let found: Vec<(usize, Vec<ProcessAction>)> = tunes
@@ -87,17 +89,17 @@ impl Engine {
         place: usize,
         id: DecisionId,
         changes: Vec<ProcessAction>,
-        gift: Gift,
+        gift: InitialWrite,
     ) -> Option<Output> {
         let running = self.rules.get_mut(rule.0)?;
         let tune = running.rule.tunes.get(place)?;
         let state = running.tunes.get_mut(place)?;
         let because = match gift {
-            Gift::Initial => {
+            InitialWrite::Initial => {
                 state.begin(id, changes.clone());
                 ("initial", "no window has closed")
             }
-            Gift::Late => {
+            InitialWrite::Late => {
                 state.begin_late(id, changes.clone(), tune);
                 ("late", "the other processes of its role have it")
             }

@@ -69,7 +69,7 @@ pub(super) struct Instance {
     pub(super) boundaries: BTreeMap<ProcessId, (Time, Option<Time>)>,
     pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
-    pub(super) spoiled: Option<String>,
+    pub(super) incomplete: Option<String>,
     /// When the last of the hits came that were placed in order.
     pub(super) last: Time,
     /// What it lacked when it was last looked at, and how many hits it had then.
@@ -110,8 +110,8 @@ impl Instance {
 
     /// Of several reasons the smallest is kept, whichever came first.
     pub(super) fn mark_incomplete(&mut self, reason: &str) {
-        if self.spoiled.as_deref().is_none_or(|known| reason < known) {
-            self.spoiled = Some(reason.to_string());
+        if self.incomplete.as_deref().is_none_or(|known| reason < known) {
+            self.incomplete = Some(reason.to_string());
         }
     }
 

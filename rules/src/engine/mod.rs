@@ -157,7 +157,7 @@ enum Open {
         /// What is made of the pairs of hits that became known in it.
         pairs: Arc<Content>,
         /// Why they cannot be all.
-        spoiled: Option<String>,
+        incomplete: Option<String>,
     },
     Probed(Box<Track>),
     /// At work, among the others.
@@ -253,7 +253,7 @@ fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
             since: now,
             index: 0,
             pairs: Arc::new(Content::new(Arc::clone(folds))),
-            spoiled: None,
+            incomplete: None,
         },
         WindowKind::Probed(_) => Open::Probed(Box::new(Track::new(Arc::clone(folds)))),
     }

@@ -32,7 +32,7 @@ use crate::window::{Window, WindowKind};
 pub struct Node {
     machine: Machine,
     rules: Vec<Local>,
-    processes: BTreeMap<ProcessId, Known>,
+    processes: BTreeMap<ProcessId, ProcessPlace>,
     watermarks: BTreeMap<ProcessId, Time>,
     /// What is handed on as it is.
     observations: Vec<Observation>,
@@ -40,7 +40,7 @@ pub struct Node {
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct ProcessPlace {
     rank: Option<u32>,
     host: Option<Arc<str>>,
 }
@@ -67,7 +67,7 @@ struct Local {
 struct Kept {
     folds: Vec<Arc<crate::folds::WindowFolds>>,
     contents: BTreeMap<(usize, u64), Content>,
-    spoiled: Vec<(usize, u64, String)>,
+    incomplete: Vec<(usize, u64, String)>,
 }
 
 /// The message of a node to the coordinator: plain data.
@@ -84,7 +84,7 @@ pub struct Report {
     pub settled: Vec<Option<Time>>,
     /// For each rule what was left out since the last report.
     pub dropped: Vec<Dropped>,
-    pub(super) spoiled: Vec<(RuleId, usize, u64, String)>,
+    pub(super) incomplete: Vec<(RuleId, usize, u64, String)>,
     pub(super) late: Vec<(RuleId, Time)>,
 }
 
@@ -127,7 +127,7 @@ impl Instances for Kept {
     }
 
     fn mark_incomplete(&mut self, window: usize, index: u64, reason: &str) {
-        self.spoiled.push((window, index, reason.to_string()));
+        self.incomplete.push((window, index, reason.to_string()));
     }
 }
 
@@ -159,7 +159,7 @@ impl Node {
 
     /// A process of this node joined. The coordinator gets it by [`crate::Engine::process_joined`].
     pub fn process_joined(&mut self, process: ProcessId, facts: &ProcessFacts) {
-        let known = Known {
+        let known = ProcessPlace {
             rank: facts.rank,
             host: facts.host.as_deref().map(Arc::from),
         };
@@ -223,7 +223,7 @@ impl Node {
             partials: Vec::new(),
             settled: self.rules.iter().map(|local| local.reach).collect(),
             dropped: Vec::new(),
-            spoiled: Vec::new(),
+            incomplete: Vec::new(),
             late: Vec::new(),
         };
         self.reports += 1;
@@ -241,10 +241,10 @@ impl Node {
             };
             let contents = std::mem::take(&mut local.kept.contents);
             report.partials.extend(contents.into_iter().map(partial));
-            let spoiled = local.kept.spoiled.drain(..);
+            let incomplete = local.kept.incomplete.drain(..);
             report
-                .spoiled
-                .extend(spoiled.map(|(window, index, reason)| (rule, window, index, reason)));
+                .incomplete
+                .extend(incomplete.map(|(window, index, reason)| (rule, window, index, reason)));
             report.late.extend(local.late.drain(..).map(|time| (rule, time)));
             report.dropped.push(std::mem::take(&mut local.dropped));
         }
@@ -269,7 +269,13 @@ impl Local {
         }
     }
 
-    fn take(&mut self, probe: usize, known: &Known, watermark: Option<Time>, observation: Observation) {
+    fn take(
+        &mut self,
+        probe: usize,
+        known: &ProcessPlace,
+        watermark: Option<Time>,
+        observation: Observation,
+    ) {
         let Observation::Hit {
             process,
             thread,

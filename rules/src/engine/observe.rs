@@ -189,7 +189,7 @@ impl Running {
             match open {
                 Open::Probed(track) => track.mark_incomplete(time, reason),
                 // Its pair would become known later than the hit.
-                Open::Timed { spoiled, .. } => *spoiled = Some(reason.to_string()),
+                Open::Timed { incomplete, .. } => *incomplete = Some(reason.to_string()),
                 Open::Busy => {}
             }
         }

@@ -41,7 +41,7 @@ struct SumPlacement {
 }
 
 /// Where hits belong that were added up.
-enum Fate {
+enum SumsPlace {
     To(u64),
     /// Some belong to it, and some do not.
     Across(Vec<u64>),
@@ -126,34 +126,34 @@ impl PendingSums {
                 (Group::Epoch(_), _) if !by_key.has(probe) => {
                     timed(&fill.spans(window, process), &partial_sum, reach)
                 }
-                _ => Fate::Outside,
+                _ => SumsPlace::Outside,
             };
             match fate {
-                Fate::Waits => {
+                SumsPlace::Waits => {
                     self.waiting.insert(of, partial_sum);
                 }
-                Fate::To(number) => {
+                SumsPlace::To(number) => {
                     let parts = self.summed(probe).map_or(&[][..], |summed| &summed.parts);
                     let there = fill.fill(window, number, |content| {
                         content.take_partial_sum(process, probe, &partial_sum, parts);
                     });
                     dropped.late += if there { 0 } else { partial_sum.count };
                 }
-                Fate::Across(numbers) => {
+                SumsPlace::Across(numbers) => {
                     dropped.late += partial_sum.count;
                     for number in numbers {
                         fill.mark_incomplete(window, number, ACROSS);
                     }
                 }
-                Fate::Late => dropped.late += partial_sum.count,
-                Fate::Outside => dropped.outside += partial_sum.count,
+                SumsPlace::Late => dropped.late += partial_sum.count,
+                SumsPlace::Outside => dropped.outside += partial_sum.count,
             }
         }
     }
 }
 
 /// By the key that the hits have in common.
-fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -> Fate {
+fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -> SumsPlace {
     let key = Key::of(&Scalar::Number(key as f64));
     let ends = (
         ledger.find(&key, partial_sum.first),
@@ -161,21 +161,21 @@ fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -
     );
     match ends {
         // It may end before the last of them: that is known when everything up to there is.
-        (Belongs::To(_), Belongs::To(_)) if partial_sum.last > reach => Fate::Waits,
-        (Belongs::To(number), Belongs::To(_)) => Fate::To(number),
+        (Belongs::To(_), Belongs::To(_)) if partial_sum.last > reach => SumsPlace::Waits,
+        (Belongs::To(number), Belongs::To(_)) => SumsPlace::To(number),
         (Belongs::To(number), Belongs::Late) | (Belongs::Outside, Belongs::To(number)) => {
-            Fate::Across(vec![number])
+            SumsPlace::Across(vec![number])
         }
-        (Belongs::Outside, Belongs::Late) => Fate::Across(ledger.of_key(&key).into_iter().collect()),
-        (Belongs::Late, _) => Fate::Late,
-        (Belongs::Outside, Belongs::Outside) => Fate::Outside,
-        _ => Fate::Waits,
+        (Belongs::Outside, Belongs::Late) => SumsPlace::Across(ledger.of_key(&key).into_iter().collect()),
+        (Belongs::Late, _) => SumsPlace::Late,
+        (Belongs::Outside, Belongs::Outside) => SumsPlace::Outside,
+        _ => SumsPlace::Waits,
     }
 }
 
 /// By their times, in their own process: `spans` has the number, begin and end of each instance there, the
 /// newest first.
-fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: Time) -> Fate {
+fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: Time) -> SumsPlace {
     let apart = |start: Time, end: Option<Time>| {
         partial_sum.last < start || end.is_some_and(|end| end < partial_sum.first)
     };
@@ -186,11 +186,11 @@ fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: T
     };
     match met.as_slice() {
         // A boundary may follow.
-        [] if partial_sum.last > reach => Fate::Waits,
-        [(_, start, None)] if *start <= partial_sum.first && partial_sum.last > reach => Fate::Waits,
-        [] => Fate::Outside,
-        [(number, start, end), ..] if is_within(*start, *end) => Fate::To(*number),
-        across => Fate::Across(across.iter().map(|(number, _, _)| *number).collect()),
+        [] if partial_sum.last > reach => SumsPlace::Waits,
+        [(_, start, None)] if *start <= partial_sum.first && partial_sum.last > reach => SumsPlace::Waits,
+        [] => SumsPlace::Outside,
+        [(number, start, end), ..] if is_within(*start, *end) => SumsPlace::To(*number),
+        across => SumsPlace::Across(across.iter().map(|(number, _, _)| *number).collect()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::advance::Due;
+use super::advance::DueInstance;
 use super::instance::Instance;
 use super::join::Joiner;
 use super::node::{Partial, Report, Schedule, Scheduled};
@@ -85,7 +85,7 @@ impl Engine {
                 running.merge(&partial);
             }
         }
-        for (rule, window, index, reason) in report.spoiled {
+        for (rule, window, index, reason) in report.incomplete {
             let running = self.rules.get_mut(rule.0);
             if let Some(instance) = running.and_then(|running| running.instance(window, index)) {
                 instance.mark_incomplete(&reason);
@@ -150,10 +150,12 @@ impl Running {
             .awaiting
             .iter_mut()
             .find_map(|awaiting| match &mut awaiting.due {
-                Due::Closed(closed) if awaiting.place == window && closed.instance.frame.number == number => {
+                DueInstance::Closed(closed)
+                    if awaiting.place == window && closed.instance.frame.number == number =>
+                {
                     Some(&mut closed.instance)
                 }
-                Due::Closed(_) | Due::Hit { .. } => None,
+                DueInstance::Closed(_) | DueInstance::Hit { .. } => None,
             });
         if closed.is_some() {
             return closed;

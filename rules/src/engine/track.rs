@@ -31,7 +31,7 @@ const PATIENCE: u64 = 2;
 
 /// The first open instance, which is over.
 #[derive(Clone, Debug)]
-pub(super) struct Over {
+pub(super) struct EndedInstance {
     pub(super) number: u64,
     /// The last moment at which something could belong to it.
     pub(super) time: Time,
@@ -251,7 +251,7 @@ impl Track {
             around: Vec::new(),
             boundaries: [(process, (start, None))].into(),
             content: Arc::new(Content::new(Arc::clone(&self.folds))),
-            spoiled: None,
+            incomplete: None,
             last: start,
             lacked: None,
             key,
@@ -502,7 +502,7 @@ impl Track {
         inclusive: bool,
         boundaries: &Boundaries,
         around: &Surroundings<'_>,
-    ) -> Option<Over> {
+    ) -> Option<EndedInstance> {
         let first = self.open.front()?;
         let known_end = first.end();
         // While it goes on there is no need to look at what it lacks.
@@ -531,7 +531,7 @@ impl Track {
             .filter(|(hits, _)| *hits == first.content.len());
         let missing = known.map_or_else(|| first.missing(boundaries, around), |(_, missing)| missing);
         let awaits = |process: ProcessId| self.latest.get(&process).is_none_or(|&latest| latest <= number);
-        let is_hopeless = first.spoiled.is_some() && !first.awaited(boundaries, around).any(awaits);
+        let is_hopeless = first.incomplete.is_some() && !first.awaited(boundaries, around).any(awaits);
         if missing.is_some() && !given_up && !is_hopeless {
             first.lacked = Some((first.content.len(), missing));
             return None;
@@ -541,7 +541,7 @@ impl Track {
             .timeout
             .filter(|_| missing.is_some() && given_up)
             .unwrap_or(0);
-        Some(Over {
+        Some(EndedInstance {
             number,
             time: Time(end.0.saturating_add(patience)).max(first.last),
             missing,
@@ -549,7 +549,7 @@ impl Track {
     }
 
     /// Closes the first instance.
-    pub(super) fn close(&mut self, over: Over) -> Option<Closed> {
+    pub(super) fn close(&mut self, over: EndedInstance) -> Option<Closed> {
         let first = self.open.pop_front()?;
         Some(self.closed(first, over.missing, over.time))
     }

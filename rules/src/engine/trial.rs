@@ -13,7 +13,7 @@ mod statistics;
 use std::collections::BTreeSet;
 
 use self::alternation::{Alternation, Next, Sides};
-use self::judgement::{Aim, Judgement, is_believable};
+use self::judgement::{Judgement, ObjectiveAim, is_believable};
 use super::output::{Decision, Verdict};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
@@ -161,7 +161,7 @@ impl Trial {
         let over = guard.over as usize;
         let before = self.history.get(self.history.len().saturating_sub(over)..);
         let before = before.unwrap_or_default();
-        let found = Aim::of(guard).compare(before, &self.after);
+        let found = ObjectiveAim::of(guard).compare(before, &self.after);
         let seen = match (before.len(), self.after.len()) {
             (before, after) if before == after => format!("{after} windows each"),
             (before, after) => format!("{before} then {after} windows"),
@@ -203,7 +203,7 @@ impl Trial {
             Next::Wait => return Step::Wait,
             Next::Run { with } => with,
             Next::Judge => {
-                let (found, seen) = alternation.judge(Aim::of(guard));
+                let (found, seen) = alternation.judge(ObjectiveAim::of(guard));
                 if found.verdict != plan::GuardEffect::Inconclusive || alternation.is_last() {
                     let verdict = ended(judged(verdict(), &found, guard, &seen));
                     return self.decided(verdict);

@@ -14,7 +14,7 @@ use super::holds::{Condition, Held};
 use super::output::{DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, Verdict};
 use super::phase::Phase;
 use super::trial::{HISTORY_MAX, Trial};
-pub(super) use super::turn::{Outbox, Turn};
+pub(super) use super::turn::{Outbox, TuneEvaluation};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
 use crate::rule::{Filled, Trigger, Tune};
@@ -213,7 +213,7 @@ impl TuneState {
     }
 
     /// A window has closed in which the formulas of the tune live.
-    pub(super) fn window_closed(&mut self, turn: &Turn<'_>, outbox: &mut Outbox<'_>) {
+    pub(super) fn window_closed(&mut self, turn: &TuneEvaluation<'_>, outbox: &mut Outbox<'_>) {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;
         };
@@ -265,7 +265,7 @@ impl TuneState {
     }
 
     /// The probe was hit that makes the tune be looked at; the window has its values up to that hit.
-    pub(super) fn hit(&mut self, turn: &Turn<'_>, outbox: &mut Outbox<'_>) {
+    pub(super) fn hit(&mut self, turn: &TuneEvaluation<'_>, outbox: &mut Outbox<'_>) {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;
         };
@@ -277,7 +277,7 @@ impl TuneState {
     }
 
     /// Looks at the condition: what it is, and the finding that follows. Nothing while processes are missing.
-    fn look(&mut self, turn: &Turn<'_>, tune: &Tune, outbox: &mut Outbox<'_>) -> Option<Condition> {
+    fn look(&mut self, turn: &TuneEvaluation<'_>, tune: &Tune, outbox: &mut Outbox<'_>) -> Option<Condition> {
         if let Some(why) = turn.rule.lacks_processes(&turn.window.roles) {
             self.held = Held::default();
             self.stand(Standing::Waiting, why);
@@ -335,7 +335,7 @@ impl TuneState {
 
     /// What is in force while a condition holds is reverted when it has failed as long as it had to hold; of a
     /// condition for each process, in those in which it failed.
-    fn revert_after(&mut self, turn: &Turn<'_>, tune: &Tune, out: &mut Vec<Output>) {
+    fn revert_after(&mut self, turn: &TuneEvaluation<'_>, tune: &Tune, out: &mut Vec<Output>) {
         if !tune.revert_after || !matches!(self.phase, Phase::Watching) {
             return;
         }
@@ -379,7 +379,13 @@ impl TuneState {
     /// Opens after the condition held `for` windows, and closes after as many without; none changes nothing.
     /// What was found stays as it was while a change is judged, and after it was kept: the change itself may
     /// end the condition.
-    fn update_finding(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell, out: &mut Vec<Output>) {
+    fn update_finding(
+        &mut self,
+        turn: &TuneEvaluation<'_>,
+        tune: &Tune,
+        condition: &Cell,
+        out: &mut Vec<Output>,
+    ) {
         let state = self.finding.as_ref().map(|finding| finding.state);
         // A change that is being made may end its condition before its receipt is there.
         if self.is_busy() || state == Some(FindingState::Applied) || condition.is_err() {
@@ -412,7 +418,7 @@ impl TuneState {
     }
 
     /// The objective of this window, by what was before the change where there is one.
-    fn objective(&self, turn: &Turn<'_>, guard: &Guard) -> Cell {
+    fn objective(&self, turn: &TuneEvaluation<'_>, guard: &Guard) -> Cell {
         let was = match &self.phase {
             Phase::Trial(trial) => trial.was.clone(),
             _ => turn.was(guard),
@@ -430,7 +436,7 @@ impl TuneState {
         }
     }
 
-    fn advise(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell) {
+    fn advise(&mut self, turn: &TuneEvaluation<'_>, tune: &Tune, condition: &Cell) {
         if let Some((standing, why)) = self.not_yet(turn, tune, condition) {
             return self.stand(standing, why);
         }

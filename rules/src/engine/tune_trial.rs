@@ -3,7 +3,7 @@
 use super::output::{Decision, FindingState, Output, Standing};
 use super::phase::Phase;
 use super::trial::{Step, Trial};
-use super::tune::{Outbox, TuneState, Turn};
+use super::tune::{Outbox, TuneEvaluation, TuneState};
 use crate::guard::Guard;
 use crate::ids::DecisionId;
 use crate::value::Cell;
@@ -21,7 +21,7 @@ impl TuneState {
     /// Adds a window to the trial and judges when there are enough. True if the trial is over.
     pub(super) fn try_on(
         &mut self,
-        turn: &Turn<'_>,
+        turn: &TuneEvaluation<'_>,
         guard: &Guard,
         objective: &Cell,
         outbox: &mut Outbox<'_>,

@@ -17,7 +17,7 @@ use crate::rule::{CheckedRule, Tune};
 use crate::value::{Cell, Time, Value};
 
 /// What one tune gets of a closed window.
-pub(super) struct Turn<'a> {
+pub(super) struct TuneEvaluation<'a> {
     pub(super) id: RuleId,
     pub(super) rule: &'a CheckedRule,
     /// The tune, by its place in the file.
@@ -63,7 +63,7 @@ impl Outbox<'_> {
     }
 }
 
-impl<'a> Turn<'a> {
+impl<'a> TuneEvaluation<'a> {
     pub(super) fn context(&self) -> Context<'a> {
         Context {
             window: Some(self.window),

@@ -336,15 +336,15 @@ impl<'a> Context<'a> {
         let Some(first) = values.next() else {
             return Value::none("there is no argument");
         };
-        let whole = |f: fn(f64) -> f64| move |value: Scalar| finite(f(number(&value)?));
+        let rounded = |f: fn(f64) -> f64| move |value: Scalar| finite(f(number(&value)?));
         let fold = |f: fn(f64, f64) -> f64| {
             move |a: Value, b: Value| a.zip(b, |a, b| finite(f(number(&a)?, number(&b)?)))
         };
         match function {
-            ScalarFunction::Floor => first.map(whole(f64::floor)),
-            ScalarFunction::Ceil => first.map(whole(f64::ceil)),
-            ScalarFunction::Round => first.map(whole(f64::round)),
-            ScalarFunction::Abs => first.map(whole(f64::abs)),
+            ScalarFunction::Floor => first.map(rounded(f64::floor)),
+            ScalarFunction::Ceil => first.map(rounded(f64::ceil)),
+            ScalarFunction::Round => first.map(rounded(f64::round)),
+            ScalarFunction::Abs => first.map(rounded(f64::abs)),
             ScalarFunction::Sqrt => first.map(|value| match number(&value)? {
                 value if value < 0.0 => Err("it is the root of a negative number".to_string()),
                 value => finite(value.sqrt()),

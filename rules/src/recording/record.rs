@@ -116,7 +116,7 @@ pub enum Record {
         /// Iterations that were seen from their begin to their end.
         count: u64,
         /// Their time together, nanoseconds.
-        whole_ns: u64,
+        sum_ns: u64,
         /// From the first begin to the last, nanoseconds; more than theirs where calls were not seen in
         /// between.
         elapsed_ns: u64,

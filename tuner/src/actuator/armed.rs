@@ -17,15 +17,15 @@ use crate::write::{self, Hooks, WriteError};
 
 /// What the request says of the way.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How {
+pub(super) struct WriteOptions {
     pub(super) answer_ns_max: u64,
     /// The thread is to be stopped, whatever else would do.
     pub(super) by_stop: bool,
 }
 
-impl Default for How {
-    fn default() -> How {
-        How {
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions {
             answer_ns_max: ANSWER_NS_MAX,
             by_stop: false,
         }
@@ -59,7 +59,7 @@ enum Way {
 type Written = Mutex<Option<Result<Bytes, WriteError>>>;
 
 /// How a write that waited is over.
-pub(super) enum Over {
+pub(super) enum WriteEnd {
     /// It was carried out at the sync point.
     There(Result<Bytes, WriteError>, WriteHold),
     /// It was carried out, but the program had gone on: at which instant is not known.
@@ -73,7 +73,7 @@ impl Armed {
         point: ResolvedPoint,
         slot: Arc<Slot>,
         change: (Bytes, Bytes),
-        how: How,
+        how: WriteOptions,
         rendezvous: &mut dyn Rendezvous,
         hooks: Hooks,
     ) -> Result<Armed, HoldError> {
@@ -148,7 +148,7 @@ impl Armed {
     }
 
     /// How it is over, if it is.
-    pub(super) fn poll(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Option<Over> {
+    pub(super) fn poll(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Option<WriteEnd> {
         let progress = rendezvous.progress(self.ticket);
         let next = match progress {
             Progress::Pending(_) => return None,
@@ -164,7 +164,7 @@ impl Armed {
         self.way = next;
         match self.arm(rendezvous, hooks) {
             Ok(()) => None,
-            Err(_) => Some(Over::Never(WriteHold::at(Mechanism::Rendezvous, self.before))),
+            Err(_) => Some(WriteEnd::Never(WriteHold::at(Mechanism::Rendezvous, self.before))),
         }
     }
 
@@ -179,22 +179,24 @@ impl Armed {
         }
     }
 
-    pub(super) fn over(&self, progress: Progress) -> Over {
+    pub(super) fn over(&self, progress: Progress) -> WriteEnd {
         match progress {
             Progress::Pending(passage) | Progress::Missed(passage) | Progress::GoneBy(passage) => {
-                Over::Never(WriteHold::at(self.mechanism(), self.summed(passage)))
+                WriteEnd::Never(WriteHold::at(self.mechanism(), self.summed(passage)))
             }
             Progress::Late(passage) | Progress::Done(passage) if self.way == Way::Stop => {
                 self.after_stop(self.summed(passage))
             }
-            Progress::Late(passage) => Over::Late(WriteHold::at(Mechanism::Rendezvous, self.summed(passage))),
+            Progress::Late(passage) => {
+                WriteEnd::Late(WriteHold::at(Mechanism::Rendezvous, self.summed(passage)))
+            }
             Progress::Done(passage) => {
                 let hold = WriteHold::at(Mechanism::Rendezvous, self.summed(passage));
                 let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match written {
-                    Some(written) => Over::There(written, hold),
+                    Some(written) => WriteEnd::There(written, hold),
                     // The action did not get as far as to write: it panicked.
-                    None => Over::Never(hold),
+                    None => WriteEnd::Never(hold),
                 }
             }
             Progress::Stored {
@@ -205,18 +207,18 @@ impl Armed {
         }
     }
 
-    fn after_stop(&self, passage: Passage) -> Over {
+    fn after_stop(&self, passage: Passage) -> WriteEnd {
         let reported = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
         let held = |hold_ns| WriteHold::at(Mechanism::Stop, Passage { hold_ns, ..passage });
         match reported {
-            Some((Ok(written), hold_ns)) => Over::There(written, held(hold_ns)),
-            Some((Err(error), hold_ns)) => Over::There(Err(error.into()), held(hold_ns)),
+            Some((Ok(written), hold_ns)) => WriteEnd::There(written, held(hold_ns)),
+            Some((Err(error), hold_ns)) => WriteEnd::There(Err(error.into()), held(hold_ns)),
             // It panicked, or the thread that looks after it has ended.
-            None => Over::Never(held(passage.hold_ns)),
+            None => WriteEnd::Never(held(passage.hold_ns)),
         }
     }
 
-    fn stored(&self, found: u64, written: bool, passage: Passage) -> Over {
+    fn stored(&self, found: u64, written: bool, passage: Passage) -> WriteEnd {
         let size = self.change.1.as_slice().len();
         let found = Bytes::new(&found.to_le_bytes()[..size]).unwrap_or(self.change.0);
         let result = match written {
@@ -228,7 +230,7 @@ impl Armed {
                 expected: self.change.0,
             }),
         };
-        Over::There(result, WriteHold::at(Mechanism::Store, passage))
+        WriteEnd::There(result, WriteHold::at(Mechanism::Store, passage))
     }
 
     fn mechanism(&self) -> Mechanism {

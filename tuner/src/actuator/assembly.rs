@@ -14,8 +14,8 @@ use plan::Bytes;
 use crate::journal::{Mechanism, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, Again, Gathered, HoldError, HoldRequest, HoldTicket, LEAD, Meetings, Part,
-    Progress, Rendezvous, Scattered, Then, gather,
+    ACTION_NS_MAX, ANSWER_NS_MAX, Gathered, HoldError, HoldRequest, HoldTicket, LEAD, Meetings, NextAttempt,
+    Part, Progress, Rendezvous, Scattered, Then, gather,
 };
 use crate::slot::Slot;
 use crate::sync::{KeyPlace, Passage, ResolvedPoint};
@@ -122,7 +122,7 @@ impl Assembly {
         let gathered = attempt.join().unwrap_or_else(|_| Gathered {
             result: Err(Scattered {
                 reason: "the attempt panicked".to_owned(),
-                again: Again::Never,
+                again: NextAttempt::Never,
             }),
             held_ns: Vec::new(),
         });
@@ -186,9 +186,9 @@ impl Assembly {
         std::thread::spawn(move || gather(&parts, &*meetings, lead, &called_off, hooks))
     }
 
-    fn may_try(&mut self, again: Again) -> bool {
-        self.waits += u32::from(again == Again::AfterWaiting);
-        again != Again::Never && self.tries < TRIES_MAX && self.waits < WAITS_MAX
+    fn may_try(&mut self, again: NextAttempt) -> bool {
+        self.waits += u32::from(again == NextAttempt::AfterWaiting);
+        again != NextAttempt::Never && self.tries < TRIES_MAX && self.waits < WAITS_MAX
     }
 
     /// Who was not seen twice in time.

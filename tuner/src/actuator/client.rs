@@ -77,12 +77,12 @@ impl ActuatorClient {
             unanswered: None,
             actuator: 0,
         };
-        client.actuator = expect!(client.ask(ActuatorCommand::Hello(hello))?, ActuatorAnswer::Welcome { actuator } => actuator)?;
+        client.actuator = expect!(client.request(ActuatorCommand::Hello(hello))?, ActuatorAnswer::Welcome { actuator } => actuator)?;
         Ok(client)
     }
 
     pub fn set(&mut self, command: SetCommand) -> Result<Receipt, ClientError> {
-        expect!(self.ask(ActuatorCommand::Set(Box::new(command)))?, ActuatorAnswer::Set(receipt) => *receipt)
+        expect!(self.request(ActuatorCommand::Set(Box::new(command)))?, ActuatorAnswer::Set(receipt) => *receipt)
     }
 
     /// Orders the write of a variable without waiting for it. No other request can be sent before
@@ -127,41 +127,41 @@ impl ActuatorClient {
     /// Has a variable written when the program reaches a sync point. The answer is a ticket; what comes of it
     /// is collected.
     pub fn arm(&mut self, command: ArmCommand) -> Result<u64, ClientError> {
-        expect!(self.ask(ActuatorCommand::Arm(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
+        expect!(self.request(ActuatorCommand::Arm(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
     }
 
     /// Has a function called when the program reaches a sync point. The answer is a ticket, as of
     /// [`ActuatorClient::arm`].
     pub fn arm_act(&mut self, command: ArmActCommand) -> Result<u64, ClientError> {
-        expect!(self.ask(ActuatorCommand::ArmAct(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
+        expect!(self.request(ActuatorCommand::ArmAct(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
     }
 
     /// Has a variable of each of several processes written at the same iteration, or of none. A ticket for
     /// each.
     pub fn together(&mut self, command: TogetherCommand) -> Result<Vec<u64>, ClientError> {
         let command = ActuatorCommand::Together(Box::new(command));
-        expect!(self.ask(command)?, ActuatorAnswer::ArmedTogether { tickets } => tickets)
+        expect!(self.request(command)?, ActuatorAnswer::ArmedTogether { tickets } => tickets)
     }
 
     pub fn collect(&mut self) -> Result<Collected, ClientError> {
-        expect!(self.ask(ActuatorCommand::Collect)?, ActuatorAnswer::Collected(collected) => collected)
+        expect!(self.request(ActuatorCommand::Collect)?, ActuatorAnswer::Collected(collected) => collected)
     }
 
     pub fn disarm(&mut self, ticket: u64) -> Result<(), ClientError> {
-        expect!(self.ask(ActuatorCommand::Disarm { ticket })?, ActuatorAnswer::Disarmed => ())
+        expect!(self.request(ActuatorCommand::Disarm { ticket })?, ActuatorAnswer::Disarmed => ())
     }
 
     pub fn act(&mut self, command: ActCommand) -> Result<ActionReceipt, ClientError> {
-        expect!(self.ask(ActuatorCommand::Act(Box::new(command)))?, ActuatorAnswer::Acted(receipt) => *receipt)
+        expect!(self.request(ActuatorCommand::Act(Box::new(command)))?, ActuatorAnswer::Acted(receipt) => *receipt)
     }
 
     pub fn get(&mut self, command: GetCommand) -> Result<VariableReading, ClientError> {
-        expect!(self.ask(ActuatorCommand::Get(command))?, ActuatorAnswer::Value(reading) => reading)
+        expect!(self.request(ActuatorCommand::Get(command))?, ActuatorAnswer::Value(reading) => reading)
     }
 
     /// Reports the guard's positive verdict on a change.
     pub fn confirm(&mut self, pid: Pid, change: u64) -> Result<(), ClientError> {
-        expect!(self.ask(ActuatorCommand::Confirm(ChangeNumber { pid, change }))?, ActuatorAnswer::Confirmed => ())
+        expect!(self.request(ActuatorCommand::Confirm(ChangeNumber { pid, change }))?, ActuatorAnswer::Confirmed => ())
     }
 
     pub fn revert(&mut self, pid: Pid, change: u64) -> Result<RevertReceipt, ClientError> {
@@ -179,7 +179,7 @@ impl ActuatorClient {
         let (mut parts, mut all_inherited) = (Vec::new(), RevertSummary::default());
         for part in changes.rchunks(UNDO_MAX) {
             let changes = part.to_vec();
-            let answer = self.ask(ActuatorCommand::Revert { changes });
+            let answer = self.request(ActuatorCommand::Revert { changes });
             let answer = answer.and_then(
                 |answer| expect!(answer, ActuatorAnswer::Reverted { each, inherited } => (each, inherited)),
             );
@@ -203,20 +203,20 @@ impl ActuatorClient {
     /// one of them is never taken for what another did.
     pub fn revert_all(&mut self, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
         let pids = pids.to_vec();
-        expect!(self.ask(ActuatorCommand::RevertAll { pids })?, ActuatorAnswer::RevertedAll(summary) => summary)
+        expect!(self.request(ActuatorCommand::RevertAll { pids })?, ActuatorAnswer::RevertedAll(summary) => summary)
     }
 
     /// The changes of a process, oldest first, and how many older ones did not fit.
     pub fn changes(&mut self, pid: Pid) -> Result<(Vec<Change>, usize), ClientError> {
-        expect!(self.ask(ActuatorCommand::Changes { pid })?, ActuatorAnswer::Changes { changes, omitted } => (changes, omitted))
+        expect!(self.request(ActuatorCommand::Changes { pid })?, ActuatorAnswer::Changes { changes, omitted } => (changes, omitted))
     }
 
     /// Ends the session, and returns what was reverted and what stays.
     pub fn shutdown(mut self) -> Result<RevertSummary, ClientError> {
-        expect!(self.ask(ActuatorCommand::Shutdown)?, ActuatorAnswer::Goodbye(summary) => summary)
+        expect!(self.request(ActuatorCommand::Shutdown)?, ActuatorAnswer::Goodbye(summary) => summary)
     }
 
-    fn ask(&mut self, command: ActuatorCommand) -> Result<ActuatorAnswer, ClientError> {
+    fn request(&mut self, command: ActuatorCommand) -> Result<ActuatorAnswer, ClientError> {
         let id = self.send(command)?;
         self.answer(id)
     }
@@ -270,14 +270,14 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::who::Who;
+    use crate::author::Author;
 
     fn hello() -> Hello {
         Hello {
             keep: false,
             despite_seccomp: false,
             state_dir: "/nowhere".into(),
-            who: Who::current(),
+            who: Author::current(),
         }
     }
 

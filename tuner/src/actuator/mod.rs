@@ -40,10 +40,10 @@ pub use warm_up::SetWarmUp;
 
 use crate::action::ActionReceipt;
 use crate::address::Address;
+use crate::author::Author;
 use crate::journal::{Change, Reason};
 use crate::process::Pid;
 use crate::revert::RevertReceipt;
-use crate::who::Who;
 use crate::writer::Receipt;
 
 /// The longest request. A longer one ends the session.
@@ -112,7 +112,7 @@ pub struct Hello {
     /// Where the journals are.
     pub state_dir: PathBuf,
     /// For whom changes are made.
-    pub who: Who,
+    pub who: Author,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

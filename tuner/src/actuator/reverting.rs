@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::armed::{Armed, How, Over};
+use super::armed::{Armed, WriteEnd, WriteOptions};
 use super::calling::InverseThere;
 use super::session::Session;
 use super::waiting::not_reached;
 use super::{ChangeNumber, Refusal, RevertSummary};
 use crate::journal::{ActionRecord, Change, RevertOutcome, Status};
 use crate::process::Pid;
-use crate::revert::{Attempt, Back, Returning, RevertReceipt, outcome_of};
+use crate::revert::{Attempt, PendingRevert, Returning, RevertReceipt, outcome_of};
 use crate::sync::ResolvedPoint;
 use crate::write::WriteError;
 use crate::writer::WriterError;
@@ -206,7 +206,7 @@ impl Session {
         change: u64,
         with_it: &dyn Fn(&Change) -> bool,
     ) -> Result<ArmedSet, Refusal> {
-        let Back {
+        let PendingRevert {
             space,
             slot,
             sync,
@@ -215,7 +215,10 @@ impl Session {
         let values = (returning.set.new, returning.set.old);
         let armed = ResolvedPoint::resolve(&space, &sync)
             .map_err(Refusal::from)
-            .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, How::default()));
+            .and_then(|point| {
+                self.waiting
+                    .arm(point, Arc::new(slot), values, WriteOptions::default())
+            });
         match armed {
             Ok(armed) => Ok(ArmedSet { returning, armed }),
             Err(refusal) => {
@@ -226,7 +229,7 @@ impl Session {
         }
     }
 
-    fn wait_for(&mut self, back: &mut ArmedSet, until: Instant) -> Over {
+    fn wait_for(&mut self, back: &mut ArmedSet, until: Instant) -> WriteEnd {
         loop {
             match self.waiting.poll(&mut back.armed) {
                 Some(over) => return over,
@@ -238,16 +241,21 @@ impl Session {
         }
     }
 
-    fn conclude_revert(&mut self, pid: Pid, back: ArmedSet, over: Over) -> Result<RevertReceipt, Refusal> {
+    fn conclude_revert(
+        &mut self,
+        pid: Pid,
+        back: ArmedSet,
+        over: WriteEnd,
+    ) -> Result<RevertReceipt, Refusal> {
         let ArmedSet { returning, armed } = back;
         let (outcome, hold) = match over {
-            Over::There(written, hold) => (outcome_of(&returning.set, written), hold),
+            WriteEnd::There(written, hold) => (outcome_of(&returning.set, written), hold),
             // At which instant is not known, but what is there can be read.
-            Over::Late(hold) => (
+            WriteEnd::Late(hold) => (
                 outcome_of(&returning.set, armed.slot().read().map_err(WriteError::from)),
                 hold,
             ),
-            Over::Never(hold) => {
+            WriteEnd::Never(hold) => {
                 let why = not_reached(armed.place(), &hold.passage.unwrap_or_default());
                 (RevertOutcome::Failed(why), hold)
             }

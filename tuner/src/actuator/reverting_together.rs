@@ -13,7 +13,7 @@ use super::waiting::refused;
 use super::{ActuatorRefusalKind, Refusal};
 use crate::journal::{Bond, Change, Mechanism, RevertOutcome, Status, WriteHold};
 use crate::process::Pid;
-use crate::revert::{Back, Returning};
+use crate::revert::{PendingRevert, Returning};
 use crate::sync::{self, Passage, ResolvedPoint};
 use crate::write::Hooks;
 
@@ -169,7 +169,7 @@ impl Session {
         run: &[String],
     ) -> Result<(Returning, Member), Refusal> {
         let is_in_run = |earlier: &Change| group_of(earlier).is_some_and(|group| run.contains(group));
-        let Back {
+        let PendingRevert {
             space,
             slot,
             sync,

@@ -12,6 +12,7 @@ use super::{
     ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, GetCommand, Hello,
     REPLY_BYTES_MAX, Refusal, RevertSummary, ServeOptions, SetCommand, SetWarmUp, VariableReading,
 };
+use crate::author::Author;
 use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
 use crate::module::Images;
@@ -19,7 +20,6 @@ use crate::process::{Pid, Process, ProcessError};
 use crate::slot::Slot;
 use crate::space::{AddressSpace, read_maps};
 use crate::variable::{Location, VariableName};
-use crate::who::Who;
 use crate::write;
 use crate::writer::{SetRequest, Writer, WriterError};
 
@@ -40,7 +40,7 @@ pub(super) struct Session {
     keep: bool,
     despite_seccomp: bool,
     state: StateDir,
-    who: Who,
+    who: Author,
     options: ServeOptions,
     images: Arc<Images>,
     pub(super) writers: BTreeMap<Pid, Writer>,

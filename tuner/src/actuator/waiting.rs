@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use plan::{Bytes, SyncPoint};
 
-use super::armed::{Armed, How, Over};
+use super::armed::{Armed, WriteEnd, WriteOptions};
 use super::calling::WaitingCall;
 use super::session::{Session, keep_newest};
 use super::together::WaitingGroup;
@@ -95,18 +95,18 @@ impl Waiting {
         point: ResolvedPoint,
         slot: Arc<Slot>,
         change: (Bytes, Bytes),
-        how: How,
+        how: WriteOptions,
     ) -> Result<Armed, Refusal> {
         let hooks = self.options.hooks;
         Armed::new(point, slot, change, how, self.rendezvous()?, hooks).map_err(refused)
     }
 
-    pub(super) fn poll(&mut self, armed: &mut Armed) -> Option<Over> {
+    pub(super) fn poll(&mut self, armed: &mut Armed) -> Option<WriteEnd> {
         let hooks = self.options.hooks;
         armed.poll(self.rendezvous().ok()?, hooks)
     }
 
-    pub(super) fn stop(&mut self, armed: &Armed) -> Over {
+    pub(super) fn stop(&mut self, armed: &Armed) -> WriteEnd {
         match self.rendezvous() {
             Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket)),
             Err(_) => armed.over(Progress::Missed(Passage::default())),
@@ -158,7 +158,7 @@ impl Session {
                 self.writer(pid)?.conclude(&announced, there, None)?,
             ));
         }
-        let how = How {
+        let how = WriteOptions {
             answer_ns_max: command.answer_ns_max.unwrap_or(ANSWER_NS_MAX),
             by_stop: command.by_stop,
         };
@@ -220,10 +220,10 @@ impl Session {
         }
     }
 
-    fn finish_set(&mut self, ticket: u64, set: WaitingSet, over: Over) {
+    fn finish_set(&mut self, ticket: u64, set: WaitingSet, over: WriteEnd) {
         let is_renewed = set.renewals < RENEWALS_MAX
             && set.command.set.expect_old.is_none()
-            && matches!(&over, Over::There(Err(WriteError::Unexpected { .. }), _));
+            && matches!(&over, WriteEnd::There(Err(WriteError::Unexpected { .. }), _));
         let (command, until, renewals) = (set.command.clone(), set.until, set.renewals + 1);
         let mut result = self.conclude(set, over);
         if is_renewed {
@@ -240,12 +240,12 @@ impl Session {
     }
 
     /// Writes down what came of a set that waited.
-    fn conclude(&mut self, set: WaitingSet, over: Over) -> Result<Receipt, Refusal> {
+    fn conclude(&mut self, set: WaitingSet, over: WriteEnd) -> Result<Receipt, Refusal> {
         let (pid, place) = (set.command.set.pid, &set.command.at);
         let writer = self.writer(pid)?;
         match over {
-            Over::There(written, hold) => Ok(writer.conclude(&set.announced, written, Some(hold))?),
-            Over::Late(hold) => {
+            WriteEnd::There(written, hold) => Ok(writer.conclude(&set.announced, written, Some(hold))?),
+            WriteEnd::Late(hold) => {
                 let found = set.armed.slot().read().map_err(WriteError::from);
                 let receipt = writer.conclude(&set.announced, found, Some(hold))?;
                 let reverted = receipt.change.map(|change| writer.revert(change));
@@ -261,7 +261,7 @@ impl Session {
                     "the program had to be let go from {place} while it was being written, so that the instant is not known; {now}"
                 )))
             }
-            Over::Never(hold) => {
+            WriteEnd::Never(hold) => {
                 let why = not_reached(place, &hold.passage.unwrap_or_default());
                 writer.abandon(&set.announced, &why, Some(hold))?;
                 Err(not_now(why))

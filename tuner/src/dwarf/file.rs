@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use super::files::{self, Origin};
-use super::load::{DebugInfo, Kept};
+use super::load::{DebugInfo, DebugInfoCache};
 use super::parameters::Signatures;
 use crate::elf::{Elf, ImageError};
 
@@ -14,7 +14,7 @@ pub struct DebugFile {
     elf: Elf,
     pub(super) origin: Origin,
     separate: OnceLock<Option<Box<DebugFile>>>,
-    info: Kept,
+    info: DebugInfoCache,
     pub(super) signatures: Signatures,
 }
 
@@ -33,7 +33,7 @@ impl DebugFile {
             elf,
             origin,
             separate: OnceLock::new(),
-            info: Kept::default(),
+            info: DebugInfoCache::default(),
             signatures: Signatures::default(),
         }
     }

@@ -42,9 +42,9 @@ pub(crate) struct DebugInfo {
 
 /// The debug information of an image, once it was needed.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<Known>);
+pub(crate) struct DebugInfoCache(Mutex<DebugInfoState>);
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for DebugInfoCache {
     /// Not megabytes of it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Kept")
@@ -52,24 +52,24 @@ impl std::fmt::Debug for Kept {
 }
 
 #[derive(Default)]
-enum Known {
+enum DebugInfoState {
     #[default]
     Unread,
     Nothing,
     Read(Arc<DebugInfo>),
 }
 
-impl Kept {
+impl DebugInfoCache {
     /// The debug information of `image`; `None` when there is none to be found.
     pub(crate) fn get(&self, image: &DebugFile) -> Result<Option<Arc<DebugInfo>>, ImageError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
-            Known::Nothing => return Ok(None),
-            Known::Read(info) => return Ok(Some(Arc::clone(info))),
-            Known::Unread => {}
+            DebugInfoState::Nothing => return Ok(None),
+            DebugInfoState::Read(info) => return Ok(Some(Arc::clone(info))),
+            DebugInfoState::Unread => {}
         }
         let Some(mut info) = DebugInfo::load(image)? else {
-            *known = Known::Nothing;
+            *known = DebugInfoState::Nothing;
             return Ok(None);
         };
         let before = KEPT_BYTES.fetch_add(info.bytes, Ordering::Relaxed);
@@ -77,18 +77,18 @@ impl Kept {
         let is_kept = before.saturating_add(info.bytes) <= KEPT_BYTES_MAX;
         let info = Arc::new(info);
         if is_kept {
-            *known = Known::Read(Arc::clone(&info));
+            *known = DebugInfoState::Read(Arc::clone(&info));
         }
         Ok(Some(info))
     }
 }
 
-impl Kept {
+impl DebugInfoCache {
     /// Returns the memory as soon as it is not in use. That there is none is remembered.
     pub(crate) fn forget(&self) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Known::Read(_) = &*known {
-            *known = Known::Unread;
+        if let DebugInfoState::Read(_) = &*known {
+            *known = DebugInfoState::Unread;
         }
     }
 }

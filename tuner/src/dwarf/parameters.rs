@@ -127,7 +127,7 @@ impl<T: Clone> Remembered<T> {
 }
 
 /// A parameter with what is needed to walk on from it.
-struct Known<'a> {
+struct LocatedParameter<'a> {
     parameter: Parameter,
     place: Place<'a>,
     by_reference: bool,
@@ -212,7 +212,7 @@ pub fn argument(
 
 fn of_known<'a>(
     view: &View<'a>,
-    known: &[Known<'a>],
+    known: &[LocatedParameter<'a>],
     argument: &ArgumentName,
     steps: &[PathStep],
 ) -> Result<ArgumentValue, ArgumentError> {
@@ -255,7 +255,7 @@ fn of_known<'a>(
     })
 }
 
-impl Known<'_> {
+impl LocatedParameter<'_> {
     fn is_called(&self, name: &str) -> bool {
         let own = self.parameter.name.as_deref();
         own.is_some_and(|own| own == name || self.place.unit.is_fortran && own.eq_ignore_ascii_case(name))
@@ -265,7 +265,7 @@ impl Known<'_> {
 fn with_parameters<T>(
     image: &DebugFile,
     address: LinkAddress,
-    take: impl for<'a> FnOnce(&View<'a>, Vec<Known<'a>>) -> Result<T, ImageError>,
+    take: impl for<'a> FnOnce(&View<'a>, Vec<LocatedParameter<'a>>) -> Result<T, ImageError>,
 ) -> Result<Option<T>, ImageError> {
     with_function(image, address, |view, function| {
         take(view, known(view, function)?)
@@ -332,7 +332,7 @@ fn each_child<'a>(function: &Place<'a>, mut see: impl FnMut(&Entry<'a>)) -> Foun
 }
 
 /// A parameter without a type, or one that is passed in a way that is not known, ends the list of known ones.
-fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<Known<'a>>> {
+fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<LocatedParameter<'a>>> {
     let unit = &function.unit;
     let mut found = Vec::new();
     let mut register = 0;
@@ -352,7 +352,7 @@ fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<Known<'a>>> {
             break;
         };
         let is_float = of.kind == ValueKind::Float;
-        found.push(Known {
+        found.push(LocatedParameter {
             parameter: Parameter {
                 name: view.text(unit, &entry, gimli::DW_AT_name)?,
                 register: if is_float { 0 } else { register },

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Image;
 use crate::address::{FileOffset, LinkAddress};
 use crate::elf::ImageError;
-use crate::spelling::{Fit, Spelling};
+use crate::spelling::{MatchQuality, Spelling};
 use crate::symbol::{Function, Symbol, SymbolKind};
 
 impl Image {
@@ -48,7 +48,7 @@ impl Image {
     /// The functions that a user means by `name`, as the source or the linker has it: those that fit best,
     /// with the names that the linker has for them. Overloads, and what several static functions share, make
     /// them several.
-    pub fn functions_spelled(&self, name: &str) -> Result<Option<(Fit, Vec<Function>)>, ImageError> {
+    pub fn functions_spelled(&self, name: &str) -> Result<Option<(MatchQuality, Vec<Function>)>, ImageError> {
         let spelling = Spelling::new(name);
         let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
         let mut best = None;

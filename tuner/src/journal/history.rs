@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::action::{ActionRecord, Assignment};
 use super::record::{Intent, JournalRecord, Outcome, RevertOutcome, WriteHold};
 use crate::arena::Arena;
+use crate::author::Author;
 use crate::clock::Instant;
 use crate::process::ThreadId;
-use crate::who::Who;
 
 /// How a change stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct Change {
     pub thread: Option<ThreadId>,
     /// When it was to be reverted last, and for whom.
     #[serde(default)]
-    pub revert: Option<(Instant, Who)>,
+    pub revert: Option<(Instant, Author)>,
     /// Memory that was mapped to revert it.
     pub revert_arena: Option<Arena>,
     /// The oldest change that was to be reverted with it, by the same write.
@@ -353,10 +353,10 @@ impl Change {
 mod tests {
     use super::*;
     use crate::address::{Address, LinkAddress};
+    use crate::author::Author;
     use crate::clock;
     use crate::journal::ChangedProcess;
     use crate::process::Pid;
-    use crate::who::Who;
     use plan::{Value, ValueType};
     use proptest::prelude::*;
 
@@ -364,7 +364,7 @@ mod tests {
         JournalRecord::Intent(Box::new(Intent {
             change,
             at: clock::now(),
-            who: Who::current(),
+            who: Author::current(),
             why: vec!["16 ranks share 4 CPUs".into()],
             rule: None,
             target: ChangedProcess {
@@ -456,7 +456,7 @@ mod tests {
         JournalRecord::RevertIntent {
             change,
             at: clock::now(),
-            who: Who::current(),
+            who: Author::current(),
             arena: None,
             through,
         }

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::action::ActionRecord;
 use crate::arena::Arena;
+use crate::author::Author;
 use crate::clock::Instant;
 use crate::process::{Pid, ThreadId};
 use crate::sync::Passage;
-use crate::who::Who;
 
 /// The process that is changed, so that no other is ever taken for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Intent {
     /// Its number: unique and increasing in the file.
     pub change: u64,
     pub at: Instant,
-    pub who: Who,
+    pub who: Author,
     /// Why, a line each.
     pub why: Vec<String>,
     /// The rule behind it; none when it was done by hand.
@@ -164,7 +164,7 @@ pub enum JournalRecord {
     RevertIntent {
         change: u64,
         at: Instant,
-        who: Who,
+        who: Author,
         /// Memory that is mapped for it in the program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arena: Option<Arena>,

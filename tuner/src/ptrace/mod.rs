@@ -99,7 +99,7 @@ pub struct HeldThread {
 impl HeldThread {
     /// Stops one thread within `wait`.
     pub fn stop(pid: Pid, tid: i32, wait: Duration) -> Result<HeldThread, PtraceError> {
-        let mut thread = HeldThread::ask(pid, tid)?;
+        let mut thread = HeldThread::request_stop(pid, tid)?;
         thread.await_stop(Instant::now(), wait)?;
         Ok(thread)
     }
@@ -147,7 +147,7 @@ impl HeldThread {
     }
 
     /// Seizes it and requests it to stop.
-    pub(crate) fn ask(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
+    pub(crate) fn request_stop(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
         let thread = HeldThread::seize(pid, tid)?;
         sys::interrupt(tid).map_err(|source| thread.error("interrupt", source))?;
         Ok(thread)
@@ -397,7 +397,7 @@ impl Stopped {
                 return Err(PtraceError::TooManyThreads { pid });
             }
             for tid in &new {
-                match HeldThread::ask(pid, *tid) {
+                match HeldThread::request_stop(pid, *tid) {
                     Ok(thread) => _ = held.insert(*tid, thread),
                     Err(PtraceError::ThreadEnded { .. }) => _ = ended.insert(*tid),
                     Err(error) => return Err(error),

@@ -271,7 +271,7 @@ impl<'a> Worker<'a> {
         let extended = thread.extended_state()?;
         let signal_mask = thread.signal_mask()?;
         let registers = arch::resumable(&original, Sleep::Afresh);
-        let whole = frame::ThreadState {
+        let state = frame::ThreadState {
             registers: &registers,
             extended: &extended,
             signal_mask,
@@ -281,7 +281,7 @@ impl<'a> Worker<'a> {
             pid,
             why: "its vector registers are of an unknown kind",
         };
-        let laid = frame::frame(&whole, top, gate.signal_return).ok_or(no_frame)?;
+        let laid = frame::frame(&state, top, gate.signal_return).ok_or(no_frame)?;
         for (offset, piece) in pages(laid.address, &laid.bytes) {
             let place = ground.stack(arch::stack(&original), offset, piece.len())?;
             write::commit_bytes(&place, None, piece, Some(thread))?;

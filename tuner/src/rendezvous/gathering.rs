@@ -45,12 +45,12 @@ pub(crate) struct Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scattered {
     pub(crate) reason: String,
-    pub(crate) again: Again,
+    pub(crate) again: NextAttempt,
 }
 
 /// Whether at another iteration it may go better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum NextAttempt {
     /// A process was faster than we were.
     AtOnce,
     /// Some were stopped, and others did not come as long as they were.
@@ -165,7 +165,7 @@ impl Gathering<'_> {
                 }
                 if seen.has_passed {
                     let reason = format!("process {pid} had passed the iteration already");
-                    let again = Again::AtOnce;
+                    let again = NextAttempt::AtOnce;
                     return Err(Scattered { reason, again });
                 }
             }
@@ -183,7 +183,7 @@ impl Gathering<'_> {
                 let (all, wait) = (parts.len(), GATHER_WAIT.as_secs());
                 let reason =
                     format!("{arrived} of {all} processes were at the same iteration after {wait} s");
-                let again = Again::AfterWaiting;
+                let again = NextAttempt::AfterWaiting;
                 return Err(Scattered { reason, again });
             }
             std::thread::sleep(LOOK);
@@ -234,7 +234,7 @@ fn unfit(pid: Pid, tid: i32) -> Option<String> {
 }
 
 fn never(reason: String) -> Scattered {
-    let again = Again::Never;
+    let again = NextAttempt::Never;
     Scattered { reason, again }
 }
 

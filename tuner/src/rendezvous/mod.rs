@@ -10,9 +10,9 @@ mod stop;
 
 use std::sync::Arc;
 
-pub(crate) use gathering::{Again, Gathered, LEAD, Part, Scattered, gather};
+pub(crate) use gathering::{Gathered, LEAD, NextAttempt, Part, Scattered, gather};
+pub use stop::{PendingAction, PendingState, Then};
 pub(crate) use stop::{StopResult, Stopping};
-pub use stop::{Then, Vigil, Watch};
 
 use thiserror::Error;
 

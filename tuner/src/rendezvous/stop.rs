@@ -17,13 +17,13 @@ use crate::ptrace::{HeldThread, PtraceError};
 pub enum Then {
     Nothing,
     /// It is looked after by the thread that called the action, from when the held thread was let go.
-    Watch(Box<dyn Vigil>),
+    Watch(Box<dyn PendingAction>),
 }
 
 /// Something that takes longer than a hold.
-pub trait Vigil {
+pub trait PendingAction {
     /// Called again and again.
-    fn look(&mut self) -> Watch;
+    fn look(&mut self) -> PendingState;
 
     /// The held thread was let go before the action had returned: where it stops is not known, and nothing
     /// may be done with it.
@@ -32,7 +32,7 @@ pub trait Vigil {
 
 /// How a vigil stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watch {
+pub enum PendingState {
     /// It goes on, and the action is not over.
     Waits,
     /// The action is over, but the kernel has a request of ours that is not answered yet: it is looked after
@@ -69,7 +69,7 @@ impl<T: Send + 'static, W: FnOnce(&mut HeldThread) -> T + Send + 'static> Stoppi
                 since_ns: held.since_ns,
                 until: Instant::now() + STOP_WAIT,
             };
-            match ask(pid, held) {
+            match request_stop(pid, held) {
                 Ok(thread) => stopping.thread = Some(thread),
                 Err(error) => {
                     stopping.report(Err(error));
@@ -82,8 +82,8 @@ impl<T: Send + 'static, W: FnOnce(&mut HeldThread) -> T + Send + 'static> Stoppi
 }
 
 /// Requests the held thread to stop.
-pub(crate) fn ask(pid: Pid, held: &ThreadAtSync) -> Result<HeldThread, PtraceError> {
-    HeldThread::ask(pid, held.thread.cast_signed())
+pub(crate) fn request_stop(pid: Pid, held: &ThreadAtSync) -> Result<HeldThread, PtraceError> {
+    HeldThread::request_stop(pid, held.thread.cast_signed())
 }
 
 impl<T, W> Stopping<T, W> {
@@ -94,10 +94,10 @@ impl<T, W> Stopping<T, W> {
     }
 }
 
-impl<T, W: FnOnce(&mut HeldThread) -> T> Vigil for Stopping<T, W> {
-    fn look(&mut self) -> Watch {
+impl<T, W: FnOnce(&mut HeldThread) -> T> PendingAction for Stopping<T, W> {
+    fn look(&mut self) -> PendingState {
         let Some(thread) = &mut self.thread else {
-            return Watch::Over;
+            return PendingState::Over;
         };
         match (thread.look(), self.work.is_some()) {
             (Ok(true), has_work) => {
@@ -106,21 +106,21 @@ impl<T, W: FnOnce(&mut HeldThread) -> T> Vigil for Stopping<T, W> {
                 if let (true, Some(result)) = (has_work, result) {
                     self.report(Ok(result));
                 }
-                Watch::Over
+                PendingState::Over
             }
             (Ok(false), true) if Instant::now() > self.until => {
                 let error = thread.not_stopped(STOP_WAIT);
                 self.report(Err(error));
-                Watch::Lingers
+                PendingState::Lingers
             }
-            (Ok(false), true) => Watch::Waits,
-            (Ok(false), false) => Watch::Lingers,
+            (Ok(false), true) => PendingState::Waits,
+            (Ok(false), false) => PendingState::Lingers,
             (Err(error), has_work) => {
                 self.thread = None;
                 if has_work {
                     self.report(Err(error));
                 }
-                Watch::Over
+                PendingState::Over
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::image::ImageError;
 use crate::module::Module;
 use crate::path::{Path, PathStep};
 use crate::space::AddressSpace;
-use crate::spelling::{Fit, Spelling};
+use crate::spelling::{MatchQuality, Spelling};
 use crate::symbol::{Symbol, SymbolKind};
 
 /// What a user means by a name.
@@ -87,7 +87,7 @@ impl AddressSpace {
 
     fn symbols_spelled(&self, name: &str) -> Result<Vec<String>, VariableError> {
         let spelling = Spelling::new(name);
-        let mut best: Option<Fit> = None;
+        let mut best: Option<MatchQuality> = None;
         let mut found: Vec<String> = Vec::new();
         for module in &self.modules {
             let tables = [module.image.dynamic_symbols(), module.image.static_symbols()];

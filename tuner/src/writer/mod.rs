@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::WriterError;
 
+use crate::author::Author;
 use crate::clock::{self, Instant};
 use crate::journal::{
     ActionRecord, Assignment, Bond, Change, ChangedProcess, Intent, Journal, JournalRecord, Mechanism,
@@ -25,7 +26,6 @@ use crate::process::{Pid, Process};
 use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::Passage;
-use crate::who::Who;
 use crate::write::{self, Hooks, WriteError};
 
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ pub struct Writer {
     process: Process,
     journal: Journal,
     images: Arc<Images>,
-    who: Who,
+    who: Author,
     pub(crate) hooks: Hooks,
     /// The newest change before this writer was opened. All later ones were made through it: while it has the
     /// lock, no other process makes any.
@@ -97,7 +97,7 @@ impl Writer {
     pub(crate) fn unsettled(
         process: Process,
         state: &StateDir,
-        who: Who,
+        who: Author,
         images: Arc<Images>,
         hooks: Hooks,
     ) -> Result<Writer, WriterError> {

@@ -13,7 +13,7 @@ use tuner::actuator::{
     ActuatorClient, ActuatorRefusalKind, ClientError, GetCommand, Hello, SetCommand, SetWarmUp,
 };
 use tuner::journal::{RevertOutcome, StateDir, Status};
-use tuner::{Pid, Who};
+use tuner::{Author, Pid};
 
 use crate::programs::{Program, Workshop, skip, writes_back};
 
@@ -126,7 +126,7 @@ pub(crate) fn session(state: &Path, keep: bool, arguments: &[&str]) -> (Actuator
         keep,
         despite_seccomp: false,
         state_dir: state.to_owned(),
-        who: Who::current(),
+        who: Author::current(),
     };
     (ActuatorClient::begin(ours, hello).unwrap(), process)
 }

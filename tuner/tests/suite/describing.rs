@@ -1,7 +1,7 @@
 //! What the debug information of one file tells: its functions and variables, arguments, inlined calls; and
 //! that a damaged one does no harm.
 
-use tuner::catalog::{self, Can};
+use tuner::catalog::{self, SymbolUse};
 use tuner::dwarf::{self, ArgumentName, ValueKind};
 use tuner::{Image, LinkAddress};
 
@@ -28,19 +28,24 @@ fn a_file_is_listed_with_types_and_what_can_be_done() {
         (type_name, entry.size, entry.can(known))
     };
     let cases = [
-        ("cfg", "config_t", 48, Can::Parts),
-        ("limits", "int[4]", 16, Can::Parts),
-        ("counter", "int *", 8, Can::Follow),
-        ("mode", "enum mode", 4, Can::Set { state_type: true }),
-        ("fixed", "const struct solver", 32, Can::Read("constant")),
-        ("to_fixed", "const struct solver *const", 8, Can::Read("constant")),
-        ("own", "", 32, Can::Nothing("per thread")),
+        ("cfg", "config_t", 48, SymbolUse::Parts),
+        ("limits", "int[4]", 16, SymbolUse::Parts),
+        ("counter", "int *", 8, SymbolUse::Follow),
+        ("mode", "enum mode", 4, SymbolUse::Set { state_type: true }),
+        ("fixed", "const struct solver", 32, SymbolUse::Read("constant")),
+        (
+            "to_fixed",
+            "const struct solver *const",
+            8,
+            SymbolUse::Read("constant"),
+        ),
+        ("own", "", 32, SymbolUse::Nothing("per thread")),
     ];
     for (name, type_name, size, can) in cases {
         assert_eq!(reported(name), (type_name.to_owned(), size, can), "{name}");
     }
     let (signature, _, can) = reported("step");
-    assert_eq!(can, Can::Probe);
+    assert_eq!(can, SymbolUse::Probe);
     assert_eq!(
         signature,
         "int (config_t *, int, double, struct node *, const char *)"

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use plan::{Value, ValueType};
 use tuner::journal::{Outcome, StateDir, Status};
-use tuner::{Elsewhere, Hooks, MemoryError, Slot, SlotError, Who, WriteError, Writer, WriterError};
+use tuner::{Author, Elsewhere, Hooks, MemoryError, Slot, SlotError, WriteError, Writer, WriterError};
 
 use crate::programs::{Program, Workshop, long, to};
 
@@ -26,7 +26,7 @@ fn writer(workshop: &Workshop, program: Program, before_store: fn()) -> Writer {
         ..Hooks::default()
     };
     let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
-    let writer = Writer::open(program.process(), &state, Who::current(), images, hooks).unwrap();
+    let writer = Writer::open(program.process(), &state, Author::current(), images, hooks).unwrap();
     PROGRAM.set(Some(program));
     writer
 }

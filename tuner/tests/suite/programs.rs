@@ -11,8 +11,8 @@ use plan::{Value, ValueType};
 use tempfile::TempDir;
 use tuner::journal::StateDir;
 use tuner::{
-    AddressSpace, Hooks, Images, Location, Pid, Process, Receipt, SetRequest, Slot, SlotError, VariableError,
-    Who, Writer, WriterError,
+    AddressSpace, Author, Hooks, Images, Location, Pid, Process, Receipt, SetRequest, Slot, SlotError,
+    VariableError, Writer, WriterError,
 };
 
 /// Says that a test did not run; fails where all have to.
@@ -259,7 +259,13 @@ impl Program {
 
     pub(crate) fn writer(&self, state: &Path) -> Result<Writer, WriterError> {
         let (state, images) = (StateDir::at(state), Arc::clone(&self.images));
-        Writer::open(self.process(), &state, Who::current(), images, Hooks::default())
+        Writer::open(
+            self.process(),
+            &state,
+            Author::current(),
+            images,
+            Hooks::default(),
+        )
     }
 }
 

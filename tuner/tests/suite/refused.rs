@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use plan::{Moment, Value};
 use tuner::journal::{JournalError, Reason, RevertOutcome, StateDir, Status};
 use tuner::{
-    AddressSpace, Hooks, MemoryError, Process, ProcessError, SlotError, SpaceError, Who, Writer, WriterError,
+    AddressSpace, Author, Hooks, MemoryError, Process, ProcessError, SlotError, SpaceError, Writer,
+    WriterError,
 };
 
 use crate::{
@@ -103,7 +104,7 @@ fn a_process_that_ends_during_the_action_is_reported_and_the_journal_knows_that_
         after_intent: || PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().end()),
         ..Hooks::default()
     };
-    let mut writer = Writer::open(program.process(), &state, Who::current(), images, hooks).unwrap();
+    let mut writer = Writer::open(program.process(), &state, Author::current(), images, hooks).unwrap();
     PROGRAM.set(Some(program));
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
     let is_gone = matches!(
@@ -236,7 +237,7 @@ fn writer_on_a_filling_disk(program: &Program, disk: &SmallDisk) -> Writer {
         },
         ..Hooks::default()
     };
-    Writer::open(process, &state, Who::current(), images, hooks).unwrap()
+    Writer::open(process, &state, Author::current(), images, hooks).unwrap()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plan::{Value, ValueType};
 use rustix::fs::{FlockOperation, flock};
 use tuner::journal::{Outcome, RevertOutcome, StateDir, Status};
-use tuner::{Hooks, LockError, MemoryError, Process, SlotError, Who, WriteError, Writer, WriterError};
+use tuner::{Author, Hooks, LockError, MemoryError, Process, SlotError, WriteError, Writer, WriterError};
 
 use crate::programs::{Program, Workshop, skip, to, writes_back};
 
@@ -179,7 +179,7 @@ fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
         after_intent: || drop(say("set 33")),
         ..Hooks::default()
     };
-    let mut writer = Writer::open(program.process(), &state, Who::current(), images, hooks).unwrap();
+    let mut writer = Writer::open(program.process(), &state, Author::current(), images, hooks).unwrap();
     PROGRAM.set(Some(program));
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
     assert_eq!(
@@ -418,7 +418,7 @@ fn a_stopped_program_is_written_too() {
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let process = Process::open(program.pid()).unwrap();
     let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
-    let mut writer = Writer::open(process, &state, Who::current(), images, Hooks::default()).unwrap();
+    let mut writer = Writer::open(process, &state, Author::current(), images, Hooks::default()).unwrap();
     writer
         .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
         .unwrap();

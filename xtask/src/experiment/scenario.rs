@@ -143,7 +143,7 @@ impl Scenario {
         job.open("go")?;
         if let (Some(agent), With::Later { rule, after, .. }) = (&agent, &self.with) {
             job.events("iteration", *after, RUN_MAX)?;
-            let (code, text) = agent.ask("switch", &[rule, "applying"])?;
+            let (code, text) = agent.request("switch", &[rule, "applying"])?;
             if code != 0 {
                 return Err(format!("switching {rule}: {text}").into());
             }

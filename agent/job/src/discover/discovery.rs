@@ -39,7 +39,7 @@ const EXEC_RETRIES: u32 = 10;
 const LINKING_NS: u64 = 1_000_000_000;
 
 /// What is known of a file that defines MPI.
-type Known = (Implementation, Vec<tuner::Function>);
+type MpiFunctions = (Implementation, Vec<tuner::Function>);
 
 /// Finds jobs, and keeps what it has learned of the files they map.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub struct Discovery {
     pub(super) images: Images,
     /// What each file (device, inode) defines of MPI, with link addresses: the same for every process that
     /// maps it.
-    libraries: HashMap<(String, u64), Option<Known>>,
+    libraries: HashMap<(String, u64), Option<MpiFunctions>>,
     /// Processes seen once below a program, which may be gone before it is worth watching them.
     pub(super) short_lived: BTreeSet<i32>,
     /// By what started them, the processes below it in which newcomers were looked for.

@@ -52,8 +52,8 @@ pub fn resolve(
         return Ok(vec![pid]);
     }
     if let Some((kind, id)) = target.split_once(':') {
-        let whole = JobSelector::of(kind, id).ok_or_else(|| TargetError::Kind { kind: kind.into() })?;
-        let found = whole.topmost(table);
+        let selector = JobSelector::of(kind, id).ok_or_else(|| TargetError::Kind { kind: kind.into() })?;
+        let found = selector.topmost(table);
         let no_member = || TargetError::NoProcessOf {
             target: target.into(),
         };

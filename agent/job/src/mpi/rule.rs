@@ -1,7 +1,7 @@
 //! The spec of an MPI function for the kernel side: in which arguments are the size of a message, and its
 //! sender and receiver.
 
-use abi::{Flow, Form, MessageRule, NO_ARGUMENT};
+use abi::{AmountForm, Flow, MessageRule, NO_ARGUMENT};
 
 use profile::mpi::{AmountSource, BytesKind, CalledFunction};
 
@@ -41,7 +41,7 @@ pub fn rule(called: CalledFunction, implementation: &Implementation) -> MessageR
 }
 
 fn amount(amount: AmountSource) -> abi::Amount {
-    let needs_type = !matches!(amount.form, Form::Start | Form::Free);
+    let needs_type = !matches!(amount.form, AmountForm::Start | AmountForm::Free);
     abi::Amount {
         form: amount.form as u8,
         count: amount.count,
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((gathered.count_width, gathered.buffer), (8, 0));
         assert_eq!(
             (gathered.other.form, gathered.other.count),
-            (Form::OwnCount as u8, 4)
+            (AmountForm::OwnCount as u8, 4)
         );
         assert_eq!(gathered.flow, Flow::None as u8);
         let made = of("MPI_Recv_init");
@@ -117,7 +117,10 @@ mod tests {
     fn a_message_that_is_found_is_received_by_another_call() {
         let finding = of("MPI_Improbe");
         assert_eq!((finding.template, finding.status, finding.comm), (4, 5, 2));
-        assert_eq!((finding.amount.form, finding.amount.peer), (Form::None as u8, 0));
+        assert_eq!(
+            (finding.amount.form, finding.amount.peer),
+            (AmountForm::None as u8, 0)
+        );
         let receiving = of("MPI_Mrecv");
         assert_eq!((receiving.found, receiving.flow), (3, Flow::Received as u8));
         assert_eq!(

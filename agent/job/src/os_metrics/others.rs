@@ -41,11 +41,11 @@ pub struct Busy {
 /// Looks again and again.
 #[derive(Debug, Default)]
 pub struct Others {
-    looks: VecDeque<Look>,
+    looks: VecDeque<CpuSample>,
 }
 
 #[derive(Clone, Debug)]
-struct Look {
+struct CpuSample {
     at_ns: u64,
     /// Time that each CPU was busy since the machine started.
     busy_ns: BTreeMap<usize, u64>,
@@ -71,7 +71,7 @@ impl Others {
         if !is_known {
             let mut stat = String::with_capacity(STAT_BYTES);
             File::open("/proc/stat").ok()?.read_to_string(&mut stat).ok()?;
-            self.looks.push_back(Look {
+            self.looks.push_back(CpuSample {
                 at_ns: now_ns,
                 busy_ns: busy_ns(&stat, procfs::ticks_per_second()),
                 own_ns,
@@ -126,7 +126,7 @@ fn busy_ns(stat: &str, ticks_per_s: u64) -> BTreeMap<usize, u64> {
 }
 
 /// CPUs of a set that were kept busy between two looks.
-fn busy(first: &Look, last: &Look, cpus: &BTreeSet<usize>) -> Option<f64> {
+fn busy(first: &CpuSample, last: &CpuSample, cpus: &BTreeSet<usize>) -> Option<f64> {
     let elapsed = last.at_ns.checked_sub(first.at_ns)?;
     if elapsed < nanos(SPAN_MIN) {
         return None;
@@ -140,9 +140,9 @@ fn busy(first: &Look, last: &Look, cpus: &BTreeSet<usize>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn look(at_ms: u64, busy_ms: [u64; 3]) -> Look {
+    fn look(at_ms: u64, busy_ms: [u64; 3]) -> CpuSample {
         let busy_ns = (0..).zip(busy_ms).map(|(cpu, ms)| (cpu, ms * 1_000_000));
-        Look {
+        CpuSample {
             at_ns: at_ms * 1_000_000,
             busy_ns: busy_ns.collect(),
             own_ns: 0,

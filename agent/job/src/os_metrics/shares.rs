@@ -18,11 +18,11 @@ const STILL_PERIOD_NS: u64 = 10_000_000_000;
 /// Answers, kept while they are young and the processes the same.
 #[derive(Debug, Default)]
 pub struct Shares {
-    known: Option<Known>,
+    known: Option<CachedShares>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedShares {
     at_ns: u64,
     pids: Vec<i32>,
     requested: Option<RequestedCpus>,
@@ -53,7 +53,8 @@ impl Shares {
         now_ns: u64,
     ) -> Option<(CpuShare, &Around)> {
         let period_ns = if are_still { STILL_PERIOD_NS } else { PERIOD_NS };
-        let is_good = |known: &Known| known.pids == pids && now_ns.saturating_sub(known.at_ns) < period_ns;
+        let is_good =
+            |known: &CachedShares| known.pids == pids && now_ns.saturating_sub(known.at_ns) < period_ns;
         if !self.known.as_ref().is_some_and(is_good) {
             let all: Vec<i32> = pids
                 .iter()
@@ -68,7 +69,7 @@ impl Shares {
                 started: usable(&starters),
                 launched,
             };
-            self.known = Some(Known {
+            self.known = Some(CachedShares {
                 at_ns: now_ns,
                 pids: pids.to_vec(),
                 requested: RequestedCpus::of(pids),

@@ -47,7 +47,7 @@ pub struct CloseTicket(u64);
 
 #[derive(Debug, Default)]
 pub struct Closer {
-    by: By,
+    by: CloserWorker,
     /// Links that were handed over, in messages.
     given: u64,
     /// Of them, those that are closed.
@@ -55,7 +55,7 @@ pub struct Closer {
 }
 
 #[derive(Debug)]
-enum By {
+enum CloserWorker {
     Process {
         child: Child,
         stream: OwnedFd,
@@ -73,9 +73,9 @@ enum Message {
     Close,
 }
 
-impl Default for By {
-    fn default() -> By {
-        By::Threads(Vec::new())
+impl Default for CloserWorker {
+    fn default() -> CloserWorker {
+        CloserWorker::Threads(Vec::new())
     }
 }
 
@@ -94,7 +94,7 @@ impl Closer {
             .current_dir("/")
             .spawn()?;
         Ok(Closer {
-            by: By::Process {
+            by: CloserWorker::Process {
                 child,
                 stream: ours,
                 waiting: VecDeque::new(),
@@ -111,7 +111,7 @@ impl Closer {
             return CloseTicket(self.given);
         }
         match &mut self.by {
-            By::Process { waiting, .. } => {
+            CloserWorker::Process { waiting, .. } => {
                 self.given += stages.len() as u64;
                 waiting.extend(
                     stages
@@ -120,7 +120,7 @@ impl Closer {
                 );
                 self.send();
             }
-            By::Threads(threads) => {
+            CloserWorker::Threads(threads) => {
                 self.given += 1;
                 let close = move || stages.into_iter().for_each(side_by_side);
                 // One that cannot be started drops what it was to close: so it is closed in place.
@@ -136,7 +136,7 @@ impl Closer {
     /// What is closed by now.
     pub fn closed(&mut self) -> CloseTicket {
         match &mut self.by {
-            By::Process { stream, .. } => {
+            CloserWorker::Process { stream, .. } => {
                 let mut answers = [0; 64];
                 let has_ended = loop {
                     match rustix::net::recv(&*stream, &mut answers, RecvFlags::DONTWAIT) {
@@ -152,7 +152,7 @@ impl Closer {
                     false => self.send(),
                 }
             }
-            By::Threads(threads) => {
+            CloserWorker::Threads(threads) => {
                 threads.retain(|(_, thread)| !thread.is_finished());
                 let open = threads.iter().map(|(number, _)| *number).min();
                 self.closed = open.map_or(self.given, |open| open - 1);
@@ -169,8 +169,8 @@ impl Closer {
     /// Readable when links were closed; none if the caller has to poll.
     pub fn stream(&self) -> Option<BorrowedFd<'_>> {
         match &self.by {
-            By::Process { stream, .. } => Some(stream.as_fd()),
-            By::Threads(_) => None,
+            CloserWorker::Process { stream, .. } => Some(stream.as_fd()),
+            CloserWorker::Threads(_) => None,
         }
     }
 
@@ -182,12 +182,12 @@ impl Closer {
             std::thread::sleep(LOOK);
         }
         match self.by {
-            By::Threads(threads) => {
+            CloserWorker::Threads(threads) => {
                 // What one could have failed at is over in any case.
                 threads.into_iter().for_each(|(_, thread)| drop(thread.join()));
                 true
             }
-            By::Process {
+            CloserWorker::Process {
                 mut child,
                 stream,
                 waiting,
@@ -207,7 +207,7 @@ impl Closer {
 
     /// Sends what waits, as far as there is room.
     fn send(&mut self) {
-        let By::Process { stream, waiting, .. } = &mut self.by else {
+        let CloserWorker::Process { stream, waiting, .. } = &mut self.by else {
             return;
         };
         while let Some(message) = waiting.front() {
@@ -226,7 +226,7 @@ impl Closer {
 
     /// The closer has ended, and closed what it had.
     fn go_on_with_threads(&mut self) {
-        if let By::Process { waiting, .. } = std::mem::take(&mut self.by) {
+        if let CloserWorker::Process { waiting, .. } = std::mem::take(&mut self.by) {
             self.closed = self.given;
             self.close(links_in(waiting));
         }
@@ -397,7 +397,7 @@ mod tests {
 
     fn by_process(stream: OwnedFd) -> Closer {
         Closer {
-            by: By::Process {
+            by: CloserWorker::Process {
                 child: Command::new("true").spawn().unwrap(),
                 stream,
                 waiting: VecDeque::new(),

@@ -117,8 +117,8 @@ fn since(mut partial_sum: SumCell, before: &SumCell) -> SumCell {
 }
 
 fn difference(of: (u64, u64), less: (u64, u64)) -> (u64, u64) {
-    let whole = |(low, high): (u64, u64)| u128::from(high) << 64 | u128::from(low);
-    let left = whole(of).wrapping_sub(whole(less));
+    let joined = |(low, high): (u64, u64)| u128::from(high) << 64 | u128::from(low);
+    let left = joined(of).wrapping_sub(joined(less));
     (left as u64, (left >> 64) as u64)
 }
 

@@ -7,7 +7,7 @@ use tuner::MarkPlace;
 
 use super::{
     Probe, ProbeCapture, Read, Wanted, WantedCapture,
-    ways::{NoWay, Way},
+    ways::{CapturePath, UnreadableCapture},
 };
 
 /// Why a function cannot be probed as requested.
@@ -31,10 +31,10 @@ pub enum CaptureError {
     },
     /// The way to it is not known.
     #[error("{function}: {what} cannot be captured: {why}")]
-    NoWay {
+    Unreadable {
         function: String,
         what: String,
-        why: Box<NoWay>,
+        why: Box<UnreadableCapture>,
     },
     /// There is no room.
     #[error(
@@ -69,10 +69,10 @@ pub(super) fn of_probe(
 
 fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCapture, CaptureError> {
     let function = || (probe.name.clone(), want.what.clone());
-    let way = Way::to(want, probe, job).map_err(|why| {
+    let way = CapturePath::to(want, probe, job).map_err(|why| {
         let (function, what) = function();
         let why = Box::new(why);
-        CaptureError::NoWay { function, what, why }
+        CaptureError::Unreadable { function, what, why }
     })?;
     let known = way.type_name().map(|name| (name, 0));
     let Some((type_name, length)) = want.stated.or(known) else {

@@ -15,7 +15,7 @@ use super::{
 
 /// A file (device, inode) and where in it a function begins: functions of several names share one probe, or
 /// every call would be two.
-type Spot = (String, u64, u64);
+type ProbedFunction = (String, u64, u64);
 
 /// Flags that only requests with sent hits need.
 const OF_SENDING: u32 =
@@ -28,7 +28,7 @@ const OF_PROFILE: u32 = SpecFlags::SPAN | SpecFlags::SEQUENCE;
 #[derive(Clone, Default)]
 pub(super) struct Numbers {
     pub(super) probes: Vec<Probe>,
-    spots: BTreeMap<Spot, usize>,
+    spots: BTreeMap<ProbedFunction, usize>,
     pub(super) seen: FileSelections,
     /// How many functions have had their hits added up.
     pub(super) partial_sums: u16,
@@ -270,8 +270,12 @@ impl Numbers {
 
     /// The functions of these processes that the selector matches: all that fit, or those that fit a name
     /// best.
-    fn found(&mut self, selector: &ProbeSelector, members: &[&Member]) -> Vec<(Spot, ResolvedFunction)> {
-        let mut found: Vec<(Spot, ResolvedFunction)> = Vec::new();
+    fn found(
+        &mut self,
+        selector: &ProbeSelector,
+        members: &[&Member],
+    ) -> Vec<(ProbedFunction, ResolvedFunction)> {
+        let mut found: Vec<(ProbedFunction, ResolvedFunction)> = Vec::new();
         for module in members.iter().flat_map(|member| &member.space.modules) {
             let functions = self.seen.functions(module, selector).iter();
             found.extend(functions.map(|function| (spot(module, function.offset), function.clone())));
@@ -330,7 +334,7 @@ fn give_rows(probe: &mut Probe, taken: &mut u32) {
     }
 }
 
-fn spot(module: &Module, offset: u64) -> Spot {
+fn spot(module: &Module, offset: u64) -> ProbedFunction {
     (format!("{:?}", module.device), module.inode, offset)
 }
 

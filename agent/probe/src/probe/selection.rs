@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use job::{Job, Member};
 use profile::format;
 use profile::probe::blas_function;
-use tuner::{Fit, Function, Module, SymbolKind, demangle};
+use tuner::{Function, MatchQuality, Module, SymbolKind, demangle};
 
 use super::ProbeSelector;
 
@@ -35,7 +35,7 @@ pub struct ResolvedFunction {
     pub offset: u64,
     /// How well it fits a name; the best ones are taken. None for a pattern or a set, which take all that
     /// fit.
-    pub fit: Option<Fit>,
+    pub fit: Option<MatchQuality>,
 }
 
 impl FileSelections {
@@ -86,7 +86,7 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
 fn resolved(
     functions: Vec<Function>,
     name: impl Fn(&str) -> String,
-    fit: Option<Fit>,
+    fit: Option<MatchQuality>,
 ) -> Vec<ResolvedFunction> {
     // One that only picks the function that callers get is not called by them.
     let functions = functions.into_iter().filter(|function| !function.indirect);

@@ -10,7 +10,7 @@ use super::{CaptureStep, Probe, Read, WantedCapture};
 
 /// Why there is no way to a value.
 #[derive(Debug, Error)]
-pub enum NoWay {
+pub enum UnreadableCapture {
     #[error("{0}")]
     MarkArgument(NoArgument),
     #[error("the mark passes {0} values")]
@@ -39,7 +39,7 @@ pub enum NoWay {
 
 /// How a value is got at.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct CapturePath {
     /// Which of the registers for integers it begins in, of an argument.
     pub(super) register: u8,
     /// What is added before each read; without any the register is the value.
@@ -52,16 +52,20 @@ pub(super) struct Way {
     of: Option<&'static str>,
 }
 
-impl Way {
+impl CapturePath {
     /// The way to a value in the first process that has it. Without debug information only pointers can be
     /// followed, and no type is known.
-    pub(super) fn to(want: &WantedCapture, probe: &Probe, job: &Job) -> Result<Way, NoWay> {
+    pub(super) fn to(
+        want: &WantedCapture,
+        probe: &Probe,
+        job: &Job,
+    ) -> Result<CapturePath, UnreadableCapture> {
         if let (Some(text), Read::Argument(number)) = (&probe.mark, &want.read) {
-            return Way::of_mark(want, &mark_arguments(text), *number);
+            return CapturePath::of_mark(want, &mark_arguments(text), *number);
         }
         let mut why = None;
         for member in &job.members {
-            match Way::by_types(want, probe, member) {
+            match CapturePath::by_types(want, probe, member) {
                 Ok(Some(way)) => return way.with_text(want),
                 Ok(None) => {}
                 Err(error) => why = why.or(Some(error)),
@@ -69,7 +73,7 @@ impl Way {
         }
         match why {
             Some(why) => Err(why),
-            None => Way::by_pointers(want),
+            None => CapturePath::by_pointers(want),
         }
     }
 
@@ -90,7 +94,11 @@ impl Way {
     }
 
     /// None where there is no debug information on it.
-    fn by_types(want: &WantedCapture, probe: &Probe, member: &Member) -> Result<Option<Way>, NoWay> {
+    fn by_types(
+        want: &WantedCapture,
+        probe: &Probe,
+        member: &Member,
+    ) -> Result<Option<CapturePath>, UnreadableCapture> {
         let steps = want.steps.iter().map(|step| match step {
             CaptureStep::Field(name) => PathStep::Field(name.clone()),
             CaptureStep::Index(index) => PathStep::Index(i64::from(*index)),
@@ -112,43 +120,43 @@ impl Way {
         want: &WantedCapture,
         arguments: &[Result<MarkArgument, NoArgument>],
         number: u8,
-    ) -> Result<Way, NoWay> {
+    ) -> Result<CapturePath, UnreadableCapture> {
         let argument = match arguments.get(usize::from(number)) {
             Some(Ok(argument)) => argument,
-            Some(Err(why)) => return Err(NoWay::MarkArgument(why.clone())),
-            None => return Err(NoWay::MarkArguments(arguments.len())),
+            Some(Err(why)) => return Err(UnreadableCapture::MarkArgument(why.clone())),
+            None => return Err(UnreadableCapture::MarkArguments(arguments.len())),
         };
         let of = argument.type_name;
         let is_text = want.stated.is_some_and(|(_, length)| length > 0);
         let follows = want.steps.len() + usize::from(is_text);
         if want.steps.iter().any(|step| *step != CaptureStep::Dereference) {
-            return Err(NoWay::MarkLayout);
+            return Err(UnreadableCapture::MarkLayout);
         }
         let width = profile::probe::width;
         if follows > 0 && width(of) != Some(8) {
-            return Err(NoWay::NoPointer(of));
+            return Err(UnreadableCapture::NoPointer(of));
         }
         let is_wider = |(stated, _): (&str, u8)| width(stated) > width(of);
         if follows == 0 && want.stated.is_some_and(is_wider) {
-            return Err(NoWay::MarkWidth(of));
+            return Err(UnreadableCapture::MarkWidth(of));
         }
         let first = match argument.place {
             MarkPlace::Memory { offset, .. } => Some(offset),
             MarkPlace::Register(_) => None,
-            MarkPlace::Constant(_) if follows > 0 => return Err(NoWay::Constant),
+            MarkPlace::Constant(_) if follows > 0 => return Err(UnreadableCapture::Constant),
             MarkPlace::Constant(_) => None,
         };
-        Ok(Way {
+        Ok(CapturePath {
             reads: first.into_iter().chain(vec![0; follows]).collect(),
             mark: Some(argument.place),
             of: (follows == 0).then_some(of),
-            ..Way::default()
+            ..CapturePath::default()
         })
     }
 
-    fn by_pointers(want: &WantedCapture) -> Result<Way, NoWay> {
+    fn by_pointers(want: &WantedCapture) -> Result<CapturePath, UnreadableCapture> {
         if want.steps.iter().any(|step| *step != CaptureStep::Dereference) {
-            return Err(NoWay::UnknownLayout);
+            return Err(UnreadableCapture::UnknownLayout);
         }
         // A text in a register is what it points to; a variable that is a text is read where it lies.
         let is_text = want.stated.is_some_and(|(_, length)| length > 0);
@@ -157,11 +165,11 @@ impl Way {
             Read::Variable(_) => 1,
             _ => usize::from(is_text),
         };
-        Ok(Way {
+        Ok(CapturePath {
             register: match &want.read {
                 // Without debug information all parameters before it are taken for integers.
                 Read::Argument(number) => *number,
-                Read::NamedArgument(name) => return Err(NoWay::UnknownArgument(name.clone())),
+                Read::NamedArgument(name) => return Err(UnreadableCapture::UnknownArgument(name.clone())),
                 _ => 0,
             },
             reads: vec![0; want.steps.len() + more],
@@ -172,14 +180,14 @@ impl Way {
     }
 
     /// A text may be given as a pointer to it: then that is followed too.
-    fn with_text(mut self, want: &WantedCapture) -> Result<Way, NoWay> {
+    fn with_text(mut self, want: &WantedCapture) -> Result<CapturePath, UnreadableCapture> {
         let (Some((_, 1..)), Some(leaf)) = (want.stated, &self.leaf) else {
             return Ok(self);
         };
         if leaf.of.kind == ValueKind::Pointer {
             self.reads.push(0);
         } else if leaf.text_bytes.is_none() && !leaf.is_char {
-            return Err(NoWay::NoText(leaf.type_name.clone()));
+            return Err(UnreadableCapture::NoText(leaf.type_name.clone()));
         }
         Ok(self)
     }
@@ -190,12 +198,12 @@ fn of_argument(
     steps: &[PathStep],
     probe: &Probe,
     member: &Member,
-) -> Result<Option<Way>, NoWay> {
+) -> Result<Option<CapturePath>, UnreadableCapture> {
     let symbols: Vec<&str> = probe.symbols.iter().map(String::as_str).collect();
     for (module, function) in member.space.functions(&symbols).unwrap_or_default() {
         match dwarf::argument(&module.image, function.address, argument, steps) {
             Ok(value) => {
-                return Ok(Some(Way {
+                return Ok(Some(CapturePath {
                     register: value.register,
                     reads: offsets(value.reads)?,
                     mark: None,
@@ -210,7 +218,11 @@ fn of_argument(
     Ok(None)
 }
 
-fn of_variable(name: &str, steps: &[PathStep], member: &Member) -> Result<Option<Way>, NoWay> {
+fn of_variable(
+    name: &str,
+    steps: &[PathStep],
+    member: &Member,
+) -> Result<Option<CapturePath>, UnreadableCapture> {
     // That a process has no such variable is reported where its address is looked for.
     let Ok(root) = member.space.variable(&VariableName::from(name)) else {
         return Ok(None);
@@ -219,7 +231,7 @@ fn of_variable(name: &str, steps: &[PathStep], member: &Member) -> Result<Option
     let Some(trail) = trail? else {
         return Ok(None);
     };
-    Ok(Some(Way {
+    Ok(Some(CapturePath {
         register: 0,
         reads: offsets(trail.hops.into_iter().chain([trail.offset]).collect())?,
         mark: None,
@@ -228,8 +240,8 @@ fn of_variable(name: &str, steps: &[PathStep], member: &Member) -> Result<Option
     }))
 }
 
-fn offsets(reads: Vec<u64>) -> Result<Vec<i32>, NoWay> {
+fn offsets(reads: Vec<u64>) -> Result<Vec<i32>, UnreadableCapture> {
     let offsets = reads.into_iter().map(i32::try_from);
     let offsets: Result<Vec<i32>, _> = offsets.collect();
-    offsets.map_err(|_| NoWay::TooFar)
+    offsets.map_err(|_| UnreadableCapture::TooFar)
 }

@@ -20,7 +20,9 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
-use tuner::rendezvous::{HeldAction, HoldTicket, Meetings, SeenHits, Then, ThreadAtSync, Vigil, Watch};
+use tuner::rendezvous::{
+    HeldAction, HoldTicket, Meetings, PendingAction, PendingState, SeenHits, Then, ThreadAtSync,
+};
 
 use crate::kernel::{Records, Ring, set_real_time};
 
@@ -42,7 +44,7 @@ pub(super) struct HeldActions {
 /// What an action left to be looked after, by the thread that called it.
 struct Watched {
     index: u32,
-    vigil: Box<dyn Vigil>,
+    vigil: Box<dyn PendingAction>,
     is_over: bool,
 }
 
@@ -130,12 +132,12 @@ impl HeldActions {
 
     /// Whether it must be looked after still.
     fn look_after(&self, watched: &mut Watched) -> bool {
-        let look = catch_unwind(AssertUnwindSafe(|| watched.vigil.look())).unwrap_or(Watch::Over);
-        if !watched.is_over && look != Watch::Waits {
+        let look = catch_unwind(AssertUnwindSafe(|| watched.vigil.look())).unwrap_or(PendingState::Over);
+        if !watched.is_over && look != PendingState::Waits {
             watched.is_over = true;
             self.set_watched(watched.index, false);
         }
-        look != Watch::Over
+        look != PendingState::Over
     }
 }
 
@@ -262,13 +264,13 @@ fn run(
 pub(super) fn two_cpus() -> io::Result<Option<[u32; 2]>> {
     // On a thread of its own, since the query changes the mask: it requests all CPUs, and the kernel leaves
     // those of our cpuset.
-    let ask = || -> io::Result<CpuSet> {
+    let read_affinity = || -> io::Result<CpuSet> {
         let mut all = CpuSet::new();
         (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
         sched_setaffinity(None, &all)?;
         Ok(sched_getaffinity(None)?)
     };
-    let requested = std::thread::scope(|scope| scope.spawn(ask).join());
+    let requested = std::thread::scope(|scope| scope.spawn(read_affinity).join());
     let allowed = requested.map_err(|_| io::Error::other("the thread that looks for CPUs ended"))??;
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
     let first = cpus.next();

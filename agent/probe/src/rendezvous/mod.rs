@@ -118,7 +118,7 @@ impl KernelRendezvous {
     }
 
     fn keep_awake(&self, is_wanted: bool) {
-        if let Some(Err(error)) = self.awake.as_ref().map(|awake| awake.ask(is_wanted)) {
+        if let Some(Err(error)) = self.awake.as_ref().map(|awake| awake.set(is_wanted)) {
             tracing::debug!(%error, "CPUs are not kept awake, or not let sleep");
         }
     }

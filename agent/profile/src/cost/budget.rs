@@ -178,7 +178,7 @@ fn part(load: &Load, share: f64, functions: &BTreeSet<u32>) -> f64 {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Turn {
+pub enum SamplingStep {
     Stay,
     /// These are watched in windows from now on, and a gap begins.
     Sample(BTreeSet<u32>),
@@ -283,9 +283,9 @@ impl Windows {
     }
 
     /// Once a second, while all are watched all the time.
-    pub fn look(&mut self, load: &Load, now_ns: u64) -> Turn {
+    pub fn look(&mut self, load: &Load, now_ns: u64) -> SamplingStep {
         let Some(share) = self.budget.0.filter(|_| self.phase == Phase::Always) else {
-            return Turn::Stay;
+            return SamplingStep::Stay;
         };
         let is_over = load.job > 0.0 && load.of_functions() > load.left(share);
         (self.in_a_row, self.expensive) = match is_over {
@@ -294,7 +294,7 @@ impl Windows {
         };
         let takes_most = load.of_functions() > JOB_PART_MAX * load.job;
         if self.in_a_row < IN_A_ROW && self.expensive < EXPENSIVE_MAX && !(is_over && takes_most) {
-            return Turn::Stay;
+            return SamplingStep::Stay;
         }
         self.costs = load
             .functions
@@ -336,9 +336,9 @@ impl Windows {
 
     /// A gap is over: the probes of what was not watched in it begin to be attached, and
     /// [`Windows::functions`] are fewer from now on, where not all of them are called.
-    pub fn open(&mut self, now_ns: u64) -> Turn {
+    pub fn open(&mut self, now_ns: u64) -> SamplingStep {
         let Phase::Shut { until_ns, then_ns } = self.phase else {
-            return Turn::Stay;
+            return SamplingStep::Stay;
         };
         // Those that are not called cost nothing: they are watched all the time from here on, and only the
         // others come and go.
@@ -358,7 +358,7 @@ impl Windows {
             until_ns: now_ns + then_ns,
             most_ns: OVERSPENT * expected * then_ns as f64,
         };
-        Turn::Open
+        SamplingStep::Open
     }
 
     /// The probes of the window that has begun are attached.
@@ -379,9 +379,9 @@ impl Windows {
 
     /// A window is over: its functions are estimated from the window, all others from window and gap
     /// together.
-    pub fn shut(&mut self, load: &Load, now_ns: u64) -> Turn {
+    pub fn shut(&mut self, load: &Load, now_ns: u64) -> SamplingStep {
         let Some(share) = self.budget.0 else {
-            return Turn::Stay;
+            return SamplingStep::Stay;
         };
         // One of them may have been requested meanwhile.
         let is_there = |probe: &u32| load.functions.iter().any(|function| function.probe == *probe);
@@ -401,14 +401,14 @@ impl Windows {
             (self.phase, self.in_a_row, self.part) = (Phase::Always, 0, 1.0);
             self.early_ns = 0.0;
             self.functions.clear();
-            return Turn::Watch;
+            return SamplingStep::Watch;
         }
         self.sample(&smooth, share, now_ns)
     }
 
     /// Plans anew, and begins a gap. Functions that are watched in windows stay so until all are watched
     /// again.
-    fn sample(&mut self, load: &Load, share: f64, now_ns: u64) -> Turn {
+    fn sample(&mut self, load: &Load, share: f64, now_ns: u64) -> SamplingStep {
         let chosen = chosen(load, share);
         let beside = load.of(|probe| chosen.contains(&probe) && !self.functions.contains(&probe));
         // All that are chosen go at once: each time some more do, those beside them are off for a moment.
@@ -434,9 +434,9 @@ impl Windows {
             then_ns: window_ns,
         };
         if is_new {
-            Turn::Sample(self.functions.clone())
+            SamplingStep::Sample(self.functions.clone())
         } else {
-            Turn::Shut
+            SamplingStep::Shut
         }
     }
 

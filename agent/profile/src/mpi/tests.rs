@@ -56,12 +56,12 @@ fn the_datatype_stands_behind_its_count_and_what_it_stands_between() {
         for amount in amounts.into_iter().flatten() {
             let behind = amount.datatype - amount.count;
             let expected = match amount.form {
-                Form::One | Form::PerRank | Form::Unstated => behind == 1,
-                Form::None => behind == u8::from(carries.template.is_none()),
-                Form::Counts | Form::CountsAndTypes => [1, 2].contains(&behind),
-                Form::OwnCount => behind == 2,
-                Form::Startall => behind == 1,
-                Form::Element | Form::Start | Form::Free => behind == 0,
+                AmountForm::One | AmountForm::PerRank | AmountForm::Unstated => behind == 1,
+                AmountForm::None => behind == u8::from(carries.template.is_none()),
+                AmountForm::Counts | AmountForm::CountsAndTypes => [1, 2].contains(&behind),
+                AmountForm::OwnCount => behind == 2,
+                AmountForm::Startall => behind == 1,
+                AmountForm::Element | AmountForm::Start | AmountForm::Free => behind == 0,
             };
             assert!(expected, "{}: {amount:?}", function.stem);
         }
@@ -70,7 +70,10 @@ fn the_datatype_stands_behind_its_count_and_what_it_stands_between() {
             amount.peer.is_some()
                 || matches!(
                     amount.form,
-                    Form::PerRank | Form::Counts | Form::CountsAndTypes | Form::OwnCount
+                    AmountForm::PerRank
+                        | AmountForm::Counts
+                        | AmountForm::CountsAndTypes
+                        | AmountForm::OwnCount
                 )
         });
         assert!(!needs_comm || carries.comm.is_some(), "{}", function.stem);

@@ -17,7 +17,7 @@ use abi::{Thread, Totals};
 
 pub(crate) use self::{durations::DurationHistograms, matrix::Matrix};
 pub use self::{
-    process::{Inputs, Metered, Threads, UnknownThreads, Whose},
+    process::{Inputs, Metered, ProcessRank, Threads, UnknownThreads},
     reading::Reading,
     regions::CALL_NS,
     view::has_mpi,

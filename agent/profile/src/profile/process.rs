@@ -27,7 +27,7 @@ const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Whose calls or spans these are.
 #[derive(Clone, Copy, Debug)]
-pub struct Whose {
+pub struct ProcessRank {
     pub pid: i32,
     pub rank: Option<u32>,
 }
@@ -158,8 +158,8 @@ impl Metered {
     }
 
     /// Whose its spans are in a trace.
-    pub fn whose(&self) -> Whose {
-        Whose {
+    pub fn whose(&self) -> ProcessRank {
+        ProcessRank {
             pid: self.pid,
             rank: self.rank,
         }

@@ -12,7 +12,7 @@ const HEADER: &str = "table,host,rank,pid,function,caller,file,line,quantity,uni
 
 /// What a row's number is a number of.
 #[derive(Clone, Default)]
-struct Of {
+struct RowSubject {
     table: &'static str,
     host: String,
     rank: Option<u32>,
@@ -30,19 +30,19 @@ pub fn table(snapshot: &Snapshot) -> String {
     let mut table = Table(format!("{HEADER}\n"));
     job(&mut table, snapshot);
     for process in &snapshot.processes {
-        let of = Of {
+        let of = RowSubject {
             table: "process",
             host: process.host.clone().unwrap_or_else(|| snapshot.job.host.clone()),
             rank: process.rank,
             // A recording has no numbers of processes.
             pid: Some(process.pid).filter(|pid| *pid != 0),
-            ..Of::default()
+            ..RowSubject::default()
         };
         self::process(&mut table, &of, process);
         let regions = process.regions.iter();
         regions.for_each(|regions| self::regions(&mut table, &of, regions));
         for function in &process.functions {
-            let of = Of {
+            let of = RowSubject {
                 table: "function",
                 function: function.name.clone(),
                 ..of.clone()
@@ -57,7 +57,7 @@ pub fn table(snapshot: &Snapshot) -> String {
 }
 
 impl Table {
-    fn row(&mut self, of: &Of, quantity: &str, unit: &str, value: Option<f64>) {
+    fn row(&mut self, of: &RowSubject, quantity: &str, unit: &str, value: Option<f64>) {
         let number = |number: Option<String>| number.unwrap_or_default();
         let fields = [
             of.table.to_owned(),
@@ -77,24 +77,24 @@ impl Table {
         let _ = writeln!(self.0, "{}", fields.join(","));
     }
 
-    fn count(&mut self, of: &Of, quantity: &str, count: Option<u64>) {
+    fn count(&mut self, of: &RowSubject, quantity: &str, count: Option<u64>) {
         self.row(of, quantity, "1", count.map(|count| count as f64));
     }
 
-    fn bytes(&mut self, of: &Of, quantity: &str, bytes: Option<u64>) {
+    fn bytes(&mut self, of: &RowSubject, quantity: &str, bytes: Option<u64>) {
         self.row(of, quantity, "B", bytes.map(|bytes| bytes as f64));
     }
 
-    fn time(&mut self, of: &Of, quantity: &str, ns: Option<u64>) {
+    fn time(&mut self, of: &RowSubject, quantity: &str, ns: Option<u64>) {
         self.row(of, quantity, "s", ns.map(seconds));
     }
 }
 
 fn job(table: &mut Table, snapshot: &Snapshot) {
-    let of = Of {
+    let of = RowSubject {
         table: "job",
         host: snapshot.job.host.clone(),
-        ..Of::default()
+        ..RowSubject::default()
     };
     table.row(&of, "elapsed", "s", Some(snapshot.elapsed.as_secs_f64()));
     table.count(&of, "size", snapshot.job.size.map(|size| size as u64));
@@ -129,7 +129,7 @@ fn job(table: &mut Table, snapshot: &Snapshot) {
     table.count(&of, "unseen_calls", has_mpi.then_some(snapshot.sequence.unseen));
 }
 
-fn process(table: &mut Table, of: &Of, view: &ProcessView) {
+fn process(table: &mut Table, of: &RowSubject, view: &ProcessView) {
     let counters = view.counters.as_ref();
     let counted = |number: fn(&Counters) -> u64| counters.map(number);
     table.time(of, "watched", Some(view.watched_ns));
@@ -152,7 +152,7 @@ fn process(table: &mut Table, of: &Of, view: &ProcessView) {
 }
 
 /// Rows of programs with parallel regions alone.
-fn regions(table: &mut Table, of: &Of, view: &RegionsView) {
+fn regions(table: &mut Table, of: &RowSubject, view: &RegionsView) {
     table.count(of, "regions", Some(view.regions));
     table.time(of, "region_time", view.inside_ns);
     table.time(of, "regions_probed", Some(view.watched_ns));
@@ -167,7 +167,7 @@ fn regions(table: &mut Table, of: &Of, view: &RegionsView) {
     table.time(of, "team_ending_time", of_teams(|teams| teams.ending_ns));
 }
 
-fn function(table: &mut Table, of: &Of, view: &FunctionTotals) {
+fn function(table: &mut Table, of: &RowSubject, view: &FunctionTotals) {
     table.count(of, "calls", Some(view.calls));
     table.count(of, "nested_calls", Some(view.nested));
     table.count(of, "untimed_calls", Some(view.untimed));
@@ -196,14 +196,14 @@ fn function(table: &mut Table, of: &Of, view: &FunctionTotals) {
 fn call_site(table: &mut Table, snapshot: &Snapshot, site: &CallSiteView) {
     let place = &site.place;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let of = Of {
+    let of = RowSubject {
         table: "call_site",
         host: snapshot.job.host.clone(),
         function: site.function.clone(),
         caller: text(&place.function.clone().or_else(|| place.module.clone())),
         file: text(&place.file),
         line: place.line,
-        ..Of::default()
+        ..RowSubject::default()
     };
     table.count(&of, "ranks", Some(site.ranks));
     table.count(&of, "calls", Some(site.calls));

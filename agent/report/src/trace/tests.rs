@@ -19,7 +19,7 @@ fn call(probe: u32, entered_ns: u64, duration_ns: u64) -> Option<Call> {
     })
 }
 
-const RANK: Whose = Whose {
+const RANK: ProcessRank = ProcessRank {
     pid: 7,
     rank: Some(3),
 };

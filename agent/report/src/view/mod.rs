@@ -16,6 +16,6 @@ mod sizes;
 mod spread;
 mod terminal;
 
-pub use live::{Diagnostics, Input, Keys, Wish, give_back_terminal};
+pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
 pub use screen::{closing, header, summary};
 pub use terminal::{Painter, columns};

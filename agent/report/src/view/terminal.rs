@@ -11,7 +11,7 @@ use profile::Snapshot;
 use profile::format::hanging;
 use rustix::termios::tcgetwinsize;
 
-use super::live::{Input, Live, Wish, can_be_taken};
+use super::live::{Input, Live, UserRequest, can_be_taken};
 use crate::console::{self, printable_lines, write_line};
 
 /// Where a session is shown.
@@ -86,7 +86,7 @@ impl Painter {
     }
 
     /// What the user wishes who did this.
-    pub fn take(&mut self, input: Input) -> Option<Wish> {
+    pub fn take(&mut self, input: Input) -> Option<UserRequest> {
         self.live.as_mut()?.take(input)
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use abi::Frame;
-use profile::cost::{BudgetShare, Load, Turn, Windows, WindowsView};
+use profile::cost::{BudgetShare, Load, SamplingStep, Windows, WindowsView};
 use profile::format::{percent, plural};
 
 use super::{
@@ -312,7 +312,7 @@ impl Sampling {
         if state.detaching == Detaching::Impossible || state.is_judged {
             return effects;
         }
-        if let Turn::Sample(sampled) = self.windows.look(&load, spent.at_ns) {
+        if let SamplingStep::Sample(sampled) = self.windows.look(&load, spent.at_ns) {
             let shares = spent.shares_since(&before);
             self.of_late = None;
             effects.push(BudgetEffect::BeginSampling);
@@ -335,11 +335,11 @@ impl Sampling {
         let load = self.load(&before, Some(&opened), &spent, functions);
         let mut effects = self.advise(&load, functions, (state, back_off));
         match self.windows.shut(&load, spent.at_ns) {
-            Turn::Sample(sampled) => {
+            SamplingStep::Sample(sampled) => {
                 effects.push(self.begin_gap(sampled, functions));
                 effects.extend(self.notice_of_windows(functions, self.of_late));
             }
-            Turn::Shut => {
+            SamplingStep::Shut => {
                 let sampled = self.windows.functions().clone();
                 effects.push(self.begin_gap(sampled, functions));
             }

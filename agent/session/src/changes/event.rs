@@ -34,14 +34,14 @@ pub struct Decided {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
     /// How it is carried out.
-    pub how: How,
+    pub how: Execution,
     /// One order each, by their numbers.
     pub parts: Vec<OrderPart>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum Execution {
     /// Each process by itself.
     Each,
     /// All processes at the same iteration, or none.

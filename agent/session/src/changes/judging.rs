@@ -8,8 +8,8 @@ use rules::{DecisionId, Time};
 use super::{
     Changes,
     event::{
-        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, How, MachineId, MachineReverts, Order,
-        RevertResult, Trial,
+        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, Execution, MachineId, MachineReverts,
+        Order, RevertResult, Trial,
     },
     made::Made,
     outcome::{ChangeOutcome, Standing},
@@ -25,7 +25,7 @@ impl Changes {
     /// The decision switches probes of the session, and changes nothing of the program.
     pub fn is_switch(&self, decision: DecisionId) -> bool {
         let known = self.decisions.get(&decision).map(|known| &known.decided.how);
-        matches!(known, Some(How::Switch(_)))
+        matches!(known, Some(Execution::Switch(_)))
     }
 
     pub(super) fn judged(
@@ -59,7 +59,7 @@ impl Changes {
             }));
         }
         effects.extend(self.revert(&changes));
-        if let Some(How::Switch(switches)) = known {
+        if let Some(Execution::Switch(switches)) = known {
             let back = ProbeSwitch::back(switches, slots);
             effects.extend((!back.is_empty()).then_some(ChangeEffect::SwitchBack(back)));
             if slots.is_none() {

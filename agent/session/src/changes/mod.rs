@@ -22,9 +22,9 @@ use std::{
 
 pub use self::{
     event::{
-        ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending, How,
-        MachineId, MachineReverts, MemberProcess, Order, OrderAnswer, OrderPart, RevertResult, ShownChange,
-        Trial,
+        ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending,
+        Execution, MachineId, MachineReverts, MemberProcess, Order, OrderAnswer, OrderPart, RevertResult,
+        ShownChange, Trial,
     },
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,
@@ -45,7 +45,7 @@ const NO_ROOM: &str = "too many orders wait";
 
 /// A decision that was ordered, and what is known of its parts.
 #[derive(Debug)]
-struct Known {
+struct OrderedDecision {
     decided: Decided,
     /// Parts without a receipt.
     waiting: BTreeSet<usize>,
@@ -64,7 +64,7 @@ struct Known {
 pub struct Changes {
     pub findings: Findings,
     made: Ledger,
-    decisions: BTreeMap<DecisionId, Known>,
+    decisions: BTreeMap<DecisionId, OrderedDecision>,
     /// Those of them whose receipts are not all in.
     waiting: BTreeSet<DecisionId>,
     /// As many as there are slots on the kernel side, at most.
@@ -177,22 +177,22 @@ impl Changes {
         let parts: Vec<(usize, MemberProcess)> =
             (decided.parts.iter().map(|part| part.process).enumerate()).collect();
         let mut effects = match &decided.how {
-            How::Switch(switches) => vec![ChangeEffect::Switch(id, switches.clone())],
+            Execution::Switch(switches) => vec![ChangeEffect::Switch(id, switches.clone())],
             _ if parts.is_empty() => return refuse(id, rule, words::NO_PROCESS_LEFT.to_owned()),
-            How::Barred(_) => ChangeEffects::new(),
-            How::Together if decided.parts.iter().any(|part| self.has_ended(part.process)) => {
+            Execution::Barred(_) => ChangeEffects::new(),
+            Execution::Together if decided.parts.iter().any(|part| self.has_ended(part.process)) => {
                 ChangeEffects::new()
             }
-            How::Together => together(&decided),
-            How::Each => self.each(&decided),
+            Execution::Together => together(&decided),
+            Execution::Each => self.each(&decided),
         };
         let refusal = match &decided.how {
-            How::Barred(reason) => Some(reason.clone()),
-            How::Together if effects.is_empty() => Some(words::GONE.to_owned()),
+            Execution::Barred(reason) => Some(reason.clone()),
+            Execution::Together if effects.is_empty() => Some(words::GONE.to_owned()),
             _ => None,
         };
-        let is_each = matches!(decided.how, How::Each);
-        let known = Known {
+        let is_each = matches!(decided.how, Execution::Each);
+        let known = OrderedDecision {
             waiting: parts.iter().map(|(number, _)| *number).collect(),
             decided,
             is_written: false,
@@ -257,7 +257,7 @@ impl Changes {
             return ChangeEffects::new();
         };
         // Together it is all of them or none.
-        let is_together = matches!(known.decided.how, How::Together | How::Barred(_));
+        let is_together = matches!(known.decided.how, Execution::Together | Execution::Barred(_));
         let OrderAnswer {
             outcome,
             may_pass,
@@ -520,7 +520,7 @@ impl Decided {
             None => format!("{} written and read back", plural(written, "change")),
         };
         match (&self.promise, &self.how) {
-            (Some(promise), How::Each | How::Together) => format!("{done}, promised {promise}"),
+            (Some(promise), Execution::Each | Execution::Together) => format!("{done}, promised {promise}"),
             _ => done,
         }
     }

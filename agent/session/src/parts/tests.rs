@@ -6,7 +6,7 @@ use rules::DecisionId;
 
 use super::*;
 use crate::{
-    changes::{ActuatorPid, ChangeId, Decided, How, MemberProcess, OrderAnswer, OrderPart},
+    changes::{ActuatorPid, ChangeId, Decided, Execution, MemberProcess, OrderAnswer, OrderPart},
     decision::ResolvedDecision,
     leave::ActuatorEnd,
     members::MembersOrigin,
@@ -124,7 +124,7 @@ fn resolved(id: u64) -> Event {
         promise: None,
         summary: None,
         again: false,
-        how: How::Each,
+        how: Execution::Each,
         parts: vec![part],
     }))
 }

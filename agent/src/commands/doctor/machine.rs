@@ -13,7 +13,7 @@ use probe::kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOp
 use rustix::process::{getpid, getpriority_process};
 use tuner::journal::StateDir;
 use tuner::{
-    Address, AddressSpace, Hooks, Images, Process, SetRequest, Slot, VariableName, Who, Writer, parse_maps,
+    Address, AddressSpace, Author, Hooks, Images, Process, SetRequest, Slot, VariableName, Writer, parse_maps,
 };
 
 use super::{super::history, Check, versions};
@@ -225,7 +225,7 @@ fn write_into_child(folder: &Path) -> Result<&'static str, String> {
         .map_err(|error| error.to_string())?;
     let slot = Slot::validate(&location, Some(ValueType::I32)).map_err(|error| error.to_string())?;
     let state = StateDir::at(folder);
-    let mut writer = Writer::open(space.process, &state, Who::current(), images, Hooks::default())
+    let mut writer = Writer::open(space.process, &state, Author::current(), images, Hooks::default())
         .map_err(|error| error.to_string())?;
     let request = SetRequest {
         value: Value::I32(4711),

@@ -11,7 +11,7 @@ use probe::kernel;
 use profile::format::{count, nearest, plural};
 use profile::glob;
 use serde::Serialize;
-use tuner::catalog::{self, Can, CatalogEntry};
+use tuner::catalog::{self, CatalogEntry, SymbolUse};
 use tuner::dwarf::{self, Description, Inlined, Origin};
 use tuner::{AddressSpace, Emulation, Image, Images, Process, Spelling, foreign};
 
@@ -334,14 +334,14 @@ fn inlined_row(place: Inlined) -> Row {
 fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::LinkAddress, Description>) -> Row {
     let known = known.get(&entry.address);
     let can = match entry.can(known) {
-        Can::Probe => "probe".to_owned(),
-        Can::ProbeChoice => "probe (ifunc)".to_owned(),
-        Can::Set { state_type: false } => "set".to_owned(),
-        Can::Set { state_type: true } => "set --type TYPE".to_owned(),
-        Can::Parts => "set NAME.member".to_owned(),
-        Can::Follow => "set *NAME".to_owned(),
-        Can::Read(why) => format!("read ({why})"),
-        Can::Nothing(why) => format!("no ({why})"),
+        SymbolUse::Probe => "probe".to_owned(),
+        SymbolUse::ProbeChoice => "probe (ifunc)".to_owned(),
+        SymbolUse::Set { state_type: false } => "set".to_owned(),
+        SymbolUse::Set { state_type: true } => "set --type TYPE".to_owned(),
+        SymbolUse::Parts => "set NAME.member".to_owned(),
+        SymbolUse::Follow => "set *NAME".to_owned(),
+        SymbolUse::Read(why) => format!("read ({why})"),
+        SymbolUse::Nothing(why) => format!("no ({why})"),
     };
     let unit = known
         .map(|known| known.unit.clone())

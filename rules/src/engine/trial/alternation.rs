@@ -9,7 +9,7 @@
 
 use plan::GuardEffect;
 
-use super::judgement::{Aim, Judgement, Scale};
+use super::judgement::{Judgement, ObjectiveAim, Scale};
 use super::mixed;
 use super::statistics::{Middle, mean};
 
@@ -144,7 +144,7 @@ impl Alternation {
     }
 
     /// With what was compared, for people.
-    pub(super) fn judge(&self, aim: Aim) -> (Judgement, String) {
+    pub(super) fn judge(&self, aim: ObjectiveAim) -> (Judgement, String) {
         match &self.repeats {
             Some(sides) if self.pairs.len() == REPEATED => self.judge_repeated(aim, sides),
             _ => {
@@ -157,7 +157,7 @@ impl Alternation {
     /// A gain that the first comparison has shown, and that went and came back in each of the first pairs.
     /// The program's own pace has to pass the first comparison and then to follow the lot twice, of which the
     /// second alone happens to one change in four.
-    fn judge_repeated(&self, aim: Aim, sides: &Sides) -> (Judgement, String) {
+    fn judge_repeated(&self, aim: ObjectiveAim, sides: &Sides) -> (Judgement, String) {
         let mut found = aim.compare(&sides.without, &sides.with);
         let values = sides.without.iter().chain(&sides.with).copied();
         let scale = Scale::of(values, found.before);
@@ -175,7 +175,7 @@ impl Alternation {
         (found, text)
     }
 
-    fn judge_pairs(&self, aim: Aim) -> Judgement {
+    fn judge_pairs(&self, aim: ObjectiveAim) -> Judgement {
         let side = |of: fn(&Pair) -> f64| self.pairs.iter().map(of).collect::<Vec<f64>>();
         let (without, with) = (side(|pair| pair.without), side(|pair| pair.with));
         // A few bursts make the mean many times what most windows have: of that a margin would be too wide.
@@ -210,7 +210,7 @@ fn middle(values: &[f64]) -> Middle {
 mod tests {
     use super::*;
 
-    const AIM: Aim = Aim {
+    const AIM: ObjectiveAim = ObjectiveAim {
         maximize: true,
         margin: 0.05,
     };

@@ -46,7 +46,7 @@ pub(crate) struct Judgement {
 
 /// Which way is better, and the share by which it may get worse.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Aim {
+pub(crate) struct ObjectiveAim {
     pub(crate) maximize: bool,
     pub(crate) margin: f64,
 }
@@ -79,9 +79,9 @@ impl Scale {
     }
 }
 
-impl Aim {
-    pub(super) fn of(guard: &Guard) -> Aim {
-        Aim {
+impl ObjectiveAim {
+    pub(super) fn of(guard: &Guard) -> ObjectiveAim {
+        ObjectiveAim {
             maximize: guard.maximize,
             margin: guard.margin,
         }
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     fn judge(before: &[f64], after: &[f64], maximize: bool, margin: f64) -> Judgement {
-        Aim { maximize, margin }.compare(before, after)
+        ObjectiveAim { maximize, margin }.compare(before, after)
     }
 
     #[test]

@@ -185,12 +185,12 @@ impl State {
                 value as f64
             })
         };
-        let whole = Integers::from_sums(count, sums.sum, sums.squares);
-        match (&mut self.kept, whole) {
+        let together = Integers::from_sums(count, sums.sum, sums.squares);
+        match (&mut self.kept, together) {
             (Kept::Least(least), _) => *least = extreme(sums.least).into_iter().chain(*least).min(),
             (Kept::Greatest(most), _) => *most = extreme(sums.greatest).into_iter().chain(*most).max(),
-            (Kept::Durations(integers), Some(whole)) => integers.merge(&whole),
-            (Kept::Numbers(numbers), Some(whole)) => numbers.merge(&Numbers::from(whole)),
+            (Kept::Durations(integers), Some(together)) => integers.merge(&together),
+            (Kept::Numbers(numbers), Some(together)) => numbers.merge(&Numbers::from(together)),
             _ => self.none("what was added up of it cannot be"),
         }
     }

@@ -163,8 +163,8 @@ fn record() -> impl Strategy<Value = Record> {
             .prop_map(|(process, from, to)| Record::HitsLost { process, from, to }),
         1 => (time(), text(), text()).prop_map(|(time, rule, mode)| Record::RuleSet { time, rule, mode }),
         1 => (process(), time(), number(), number(), number(), number(), number()).prop_map(
-            |(process, time, count, whole_ns, elapsed_ns, mpi_ns, calls_per_1000)| Record::Iterations {
-                process, time, count, whole_ns, elapsed_ns, mpi_ns, calls_per_1000
+            |(process, time, count, sum_ns, elapsed_ns, mpi_ns, calls_per_1000)| Record::Iterations {
+                process, time, count, sum_ns, elapsed_ns, mpi_ns, calls_per_1000
             }),
         1 => (process(), time(), text(), any::<f64>())
             .prop_map(|(process, time, name, value)| Record::Variable { process, time, name, value }),

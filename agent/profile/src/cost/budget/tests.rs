@@ -58,11 +58,11 @@ proptest! {
                 (Some(_), Some(_)) => windows.shut(&load, now),
             };
             match turn {
-                Turn::Open => began = Some(now),
-                Turn::Shut => watched += now - began.take().unwrap_or(now),
+                SamplingStep::Open => began = Some(now),
+                SamplingStep::Shut => watched += now - began.take().unwrap_or(now),
                 _ => {}
             }
-            changes += u64::from(turn != Turn::Stay);
+            changes += u64::from(turn != SamplingStep::Stay);
         }
         if cost > 2.0 * share {
             let estimated = watched as f64 / HOUR_NS as f64 * cost / 2.0;
@@ -101,12 +101,12 @@ fn those_that_are_not_called_are_watched_all_the_time_until_they_are_expensive()
     let mut windows = Windows::new(BudgetShare::default(), 1);
     let expensive = load([0.5, 0.0, 0.0]);
     let first = (0..IN_A_ROW).map(|_| windows.look(&expensive, 0)).last();
-    assert_eq!(first, Some(Turn::Sample(BTreeSet::from([0, 1, 2]))));
+    assert_eq!(first, Some(SamplingStep::Sample(BTreeSet::from([0, 1, 2]))));
     windows.open(0);
     assert_eq!(*windows.functions(), BTreeSet::from([0]));
-    assert_eq!(windows.shut(&load([0.5, 0.001, 0.0]), 0), Turn::Shut);
+    assert_eq!(windows.shut(&load([0.5, 0.001, 0.0]), 0), SamplingStep::Shut);
     windows.open(0);
-    let all = Turn::Sample(BTreeSet::from([0, 1, 2]));
+    let all = SamplingStep::Sample(BTreeSet::from([0, 1, 2]));
     assert_eq!(windows.shut(&load([0.5, 0.1, 0.0]), 0), all);
     windows.open(0);
     assert_eq!(*windows.functions(), BTreeSet::from([0, 1]));
@@ -122,12 +122,12 @@ fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
     let mut windows = Windows::new(BudgetShare::default(), 1);
     let costs = [0.5, 0.5, 0.001, 0.5, 0.5, 0.5];
     let turns = costs.map(|cost| windows.look(&load(cost), 0));
-    assert_eq!(turns[..5], [const { Turn::Stay }; 5]);
-    assert_eq!(turns[5], Turn::Sample(BTreeSet::from([7])));
+    assert_eq!(turns[..5], [const { SamplingStep::Stay }; 5]);
+    assert_eq!(turns[5], SamplingStep::Sample(BTreeSet::from([7])));
     // And it takes three cheap windows before all is watched again, for a pause is no end.
-    let mut turn = Turn::Stay;
+    let mut turn = SamplingStep::Stay;
     let mut cheap = 0;
-    while turn != Turn::Watch && cheap < 50 {
+    while turn != SamplingStep::Watch && cheap < 50 {
         windows.open(0);
         turn = windows.shut(&load(0.0), 0);
         cheap += 1;
@@ -144,7 +144,7 @@ fn what_takes_most_of_the_job_is_not_watched_for_three_seconds_first() {
         ..Load::default()
     };
     let mut windows = Windows::new(BudgetShare::default(), 1);
-    assert_eq!(windows.look(&load, 0), Turn::Sample(BTreeSet::from([7])));
+    assert_eq!(windows.look(&load, 0), SamplingStep::Sample(BTreeSet::from([7])));
 }
 
 #[test]
@@ -162,12 +162,12 @@ fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
         }
         windows.look(&load, 0)
     });
-    assert_eq!(turns[..4], [const { Turn::Stay }; 4]);
-    assert_eq!(turns[4], Turn::Sample(BTreeSet::from([7])));
+    assert_eq!(turns[..4], [const { SamplingStep::Stay }; 4]);
+    assert_eq!(turns[4], SamplingStep::Sample(BTreeSet::from([7])));
     // A gap ends before its time.
     let began_ns = 1_000_000;
     assert!(windows.next_ns().unwrap() > began_ns);
-    assert_eq!(windows.open(began_ns), Turn::Open);
+    assert_eq!(windows.open(began_ns), SamplingStep::Open);
     windows.attached(began_ns);
     let until_ns = began_ns + 2_000_000_000;
     windows.stay_open(until_ns);
@@ -175,7 +175,7 @@ fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
         (windows.next_ns(), windows.most_ns()),
         (Some(until_ns), Some(f64::INFINITY))
     );
-    assert_eq!(windows.shut(&load, until_ns), Turn::Shut);
+    assert_eq!(windows.shut(&load, until_ns), SamplingStep::Shut);
     let gap_ns = windows.next_ns().unwrap() - until_ns;
     let share = 2e9 / (2e9 + gap_ns as f64) * 0.5;
     assert!(share <= 0.01, "{share}");
@@ -239,7 +239,7 @@ fn without_a_budget_nothing_is_left_out() {
         ..Load::default()
     };
     let mut windows = Windows::new(BudgetShare(None), 1);
-    assert!((0..9).all(|_| windows.look(&load, 0) == Turn::Stay) && windows.allowed(&load).is_none());
+    assert!((0..9).all(|_| windows.look(&load, 0) == SamplingStep::Stay) && windows.allowed(&load).is_none());
 }
 
 #[test]

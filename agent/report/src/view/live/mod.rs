@@ -2,7 +2,7 @@
 //! is and what a key does, `page` puts tabs together, one module a tab makes its lines, `terminal` takes the
 //! terminal over and returns it.
 //!
-//! It changes nothing by itself: a key becomes a [`Wish`], and the session carries it out as if it had come
+//! It changes nothing by itself: a key becomes a [`UserRequest`], and the session carries it out as if it had come
 //! through the control socket.
 
 mod bars;
@@ -21,7 +21,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
-pub use state::Wish;
+pub use state::UserRequest;
 pub use terminal::give_back as give_back_terminal;
 pub use terminal::{Diagnostics, Input, Keys};
 pub(super) use terminal::{Live, can_be_taken};

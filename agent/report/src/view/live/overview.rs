@@ -8,7 +8,7 @@ use ratatui::text::Line;
 use super::{
     bars::Glyphs,
     page::{Content, plain, titled, wrapped},
-    state::{Look, State},
+    state::{LoadSample, State},
 };
 use crate::view::screen;
 
@@ -59,8 +59,8 @@ fn curves(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) ->
     let Some(last) = state.looks.back() else {
         return Vec::new();
     };
-    type Of = fn(&Look) -> Option<f64>;
-    let rows: [(&str, Of); 3] = [
+    type ShareOf = fn(&LoadSample) -> Option<f64>;
+    let rows: [(&str, ShareOf); 3] = [
         ("inside MPI", |look| look.mpi),
         ("on a CPU", |look| Some(look.cpu)),
         ("waiting for a CPU", |look| Some(look.runqueue)),
@@ -76,7 +76,7 @@ fn curves(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) ->
         .running()
         .filter(|process| process.rates.is_some())
         .count();
-    let row = |(name, of): (&str, Of)| {
+    let row = |(name, of): (&str, ShareOf)| {
         let now = of(last)?;
         let values: Vec<f64> = state
             .looks

@@ -12,7 +12,7 @@ use crate::view::screen;
 const HISTORY_MAX: usize = 240;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum UserRequest {
     /// It is to end, for this reason.
     End(&'static str),
     /// A rule is to do more or less from now on.
@@ -85,14 +85,14 @@ impl Tab {
 
 /// How the time of the job was spent, at one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Look {
+pub(super) struct LoadSample {
     pub(super) mpi: Option<f64>,
     pub(super) cpu: f64,
     pub(super) runqueue: f64,
 }
 
-impl Look {
-    fn of(snapshot: &Snapshot) -> Option<Look> {
+impl LoadSample {
+    fn of(snapshot: &Snapshot) -> Option<LoadSample> {
         let rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
         if rates.is_empty() {
             return None;
@@ -100,7 +100,7 @@ impl Look {
         let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / rates.len() as f64;
         let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
         let (cpu, runqueue) = (mean(|rates| rates.cpu), mean(|rates| rates.runqueue));
-        Some(Look {
+        Some(LoadSample {
             mpi: mpi.map(|mpi| mpi / rates.len() as f64),
             cpu,
             // The line above the curves says the same number.
@@ -136,13 +136,13 @@ pub(super) struct State {
     pub(super) is_help: bool,
     /// What the session said to the last wish.
     pub(super) answer: Option<String>,
-    pub(super) looks: VecDeque<Look>,
+    pub(super) looks: VecDeque<LoadSample>,
 }
 
 impl State {
     /// Takes note of a new snapshot.
     pub(super) fn look(&mut self, snapshot: &Snapshot) {
-        if let Some(look) = Look::of(snapshot) {
+        if let Some(look) = LoadSample::of(snapshot) {
             self.looks.push_back(look);
         }
         if self.looks.len() > HISTORY_MAX {
@@ -178,19 +178,19 @@ impl State {
         self.keys = keys;
     }
 
-    pub(super) fn press(&mut self, key: KeyEvent, snapshot: &Snapshot) -> Option<Wish> {
+    pub(super) fn press(&mut self, key: KeyEvent, snapshot: &Snapshot) -> Option<UserRequest> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
         self.answer = None;
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if control => return Some(Wish::End("Ctrl-C")),
+            KeyCode::Char('c') if control => return Some(UserRequest::End("Ctrl-C")),
             KeyCode::Char(_) if control => {}
             // Any other key than those that end the session closes the list of keys, and does no more.
             code if self.is_help && code != KeyCode::Char('q') => self.is_help = false,
             code if self.is_typing => self.type_filter(code),
-            KeyCode::Char('q') => return Some(Wish::End("ended by the user")),
+            KeyCode::Char('q') => return Some(UserRequest::End("ended by the user")),
             KeyCode::Char('?') | KeyCode::F(1) => self.is_help = true,
             KeyCode::Char('/') if self.tab.is_filtered() => {
                 self.filter.clear();
@@ -302,12 +302,12 @@ impl State {
         }
     }
 
-    fn switch(&self, mode: Mode, snapshot: &Snapshot) -> Option<Wish> {
+    fn switch(&self, mode: Mode, snapshot: &Snapshot) -> Option<UserRequest> {
         let names = rule_names(snapshot);
         let rule = names
             .get(self.chosen(Tab::Rules))
             .filter(|_| self.tab == Tab::Rules)?;
-        Some(Wish::Switch {
+        Some(UserRequest::Switch {
             rule: (*rule).to_owned(),
             mode,
         })

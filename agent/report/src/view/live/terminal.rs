@@ -39,7 +39,7 @@ use super::{
     bars::Glyphs,
     log::Log,
     page,
-    state::{State, Tab, Wish},
+    state::{State, Tab, UserRequest},
 };
 use crate::{
     console::{self, is_active, write_printable},
@@ -206,11 +206,11 @@ impl Live {
 
     /// Takes what the user did; the wish that it comes to. That the terminal has gone away ends the session,
     /// as SIGHUP does.
-    pub(in crate::view) fn take(&mut self, input: Input) -> Option<Wish> {
+    pub(in crate::view) fn take(&mut self, input: Input) -> Option<UserRequest> {
         let wish = match input {
             Input::Key(key) => self.state.press(key, &self.shown),
             Input::Resized => None,
-            Input::Gone => return Some(Wish::End("the terminal has gone away")),
+            Input::Gone => return Some(UserRequest::End("the terminal has gone away")),
         };
         self.draw();
         wish

@@ -17,7 +17,7 @@ use super::{
     bars::Glyphs,
     log::Log,
     page,
-    state::{State, Tab, Wish},
+    state::{State, Tab, UserRequest},
 };
 
 mod keys;
@@ -367,7 +367,7 @@ fn a_text_of_several_lines_keeps_them_in_the_log() {
     assert!(text.contains("\"            98 % of their time "), "{text}");
 }
 
-fn press(state: &mut State, snapshot: &Snapshot, codes: &[KeyCode]) -> Vec<Wish> {
+fn press(state: &mut State, snapshot: &Snapshot, codes: &[KeyCode]) -> Vec<UserRequest> {
     let wishes = codes
         .iter()
         .filter_map(|code| state.press(KeyEvent::new(*code, KeyModifiers::NONE), snapshot));

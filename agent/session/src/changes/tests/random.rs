@@ -238,7 +238,11 @@ impl World {
         let ChangeEvent::Decided(template) = acts(action, id, RANKS) else {
             unreachable!()
         };
-        let how = if ranks & 8 != 0 { How::Together } else { How::Each };
+        let how = if ranks & 8 != 0 {
+            Execution::Together
+        } else {
+            Execution::Each
+        };
         let parts = template
             .parts
             .into_iter()

@@ -67,7 +67,7 @@ fn part(rank: Rank, action: &'static str, rule: &str) -> OrderPart {
 fn decision<const N: usize>(
     id: u64,
     rule: &str,
-    how: How,
+    how: Execution,
     action: &'static str,
     ranks: [Rank; N],
 ) -> Decided {
@@ -88,40 +88,46 @@ pub(super) fn decided<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent 
 }
 
 pub(super) fn decided_by<const N: usize>(rule: &str, id: u64, ranks: [Rank; N]) -> ChangeEvent {
-    ChangeEvent::Decided(decision(id, rule, How::Each, "set", ranks))
+    ChangeEvent::Decided(decision(id, rule, Execution::Each, "set", ranks))
 }
 
 /// What was reverted to be compared is made once more.
 pub(super) fn again<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
     ChangeEvent::Decided(Decided {
         again: true,
-        ..decision(id, "r", How::Each, "set", ranks)
+        ..decision(id, "r", Execution::Each, "set", ranks)
     })
 }
 
 /// Rule `r` does something else.
 pub(super) fn acts<const N: usize>(action: &'static str, id: u64, ranks: [Rank; N]) -> ChangeEvent {
-    ChangeEvent::Decided(decision(id, "r", How::Each, action, ranks))
+    ChangeEvent::Decided(decision(id, "r", Execution::Each, action, ranks))
 }
 
 pub(super) fn decided_together<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
-    ChangeEvent::Decided(decision(id, "r", How::Together, "set", ranks))
+    ChangeEvent::Decided(decision(id, "r", Execution::Together, "set", ranks))
 }
 
 pub(super) fn barred<const N: usize>(id: u64, reason: &str, ranks: [Rank; N]) -> ChangeEvent {
-    ChangeEvent::Decided(decision(id, "r", How::Barred(reason.to_owned()), "set", ranks))
+    ChangeEvent::Decided(decision(
+        id,
+        "r",
+        Execution::Barred(reason.to_owned()),
+        "set",
+        ranks,
+    ))
 }
 
 pub(super) fn promised<const N: usize>(id: u64, promise: &str, ranks: [Rank; N]) -> ChangeEvent {
     let promise = Some(promise.to_owned());
     ChangeEvent::Decided(Decided {
         promise,
-        ..decision(id, "r", How::Each, "set", ranks)
+        ..decision(id, "r", Execution::Each, "set", ranks)
     })
 }
 
 pub(super) fn switches(id: u64, switches: &[ProbeSwitch]) -> ChangeEvent {
-    let how = How::Switch(switches.to_vec());
+    let how = Execution::Switch(switches.to_vec());
     ChangeEvent::Decided(decision(id, "r", how, "probe", []))
 }
 

@@ -13,7 +13,7 @@ fn keys_choose_tabs_rules_and_orders_and_ask_the_session() {
     assert_eq!((state.tab, state.order(Tab::Ranks)), (Tab::Ranks, 2));
     // Modes are asked for in the tab of the rules alone.
     assert_eq!(press(&mut state, &snapshot, &[Char('p'), Char('o')]), []);
-    let wish = |rule: &str, mode| Wish::Switch {
+    let wish = |rule: &str, mode| UserRequest::Switch {
         rule: rule.into(),
         mode,
     };
@@ -46,10 +46,13 @@ fn keys_choose_tabs_rules_and_orders_and_ask_the_session() {
     );
     assert_eq!(
         press(&mut state, &snapshot, &[Char('q')]),
-        [Wish::End("ended by the user")]
+        [UserRequest::End("ended by the user")]
     );
     let control_c = KeyEvent::new(Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(state.press(control_c, &snapshot), Some(Wish::End("Ctrl-C")));
+    assert_eq!(
+        state.press(control_c, &snapshot),
+        Some(UserRequest::End("Ctrl-C"))
+    );
 }
 
 #[test]
@@ -60,7 +63,7 @@ fn a_rule_that_goes_while_it_is_chosen_leaves_another_chosen() {
     snapshot.rules.truncate(1);
     state.look(&snapshot);
     let requested = press(&mut state, &snapshot, &[KeyCode::Char('o')]);
-    let first = Wish::Switch {
+    let first = UserRequest::Switch {
         rule: "openmpi-busy-wait".into(),
         mode: Mode::Off,
     };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The user and process behind a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Who {
+pub struct Author {
     pub uid: u32,
     /// The user's name; under sudo, the one who called it.
     pub user: String,
@@ -14,15 +14,15 @@ pub struct Who {
     pub pid: i32,
 }
 
-impl Who {
+impl Author {
     /// The calling process and its user.
-    pub fn current() -> Who {
+    pub fn current() -> Author {
         let uid = rustix::process::getuid().as_raw();
         let user = match std::env::var("SUDO_USER") {
             Ok(requested) if uid == 0 => format!("{requested} (sudo)"),
             _ => user_name(uid),
         };
-        Who {
+        Author {
             uid,
             user,
             pid: std::process::id().cast_signed(),

@@ -1,7 +1,7 @@
-// What rules may ask of a program: a method, functions of one pattern, a span between two functions, members behind pointers,
+// What rules probe in a program: a method, functions of one pattern, a span between two functions, members behind pointers,
 // texts.
 //
-//   asked DIRECTORY ROUNDS
+//   requested_threads DIRECTORY ROUNDS
 //
 // Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end.
 #include <cstdio>
