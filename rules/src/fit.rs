@@ -2,11 +2,14 @@
 //!
 //! The caller passes what the program has as data. [`CheckedRule::request`] has the names of interest.
 
+mod request;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::{Action, Keyword, PatchRequest, SyncPoint, ValueType};
+use plan::{Action, Keyword, ValueType};
 
 use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::eval::constant_mismatch;
 use crate::facts::ProcessFacts;
 use crate::file::RuleFile;
 use crate::plan::{PlannedProbe, PlannedVariable, VariableKind};
@@ -102,73 +105,6 @@ pub struct RuleFit {
     pub effects: Vec<String>,
 }
 
-impl CheckedRule {
-    /// What the rule names of a program.
-    pub fn request(&self) -> FitRequest {
-        let mut request = FitRequest::default();
-        for probe in &self.plan.probes {
-            if let Target::Mark(mark) = &probe.target {
-                request.marks.insert(mark.clone());
-                let globals = probe
-                    .captures
-                    .iter()
-                    .filter_map(|capture| capture.source.global_name());
-                request.variables.extend(globals.map(str::to_string));
-            }
-            // Which functions a pattern or a set has in a program is seen when it is probed.
-            let Some(function) = probe.target.function() else {
-                continue;
-            };
-            request.functions.insert(function.to_string());
-            let to = probe.to.as_ref().and_then(Target::function);
-            request.functions.extend(to.map(str::to_string));
-            for capture in &probe.captures {
-                match (&capture.source.base, capture.source.steps.as_slice()) {
-                    (Base::Argument(number), []) => {
-                        request.parameters.insert((function.to_string(), *number));
-                    }
-                    (Base::Global(name), []) => {
-                        request.variables.insert(name.clone());
-                    }
-                    _ => {}
-                }
-            }
-        }
-        for variable in &self.plan.variables {
-            request.written.insert(variable.name.clone(), variable.value_type);
-        }
-        for (_, function, number, _) in self.arguments() {
-            request.functions.insert(function.to_owned());
-            request.parameters.insert((function.to_owned(), number));
-        }
-        let points = self.tunes.iter().filter_map(|tune| tune.at.as_ref());
-        request.functions.extend(points.map(SyncPoint::name));
-        request
-    }
-
-    /// The arguments that its tunes set: the number of the tune, the function, the argument, and its type
-    /// where the rule states it.
-    fn arguments(&self) -> impl Iterator<Item = (usize, &str, u8, Option<ValueType>)> {
-        self.tunes.iter().enumerate().filter_map(|(number, tune)| {
-            let Action::Patch(PatchRequest::SetArgument {
-                function,
-                index,
-                value_type,
-                ..
-            }) = &tune.action.as_ref()?.action
-            else {
-                return None;
-            };
-            Some((
-                number,
-                function.name.as_str(),
-                u8::try_from(*index).ok()?,
-                *value_type,
-            ))
-        })
-    }
-}
-
 /// Compares a rule with a program. `file` is what `rule` was checked from: the places are in its text.
 pub fn fit(file: &RuleFile, rule: &CheckedRule, program: &[SeenProcess], names: &AllNames) -> RuleFit {
     let mut fitting = Fitting {
@@ -189,6 +125,7 @@ pub fn fit(file: &RuleFile, rule: &CheckedRule, program: &[SeenProcess], names: 
     for variable in &rule.plan.variables {
         fitting.written(variable);
     }
+    fitting.constants(rule);
     fitting.points();
     fitting.arguments(rule);
     let mut fit = fitting.fit;
@@ -492,6 +429,31 @@ impl<'a> Fitting<'a> {
                 .map_or(String::new(), |range| format!(", only where {range}"));
             let text = format!("writes {} ({of}{range}{now}) in {}", variable.name, first.file);
             self.effect(&members, text);
+        }
+    }
+
+    /// A constant that the variable's type has not: 1.5 for an integer.
+    fn constants(&mut self, rule: &CheckedRule) {
+        for change in rule.tunes.iter().filter_map(|tune| tune.action.as_ref()) {
+            let (Action::Set(set), [formula], Some(role)) = (
+                &change.action,
+                change.formulas.as_slice(),
+                rule.roles.get(change.role),
+            ) else {
+                continue;
+            };
+            for process in self.members(&role.name) {
+                let Some(Ok(seen)) = process.variables.get(&set.variable) else {
+                    continue;
+                };
+                // What cannot be written at all, and a number for a boolean, is reported already.
+                let of = seen.of.as_ref().and_then(|of| of.parse().ok());
+                let of = of.filter(|of| seen.refusal.is_none() && *of != ValueType::Bool);
+                if let Some(why) = of.and_then(|of| constant_mismatch(&formula.value, of)) {
+                    self.report(Diagnostic::wrong("E0165", formula.value.span, why.to_string()));
+                    break;
+                }
+            }
         }
     }
 

@@ -228,6 +228,22 @@ impl Typed {
         Typed { term, of, span }
     }
 
+    /// Whether it is known before anything is measured.
+    pub(crate) fn is_constant(&self) -> bool {
+        let operator = matches!(
+            self.term,
+            Term::Constant(_)
+                | Term::Negate(_)
+                | Term::Not(_)
+                | Term::Arithmetic(..)
+                | Term::Both(..)
+                | Term::Either(..)
+                | Term::Compare { .. }
+                | Term::Apply(..)
+        );
+        operator && self.children().into_iter().all(Typed::is_constant)
+    }
+
     /// The parts directly below.
     pub(crate) fn children(&self) -> Parts<&Typed> {
         match &self.term {

@@ -391,7 +391,7 @@ check: change diag eval facts file folds function guard lang measure plan read r
 explain: eval lang rule term types value
 engine: change eval explain facts folds function guard hit ids lang measure plan read rule partial_sum target term
     unit value window
-fit: diag facts file plan read rule target
+fit: diag eval facts file plan read rule target
 graph: check engine eval function guard plan read rule target term types value window
 library: diag file rule
 page: file lang rule target types

@@ -8,6 +8,7 @@ use super::Checker;
 use super::source::{is_path, source};
 use crate::change::{Change, Formula};
 use crate::diag::{Diagnostic, Span};
+use crate::eval::constant_mismatch;
 use crate::file::{ActionEntry, TuneEntry};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::parser::parse;
@@ -253,6 +254,9 @@ impl Checker<'_> {
             }
         };
         let value = self.value(entry.value.as_ref()?, home, false)?;
+        if let Some(why) = stated.flatten().and_then(|of| constant_mismatch(&value, of)) {
+            return self.refuse("E0165", value.span, why.to_string());
+        }
         let is_boolean = value.of.kind == Kind::Boolean;
         let set = Set {
             variable: variable?.as_path(),

@@ -11,6 +11,8 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use plan::{Literal, ValueError, ValueType};
+
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::rows::{NO_NUMBERS, fold_rows, why_empty};
@@ -167,6 +169,14 @@ impl WindowData {
         let role = self.probe_roles.get(probe).and_then(|role| self.roles.get(*role));
         role.into_iter().flatten().copied()
     }
+}
+
+/// Why what a formula gives each time cannot be written to a variable of this type. Of a formula that is
+/// measured that is seen when it has a value.
+pub(crate) fn constant_mismatch(of: &Typed, value_type: ValueType) -> Option<ValueError> {
+    let constant = of.is_constant().then(|| Context::default().eval(of).single());
+    let literal = Literal::try_from(&constant?.ok()?).ok()?;
+    literal.of_type(value_type).err()
 }
 
 impl<'a> Context<'a> {

@@ -238,3 +238,54 @@ fn an_argument_without_a_type_is_refused_where_it_stands() {
         assert!(wrong.contains(part), "{part} is not in\n{wrong}");
     }
 }
+
+/// What `rule check` says of a rule that sets a variable to a constant, first without a program, then for one
+/// in which it is of type `of`.
+fn of_a_constant(set: &str, value: &str, of: &str) -> Vec<String> {
+    let text = format!(
+        "rule: constants\nabout: sets a variable\nwindows:\n  pulse: {{every: 1s}}\ntune:\n  - set: {set}\n    value: {value}\n    when: sum(threads) > 1\n"
+    );
+    let file = RuleFile::parse(&text).unwrap();
+    let wrong = match file.check(&BTreeMap::new()) {
+        Err(wrong) => wrong,
+        Ok(rule) => {
+            let process = SeenProcess {
+                variables: [("chunk".to_owned(), variable(of, "8"))].into(),
+                ..SeenProcess::default()
+            };
+            fit(&file, &rule, &[process], &AllNames::default()).diagnostics
+        }
+    };
+    wrong
+        .into_iter()
+        .map(|one| format!("{}: {}", one.code, one.message))
+        .collect()
+}
+
+#[test]
+fn a_constant_that_is_no_value_of_the_type_is_refused() {
+    let no_integer = "E0165: `1.5` is not an integer, and the type is i32";
+    for (set, value, of, expected) in [
+        ("chunk as i32", "3 / 2", "", no_integer),
+        ("chunk", "1.5", "i32", no_integer),
+        (
+            "chunk as u8",
+            "300",
+            "",
+            "E0165: 300 does not fit into u8, which holds 0 to 255",
+        ),
+        (
+            "chunk",
+            "-1",
+            "u32",
+            "E0165: -1 does not fit into u32, which holds 0 to 4294967295",
+        ),
+        ("chunk", "1.5", "f64", ""),
+        ("chunk as i32", "2 * 3", "i32", ""),
+        // What is measured has its value later.
+        ("chunk", "sum(threads) / 2", "i32", ""),
+    ] {
+        let found = of_a_constant(set, value, of).join("\n");
+        assert_eq!(found, expected, "{set}: {value} for {of}");
+    }
+}

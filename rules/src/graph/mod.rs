@@ -20,7 +20,7 @@ use crate::rule::{CheckedRule, FilledPart};
 use crate::term::{Term, Typed};
 use crate::value::show_cell;
 use label::label;
-use place::{is_constant, placement};
+use place::placement;
 
 /// What several rules compute together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Builder {
         {
             return *node;
         }
-        if is_constant(of) {
+        if of.is_constant() {
             let label = show_cell(&Context::default().eval(of).single(), of.of);
             return self.node(label, Vec::new(), None, String::new());
         }

@@ -7,22 +7,6 @@ use crate::term::{Statistic, Term, Typed};
 use crate::types::KeyKind;
 use crate::window::WindowKind;
 
-/// Whether a part is known before anything is measured.
-pub(super) fn is_constant(of: &Typed) -> bool {
-    let operator = matches!(
-        of.term,
-        Term::Constant(_)
-            | Term::Negate(_)
-            | Term::Not(_)
-            | Term::Arithmetic(..)
-            | Term::Both(..)
-            | Term::Either(..)
-            | Term::Compare { .. }
-            | Term::Apply(..)
-    );
-    operator && of.children().into_iter().all(is_constant)
-}
-
 /// Where a part of a formula of a window is computed.
 pub(super) fn placement(rule: &CheckedRule, window: usize, of: &Typed) -> Placement {
     match &of.term {
@@ -45,7 +29,7 @@ pub(super) fn placement(rule: &CheckedRule, window: usize, of: &Typed) -> Placem
         Term::WindowDuration | Term::WindowIndex if is_timed(rule, window) => Placement::Node,
         // Row by row, each with its process.
         _ if of.of.table == Some(KeyKind::Process) => {
-            let parts = of.children().into_iter().filter(|part| !is_constant(part));
+            let parts = of.children().into_iter().filter(|part| !part.is_constant());
             let parts = parts.map(|part| placement(rule, window, part));
             parts.max().unwrap_or(Placement::Coordinator).max(Placement::Node)
         }
