@@ -6,7 +6,7 @@
 //!
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
-//! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
+//! build, each fuzz target for five minutes, the law of the rule language on many more streams, and the
 //! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes, of whole programs too; and
 //! whether Linux 6.1 takes our programs and what they count there, in a virtual machine; and every benchmark in its quick form, which fails
 //! where a figure is far off its target.
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::process::{cargo, find_program, host, run};
+use crate::process::{cargo, find_program, host_in_variables, run};
 use crate::setup::{self, Brought, Purpose};
 use crate::{
     Result, deny, ebpf, experiment, fuzz, minimum, process, release, slowest, target_folder, twice, vm,
@@ -32,7 +32,7 @@ const EXPERIMENTS_AT_ONCE: usize = 3;
 /// Cases of the law of the crate `rules`; each run without `--long` has 200.
 const LAW_CASES: &str = "10000";
 
-/// The experiments mostly wait, and claim nothing about times in their quick form: they run beside the steps that only compile.
+/// The experiments mostly wait, and claim nothing about times in their quick form: they run beside the steps that attach to nothing.
 const EXPERIMENTS: &str = "experiments, quick form";
 
 /// Steps beside which nothing else may run: they attach to programs that fill the machine.
@@ -138,6 +138,7 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
             "build",
             Box::new(cargo("build --quiet --workspace --lib --bins --tests")),
         ),
+        (EXPERIMENTS, Box::new(move || quick_experiments(root))),
         (
             "tests inside",
             Box::new(move || {
@@ -149,13 +150,12 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
                 })
             }),
         ),
-        (EXPERIMENTS, Box::new(move || quick_experiments(root))),
         (
             "clippy",
             Box::new(cargo("clippy --quiet --workspace --all-targets -- -D warnings")),
         ),
         ("documentation", Box::new(move || documentation(root))),
-        ("fuzz targets", Box::new(move || fuzz::smoke(root))),
+        ("fuzz targets", Box::new(move || fuzz::check(root))),
         (
             "tests",
             Box::new(move || {
@@ -269,7 +269,7 @@ pub(crate) fn program_tests(root: &Path, profile: &str, settings: &[(&str, &str)
         runner.push(format!(" {}={}", slowest::VARIABLE, times.display()));
         runner.push(" PATH=");
         runner.push(std::env::var_os("PATH").unwrap_or_default());
-        command.env(format!("CARGO_TARGET_{}_RUNNER", host()?), runner);
+        command.env(format!("CARGO_TARGET_{}_RUNNER", host_in_variables()?), runner);
     }
     Ok(command)
 }

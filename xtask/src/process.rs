@@ -17,14 +17,16 @@ pub(crate) fn cargo(root: &Path, words: &str) -> Command {
     command
 }
 
-/// This machine's target triple as cargo writes it in variables.
+/// This machine's target triple.
 pub(crate) fn host() -> Result<String> {
     let facts = capture(Command::new("rustc").arg("-vV"))?;
     let host = facts.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host
-        .ok_or("rustc does not say its host")?
-        .to_uppercase()
-        .replace(['-', '.'], "_"))
+    Ok(host.ok_or("rustc does not print its host")?.to_owned())
+}
+
+/// The same as cargo writes it in variables.
+pub(crate) fn host_in_variables() -> Result<String> {
+    Ok(host()?.to_uppercase().replace(['-', '.'], "_"))
 }
 
 /// Runs a command whose output belongs to the terminal.

@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::process::{capture, cargo, find_program, host, run};
+use crate::process::{capture, cargo, find_program, host_in_variables, run};
 use crate::setup::{self, Brought, Purpose};
 use crate::{Result, target_folder};
 
@@ -111,7 +111,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     command
         .args(["--", "--nocapture", "--test-threads=1"])
         .args(&wanted.tests)
-        .env(format!("CARGO_TARGET_{}_RUNNER", host()?), runner)
+        .env(format!("CARGO_TARGET_{}_RUNNER", host_in_variables()?), runner)
         .env("TUNEAGENT_VM_PREEMPT", &wanted.preempt);
     for (name, is_wanted) in [("TUNEAGENT_LONG", wanted.long), ("TUNEAGENT_VM_KVM", wanted.kvm)] {
         command.env(name, if is_wanted { "1" } else { "" });
