@@ -125,6 +125,9 @@ pub struct ReplayArgs {
     /// effects (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub json: Option<String>,
+    /// Write what was recorded as one page: an HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<String>,
     /// Draw the metrics over time, with findings, decisions and verdicts as marks
     #[arg(long, value_name = "FILE")]
     pub svg: Option<String>,

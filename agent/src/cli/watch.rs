@@ -129,6 +129,10 @@ pub struct RunArgs {
 /// What a session writes for other programs, beside its report.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ExportArgs {
+    /// Write the session as one page here at the end: an HTML file that needs nothing else (%h for the host's
+    /// name)
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
+    pub html: Option<String>,
     /// Write the report as a table here at the end: a number in each row (- for standard output, %h for the
     /// host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]

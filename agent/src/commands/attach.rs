@@ -219,6 +219,7 @@ fn loads(args: &RuleArgs) -> String {
 fn exports(args: ExportArgs) -> Exports {
     Exports {
         csv: args.csv,
+        html: args.html,
         trace: args.trace,
         trace_max: args.trace_max,
         snapshots: args.snapshots,

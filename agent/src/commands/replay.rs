@@ -44,6 +44,7 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     }
     let mut outputs = Outputs::open(args, rules.objectives())?;
     let json = args.json.as_deref().map(Report::open).transpose()?;
+    let html = args.html.as_deref().map(Report::open).transpose()?;
     let result = replay(&mut rules, &recordings, |since_ns, what| {
         outputs.take(since_ns, what)
     });
@@ -51,7 +52,7 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     // Of what is no recording its error says all.
     outputs.is_quiet |= windows == 0 && result.is_err();
     outputs.finish()?;
-    report_job(&recordings, json, (is_quiet, result.is_err()))?;
+    report_job(&recordings, (json, html), (is_quiet, result.is_err()))?;
     result.map_err(Failure::no)?;
     match windows == 0 && !rules.is_empty() {
         true => Err(Failure::no(without_windows(&rules))),
@@ -79,12 +80,12 @@ fn without_windows(rules: &RuleBook) -> String {
 /// What was recorded of the ranks, of all hosts together.
 fn report_job(
     recordings: &[(String, Vec<u8>)],
-    json: Option<Report>,
+    (json, html): (Option<Report>, Option<Report>),
     (is_quiet, is_broken): (bool, bool),
 ) -> Result<(), Failure> {
     let snapshot = match joined(recordings) {
         Ok(snapshot) => snapshot,
-        Err(error) if json.is_some() => return Err(Failure::no(error)),
+        Err(error) if json.is_some() || html.is_some() => return Err(Failure::no(error)),
         Err(error) => {
             // What broke the recording is the last sentence.
             if !is_quiet && !is_broken {
@@ -101,6 +102,10 @@ fn report_job(
         view::closing(&snapshot, false)
             .iter()
             .for_each(|line| painter.say(line));
+    }
+    if let Some(place) = html {
+        let page = page::html(&page::page(&snapshot)).map_err(Failure::no)?;
+        place.write_text(&page)?;
     }
     json.map_or(Ok(()), |place| place.write(&snapshot))
 }
@@ -150,7 +155,7 @@ impl Outputs {
     fn open(args: &ReplayArgs, objectives: Vec<(String, String)>) -> Result<Outputs, Failure> {
         let mut csv = open(args.csv.as_deref())?;
         let failed = csv.as_mut().and_then(|csv| writeln!(csv, "{COLUMNS}").err());
-        let requested = [&args.csv, &args.svg, &args.json];
+        let requested = [&args.csv, &args.svg, &args.json, &args.html];
         Ok(Outputs {
             csv,
             svg: open(args.svg.as_deref())?.map(|file| (file, Plot::new(objectives))),

@@ -22,6 +22,7 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
     for (flag, is_given) in [
         ("--apply", args.apply.is_some()),
         ("--csv", args.csv.is_some()),
+        ("--html", args.html.is_some()),
         ("--svg", args.svg.is_some()),
     ] {
         if is_given {

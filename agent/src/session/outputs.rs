@@ -19,6 +19,8 @@ const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;
 /// What is written for other programs, beside the report: names of files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exports {
+    /// The session as one page.
+    pub html: Option<String>,
     /// The report as a table.
     pub csv: Option<String>,
     /// MPI calls and iterations, one by one.
@@ -56,6 +58,7 @@ struct Series {
 pub(crate) struct Outputs {
     report: Option<Place>,
     table: Option<Place>,
+    page: Option<Place>,
     series: Option<Series>,
     /// Calls one by one.
     pub trace: Option<Trace>,
@@ -78,6 +81,7 @@ impl Outputs {
             ));
         }
         for (flag, file) in [
+            ("--html", &exports.html),
             ("--trace", &exports.trace),
             ("--snapshots", &exports.snapshots),
             ("--record-session", &exports.session),
@@ -117,6 +121,7 @@ impl Outputs {
         Ok(Outputs {
             report: place(json, host)?,
             table: place(exports.csv.as_deref(), host)?,
+            page: place(exports.html.as_deref(), host)?,
             series: series.map(|(file, name)| Series {
                 file,
                 name,
@@ -177,13 +182,17 @@ impl Outputs {
         let table = self
             .table
             .map(|place| place.write(table(snapshot), &mut printout));
+        let page = self.page.map(|place| {
+            let text = page::html(&page::page(snapshot)).map_err(|error| error.to_string())?;
+            place.write(text, &mut printout)
+        });
         let series = self.series.filter(|series| series.dropped > 0).map(|series| {
             let (dropped, name) = (series.dropped, series.name);
             Err(format!(
                 "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
             ))
         });
-        let errors = [report, table, series]
+        let errors = [report, table, page, series]
             .into_iter()
             .flatten()
             .filter_map(Result::err);

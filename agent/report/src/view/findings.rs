@@ -17,6 +17,15 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     of(snapshot, past, none::Shown::default())
 }
 
+/// That nothing was found in a session that is over.
+pub fn without(snapshot: &Snapshot) -> Vec<String> {
+    let is_over = none::Shown {
+        is_over: true,
+        ..none::Shown::default()
+    };
+    none::lines(snapshot, is_over)
+}
+
 /// The same at the end, with what did not hold any more; verbosely also what each rule saw.
 pub(super) fn at_end(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let shown = none::Shown {

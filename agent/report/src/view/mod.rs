@@ -16,6 +16,7 @@ mod sizes;
 mod spread;
 mod terminal;
 
+pub use findings::without as without_findings;
 pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
-pub use screen::{closing, header, summary};
+pub use screen::{closing, header, losses, overview, summary};
 pub use terminal::{Painter, columns};

@@ -141,19 +141,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         ));
         return lines;
     }
-    lines.extend(over_all(
-        snapshot,
-        "over",
-        snapshot
-            .processes
-            .iter()
-            .filter_map(|process| process.overall)
-            .collect(),
-    ));
-    lines.extend(parts::around_changes(snapshot));
-    lines.extend(pace::over_all(snapshot));
-    lines.extend(pace::regions(snapshot));
-    lines.extend(cost::over_all(snapshot));
+    lines.extend(overview(snapshot));
     let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
     let mut functions = snapshot.functions();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
@@ -180,6 +168,17 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     lines.extend(history::change_lines(snapshot));
     lines.extend(snapshot.trace.as_ref().map(trace_line));
     lines.extend(losses(snapshot));
+    lines
+}
+
+/// Where the time of all ranks went, their pace and efficiencies, and what watching cost.
+pub fn overview(snapshot: &Snapshot) -> Vec<String> {
+    let overall = snapshot.processes.iter().filter_map(|process| process.overall);
+    let mut lines = over_all(snapshot, "over", overall.collect());
+    lines.extend(parts::around_changes(snapshot));
+    lines.extend(pace::over_all(snapshot));
+    lines.extend(pace::regions(snapshot));
+    lines.extend(cost::over_all(snapshot));
     lines
 }
 
@@ -380,7 +379,8 @@ fn trace_line(trace: &TraceView) -> String {
     )
 }
 
-fn losses(snapshot: &Snapshot) -> Vec<String> {
+/// What was lost, and what is missing.
+pub fn losses(snapshot: &Snapshot) -> Vec<String> {
     let lost = snapshot.lost.iter().filter(|(_, count)| *count > 0);
     let mut lines: Vec<String> = lost
         .map(|(kind, number)| format!(" lost: {} ({kind})", count(*number as f64)))

@@ -1,0 +1,90 @@
+//! The picture of ranks over time: a row a rank, a column a part of the run, as PNG.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::model::RankRow;
+
+/// Colours of the palette; the first stands for what was not measured.
+const COLOURS: usize = 256;
+
+/// Cividis, sampled: it rises evenly in lightness, and reads the same for the common kinds of colour blindness
+/// (Nuñez, Anderton, Renslow, PLOS ONE 13(7), 2018).
+const CIVIDIS: [[u8; 3]; 9] = [
+    [0, 34, 78],
+    [18, 53, 112],
+    [59, 73, 107],
+    [87, 93, 109],
+    [112, 113, 115],
+    [138, 134, 120],
+    [165, 156, 116],
+    [195, 179, 105],
+    [254, 232, 56],
+];
+
+/// The picture as the address of an image: `data:image/png;base64,…`.
+pub(crate) fn picture(rows: &[RankRow]) -> Result<String, png::EncodingError> {
+    let width = rows.first().map_or(0, |row| row.cells.len());
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width as u32, rows.len() as u32);
+    encoder.set_color(png::ColorType::Indexed);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_palette(palette());
+    // What was not measured shows the hatched ground.
+    encoder.set_trns(vec![0]);
+    let cells = rows.iter().flat_map(|row| &row.cells);
+    let pixels: Vec<u8> = cells.map(|cell| cell.map_or(0, index)).collect();
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&pixels)?;
+    writer.finish()?;
+    Ok(format!("data:image/png;base64,{}", STANDARD.encode(bytes)))
+}
+
+/// The colour of a share; more than all of the time, of several threads, has that of all.
+fn index(share: f64) -> u8 {
+    1 + (share.clamp(0.0, 1.0) * (COLOURS - 2) as f64).round() as u8
+}
+
+fn palette() -> Vec<u8> {
+    let mut palette = vec![0, 0, 0];
+    for number in 0..COLOURS - 1 {
+        let place = number as f64 / (COLOURS - 2) as f64 * (CIVIDIS.len() - 1) as f64;
+        let (below, part) = (place.floor() as usize, place.fract());
+        let above = (below + 1).min(CIVIDIS.len() - 1);
+        for channel in 0..3 {
+            let (low, high) = (
+                f64::from(CIVIDIS[below][channel]),
+                f64::from(CIVIDIS[above][channel]),
+            );
+            palette.push((low + (high - low) * part).round() as u8);
+        }
+    }
+    palette
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_has_the_colour_of_its_share_and_none_where_it_was_not_measured() {
+        let cells = vec![None, Some(0.0), Some(1.0), Some(3.0)];
+        let rows = [RankRow {
+            name: "rank 0".into(),
+            cells,
+        }];
+        let address = picture(&rows).unwrap();
+        let encoded = address.strip_prefix("data:image/png;base64,").unwrap();
+        let bytes = STANDARD.decode(encoded).unwrap();
+        let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
+            .read_info()
+            .unwrap();
+        let mut pixels = vec![0; 4];
+        reader.next_frame(&mut pixels).unwrap();
+        assert_eq!(pixels, [0, 1, 255, 255]);
+        let palette = palette();
+        assert_eq!(palette.len(), 3 * COLOURS);
+        assert_eq!(palette[3..6], CIVIDIS[0]);
+        assert_eq!(palette[3 * COLOURS - 3..], CIVIDIS[8]);
+    }
+}

@@ -1,0 +1,232 @@
+//! A page of a snapshot, the last one of a session. Numbers are formatted here and nowhere else.
+
+use std::time::Duration;
+
+use profile::format::{count, duration, percent, times};
+use profile::outcome::KEPT;
+use profile::{ChangeView, EfficienciesView, FindingView, Snapshot};
+use report::view;
+
+use crate::model::{Efficiency, Finding, Mark, Page, SCHEMA, Tile};
+use crate::{series, tables};
+
+/// The page of a session that is over, or of a recording of it.
+pub fn page(snapshot: &Snapshot) -> Page {
+    let marks = marks(snapshot);
+    Page {
+        schema: SCHEMA,
+        tuneagent: env!("CARGO_PKG_VERSION"),
+        title: view::header(snapshot),
+        program: snapshot.job.program.clone(),
+        taken_at: (snapshot.armed_unix_s > 0.0).then(|| snapshot.taken_at.clone()),
+        elapsed: seconds(snapshot.elapsed),
+        has_written: !snapshot.changes.is_empty(),
+        summary: trimmed(view::overview(snapshot)),
+        tiles: tiles(snapshot),
+        findings: snapshot
+            .findings
+            .iter()
+            .chain(&snapshot.past_findings)
+            .map(finding)
+            .collect(),
+        without_findings: match snapshot.findings.is_empty() && snapshot.past_findings.is_empty() {
+            true => trimmed(view::without_findings(snapshot)),
+            false => Vec::new(),
+        },
+        timeline: series::timeline(snapshot, marks),
+        efficiencies: snapshot
+            .sequence
+            .efficiencies
+            .as_ref()
+            .map(efficiencies)
+            .unwrap_or_default(),
+        tables: tables::all(snapshot),
+        incomplete: trimmed(view::losses(snapshot)),
+    }
+}
+
+fn trimmed(lines: Vec<String>) -> Vec<String> {
+    let lines = lines.iter().map(|line| line.trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+pub(crate) fn seconds(time: Duration) -> String {
+    duration(time.as_nanos() as f64)
+}
+
+fn finding(view: &FindingView) -> Finding {
+    let state = match (view.repaired, &view.now, view.gone_at) {
+        (true, None, _) => "repaired".to_owned(),
+        (true, Some(_), _) => "repaired; reverted at the end".to_owned(),
+        (false, _, Some(gone)) => format!("held from {} to {}", seconds(view.at), seconds(gone)),
+        (false, _, None) => format!("holds since {}", seconds(view.at)),
+    };
+    Finding {
+        rule: view.rule.clone(),
+        state,
+        text: view.text.lines().map(str::to_owned).collect(),
+        now: view.now.clone(),
+        next_start: view.next_start.clone(),
+        is_repaired: view.repaired,
+    }
+}
+
+/// Findings and changes in the order of their times. A decision for many processes is one mark.
+fn marks(snapshot: &Snapshot) -> Vec<Mark> {
+    let mut all: Vec<(Duration, String)> = Vec::new();
+    for finding in snapshot.findings.iter().chain(&snapshot.past_findings) {
+        all.push((finding.at, format!("found: {}", finding.rule)));
+    }
+    let mut last = None;
+    for change in &snapshot.changes {
+        if last.replace(change.decision) != Some(change.decision) {
+            all.push((change.at, changed(change)));
+        }
+    }
+    all.sort_by_key(|(at, _)| *at);
+    let numbered = (1..).zip(all);
+    numbered
+        .map(|(number, (at, text))| Mark {
+            number,
+            at_s: at.as_secs_f64(),
+            text,
+        })
+        .collect()
+}
+
+fn changed(change: &ChangeView) -> String {
+    let values = match (change.old.as_str(), change.new.as_str()) {
+        ("", new) => new.to_owned(),
+        (old, new) => format!("{old} -> {new}"),
+    };
+    let verdict = change
+        .guard
+        .as_ref()
+        .map_or(change.outcome.as_str(), |guard| guard.verdict);
+    format!("{}: {} {values}: {verdict}", change.rule, change.variable)
+}
+
+fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
+    let overall: Vec<_> = snapshot
+        .processes
+        .iter()
+        .filter_map(|process| process.overall)
+        .collect();
+    let mean = |of: &dyn Fn(&profile::Rates) -> Option<f64>| -> Option<f64> {
+        let sum: Option<f64> = overall.iter().map(of).sum();
+        sum.filter(|_| !overall.is_empty())
+            .map(|sum| sum / overall.len() as f64)
+    };
+    let share = |name, value: Option<f64>, note: &str| {
+        value.map(|value| Tile {
+            name,
+            value: percent(value),
+            before: None,
+            note: note.to_owned(),
+        })
+    };
+    let of_time = "of the time, the mean over the processes";
+    let efficiency = snapshot.sequence.efficiencies.as_ref().map(|found| Tile {
+        name: "parallel efficiency",
+        value: format!("{:.2}", found.of.parallel),
+        before: None,
+        note: format!("of {} ranks; 1 is best", found.ranks),
+    });
+    let cost = snapshot.cost.as_ref().map(|cost| Tile {
+        name: "cost of watching",
+        value: format!("+{}", percent(cost.slowdown.all())),
+        before: None,
+        note: "that the program takes longer".to_owned(),
+    });
+    let all = [
+        iteration(snapshot),
+        share("inside MPI", mean(&|rates| rates.mpi), of_time),
+        share("on a CPU", mean(&|rates| Some(rates.cpu)), of_time),
+        share("waiting for a CPU", mean(&|rates| Some(rates.runqueue)), of_time),
+        efficiency,
+        cost,
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// The time of one iteration; around the newest change that the guard kept, before and after it.
+fn iteration(snapshot: &Snapshot) -> Option<Tile> {
+    let view = snapshot.sequence.iteration.as_ref()?;
+    let is_kept = |change: &&ChangeView| change.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT);
+    let kept = snapshot.changes.iter().rev().find(is_kept);
+    let around = kept.and_then(|change| view.around(change.at, change.at));
+    let calls = format!("{} {}s each", count(view.calls), snapshot.sequence.steps.noun());
+    Some(match around {
+        Some((before, after)) => Tile {
+            name: "one iteration",
+            value: duration(after),
+            before: Some(duration(before)),
+            note: format!(
+                "{} times as long before the change; {calls}",
+                times(before / after)
+            ),
+        },
+        None => Tile {
+            name: "one iteration",
+            value: duration(view.mean_ns),
+            before: None,
+            note: format!("the mean of {}; {calls}", count(view.count as f64)),
+        },
+    })
+}
+
+fn efficiencies(view: &EfficienciesView) -> Vec<Efficiency> {
+    let mut all = Vec::new();
+    let mut add = |depth, name, value: Option<f64>, definition| {
+        all.extend(value.map(|value| Efficiency {
+            name,
+            depth,
+            value,
+            definition,
+        }));
+    };
+    add(
+        0,
+        "parallel efficiency",
+        Some(view.of.parallel),
+        "useful time / time of all ranks",
+    );
+    add(
+        1,
+        "load balance",
+        Some(view.of.load_balance),
+        "mean useful time / greatest useful time",
+    );
+    add(
+        2,
+        "within nodes",
+        Some(view.of.within_nodes),
+        "the same within the node whose ranks compute longest",
+    );
+    add(
+        2,
+        "between nodes",
+        view.between_nodes,
+        "mean over the nodes / node that computes longest",
+    );
+    add(
+        1,
+        "communication efficiency",
+        Some(view.of.communication),
+        "greatest useful time / elapsed time",
+    );
+    let split = view.split.as_ref();
+    add(
+        2,
+        "serialisation",
+        split.map(|split| split.serialisation),
+        "what waiting for other ranks leaves of it",
+    );
+    add(
+        2,
+        "transfer",
+        split.map(|split| split.transfer),
+        "what the transfer of data leaves of it",
+    );
+    all
+}

@@ -1,0 +1,223 @@
+//! The tables of the page: what the terminal shows the first lines of, in full.
+
+use profile::format::{bytes, count, duration, percent};
+use profile::{CallSiteView, ChangeView, FunctionTotals, ProcessView, RuleView, Snapshot};
+
+use crate::model::{Cell, Column, Table};
+use crate::series;
+
+/// Rows of a table.
+const ROWS_MAX: usize = 768;
+
+pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
+    let tables = [
+        functions(snapshot),
+        call_sites(snapshot),
+        processes(snapshot),
+        rules(snapshot),
+        changes(snapshot),
+    ];
+    tables
+        .into_iter()
+        .filter(|table| !table.rows.is_empty())
+        .collect()
+}
+
+fn table(
+    (id, title): (&'static str, &'static str),
+    columns: &[(&'static str, bool)],
+    rows: impl ExactSizeIterator<Item = Vec<Cell>>,
+) -> Table {
+    let column = |(title, is_number): &(&'static str, bool)| Column {
+        title,
+        is_number: *is_number,
+    };
+    Table {
+        id,
+        title,
+        columns: columns.iter().map(column).collect(),
+        omitted: rows.len().saturating_sub(ROWS_MAX),
+        rows: rows.take(ROWS_MAX).collect(),
+    }
+}
+
+fn text(text: impl Into<String>) -> Cell {
+    Cell {
+        text: text.into(),
+        ..Cell::default()
+    }
+}
+
+/// A number with the text that people read; "-" where it was not measured.
+fn number(value: Option<f64>, show: fn(f64) -> String) -> Cell {
+    Cell {
+        text: value.map_or_else(|| "-".to_owned(), show),
+        number: value,
+        bar: None,
+    }
+}
+
+fn share(value: Option<f64>) -> Cell {
+    Cell {
+        bar: value,
+        ..number(value, percent)
+    }
+}
+
+fn functions(snapshot: &Snapshot) -> Table {
+    let mut all = snapshot.functions();
+    all.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
+    let watched_ns = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
+    let row = |function: &FunctionTotals| {
+        let mut calls = number(Some(function.calls as f64), count);
+        if function.estimate.is_some() {
+            calls.text.insert(0, '~');
+        }
+        vec![
+            text(&function.name),
+            calls,
+            number(function.mean_of_returned_ns(), duration),
+            number(function.time_ns.map(|ns| ns as f64), duration),
+            share(function.time_ns.map(|ns| ns as f64 / watched_ns)),
+            number(function.bytes.map(|amount| amount as f64), bytes),
+        ]
+    };
+    table(
+        ("functions", "Functions"),
+        &[
+            ("function", false),
+            ("calls", true),
+            ("mean", true),
+            ("time", true),
+            ("share of the time", true),
+            ("bytes", true),
+        ],
+        all.iter().map(row),
+    )
+}
+
+fn call_sites(snapshot: &Snapshot) -> Table {
+    let row = |site: &CallSiteView| {
+        let place = &site.place;
+        let line = match (&place.file, place.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => file.clone(),
+            _ => place.module.clone().unwrap_or_default(),
+        };
+        vec![
+            text(&site.function),
+            text(place.function.clone().unwrap_or_default()),
+            text(line),
+            number(Some(site.ranks as f64), count),
+            number(Some(site.calls as f64), count),
+            number(Some(site.time_ns as f64), duration),
+        ]
+    };
+    table(
+        ("call-sites", "Call sites"),
+        &[
+            ("function", false),
+            ("called in", false),
+            ("at", false),
+            ("ranks", true),
+            ("calls", true),
+            ("time", true),
+        ],
+        snapshot.sequence.call_sites.iter().map(row),
+    )
+}
+
+fn processes(snapshot: &Snapshot) -> Table {
+    let row = |process: &ProcessView| {
+        let rates = process.overall;
+        let counters = process.counters.as_ref();
+        vec![
+            text(series::name(process)),
+            // A recording has no numbers of processes.
+            number(Some(f64::from(process.pid)).filter(|pid| *pid != 0.0), |pid| {
+                pid.to_string()
+            }),
+            text(process.host.as_deref().unwrap_or(&snapshot.job.host)),
+            share(rates.and_then(|rates| rates.mpi)),
+            share(rates.map(|rates| rates.cpu)),
+            share(rates.map(|rates| rates.runqueue)),
+            number(
+                counters.and_then(|of| Some(of.resident_peak_bytes? as f64)),
+                bytes,
+            ),
+        ]
+    };
+    table(
+        ("processes", "Processes"),
+        &[
+            ("process", false),
+            ("pid", true),
+            ("machine", false),
+            ("inside MPI", true),
+            ("on a CPU", true),
+            ("waiting for a CPU", true),
+            ("memory, at its most", true),
+        ],
+        snapshot.processes.iter().map(row),
+    )
+}
+
+fn rules(snapshot: &Snapshot) -> Table {
+    let fitting = || snapshot.rules.iter().filter(|rule| rule.had_processes);
+    let rules: Vec<&RuleView> = fitting().collect();
+    let row = |rule: &&RuleView| {
+        vec![
+            text(&rule.name),
+            text(&rule.tune),
+            text(rule.mode),
+            text(&rule.state),
+            number(Some(rule.windows as f64), count),
+        ]
+    };
+    table(
+        ("rules", "Rules that fit this program"),
+        &[
+            ("rule", false),
+            ("tune", false),
+            ("mode", false),
+            ("state", false),
+            ("windows", true),
+        ],
+        rules.iter().map(row),
+    )
+}
+
+fn changes(snapshot: &Snapshot) -> Table {
+    let row = |change: &ChangeView| {
+        let guard = change.guard.as_ref();
+        vec![
+            number(Some(change.at.as_secs_f64()), |at_s| duration(at_s * 1e9)),
+            text(&change.rule),
+            text(match change.rank {
+                Some(rank) => format!("rank {rank}"),
+                None => format!("process {}", change.pid),
+            }),
+            text(&change.variable),
+            text(&change.old),
+            text(&change.new),
+            text(&change.outcome),
+            text(guard.map_or("", |guard| guard.text.as_str())),
+            number(Some(change.hold_ns as f64), duration),
+        ]
+    };
+    table(
+        ("changes", "Changes"),
+        &[
+            ("after", true),
+            ("rule", false),
+            ("process", false),
+            ("what", false),
+            ("before", false),
+            ("since", false),
+            ("outcome", false),
+            ("guard", false),
+            ("held for", true),
+        ],
+        snapshot.changes.iter().map(row),
+    )
+}

@@ -1,0 +1,185 @@
+use std::time::Duration;
+
+use profile::{
+    ChangeView, Efficiencies, EfficienciesView, FindingView, GuardView, IterationView, JobView, LoadView,
+    PaceView, ProcessView, Rates, SequenceView, Snapshot,
+};
+
+use super::{html, page};
+
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
+
+fn rank(number: u32) -> ProcessView {
+    let load = |(until, mpi): (u64, f64)| LoadView {
+        until: Duration::from_secs(until),
+        mpi: Some(mpi),
+        cpu: Some(1.0 - mpi),
+        runqueue: Some(0.25 * mpi),
+    };
+    ProcessView {
+        pid: 8120 + number as i32,
+        rank: Some(number),
+        watched_ns: 20_000_000_000,
+        overall: Some(Rates {
+            mpi: Some(0.5),
+            cpu: 0.5,
+            runqueue: 0.125,
+            ..Rates::default()
+        }),
+        load: [(10, 0.9), (20, 0.1)].map(load).into(),
+        ..ProcessView::default()
+    }
+}
+
+/// A session of 20 s in which a change after 10 s made iterations ten times as fast.
+fn session() -> Snapshot {
+    let part = |until, count, mean_ms| PaceView {
+        until: Duration::from_secs(until),
+        count,
+        mean_ns: mean_ms * 1e6,
+    };
+    let guard = GuardView {
+        before: Some(10.0),
+        after: Some(100.0),
+        ratio: Some(10.0),
+        verdict: "kept",
+        text: "pace: 10/s -> 100/s: 10 times; kept".into(),
+        ..GuardView::default()
+    };
+    Snapshot {
+        job: JobView {
+            program: HOSTILE.into(),
+            user: "alice".into(),
+            host: "node7".into(),
+            size: Some(2),
+            mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
+            ..JobView::default()
+        },
+        taken_at: "2026-11-26T10:00:00Z".into(),
+        armed_unix_s: 1.79e9,
+        elapsed: Duration::from_secs(20),
+        processes: [0, 1].map(rank).into(),
+        sequence: SequenceView {
+            iteration: Some(IterationView {
+                calls: 4.0,
+                count: 1100,
+                mean_ns: 18.2e6,
+                parts: vec![part(10, 100, 100.0), part(20, 1000, 10.0)],
+                ..IterationView::default()
+            }),
+            efficiencies: Some(EfficienciesView {
+                of: Efficiencies {
+                    parallel: 0.4,
+                    load_balance: 0.8,
+                    within_nodes: 0.8,
+                    between_nodes: 1.0,
+                    communication: 0.5,
+                },
+                between_nodes: Some(1.0),
+                split: None,
+                useful_ns: None,
+                scalability: None,
+                ranks: 2,
+                nodes: 1,
+                over_iterations: true,
+            }),
+            ..SequenceView::default()
+        },
+        findings: vec![FindingView {
+            rule: "busy".into(),
+            at: Duration::from_secs(5),
+            text: format!("2 ranks spin: {HOSTILE}"),
+            next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
+            repaired: true,
+            ..FindingView::default()
+        }],
+        changes: [0, 1]
+            .map(|rank| ChangeView {
+                number: 1,
+                rule: "busy".into(),
+                pid: 8120 + rank,
+                rank: Some(rank as u32),
+                action: "set",
+                at: Duration::from_secs(10),
+                variable: "yield_when_idle".into(),
+                old: "false".into(),
+                new: "true".into(),
+                outcome: "in force".into(),
+                guard: Some(guard.clone()),
+                ..ChangeView::default()
+            })
+            .into(),
+        missing: vec!["rank 2 is on another machine".into()],
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn the_numbers_of_a_session_become_tiles_findings_marks_and_tables() {
+    insta::assert_json_snapshot!(page(&session()), {
+        ".timeline.shares" => "those of each part",
+        ".timeline.ranks[].cells" => "those of each part",
+        ".tuneagent" => "the version",
+    });
+}
+
+#[test]
+fn the_charts_cover_the_session_and_have_a_text() {
+    let page = page(&session());
+    let (first, last) = (page.timeline.shares[0], page.timeline.shares[239]);
+    assert!((first.cpu - 0.1).abs() < 1e-9 && (last.cpu - 0.9).abs() < 1e-9);
+    let text = html(&page).unwrap();
+    assert!(
+        text.contains("Time of one iteration over the session: least 10.0 ms, most 100 ms, last 10.0 ms")
+    );
+    assert_eq!(text.matches("role=\"img\"").count(), 2);
+    assert!(text.contains("src=\"data:image/png;base64,"));
+}
+
+#[test]
+fn names_of_programs_are_text_and_nothing_is_loaded() {
+    let text = html(&page(&session())).unwrap();
+    assert!(!text.contains("<img src=x"), "a name became markup");
+    assert_eq!(text.matches("</script>").count(), 2, "a name ended the script");
+    assert_eq!(text.matches("&lt;/script&gt;&lt;img src=x").count(), 3);
+    for address in ["http://", "https://", "//cdn", "@import"] {
+        let found = text.find(address).map(|at| &text[at.saturating_sub(40)..at + 40]);
+        // The name of a vocabulary is no address that is loaded.
+        assert!(found.is_none_or(|found| found.contains("xmlns=")), "{found:?}");
+    }
+}
+
+#[test]
+fn the_policy_names_the_style_and_the_script_that_are_in_the_file() {
+    use base64::Engine;
+    use sha2::Digest;
+    let text = html(&page(&session())).unwrap();
+    for (from, to, word) in [
+        ("<style>", "</style>", "style-src"),
+        ("<script>", "</script>", "script-src"),
+    ] {
+        let body = text.split_once(from).unwrap().1.split_once(to).unwrap().0;
+        let sum = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(body.as_bytes()));
+        assert!(text.contains(&format!("{word} 'sha256-{sum}'")), "{word}");
+    }
+    assert!(text.contains("default-src 'none'"));
+}
+
+#[test]
+fn a_session_that_measured_nothing_is_a_page_too() {
+    let text = html(&page(&Snapshot::default())).unwrap();
+    assert!(
+        text.contains("no process was watched") && !text.contains("<svg"),
+        "{text}"
+    );
+}
+
+#[test]
+fn sizes_are_bounded() {
+    let empty = html(&page(&Snapshot::default())).unwrap();
+    assert!(empty.len() <= 80_000, "{} bytes without data", empty.len());
+    let mut large = session();
+    large.processes = (0..1024).map(rank).collect();
+    let bytes = html(&page(&large)).unwrap().len();
+    assert!(bytes <= 4_000_000, "{bytes} bytes with 1024 ranks");
+}
