@@ -176,7 +176,7 @@ impl Walk<'_> {
             .extend(piece.tails.into_iter().map(|tail| (tail, is_elsewhere)));
     }
 
-    /// Enters the jumps before each return, or itself where not every way to it has one.
+    /// Adds the jumps before each return, or the return itself if it can be reached without one.
     fn cover(&mut self) {
         for (tail, is_elsewhere) in std::mem::take(&mut self.tails) {
             let image = self.finder.image;
@@ -206,7 +206,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A jump into a piece that was looked at before.
+    /// Records a jump into a piece that was already scanned.
     fn come_back(&mut self, jump: &JumpOut, address: u64) {
         for (tail, _) in &mut self.tails {
             if tail.depth_at(address).is_some() {
@@ -260,13 +260,13 @@ impl Walk<'_> {
             match target {
                 Some(target) if self.enter_piece(target.0) => self.come_back(&jump, target.0),
                 None if jump.is_always => self.enter(jump.at, is_elsewhere, |places| &mut places.last),
-                // It is left by this jump only sometimes: a probe there cannot know when.
+                // A conditional exit: a probe on the jump cannot know whether it is taken.
                 _ => self.found.unknown += 1,
             }
         }
     }
 
-    /// False where it is not known what the code there belongs to, or it cannot be read.
+    /// False if the code at `address` belongs to no known piece, or cannot be read.
     fn enter_piece(&mut self, address: u64) -> bool {
         if self.done.iter().any(|piece| piece.contains(&address)) {
             return true;
@@ -288,7 +288,7 @@ impl Walk<'_> {
     }
 }
 
-/// What the file's unwind tables describe as one piece.
+/// The pieces of code according to the file's unwind tables.
 #[derive(Debug)]
 struct Pieces(Option<crate::unwind::Tables>);
 
