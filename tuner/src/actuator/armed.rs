@@ -47,7 +47,7 @@ pub(super) struct Armed {
     stopped: Arc<StopResult<Result<Bytes, WriteError>>>,
 }
 
-/// Who writes, and how the thread is kept at its place.
+/// The writer, and how the thread is kept at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Store,

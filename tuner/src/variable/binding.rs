@@ -314,8 +314,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The address that the dynamic linker stored for a module's code, if it did and it is one of the
-    /// definitions (a word that is not yet relocated is none).
+    /// The address that the dynamic linker stored for a module's code, if it is one of the definitions (a
+    /// word that is not relocated yet is not).
     fn bound_in_memory(&self, index: usize) -> Result<Option<Address>, VariableError> {
         let module = &self.space.modules[index];
         let relocations = module

@@ -19,7 +19,7 @@ pub(crate) struct Passed {
     pub(crate) floats: Vec<u64>,
 }
 
-/// The general registers that are pushed, in this order; pops restore the stack pointer.
+/// The general registers that are pushed, in this order. Balanced pops restore the stack pointer.
 const PUSHED: [AsmRegister64; 15] = {
     use iced_x86::code_asm::registers::gpr64::*;
     [

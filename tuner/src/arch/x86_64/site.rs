@@ -101,7 +101,7 @@ fn emulated(bytes: &[u8], at: u64, emulation: Emulation) -> Option<Cost> {
     match *bytes {
         // push of a register, nop
         [0x50..=0x57] | [0x41, 0x50..=0x57] | [0x90] | [0x66, 0x90] => Some(Cost::Emulated),
-        // jumps, also conditional ones
+        // jumps, including conditional ones
         [0xeb | 0x70..=0x7f, _] | [0xe9, _, _, _, _] | [0x0f, 0x80..=0x8f, _, _, _, _] => {
             Some(Cost::Emulated)
         }
@@ -296,7 +296,7 @@ mod tests {
             site(&[0x85, 0xff, 0x74, 0x05], OLD),
             Ok((2, Cost::Emulated, "je".to_owned()))
         );
-        // mov eax, [rdi]; jne with a distance of four bytes
+        // mov eax, [rdi]; jne with a displacement of four bytes
         assert_eq!(
             site(&[0x8b, 0x07, 0x0f, 0x85, 0, 1, 0, 0], OLD),
             Ok((2, Cost::Emulated, "jne".to_owned()))
@@ -330,7 +330,7 @@ mod tests {
         for code in [&[0xff, 0x37, 0x53][..], &[0x48, 0x50, 0x53]] {
             assert_eq!(site(code, NEW), Err(Obstacle::MovesStack), "{code:x?}");
         }
-        // xchg r8, rax looks like a nop, and pause is none
+        // xchg r8, rax is similar to a nop; pause is a nop
         assert_eq!(site(&[0x49, 0x90, 0x53], NEW), Err(Obstacle::ChangesArgument));
         assert_eq!(site(&[0xf3, 0x90, 0x53], NEW).map(|found| found.0), Ok(2));
     }
@@ -368,16 +368,16 @@ mod tests {
         // 1000: endbr64; push rbx; pop rbx; ret
         let plain = with_endbr(&[0x53, 0x5b, 0xc3]);
         assert_eq!(entered(&plain, 0x1000..0x1007, 0x1004, &[0x1000]), Ok(()));
-        // its own: test eax, eax; jne 1004; ret
+        // its own jump: test eax, eax; jne 1004; ret
         let own = with_endbr(&[0x85, 0xc0, 0x75, 0xfc, 0xc3]);
         assert_eq!(
             entered(&own, 0x1000..0x1009, 0x1006, &[0x1000]),
             Err(Obstacle::JumpedInto)
         );
-        // back to the first byte: everybody passes both
+        // back to the first byte: all calls pass both
         let begin = with_endbr(&[0x75, 0xfa, 0xc3]);
         assert_eq!(entered(&begin, 0x1000..0x1007, 0x1004, &[0x1000]), Ok(()));
-        // a neighbour before it and one behind it, by a short jump: jmp 1008 or 1004
+        // a function before it and one behind it, with a short jump: jmp 1008 or 1004
         let before = [&[0xeb, 0x06, 0xc3, 0xc3][..], &plain].concat();
         assert_eq!(
             entered(&before, 0x1004..0x100b, 0x1008, &[0x1000, 0x1004]),
@@ -388,7 +388,7 @@ mod tests {
             entered(&behind, 0x1000..0x1007, 0x1004, &[0x1000]),
             Err(Obstacle::JumpedInto)
         );
-        // one farther away, by a long one
+        // one farther away, with a long jump
         let mut far = plain.clone();
         far.resize(0x200, 0xc3);
         far.extend([0xe9, 0xff, 0xfd, 0xff, 0xff]); // at 1200: jmp 1004
@@ -416,7 +416,7 @@ mod tests {
             entered(&computed, 0x1000..0x1007, 0x1004, &[0x1000]),
             Err(Obstacle::ComputedJump)
         );
-        // jmp [rip]: to another file
+        // jmp [rip]: leads to another file
         let linkage = with_endbr(&[0x53, 0x5b, 0xff, 0x25, 0, 0, 0, 0]);
         assert_eq!(entered(&linkage, 0x1000..0x100c, 0x1004, &[0x1000]), Ok(()));
     }

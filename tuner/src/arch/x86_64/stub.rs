@@ -49,7 +49,8 @@ impl Stub<'_> {
         // The thread may have been in the middle of x87 code; a function may expect an empty x87 stack.
         a.emms()?;
         a.mov(r12, self.data.0)?;
-        // Marks the thread for stack walkers, even if a probe hides the return address.
+        // The data page's address on the stack shows a stack scan that the thread is here, even if a probe
+        // hides the return address.
         a.push(r12)?;
         a.push(r12)?;
         a.mov(qword_ptr(r12 + ENTERED), IN_READER as i32)?;
