@@ -197,8 +197,8 @@ impl ActuatorClient {
         (parts.into_iter().rev().flatten().collect(), all_inherited)
     }
 
-    /// Reverts all changes of these processes, including those of earlier sessions, in one request, so that a
-    /// value that one process inherited from another is not taken for a change of the program.
+    /// Reverts all changes of these processes, including those of earlier sessions, in one request: the
+    /// changes of each process are reverted before values that it has inherited from another one.
     pub fn revert_all(&mut self, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
         let pids = pids.to_vec();
         expect!(self.request(ActuatorCommand::RevertAll { pids })?, ActuatorAnswer::RevertedAll(summary) => summary)

@@ -46,7 +46,7 @@ impl Tail {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TailJump {
     pub(super) at: u64,
-    /// The address from which the call ends.
+    /// The next address if the call ends.
     pub(super) to: u64,
     pub(super) condition: Option<u8>,
     pub(super) is_taken: bool,

@@ -330,7 +330,7 @@ mod tests {
         for code in [&[0xff, 0x37, 0x53][..], &[0x48, 0x50, 0x53]] {
             assert_eq!(site(code, NEW), Err(Obstacle::MovesStack), "{code:x?}");
         }
-        // xchg r8, rax is similar to a nop; pause is a nop
+        // xchg r8, rax is not a nop; pause is not one that the kernel emulates
         assert_eq!(site(&[0x49, 0x90, 0x53], NEW), Err(Obstacle::ChangesArgument));
         assert_eq!(site(&[0xf3, 0x90, 0x53], NEW).map(|found| found.0), Ok(2));
     }
