@@ -1,7 +1,7 @@
-//! The three kinds of number that other tools all call "address", and the bias between two of them.
+//! The three kinds of numbers called "address", and the bias between two of them.
 //!
-//! A mix-up compiles to a write at the wrong place, so each is a type and only the conversions that mean
-//! something exist.
+//! Confusing them would compile to a write at the wrong place, so each is a type and only the meaningful
+//! conversions exist.
 
 use std::fmt;
 
@@ -29,12 +29,11 @@ macro_rules! number {
 }
 
 number! {
-    /// Where a byte is in a file: what a uprobe is attached to.
+    /// The offset of a byte in a file, to which a uprobe is attached.
     FileOffset
 }
 number! {
-    /// Where a byte was placed by the linker, before the loader moved the module: what symbol tables and
-    /// DWARF say.
+    /// Where the linker placed a byte, before the loader moved the module: used by symbol tables and DWARF.
     LinkAddress
 }
 number! {
@@ -47,7 +46,7 @@ number! {
 }
 
 impl LoadBias {
-    /// Where the loader put what the linker placed at `link`.
+    /// The address in memory of the link address `link`.
     pub fn address(self, link: LinkAddress) -> Address {
         Address(self.0.wrapping_add(link.0))
     }
@@ -59,8 +58,7 @@ impl Address {
         self.0.checked_add(bytes).map(Address)
     }
 
-    /// True when a value of `size` bytes (a power of two) at this address does not straddle its natural
-    /// boundary.
+    /// True if a value of `size` bytes (a power of two) at this address does not cross its natural boundary.
     pub(crate) fn is_aligned(self, size: usize) -> bool {
         size.is_power_of_two() && self.0.is_multiple_of(size as u64)
     }

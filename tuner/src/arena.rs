@@ -1,27 +1,27 @@
-//! Memory of our own in the program: a range of pages, mapped for one change and unmapped with it. Where it
-//! may lie, and how it is recognised; mapping is done in [`crate::remote`].
+//! Our memory in the program: a range of pages, mapped for one change and unmapped with it. This module
+//! chooses the place of an arena and recognises it; [`crate::remote`] maps it.
 //!
-//! The first page or pages hold code, mapped readable and executable, never writable: what lies there is
-//! written from outside. One more page holds data, where a change needs some.
+//! The first page or pages have code, mapped readable and executable, never writable: they are written from
+//! outside. One more page has data, if the change needs some.
 
 use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
 use crate::maps::{Backing, Mapping};
 
-/// No change in one step goes beyond a page: the kernel copies page by page.
+/// Bytes of a page. No single write crosses a page: the kernel copies page by page.
 pub(crate) const PAGE: u64 = 4096;
-/// At the begin of each: a name that stands in no program by chance.
+/// At the begin of each arena: bytes that no program contains by chance.
 const MARK: &[u8; 16] = b"tuneagent\0arena1";
-/// The mark, and a number of its own. Code begins behind.
+/// Bytes of the mark and the arena's number. Code begins behind them.
 pub(crate) const HEAD_BYTES: u64 = 32;
-/// A jump reaches 2 GiB; less, so that both ends of what it concerns are within reach.
+/// A jump reaches 2 GiB; less here, so that both ends of a range of targets are within reach.
 const REACH: u64 = (2 << 30) - (64 << 20);
-/// Left free on both sides, so that running off an end faults, and no mapping of the program grows together
-/// with ours.
+/// Bytes left free on both sides, so that running past an end faults, and the kernel does not merge our
+/// mapping with one of the program.
 const GAP: u64 = 16 * PAGE;
-/// The heap grows upwards, stacks grow downwards, and what a program maps next the kernel puts right below
-/// what it mapped last: so much is left to them.
+/// Bytes left free for growth: the heap grows upwards, stacks grow downwards, and the kernel places new
+/// mappings right below the last one.
 const GROWTH: u64 = 1 << 30;
 /// The kernel maps nothing below for ordinary users.
 const LOWEST: u64 = 1 << 20;
@@ -34,22 +34,22 @@ pub struct Arena {
     pub(crate) code_bytes: u64,
     /// Bytes for data, behind the code.
     pub(crate) data_bytes: u64,
-    /// Stands in it, so that no other is taken for it.
+    /// Stored in the arena to distinguish it from others.
     pub number: u64,
-    /// It was requested by hand with `--despite-seccomp`, whatever the program's filters may do; unmapping
-    /// does not check them again.
+    /// It was requested with `--despite-seccomp`, whatever the program's filters may do; unmapping does not
+    /// check them again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub despite_seccomp: bool,
 }
 
 impl Arena {
-    /// The best free place near `target`: one that code there can jump to.
+    /// The best free place near `target`, within reach of jumps in its code.
     pub(crate) fn find(maps: &[Mapping], target: Address, code: usize, with_data: bool) -> Option<Arena> {
         let code_bytes = (HEAD_BYTES + code as u64).next_multiple_of(PAGE);
         let data_bytes = if with_data { PAGE } else { 0 };
         let size = code_bytes + data_bytes;
         let distance = |at: &u64| at.abs_diff(target.0);
-        // Rather below: behind the program begins, sooner or later, its heap.
+        // Prefers places below: the heap of the program may grow above it.
         let by_place = |(is_tight, at): &(bool, u64)| {
             let is_far = distance(at) + size >= REACH;
             (is_far, *is_tight, *at > target.0, distance(at))
@@ -64,7 +64,7 @@ impl Arena {
         })
     }
 
-    /// All `length` bytes at `address` are in it.
+    /// True if all `length` bytes at `address` are in it.
     pub(crate) fn contains(&self, address: Address, length: u64) -> bool {
         let end = self.address.0 + self.size();
         address >= self.address && address.checked_add(length).is_some_and(|last| last.0 <= end)
@@ -74,7 +74,7 @@ impl Arena {
         self.code_bytes + self.data_bytes
     }
 
-    /// Where code may lie.
+    /// The address of its code.
     pub(crate) fn code(&self) -> Address {
         Address(self.address.0 + HEAD_BYTES)
     }
@@ -83,7 +83,7 @@ impl Arena {
         Address(self.address.0 + self.code_bytes)
     }
 
-    /// What stands at its begin.
+    /// The bytes at its begin.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut head = MARK.to_vec();
         head.extend(self.number.to_le_bytes());
@@ -91,7 +91,7 @@ impl Arena {
         head
     }
 
-    /// Some mapping of the program could be it.
+    /// Whether a mapping of the program could be this arena.
     pub(crate) fn is_in(&self, maps: &[Mapping]) -> bool {
         maps.iter().any(|map| {
             map.start <= self.address && map.end > self.address && map.backing == Backing::Anonymous
@@ -99,7 +99,7 @@ impl Arena {
     }
 }
 
-/// The ends, nearest to `target`, of what is free; first whether what is mapped next may come to lie there.
+/// The free places nearest to `target`, each with whether new mappings may be placed close to it.
 fn candidates(maps: &[Mapping], target: u64, size: u64) -> impl Iterator<Item = (bool, u64)> {
     let special = |map: &Mapping, name: &str| map.backing == Backing::Special(name.to_owned());
     let starts = std::iter::once((LOWEST, false))
@@ -161,7 +161,7 @@ mod tests {
         let arena = Arena::find(&maps, Address(0x7fff_f7d0_0000), 100, true).unwrap();
         let below = 0x7fff_f7c0_0000 - arena.address.0;
         assert!(below >= GROWTH, "{below} bytes below the libraries");
-        // Where nothing else is within reach that is better than nowhere.
+        // If nothing else is within reach, a tight place is better than none.
         let narrow = maps::parse(
             "100000-7fff70000000 rw-p 00000000 00:00 0 \n7fff80000000-7fffff000000 rw-p 00000000 00:00 0 \n",
         );

@@ -1,4 +1,4 @@
-//! Who acts: the user a change is written down for. Names come from /etc/passwd and are only for display.
+//! The user for whom a change is recorded. Names come from /etc/passwd and are only for display.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Author {
     pub uid: u32,
-    /// The user's name; under sudo, the one who called it.
+    /// The user's name; under sudo, that of the user who called it.
     pub user: String,
     /// The process that acted.
     pub pid: i32,
@@ -30,7 +30,7 @@ impl Author {
     }
 }
 
-/// The name of a user, or the number as text where /etc/passwd has none.
+/// The name of a user, or `uid N` if /etc/passwd has none.
 pub fn user_name(uid: u32) -> String {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     name_in(&passwd, uid).unwrap_or_else(|| format!("uid {uid}"))

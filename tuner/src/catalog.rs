@@ -1,5 +1,5 @@
-//! What a file has to offer: its functions and variables, each with type, size, section and what can be done
-//! with it. For listing; `variable` and `function` resolve a name in a process.
+//! The functions and variables of a file, each with type, size, section and possible uses. For listings;
+//! `variable` and `function` resolve a name in a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::symbol::{Binding, Symbol, SymbolKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SymbolUse {
     Probe,
-    /// A function that picks another one when it is first called: a probe sees the pick.
+    /// A function that selects another one when it is first called: a probe sees the selection.
     ProbeChoice,
     /// A variable of a known type, or of one that can be stated: it can be read and written.
     Set {
@@ -20,9 +20,9 @@ pub enum SymbolUse {
     },
     /// A struct or an array: its parts can be read and written.
     Parts,
-    /// A pointer: what it leads to can be read and written.
+    /// A pointer: its target can be read and written.
     Follow,
-    /// It can be read, not written, and why.
+    /// It can be read, but not written for this reason.
     Read(&'static str),
     Nothing(&'static str),
 }
@@ -30,16 +30,16 @@ pub enum SymbolUse {
 /// One function or variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
-    /// As the source has it.
+    /// Its name in the source.
     pub name: String,
-    /// As the linker has it.
+    /// Its linker name.
     pub symbol: String,
     pub kind: SymbolKind,
     /// Where the linker placed it.
     pub address: LinkAddress,
-    /// Bytes that it takes.
+    /// Size in bytes.
     pub size: u64,
-    /// Only its source file, or only this file, sees it.
+    /// Visible only in its source file or in this file.
     pub is_private: bool,
     pub section: Option<String>,
     /// The source file of a private one, by the symbol table.
@@ -52,7 +52,7 @@ impl CatalogEntry {
         matches!(self.kind, SymbolKind::Function | SymbolKind::IndirectFunction)
     }
 
-    /// What can be done with it, as far as its type is known.
+    /// Its possible uses, as far as its type is known.
     pub fn can(&self, known: Option<&Description>) -> SymbolUse {
         match self.kind {
             SymbolKind::Function => return SymbolUse::Probe,
@@ -83,8 +83,8 @@ fn is_complete(of: VariableType) -> bool {
     of.kind == dwarf::ValueKind::Enum && matches!(of.size, 1 | 2 | 4 | 8)
 }
 
-/// All functions and variables that the file defines and `is_wanted` takes by name, in the order of their
-/// names. One that has several names comes with each.
+/// All functions and variables that the file defines and `is_wanted` accepts by name, sorted by name. An
+/// entry is listed under each of its names.
 pub fn entries(image: &Image, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<CatalogEntry>, ImageError> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -125,7 +125,7 @@ fn entry(image: &Image, symbol: Symbol, name: String) -> CatalogEntry {
     }
 }
 
-/// The debug information of these, by address. Reads it once for all of them.
+/// The debug information of these entries by address, read once for all of them.
 pub fn describe<'e>(
     image: &Image,
     entries: impl IntoIterator<Item = &'e CatalogEntry>,

@@ -1,12 +1,11 @@
-//! The two clocks of a record: wall time for people (RFC 3339, UTC), monotonic time to compare with kernel
-//! events. And the clocks of other processes, which stand still while they sleep.
+//! The two clocks of a record: wall time for people (RFC 3339, UTC), and monotonic time to compare with
+//! kernel events. Also the CPU-time clocks of other processes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// An instant on both clocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instant {
     /// RFC 3339, UTC, milliseconds.
@@ -15,7 +14,7 @@ pub struct Instant {
     pub monotonic_ns: u64,
 }
 
-/// Now, on both clocks.
+/// The current time on both clocks.
 pub fn now() -> Instant {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Instant {
@@ -29,8 +28,8 @@ pub fn monotonic_ns() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// Nanoseconds that CLOCK_BOOTTIME is in front of CLOCK_MONOTONIC now: the time that the machine has been
-/// suspended since it was started.
+/// Nanoseconds by which CLOCK_BOOTTIME exceeds CLOCK_MONOTONIC: the time for which the machine has been
+/// suspended since boot.
 pub(crate) fn suspended_ns() -> u64 {
     let monotonic_ns = monotonic_ns();
     let time = clock_gettime(ClockId::Boottime);
@@ -38,31 +37,31 @@ pub(crate) fn suspended_ns() -> u64 {
     boot_ns.saturating_sub(monotonic_ns)
 }
 
-/// The length of the ticks in which /proc reports when a process started, in nanoseconds: USER_HZ is 100 on
-/// the architectures that we build for.
+/// Nanoseconds of the ticks in which /proc reports when a process started: USER_HZ is 100 on the
+/// architectures that we build for.
 pub(crate) const TICK_NS: u64 = 10_000_000;
 
-/// The CPU time of a process, all its threads together, without a look into /proc: 0.2 us.
+/// The CPU time of all threads of a process, without reading /proc: 0.2 us.
 ///
-/// A thread that is running is behind by up to a tick of the kernel's clock, as it is in /proc; one that
-/// sleeps is not.
+/// The time of a running thread lags by up to a tick of the kernel's clock, as in /proc; that of a sleeping
+/// one does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuClock(libc::clockid_t);
 
 impl CpuClock {
-    /// Of a process; none where there is no such process.
+    /// `None` if there is no such process.
     pub fn of(pid: i32) -> Option<CpuClock> {
         crate::sys::cpu_clock(pid).map(CpuClock)
     }
 
-    /// Nanoseconds so far; none once it is gone. The number may belong to another process then: the owner of
-    /// a clock gets the end by other means.
+    /// Nanoseconds so far; `None` once it has ended. The number may belong to another process then: the
+    /// caller must notice the end by other means.
     pub fn ns(self) -> Option<u64> {
         crate::sys::clock_ns(self.0)
     }
 }
 
-/// A time since 1970 as RFC 3339 writes it, UTC: days to a date by the era arithmetic of the proleptic
+/// A time since 1970 in RFC 3339, UTC. Converts days to a date by the era arithmetic of the proleptic
 /// Gregorian calendar (years start in March, so that the leap day is the last of its year).
 pub fn rfc3339(seconds: u64, millis: u32) -> String {
     let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
@@ -95,7 +94,7 @@ mod tests {
         }
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let theirs = CpuClock::of(child.id() as i32).unwrap();
-        // It may still be on its way to sleep.
+        // It may not sleep yet.
         let stands = (0..200).any(|_| {
             let before = theirs.ns();
             std::thread::sleep(std::time::Duration::from_millis(20));

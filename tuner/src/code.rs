@@ -1,5 +1,4 @@
-//! The instructions of a function, as far as probes need them: where it returns. x86-64 only; changes
-//! nothing.
+//! Finds the return instructions of a function. x86-64 only; changes nothing.
 
 use std::os::unix::fs::FileExt;
 
@@ -10,10 +9,10 @@ use crate::address::FileOffset;
 use crate::image::Image;
 use crate::symbol::Function;
 
-/// A function longer than this is not decoded.
+/// Bytes of the longest function that is decoded.
 const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 
-/// Why the returns of a function are not known.
+/// Why the returns of a function are unknown.
 #[derive(Debug, Error)]
 pub enum CodeError {
     #[error("the symbol {name} has no size: where the function ends, and so where it returns, is not known")]
@@ -34,8 +33,8 @@ pub enum CodeError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Returns {
     pub instructions: Vec<FileOffset>,
-    /// Jumps out of it: calls in its last position, and parts that the compiler moved elsewhere. It may be
-    /// left through them without a return instruction of its own.
+    /// Jumps out of it: tail calls, and jumps to parts that the compiler moved elsewhere. It may be left
+    /// through them without a return instruction of its own.
     pub jumps_out: Vec<FileOffset>,
 }
 
@@ -60,7 +59,7 @@ pub(crate) fn bytes_of(image: &Image, function: &Function) -> Result<Vec<u8>, Co
     Ok(bytes)
 }
 
-/// Decodes from the first byte on; the error is the place of what is no instruction.
+/// Decodes from the first byte on. The error is the offset of an invalid instruction.
 fn decode(bytes: &[u8], start: FileOffset) -> Result<Returns, u64> {
     let mut found = Returns::default();
     let inside = start.0..start.0 + bytes.len() as u64;
@@ -95,7 +94,7 @@ mod tests {
             0xc3, // ret
             0xeb, 0x02, // jmp +2: inside
             0xf3, 0xc3, // rep ret
-            0xe9, 0x00, 0x10, 0x00, 0x00, // jmp far away: a call in the last position
+            0xe9, 0x00, 0x10, 0x00, 0x00, // jmp far away: a tail call
             0xc2, 0x08, 0x00, // ret 8
         ];
         let found = decode(&code, FileOffset(0x1000)).unwrap();

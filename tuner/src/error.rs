@@ -1,4 +1,4 @@
-//! Why an action was not taken.
+//! Why an action was not done.
 
 use plan::ExpressionError;
 use thiserror::Error;
@@ -24,14 +24,14 @@ pub enum ActionError {
     Module(#[from] ModuleError),
     #[error(transparent)]
     Ptrace(#[from] PtraceError),
-    /// The bytes are not what they should be.
+    /// The bytes are not the expected ones.
     #[error(transparent)]
     Place(#[from] PlaceError),
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error(transparent)]
     Expression(#[from] ExpressionError),
-    /// It is done by others: a value is set by an order of its own, and the session makes lists of CPUs and
+    /// Other components do it: a value is set by a separate order, and the session sets CPU lists and
     /// switches probes.
     #[error("`{0}` is not done by the actuator")]
     NotOfActuator(String),
@@ -39,7 +39,7 @@ pub enum ActionError {
     NoFunction {
         pid: Pid,
         name: String,
-        /// The module that was named.
+        /// The module that the request named.
         module: Option<String>,
     },
     #[error("`{name}` means several functions of process {pid}: {}; name the module", .places.join(", "))]
@@ -48,7 +48,7 @@ pub enum ActionError {
         name: String,
         places: Vec<String>,
     },
-    /// The function, or its code, does not allow it.
+    /// The function, or its code, does not permit it.
     #[error("`{function}` cannot be {done}: {why}")]
     Refused {
         function: String,
@@ -59,50 +59,50 @@ pub enum ActionError {
         "`{function}` at {address} carries a uprobe (perf, bpftrace, or a session of tuneagent): code under a probe is not changed"
     )]
     Probed { function: String, address: Address },
-    /// A change of ours is there already.
+    /// A change of ours is in the same code.
     #[error("change {change} is in force in the same code: revert that first")]
     AlreadyChanged { change: u64 },
     #[error("no thread of process {pid} could be used within {waited_ms} ms: {why}")]
     NoThread {
         pid: Pid,
         waited_ms: u128,
-        /// What kept the last one tried from it.
+        /// The obstacle for the last thread that was tried.
         why: String,
     },
-    /// Another thread than the one that is to do it has come to the place.
+    /// A thread other than the intended one has reached the place.
     #[error("thread {tid} of process {pid} is not the one that is to do it")]
     OtherThread {
         pid: Pid,
-        /// The thread that came.
+        /// The thread that reached it.
         tid: i32,
     },
-    /// The thread that made a call is gone, and with it what could take the call back.
+    /// The thread that made a call has ended, so that the call cannot be reverted.
     #[error(
         "thread {tid} of process {pid}, which made the call {call}, has ended: what the call set for the thread ended with it, what it set \
          for the process stays"
     )]
     CallerEnded { pid: Pid, tid: i32, call: String },
-    /// A signal handler interrupted the thread that was sent to call, and did not come back.
+    /// A signal handler interrupted the thread that was sent to call, and did not return.
     #[error("process {pid} left the call {call} by a jump before the function was called: nothing was done")]
     Left { pid: Pid, call: String },
     #[error("the code could not be changed within {waited_ms} ms: {why}")]
     InTheWay { waited_ms: u128, why: String },
-    /// The program's kernel refused a system call that we made in it.
+    /// The kernel refused a system call that a thread of the program made for us.
     #[error("process {pid} could not {what}: {source}")]
     SystemCall {
         pid: Pid,
-        /// What it was to do.
+        /// The operation that failed.
         what: &'static str,
         source: std::io::Error,
     },
-    /// What is needed for it is not there.
+    /// A prerequisite is missing.
     #[error("process {pid} cannot be made to execute anything: {why}")]
     NoWay { pid: Pid, why: &'static str },
     #[error("thread {tid} of process {pid} executes nothing for us: {why}")]
     Seccomp {
         pid: Pid,
         tid: i32,
-        /// What they would do, or why that is not known.
+        /// What the filters would do, or why that is unknown.
         why: String,
     },
     #[error("`{function}`: {why}")]
@@ -110,7 +110,7 @@ pub enum ActionError {
     #[error("{path} was not loaded: {why}")]
     NotLoaded {
         path: String,
-        /// What the dynamic linker said.
+        /// The message of the dynamic linker.
         why: String,
     },
     #[error("the threads of process {pid} cannot be bound to CPUs {cpus}: {why}")]

@@ -1,5 +1,5 @@
-//! Where a function is left: by return instructions of its own, by those of code that it jumps to, or by its
-//! last jump. Machine code of x86-64 only; changes nothing.
+//! Finds where a function is left: at its own return instructions, at those of code that it jumps to, or at
+//! its last jump. Machine code of x86-64 only; changes nothing.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -17,56 +17,56 @@ mod piece;
 
 use piece::{JumpOut, Piece, Tail, TailJump, Target, decode, scan};
 
-/// A function that goes on in more pieces of code than this is not followed through all of them.
+/// Pieces of code that are followed for one function.
 const PIECES_MAX: usize = 64;
-/// Nor through one that is longer, in bytes.
+/// Bytes of the longest piece that is followed.
 const PIECE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a function is left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exits {
-    /// By what stands in the function itself.
+    /// By instructions of the function itself.
     pub own: Places,
-    /// By what stands in other code of its file: parts that the compiler moved away, and functions that it
-    /// calls in its last position. Other functions may be left there, too.
+    /// By instructions in other code of its file: parts that the compiler moved away, and functions that it
+    /// tail-calls. Other functions may be left there, too.
     pub elsewhere: Places,
-    /// Jumps that were not followed: calls that leave by them are not seen to end.
+    /// Number of jumps that were not followed: the end of calls that leave by them is not seen.
     pub unknown: usize,
 }
 
 /// Instructions that end a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
-    /// Return instructions that take the return address off the stack, nothing more.
+    /// Return instructions that pop the return address only.
     pub returns: Vec<FileOffset>,
-    /// Jumps from which nothing but the last instructions before a return follows, which call nothing and
-    /// write nothing to memory. A kernel that single-steps returns does jumps by itself.
+    /// Jumps followed only by the last instructions before a return, which call nothing and write nothing to
+    /// memory. A kernel that single-steps returns emulates jumps.
     pub jumps: Vec<LastJump>,
-    /// Those of the return instructions that a call may come to without such a jump.
+    /// The return instructions that a call may reach without such a jump.
     pub beside_jumps: Vec<FileOffset>,
-    /// The last instructions that are known: a jump to another file or to a computed place, where the call
-    /// goes on unseen, or a return that takes more off the stack.
+    /// The last known instructions: a jump to another file or to a computed address, after which the call
+    /// continues unseen, or a return that pops more than the return address.
     pub last: Vec<FileOffset>,
 }
 
-/// A jump that ends a call, or does not: then its function goes on.
+/// A jump that decides whether a call ends or its function continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LastJump {
     pub offset: FileOffset,
-    /// The number that the processor has for its condition; none where it always jumps.
+    /// The processor's number of its condition; `None` if it always jumps.
     pub condition: Option<u8>,
-    /// The call ends where it jumps; else where it does not.
+    /// The call ends if the jump is taken; otherwise if it is not.
     pub is_taken: bool,
-    /// How far the stack pointer is from the return address there, in bytes.
+    /// Distance of the stack pointer from the return address there, in bytes.
     pub depth: u16,
 }
 
-/// Finds the exits of functions of one file. What it reads of the file for that is kept as long as it is.
+/// Finds the exits of functions of one file. Caches what it reads of the file.
 #[derive(Debug)]
 pub struct ExitFinder<'a> {
     image: &'a Image,
     pieces: OnceCell<Pieces>,
-    /// The words through which the file calls what never returns.
+    /// The words through which the file calls functions that never return.
     never_return: OnceCell<BTreeSet<u64>>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> ExitFinder<'a> {
         let range = function.address.0..function.address.0 + function.size;
         let mut walk = Walk {
             finder: self,
-            // One that never returns by itself is what it jumps to, under another name.
+            // A function without returns is an alias of its jump target.
             is_alias: own.returns.is_empty(),
             done: [range].into(),
             open: Vec::new(),
@@ -134,7 +134,7 @@ impl<'a> ExitFinder<'a> {
         Some(bytes)
     }
 
-    /// The word of a table through which the code at this address jumps to another file.
+    /// The word through which a stub at this address jumps to another file.
     fn stub_at(&self, address: u64) -> Option<u64> {
         /// `endbr64` and the jump.
         const STUB_BYTES: u64 = 12;
@@ -152,11 +152,11 @@ impl<'a> ExitFinder<'a> {
 struct Walk<'a> {
     finder: &'a ExitFinder<'a>,
     is_alias: bool,
-    /// Code that was looked at.
+    /// Code that was scanned.
     done: Vec<Range<u64>>,
-    /// Jumps that are to be followed, and whether they stand elsewhere.
+    /// Jumps to follow, and whether they are outside of the function.
     open: Vec<(JumpOut, bool)>,
-    /// The ends of the pieces, and whether they stand elsewhere.
+    /// The ends of the pieces, and whether they are outside of the function.
     tails: Vec<(Tail, bool)>,
     found: Exits,
 }
@@ -176,7 +176,7 @@ impl Walk<'_> {
             .extend(piece.tails.into_iter().map(|tail| (tail, is_elsewhere)));
     }
 
-    /// Enters the jumps before each return, or itself where not every way to it has one.
+    /// Adds the jumps before each return, or the return itself if it can be reached without one.
     fn cover(&mut self) {
         for (tail, is_elsewhere) in std::mem::take(&mut self.tails) {
             let image = self.finder.image;
@@ -206,7 +206,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A jump into a piece that was looked at before.
+    /// Records a jump into a piece that was already scanned.
     fn come_back(&mut self, jump: &JumpOut, address: u64) {
         for (tail, _) in &mut self.tails {
             if tail.depth_at(address).is_some() {
@@ -260,13 +260,13 @@ impl Walk<'_> {
             match target {
                 Some(target) if self.enter_piece(target.0) => self.come_back(&jump, target.0),
                 None if jump.is_always => self.enter(jump.at, is_elsewhere, |places| &mut places.last),
-                // It is left by this jump only sometimes: a probe there cannot know when.
+                // A conditional exit: a probe on the jump cannot know whether it is taken.
                 _ => self.found.unknown += 1,
             }
         }
     }
 
-    /// False where it is not known what the code there belongs to, or it cannot be read.
+    /// False if the code at `address` belongs to no known piece, or cannot be read.
     fn enter_piece(&mut self, address: u64) -> bool {
         if self.done.iter().any(|piece| piece.contains(&address)) {
             return true;
@@ -288,7 +288,7 @@ impl Walk<'_> {
     }
 }
 
-/// What the file's unwind tables describe as one piece.
+/// The pieces of code according to the file's unwind tables.
 #[derive(Debug)]
 struct Pieces(Option<crate::unwind::Tables>);
 

@@ -1,9 +1,9 @@
-//! Files that others name: what a watched program has mapped, debug information, libraries, scripts. Their
-//! names and contents are chosen by the user who runs the program, who may have fewer rights than we.
+//! Files that others name: those that a watched program has mapped, debug information, libraries, scripts.
+//! The user who runs the program chooses their names and contents, and may have fewer rights than we have.
 //!
-//! Only regular files are opened. A name is looked up without opening anything (`O_PATH`), and what it leads
-//! to is opened once it is known to be a regular file: opening a FIFO would wait for a writer, opening a
-//! device can have effects. No other module opens such files.
+//! Only regular files are opened. A name is looked up without opening anything (`O_PATH`), and the result is
+//! opened once it is known to be a regular file: opening a FIFO would wait for a writer, opening a device can
+//! have effects. No other module opens such files.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -16,22 +16,22 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
-/// As many links as the kernel follows in one name, and as many steps up.
+/// Bound on links and `..` in one name; for links, the kernel's own.
 const DETOURS_MAX: usize = 40;
 
-/// Parts of a name, those of its links included.
+/// Bound on the parts of a name, including those of its links.
 const PARTS_MAX: usize = 4_096;
 
-/// A name is looked up; nothing is opened.
+/// Looks a name up without opening anything.
 const LOOKUP: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// The regular file at `path`, to be read.
+/// Opens the regular file at `path` for reading.
 pub fn open(path: &Path) -> io::Result<File> {
     open_found(&openat(CWD, path, LOOKUP, Mode::empty())?)
 }
 
-/// The regular file at `path` as a process sees it whose root folder is `root`: absolute links and `..` do
-/// not lead out of it.
+/// Opens the regular file at `path` as seen by a process with the root folder `root`: absolute links and `..`
+/// do not lead out of it.
 pub(crate) fn open_in(root: &Path, path: &Path) -> io::Result<File> {
     let root = openat(CWD, root, LOOKUP | OFlags::DIRECTORY, Mode::empty())?;
     open_found(&find(&root, path)?)
@@ -52,11 +52,11 @@ fn kind(file: impl AsFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(fstat(file)?.st_mode))
 }
 
-/// Looks `path` up below `root`, part by part. `openat2` can do the same, but a filter of system calls cannot
-/// look at its flags.
+/// Looks `path` up below `root`, part by part. `openat2` can do the same, but a seccomp filter cannot inspect
+/// its flags.
 fn find(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let mut left = parts(path);
-    // The way to `here`: no links.
+    // The path to `here`, without links.
     let mut way: Vec<OsString> = Vec::new();
     let mut here = root.try_clone()?;
     let (mut seen, mut detours) = (0, 0);
@@ -82,7 +82,7 @@ fn find(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
                 Step::Link(target) => PathBuf::from_iter(std::mem::take(&mut way)).join(target),
             }
         };
-        // From the root once more.
+        // Starts at the root again.
         detours += 1;
         here = root.try_clone()?;
         let mut first = parts(&again);
@@ -110,7 +110,7 @@ enum Step {
 fn step(folder: &OwnedFd, name: &OsString, is_folder: bool) -> io::Result<Step> {
     let flags = LOOKUP | OFlags::NOFOLLOW;
     if is_folder {
-        // Opened as a folder it is mounted, if it is an automount point.
+        // Opening it as a folder mounts it, if it is an automount point.
         match openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty()) {
             Err(Errno::NOTDIR) => {}
             opened => return Ok(Step::Found(opened?)),
@@ -139,7 +139,7 @@ mod tests {
         Ok(text)
     }
 
-    /// A FIFO that nobody writes: opening it for reading would wait for ever.
+    /// A FIFO without a writer: opening it for reading would block for ever.
     #[test]
     fn a_fifo_and_a_device_are_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();

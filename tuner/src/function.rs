@@ -1,5 +1,5 @@
-//! Which function of a process a name means, as users write it: C++ with or without parameters, Fortran in
-//! any case. One function, or the reason why there is none: several, inlined, no code. Decides nothing about
+//! The functions of a process that a name denotes, in the user's spelling: C++ with or without parameters,
+//! Fortran in any case. Returns one function, or why there is none: several, inlined, no code. Independent of
 //! what is done with it.
 
 use std::fmt;
@@ -22,11 +22,11 @@ const LISTED_MAX: usize = 6;
 /// One of several functions of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionPlace {
-    /// Its name, as the source has it.
+    /// Its name in the source.
     pub name: String,
     pub path: String,
     pub address: Address,
-    /// Bytes that it takes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -37,22 +37,22 @@ impl fmt::Display for FunctionPlace {
     }
 }
 
-/// Why a name means no function, or not one.
+/// Why a name does not denote exactly one function.
 #[derive(Debug, Error)]
 pub enum FunctionError {
     #[error("no module of process {pid} has a function `{name}`{}", besides(*.unreadable))]
     NotFound {
         pid: Pid,
         name: String,
-        /// How many of its modules could not be read.
+        /// Number of modules that could not be read.
         unreadable: usize,
     },
     #[error("`{name}` was inlined and has no code of its own: {}", inlined_list(.places, *.count))]
     Inlined {
         name: String,
-        /// Where, as far as known.
+        /// The known places.
         places: Vec<Inlined>,
-        /// In how many places.
+        /// Number of places.
         count: usize,
     },
     #[error(
@@ -107,7 +107,7 @@ fn module(places: &[FunctionPlace]) -> &str {
 }
 
 impl AddressSpace {
-    /// The one function that a user means by `name`: `step`, `Solver::step(int)`, `libopenblas.so:dgemm_`.
+    /// The one function that `name` denotes: `step`, `Solver::step(int)`, `libopenblas.so:dgemm_`.
     pub fn function(&self, name: &FunctionName) -> Result<(&Module, Function), FunctionError> {
         let mut found = self.every_function(name)?;
         if found.len() > 1 {
@@ -126,7 +126,7 @@ impl AddressSpace {
         found.pop().ok_or_else(|| self.no_function(name))
     }
 
-    /// Every function that a user means by `name`: all overloads, those of all modules. At least one.
+    /// Every function that `name` denotes: all overloads, in all modules. At least one.
     pub fn every_function(&self, name: &FunctionName) -> Result<Vec<(&Module, Function)>, FunctionError> {
         let mut best: Option<MatchQuality> = None;
         let mut found = Vec::new();
@@ -150,14 +150,14 @@ impl AddressSpace {
         }
     }
 
-    /// The modules that may hold it.
+    /// The modules that may contain it.
     fn within(&self, name: &FunctionName) -> impl Iterator<Item = &Module> {
         let module = name.module.as_deref();
         let modules = self.modules.iter();
         modules.filter(move |of| module.is_none_or(|name| of.is_called(name)))
     }
 
-    /// Inlined functions are looked for last: that reads debug information.
+    /// Searches inlined functions; done last, since it reads debug information.
     fn inlined<T>(&self, name: &FunctionName) -> Result<T, FunctionError> {
         for of in self.within(name) {
             let found = dwarf::inlined(&of.image, &name.name).map_err(|source| image_error(of, source))?;

@@ -1,6 +1,6 @@
-//! Whether a process still has the code of its file where a probe is to sit. Under a probe the kernel runs
-//! the instruction of the *file*: if it was overwritten in memory (memory hooks of Open MPI and UCX,
-//! instrumentation), the thread would go on in the middle of the new instructions. What the kernel itself
+//! Whether a process still has the code of its file where a probe is to be attached. At a probe the kernel
+//! executes the instruction of the *file*: if it was overwritten in memory (memory hooks of Open MPI and UCX,
+//! instrumentation), the thread would continue in the middle of the new instructions. What the kernel itself
 //! writes for probes is recognised.
 //!
 //! Attaches nothing, changes nothing, and does not decide what is probed.
@@ -22,36 +22,35 @@ use crate::printable::printable;
 use crate::process::{Pid, Process, ProcessError};
 use crate::space::{AddressSpace, SpaceError, read_maps};
 
-/// So much of a function's begin is compared, if it is as long: what is written over the entry of a function
-/// is a jump.
+/// Bytes at a function's begin that are compared, if it is as long: a function's entry is usually overwritten
+/// by a jump.
 const ENTRY_BYTES: u64 = 16;
 const INSTRUCTION_MAX: u64 = 15;
 const PAGE: u64 = 4096;
-/// The kernel's breakpoint of one byte, and what it makes of a nop of five bytes: a call into a page of its
-/// own.
+/// The kernel's breakpoint of one byte, and the call into a page of its own that replaces a nop of five
+/// bytes.
 const BREAKPOINT: u8 = 0xcc;
 const CALL: u8 = 0xe8;
 const NOP_5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-/// What the kernel calls that page.
+/// The kernel's name of that page in /proc/PID/maps.
 const KERNELS_CODE: &str = "[uprobes-trampoline]";
-/// A jump to anywhere takes at most so many instructions.
+/// A jump to any address takes at most this number of instructions.
 const JUMP_INSTRUCTIONS: usize = 3;
 
-/// The bytes that must be those of the file for a probe at `site` of a function that begins at `begin` and
-/// has so many bytes: from its first one on, for who has a jump there does not come to the others in its way.
-/// 0 bytes are unknown many.
+/// The bytes that must equal those of the file for a probe at `site` of a function at `begin` of `size` bytes
+/// (0: unknown). They start at the first byte: a jump there bypasses the others.
 pub fn needed_at_entry(begin: FileOffset, size: u64, site: FileOffset) -> Range<u64> {
     let begun = (begin.0 + ENTRY_BYTES).min(begin.0.saturating_add(size));
     begin.0..begun.max(site.0 + 1)
 }
 
-/// The same for a probe at an instruction alone.
+/// The bytes that must equal those of the file for a probe at one instruction.
 pub fn needed_at(site: FileOffset) -> Range<u64> {
     site.0..site.0 + 1
 }
 
-/// Whether the kernel's breakpoint, or what it makes of a nop there, is at a place to which a probe was
-/// attached; none where that cannot be read.
+/// Whether the kernel's breakpoint or call is at a place to which a probe was attached; `None` if it cannot
+/// be read.
 pub fn has_probe(memory: &Memory, address: Address) -> Option<bool> {
     let mut found = [0];
     memory.read(address, &mut found).ok()?;
@@ -65,36 +64,36 @@ pub struct CodeText<'a> {
     memory: Arc<Memory>,
     maps: Arc<Vec<Mapping>>,
     are_maps_fresh: bool,
-    /// Resolves what a jump leads to.
+    /// Resolves the target of a jump.
     space: Option<&'a AddressSpace>,
-    /// Of pages that were looked at, by their addresses: whether they are those of the file.
+    /// Compared pages by address: true if the page equals the file's.
     pages: HashMap<u64, bool>,
 }
 
-/// Code that is not what its file says.
+/// Code that differs from its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overwritten {
     pub pid: Pid,
-    /// The first instruction that is another one.
+    /// The first instruction that differs.
     pub address: Address,
-    /// What is there, up to the length of a long jump.
+    /// The bytes in memory, at most as many as the longest instruction has.
     pub found: Vec<u8>,
-    /// Where it jumps to, if it is a jump.
+    /// The target, if it is a jump.
     pub target: Option<JumpTarget>,
 }
 
-/// What somebody's jump leads to.
+/// The target of a jump that was written over code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JumpTarget {
     pub address: Address,
-    /// The function there, as far as its file names it.
+    /// The function there, if its file names it.
     pub function: Option<String>,
-    /// The file it is in; none in memory without one.
+    /// The file; `None` for memory without one.
     pub file: Option<String>,
 }
 
 impl<'a> CodeText<'a> {
-    /// Of a process that was looked into.
+    /// The code of an inspected process.
     pub fn of(space: &'a AddressSpace) -> CodeText<'a> {
         CodeText {
             pid: space.process.pid,
@@ -106,10 +105,10 @@ impl<'a> CodeText<'a> {
         }
     }
 
-    /// Of any process that has the file of `module` mapped as code; none if it has not. Our own code and that
-    /// of init are not compared: they are never overwritten.
+    /// The code of a process that has mapped the file of `module` as code; `None` if it has not. Our own code
+    /// and that of init are not compared: they are never overwritten.
     pub fn of_user(number: i32, module: &Module) -> Result<Option<CodeText<'static>>, SpaceError> {
-        // Most have not: a look at their mappings is all they take.
+        // Most processes have not: reading their mappings is enough to exclude them.
         let has_it = |text: Vec<u8>| {
             let maps = maps::parse(&String::from_utf8_lossy(&text)).unwrap_or_default();
             maps.iter().any(|map| shows(map, module))
@@ -132,8 +131,8 @@ impl<'a> CodeText<'a> {
         }))
     }
 
-    /// The first instruction among these bytes of a module's file that the process has otherwise, wherever it
-    /// has them mapped as code. A process that is gone has none.
+    /// The first instruction in `code` of a module's file that differs in the process, in any of its mappings
+    /// of that code. `None` for a process that has ended.
     pub fn overwritten(
         &mut self,
         module: &Module,
@@ -153,7 +152,7 @@ impl<'a> CodeText<'a> {
         if self.are_maps_fresh || matches!(found, Ok(None)) {
             return Ok(found?);
         }
-        // Since the mappings were read others may have come, the kernel's own among them.
+        // The mappings may be outdated, and lack the kernel's page among others.
         self.maps = Arc::new(read_maps(self.pid)?);
         self.are_maps_fresh = true;
         self.pages.clear();
@@ -190,7 +189,7 @@ impl<'a> CodeText<'a> {
         Ok(None)
     }
 
-    /// Most pages are the file's to the last byte: then nothing need be decoded.
+    /// Whether the pages equal those of the file byte by byte, as most do: then nothing has to be decoded.
     fn are_pages_of_file(
         &mut self,
         module: &Module,
@@ -200,7 +199,7 @@ impl<'a> CodeText<'a> {
         let last = at.0 + (code.end - code.start) - 1 + INSTRUCTION_MAX;
         for page in (at.0 / PAGE)..=(last / PAGE) {
             let page = page * PAGE;
-            // What lies behind the mapping is no code of ours.
+            // Bytes behind the mapping are not code of this file.
             if page > at.0 && !self.maps.iter().any(|map| map.contains(Address(page), PAGE)) {
                 continue;
             }
@@ -254,15 +253,15 @@ impl<'a> CodeText<'a> {
     }
 }
 
-/// A mapping shows code of the module's file. On some file systems mappings show another device than the file
-/// has.
+/// Whether a mapping shows code of the module's file. On some file systems mappings show another device than
+/// the file has.
 fn shows(map: &Mapping, module: &Module) -> bool {
-    // Checked for every mapping and every site: the name is compared only if nothing else decides.
+    // Runs for every mapping and every site: the name is compared only if nothing else decides.
     let is_named = || matches!(&map.backing, Backing::File { path, .. } if printable(path) == module.path);
     map.permissions.execute && map.inode == module.inode && (map.device == module.device || is_named())
 }
 
-/// As much as the file has there.
+/// Reads up to the end of the file.
 fn read_up_to(module: &Module, bytes: &mut [u8], offset: u64) -> usize {
     let mut done = 0;
     while done < bytes.len() {
@@ -278,8 +277,8 @@ fn read_up_to(module: &Module, bytes: &mut [u8], offset: u64) -> usize {
     done
 }
 
-/// How far into the code the first instruction lies, among those that begin in its first `length` bytes, that
-/// memory has otherwise and not because the kernel put a probe there.
+/// The offset of the first instruction that differs in memory, and not because of a probe of the kernel. Only
+/// instructions that begin in the first `length` bytes count.
 fn differs(
     file: &[u8],
     found: &[u8],
@@ -292,7 +291,7 @@ fn differs(
         if into >= length {
             return None;
         }
-        // What is no instruction has no probe of the kernel's either.
+        // The kernel attaches no probe to invalid bytes.
         let end = match instruction.is_invalid() {
             true => length.max(into + 1),
             false => into + instruction.len(),
@@ -317,8 +316,8 @@ fn differs(
     None
 }
 
-/// Where code that begins so jumps to, if that is all it does: near, or anywhere through a register or a word
-/// of memory.
+/// The target of code that begins with a jump: near, or to any address through a register or a word of
+/// memory.
 fn leads_to(code: &[u8], at: Address, word: impl Fn(Address) -> Option<u64>) -> Option<Address> {
     let mut loaded: Option<(iced_x86::Register, u64)> = None;
     let mut decoder = Decoder::with_ip(64, code, at.0, DecoderOptions::NONE);
@@ -342,7 +341,7 @@ fn leads_to(code: &[u8], at: Address, word: impl Fn(Address) -> Option<u64>) -> 
     None
 }
 
-/// Puts a constant into a register.
+/// Whether it loads a constant into a register.
 fn is_load(instruction: &Instruction) -> bool {
     matches!(instruction.code(), Code::Mov_r64_imm64 | Code::Mov_rm64_imm32) && {
         instruction.op0_kind() == OpKind::Register
@@ -408,13 +407,13 @@ mod tests {
         let jump = [0xe9, 0x10, 0x20, 0x30, 0x40];
         assert_eq!(differs_with(&[(0, &jump)]), Some(0));
         assert_eq!(differs_with(&[(4, &jump)]), Some(4));
-        // A call elsewhere is not the kernel's.
+        // A call to another page is not the kernel's.
         assert_eq!(differs_with(&[(4, &[0xe8, 1, 0x10, 0, 0])]), Some(4));
-        // A probe on somebody's jump is no probe on the file's code.
+        // A probe on a jump that was written over the code is not a probe on the file's code.
         assert_eq!(differs_with(&[(0, &[0xcc, 0x10, 0x20, 0x30, 0x40])]), Some(1));
-        // A breakpoint inside of an instruction is not one.
+        // A breakpoint inside an instruction is not a probe.
         assert_eq!(differs_with(&[(2, &[0xcc])]), Some(1));
-        // Only what begins among the first bytes counts.
+        // Only instructions that begin in the first bytes count.
         assert_eq!(differs(&FILE, &with(&[(9, &[0x90])]), AT, 9, |_| false), None);
         assert_eq!(differs(&FILE, &with(&[(8, &[0x90])]), AT, 5, |_| false), Some(4));
     }

@@ -1,13 +1,13 @@
-//! Looks into a live process and changes it. Synchronous; decides nothing; knows nothing of rules.
+//! Inspects and changes a live process. Synchronous; makes no decisions; does not depend on rules.
 //!
-//! The way from a number to a changed value, each step a type that only the one before can make:
+//! From a process number to a changed value, each step is a type that only the step before can construct:
 //!
-//! [`Process`] (a pid with its start time) → [`AddressSpace`] (what is mapped and loaded) →
-//! [`Location`] (which bytes a name means: a claim) → [`Slot`] (validated) →
-//! [`Writer`] (the lock and the journal) → [`Receipt`].
+//! [`Process`] (a pid with its start time) → [`AddressSpace`] (mappings and modules) → [`Location`] (the
+//! bytes that a name denotes: a claim) → [`Slot`] (validated) → [`Writer`] (the lock and the journal) →
+//! [`Receipt`].
 //!
-//! A change may wait for its instant: `sync`. Only `write` writes into another process. [`actuator`]
-//! is all of it behind a stream, in a process of its own.
+//! A change may have a sync point: `sync`. Only `write` writes into another process. [`actuator`] offers all
+//! of this over a stream, in a separate process.
 //!
 //! Not here: rules, probes, the decision to write. Unsafe code is in `sys` and `ptrace/sys` alone.
 #![deny(unsafe_code)]
@@ -15,22 +15,22 @@
 compile_error!("registers, system calls and machine code are those of x86-64");
 
 mod action;
-// The actuator: its client, its commands, what it answers.
+// The actuator: its client, its commands, its replies.
 pub mod actuator;
 mod address;
 mod arch;
 mod arena;
-// Read as `catalog::entries`, `catalog::describe`.
+// Used as `catalog::entries`, `catalog::describe`.
 pub mod catalog;
 mod clock;
 mod code;
-// Read as `dwarf::lines`, `dwarf::parameters`, …
+// Used as `dwarf::lines`, `dwarf::parameters`, …
 pub mod dwarf;
 mod elf;
 mod error;
 mod exits;
 
-// Read as `foreign::open`.
+// Used as `foreign::open`.
 pub mod foreign;
 mod function;
 mod image;
@@ -51,7 +51,7 @@ mod printable;
 mod process;
 mod ptrace;
 mod remote;
-// What a kernel side that holds threads is given, and answers.
+// The interface to the kernel side that holds threads.
 pub mod rendezvous;
 mod revert;
 mod seccomp;
@@ -69,7 +69,7 @@ mod variable;
 mod write;
 mod writer;
 
-// A process, and what is mapped and loaded in it.
+// A process, its mappings and its modules.
 pub use address::{Address, FileOffset, LinkAddress};
 pub use author::{Author, user_name};
 pub use libraries::Search;

@@ -1,7 +1,8 @@
-//! Which libraries the dynamic linker of this machine (glibc's, ld.so(8)) would load for a program, from its
-//! file alone: nothing is executed, for what a file names as its dynamic linker may be anything.
+//! The libraries that the dynamic linker of this machine (glibc's, ld.so(8)) would load for a program, from
+//! its file alone. Nothing is executed, since the file could name any program as its dynamic linker.
 //!
-//! What is not handled here (LD_AUDIT, `dlopen`, a linker with other rules) is found when a process exists.
+//! Not handled here: LD_AUDIT, `dlopen`, a linker with other rules. These libraries are found when the
+//! process exists.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -12,16 +13,16 @@ use std::path::{Path, PathBuf};
 use crate::foreign;
 use crate::image::{Dynamic, Image};
 
-/// Libraries of one program; more are not looked for.
+/// Bound on the libraries of one program.
 const LIBRARIES_MAX: usize = 1_024;
 
-/// Names of libraries that are looked for, those that are not found too.
+/// Bound on the library names that are searched, including those not found.
 const NAMES_MAX: usize = 8_192;
 
-/// A larger list of libraries is not read.
+/// Bytes of the largest list of libraries that is read.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
-/// Folders that are searched last; a linker knows those of its own machine.
+/// Folders that are searched last; the linker of another machine may have others.
 const FOLDERS: [&str; 6] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -31,10 +32,10 @@ const FOLDERS: [&str; 6] = [
     "/usr/lib",
 ];
 
-/// What `$LIB` may stand for.
+/// Values of `$LIB`.
 const LIBS: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
 
-/// Where libraries are looked for besides what the files themselves name.
+/// Where libraries are searched in addition to the folders that the files name.
 #[derive(Debug, Default)]
 pub struct Search {
     library_path: OsString,
@@ -43,8 +44,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// As the linker of a process with these variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`) searches, in the
-    /// folder that is the current one.
+    /// Searches as the linker of a process with these variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`) in the
+    /// current folder.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Search {
         let mut preload = words(variable("LD_PRELOAD").unwrap_or_default().as_bytes());
         preload.extend(words(&read(Path::new("/etc/ld.so.preload")).unwrap_or_default()));
@@ -56,13 +57,13 @@ impl Search {
         }
     }
 
-    /// The libraries that the linker has a list of, by name and path.
+    /// The libraries of the linker's cache, by name and path.
     pub fn listed(&self) -> &[(String, PathBuf)] {
         &self.listed
     }
 
-    /// The program and the libraries that would be loaded with it, in this order, as paths without links; the
-    /// program alone when it has no dynamic linker or cannot be read.
+    /// The program and the libraries that would be loaded with it, in this order, as canonical paths. Only
+    /// the program if it has no dynamic linker or cannot be read.
     pub fn needed(&self, program: &Path) -> Vec<PathBuf> {
         let mut files = vec![program.to_owned()];
         let Some(image) = image(program) else { return files };
@@ -85,27 +86,27 @@ impl Search {
 struct Loaded {
     path: PathBuf,
     dynamic: Dynamic,
-    /// Which of those before it needs it.
+    /// The index of the file that needs it.
     loader: Option<usize>,
 }
 
-/// What would be loaded so far.
+/// The files that would be loaded so far.
 struct Loading<'a> {
     search: &'a Search,
     loaded: Vec<Loaded>,
-    /// Names that need not be looked for again.
+    /// Names that need not be searched again.
     names: BTreeSet<OsString>,
 }
 
 impl Loading<'_> {
-    /// The program, what is loaded before all others, and what they need, nearest first.
+    /// The program, the preloaded libraries, and what they need, breadth first.
     fn load(&mut self, program: &Path, dynamic: Dynamic, linker: PathBuf) {
         self.loaded.push(Loaded {
             path: program.to_owned(),
             dynamic,
             loader: None,
         });
-        // The linker itself is there before anybody needs it.
+        // The linker itself is always loaded.
         self.names.extend(linker.file_name().map(OsStr::to_owned));
         let preload = self.search.preload.iter().map(|name| (0, name.clone()));
         let mut open: VecDeque<(usize, OsString)> = preload.collect();
@@ -144,7 +145,7 @@ impl Loading<'_> {
     }
 
     fn add(&mut self, path: PathBuf, dynamic: Dynamic, loader: Option<usize>) {
-        // A file that needs it by its own name gets this file.
+        // A file that needs it by its soname gets this file.
         self.names.extend(dynamic.soname.as_ref().map(OsString::from));
         self.loaded.push(Loaded {
             path,
@@ -153,13 +154,13 @@ impl Loading<'_> {
         });
     }
 
-    /// The file, if it is one that this program can load.
+    /// The file, if the program can load it.
     fn library(&self, path: PathBuf) -> Option<(PathBuf, Image)> {
         let image = image(&path)?;
         Some((path, image))
     }
 
-    /// Where `loader` has its libraries looked for, first of all.
+    /// The folders that are searched first for the libraries of `loader`.
     fn folders(&self, loader: usize) -> Vec<PathBuf> {
         let own = self.loaded.get(loader);
         let runpath = own.and_then(|own| own.dynamic.runpath.as_deref());
@@ -176,13 +177,13 @@ impl Loading<'_> {
         folders
     }
 
-    /// A file, the one that needs it, and so on up to the program.
+    /// A file, the file that needs it, and so on up to the program.
     fn line(&self, loader: usize) -> Vec<usize> {
         let up = |index: &usize| self.loaded.get(*index).and_then(|loaded| loaded.loader);
         std::iter::successors(Some(loader), up).collect()
     }
 
-    /// The folders of a list with colons between; an empty one is the current folder.
+    /// The folders of a list separated by colons; an empty entry is the current folder.
     fn listed(&self, list: &[u8], of: usize) -> Vec<PathBuf> {
         if list.is_empty() {
             return Vec::new();
@@ -195,7 +196,7 @@ impl Loading<'_> {
         parts.collect()
     }
 
-    /// A path with what `$ORIGIN`, `$LIB` and `$PLATFORM` in it stand for.
+    /// A path with `$ORIGIN`, `$LIB` and `$PLATFORM` replaced by each of their values.
     fn expanded(&self, path: &OsStr, of: usize) -> Vec<PathBuf> {
         let path = path.to_string_lossy();
         let origin = self.loaded.get(of).and_then(|loaded| loaded.path.parent());
@@ -214,7 +215,7 @@ impl Loading<'_> {
     }
 }
 
-/// The places of a library in one folder: variants for newer CPUs come first.
+/// The candidate paths of a library in one folder: variants for newer CPUs come first.
 fn in_folder(folder: &Path, name: &OsStr) -> impl Iterator<Item = PathBuf> {
     let variants = folder.join("glibc-hwcaps");
     let levels: &[&str] = if variants.is_dir() { levels() } else { &[] };
@@ -225,7 +226,7 @@ fn in_folder(folder: &Path, name: &OsStr) -> impl Iterator<Item = PathBuf> {
         .map(move |folder| folder.join(&name))
 }
 
-/// The variants that this machine's CPUs can run, newest first (psABI's levels of x86-64).
+/// The variants that this machine's CPUs support, newest first (levels of the x86-64 psABI).
 fn levels() -> &'static [&'static str] {
     const LEVELS: [&str; 3] = ["x86-64-v4", "x86-64-v3", "x86-64-v2"];
     let is_second = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("popcnt");
@@ -256,15 +257,15 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The names of a list of libraries to be loaded before all others.
+/// The names in a list of preloaded libraries.
 fn words(text: &[u8]) -> Vec<OsString> {
     let words = text.split(|byte| byte.is_ascii_whitespace() || *byte == b':');
     let words = words.filter(|word| !word.is_empty());
     words.map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
-/// The names and paths of the linker's list, in glibc's format since 2.2: a head of 48 bytes and 24 for each
-/// library, with the places of its texts. In old files another list stands before it.
+/// The names and paths in the linker's cache, in glibc's format since 2.2: a head of 48 bytes and 24 for each
+/// library, with the offsets of its strings. Old files have another list before it.
 fn listed(list: &[u8]) -> Option<Vec<(String, PathBuf)>> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEAD_BYTES: usize = 48;
@@ -367,7 +368,7 @@ mod tests {
         );
     }
 
-    /// `main` needs `libone.so`, which needs `libtwo.so`: by each way that a folder can be named.
+    /// `main` needs `libone.so`, which needs `libtwo.so`, with each way of naming a folder.
     #[test]
     fn folders_are_searched_in_the_order_of_the_linker() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! The dynamic linker's own list of modules, read from the target's memory: the order in which it searches
 //! for symbols.
 //!
-//! The program's dynamic section points, by its DT_DEBUG entry, to a structure that the dynamic linker keeps
-//! for debuggers (`r_debug`, link.h of glibc and musl). Nothing in it is trusted: lengths are bounded,
-//! addresses may be unreadable.
+//! The DT_DEBUG entry of the program's dynamic section points to a structure that the dynamic linker
+//! maintains for debuggers (`r_debug`, link.h of glibc and musl). Nothing in it is trusted: lengths are
+//! bounded, and addresses may be unreadable.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::address::Address;
 use crate::memory::{Memory, MemoryError};
 use crate::module::Module;
 
-/// More modules than any program has; a list that is longer is a loop or garbage.
+/// More modules than any program has; a longer list is a loop or garbage.
 const MODULES_MAX: usize = 16_384;
 /// More entries than any dynamic section has.
 const DYNAMIC_MAX: u64 = 4_096;
@@ -37,7 +37,7 @@ pub(crate) fn read(executable: &Module, memory: &Memory) -> Result<Option<Vec<Ad
         found.push(Address(memory.word(debug_field(entry, L_LD))?));
         entry = memory.word(debug_field(entry, L_NEXT))?;
     }
-    // r_state 0 is RT_CONSISTENT; a list that ended early by the bound or a loop is no list.
+    // r_state 0 is RT_CONSISTENT. A list that was cut by the bound is invalid.
     Ok((state == 0 && entry == 0 && !found.is_empty()).then_some(found))
 }
 

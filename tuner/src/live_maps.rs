@@ -1,7 +1,7 @@
 //! The mappings of one address space, one at a time: cheap enough to be read at every write.
 //!
-//! Kernels since 6.11 answer for one address (PROCMAP_QUERY, half a microsecond). On older ones the text is
-//! read up to the mapping: the program's own lie at its begin, those of libraries far behind.
+//! Kernels since 6.11 have a query for one address (PROCMAP_QUERY, half a microsecond). On older ones the
+//! text is read up to the mapping: those of the program are at its begin, those of libraries far behind.
 
 use std::fs::File;
 use std::io;
@@ -15,11 +15,11 @@ use crate::process::Pid;
 use crate::space::SpaceError;
 use crate::sys::{self, MappingQuery};
 
-/// As much of the text as is read at a time: what the kernel makes of it at a time too.
+/// Bytes of the text that are read at once, which is also the kernel's own unit.
 const PIECE_BYTES: usize = 4096;
 
-/// An open /proc/PID/maps: stays with the address space that it was opened for, as an open /proc/PID/mem
-/// does.
+/// An open /proc/PID/maps. Like an open /proc/PID/mem, it is bound to the address space that it was opened
+/// for.
 #[derive(Debug)]
 pub(crate) struct LiveMaps {
     pid: Pid,
@@ -27,21 +27,21 @@ pub(crate) struct LiveMaps {
 }
 
 impl LiveMaps {
-    /// Of what the process runs now.
+    /// For the program that the process runs now.
     pub(crate) fn open(pid: Pid) -> Result<LiveMaps, SpaceError> {
         let path = pid.proc_path("maps");
         let file = File::open(&path).map_err(|source| pid.io_error(&path, source))?;
         Ok(LiveMaps { pid, file })
     }
 
-    /// The mapping that has the byte at `address`. What has no file may come without its name.
+    /// The mapping that has the byte at `address`. A mapping without a file may lack its name.
     pub(crate) fn at(&self, address: Address) -> Result<Option<Mapping>, SpaceError> {
         match sys::mapping(&self.file, address.0) {
             Ok(found) => Ok(Some(mapping(&found))),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOENT) => Ok(None),
                 Some(libc::ESRCH) => Err(MemoryError::Gone { pid: self.pid }.into()),
-                // The kernel has no such query, or a filter does not permit it.
+                // The kernel has no such query, or a seccomp filter does not permit it.
                 _ => self.at_in_text(address),
             },
         }
@@ -58,7 +58,7 @@ impl LiveMaps {
         Ok(found)
     }
 
-    /// All of them, by address.
+    /// All mappings, by address.
     pub(crate) fn all(&self) -> Result<Vec<Mapping>, SpaceError> {
         let mut all = Vec::new();
         self.read(|mapping| {
@@ -68,7 +68,7 @@ impl LiveMaps {
         Ok(all)
     }
 
-    /// Passes on each mapping, by address, until one is enough.
+    /// Passes each mapping, by address, to `is_enough` until that returns true.
     fn read(&self, mut is_enough: impl FnMut(Mapping) -> bool) -> Result<(), SpaceError> {
         let pid = self.pid;
         let (mut text, mut piece, mut offset) = (Vec::new(), [0; PIECE_BYTES], 0);

@@ -1,10 +1,10 @@
-//! One writer per process: a lock that the kernel lets go when its holder ends, however it ends.
+//! One writer per process: a lock that the kernel releases when its holder ends, for any reason.
 //!
-//! The lock is an flock on /proc/PID/mem of the target. That file is the process's own: it belongs to one pid
-//! *and* start time by nature, every state directory of the machine shares it, nothing has to be created or
-//! cleaned up, and /proc/locks names its holder. Only processes with read access to the target can open it,
-//! so no other one can hold the lock to keep us out. Its limits: a process in a container that mounts a /proc
-//! of its own locks another file, and a user can keep the lock of their own processes (and is named then).
+//! The lock is an flock on /proc/PID/mem of the target. That file belongs to exactly one process (pid and
+//! start time), is shared by every state directory of the machine, needs no creation or clean-up, and
+//! /proc/locks names its holder. Only processes with read access to the target can open it, so no other one
+//! can hold the lock to keep us out. Its limits: a process in a container that mounts a /proc of its own
+//! locks another file, and a user can keep the lock of their own processes (and is named then).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,8 +19,8 @@ use crate::author;
 use crate::memory;
 use crate::process::{Pid, Process, ProcessError};
 
-/// So often, and so long between, a lock that no other process holds is tried again: when we let go of one
-/// while another thread starts a program, that has a copy of the descriptor until it runs.
+/// Retries, and the pause between them, of a lock without a known holder: if another thread of ours starts a
+/// program while we release a lock, that program has a copy of the descriptor until its exec.
 const TRIES_MAX: usize = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -29,7 +29,7 @@ pub enum LockError {
     #[error("process {pid} is being tuned by {}", holder_text(.holder))]
     Held {
         pid: Pid,
-        /// Who, when the kernel says it.
+        /// The holder, if the kernel names it.
         holder: Option<Holder>,
     },
     #[error(transparent)]
@@ -38,10 +38,11 @@ pub enum LockError {
     Io { pid: Pid, source: io::Error },
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The process; of a session not the actuator, which has the lock, but the session, which people know.
+    /// The process. For a session it is not the actuator, which has the lock, but the agent, which the user
+    /// knows.
     pub pid: i32,
     pub user: String,
 }
@@ -89,7 +90,7 @@ impl WriterLock {
     }
 }
 
-/// The holder of the write lock of a process; none if there is none, or if that cannot be looked up.
+/// The holder of the write lock of a process; `None` if there is none, or if it cannot be determined.
 pub fn writer_of(pid: Pid) -> Option<Holder> {
     let memory = memory::open(pid, OpenOptions::new().read(true)).ok()?;
     holder(&memory).map(Holder::named)
@@ -120,7 +121,8 @@ fn holder(memory: &File) -> Option<Holder> {
     })
 }
 
-/// A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 1234 00:15:22658 0 EOF`; a waiter's line has an arrow.
+/// Parses a line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 1234 00:15:22658 0 EOF`; a waiter's line has an
+/// arrow.
 fn holder_in(locks: &str, major: u32, minor: u32, inode: u64) -> Option<i32> {
     let file = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {

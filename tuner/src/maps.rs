@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::address::{Address, FileOffset};
 
-/// A line of a maps text that is not one.
+/// A line that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line} of the maps file is not understood: `{text}`")]
 pub struct MapsError {
@@ -15,7 +15,7 @@ pub struct MapsError {
     pub text: String,
 }
 
-/// What a mapping allows.
+/// The permissions of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -25,28 +25,28 @@ pub struct Permissions {
     pub read: bool,
     pub write: bool,
     pub execute: bool,
-    /// Writes are seen by others that map the same file.
+    /// Writes are visible to other processes that map the same file.
     pub shared: bool,
 }
 
-/// The device a file lies on.
+/// The device of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Device {
     pub major: u32,
     pub minor: u32,
 }
 
-/// What a mapping shows.
+/// What is mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// Memory without a name.
     Anonymous,
-    /// What the kernel names in brackets: `[heap]`, `[stack]`, `[vdso]`.
+    /// A name of the kernel in brackets: `[heap]`, `[stack]`, `[vdso]`.
     Special(String),
     File {
-        /// Its path, as the process saw it when it mapped the file; the mappings of a file share it.
+        /// Its path, as the process saw it when it mapped the file. All mappings of a file share the string.
         path: Arc<str>,
-        /// True when no directory has that name for it any more.
+        /// The file has been unlinked.
         deleted: bool,
     },
 }
@@ -58,16 +58,16 @@ pub struct Mapping {
     /// One past the last byte.
     pub end: Address,
     pub permissions: Permissions,
-    /// Where `start` is in the file.
+    /// The file offset of `start`.
     pub offset: FileOffset,
     pub device: Device,
-    /// The file's inode on it; 0 without a file.
+    /// The file's inode on the device; 0 without a file.
     pub inode: u64,
     pub(crate) backing: Backing,
 }
 
 impl Mapping {
-    /// Of a file that is not mapped.
+    /// An empty mapping, for a file that is not mapped.
     pub(crate) fn nowhere(device: Device, inode: u64, backing: Backing) -> Mapping {
         Mapping {
             start: Address(0),
@@ -85,18 +85,18 @@ impl Mapping {
         }
     }
 
-    /// True when all `length` bytes at `address` lie in it.
+    /// True if all `length` bytes at `address` are in it.
     pub fn contains(&self, address: Address, length: u64) -> bool {
         address >= self.start && address.checked_add(length).is_some_and(|end| end <= self.end)
     }
 
-    /// True when it shows the file with this identity.
+    /// True if it maps the file with this identity.
     pub fn shows(&self, device: Device, inode: u64) -> bool {
         self.inode == inode && self.device == device && matches!(self.backing, Backing::File { .. })
     }
 }
 
-/// Reads the whole text of a maps file.
+/// Parses the complete text of a maps file.
 pub fn parse(text: &str) -> Result<Vec<Mapping>, MapsError> {
     let (lines, mut before) = (text.lines().enumerate(), None);
     lines
@@ -109,7 +109,7 @@ pub fn parse(text: &str) -> Result<Vec<Mapping>, MapsError> {
         .collect()
 }
 
-/// `before` is the path of the file that came last: mostly it has several mappings in a row.
+/// `before` is the path of the last file: usually a file has several consecutive mappings.
 fn parse_line(line: &str, before: &mut Option<Arc<str>>) -> Option<Mapping> {
     let mut rest = line;
     let (start, end) = field(&mut rest)?.split_once('-')?;
@@ -178,7 +178,7 @@ fn parse_backing(name: &str, before: &mut Option<Arc<str>>) -> Backing {
         Some(path) => (path, true),
         None => (name, false),
     };
-    // The kernel escapes only the newline, which would else end the line.
+    // The kernel escapes only the newline, which would end the line.
     let path = path.replace("\\012", "\n");
     let path = match before.as_ref().filter(|before| ***before == *path) {
         Some(same) => Arc::clone(same),

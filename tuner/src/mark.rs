@@ -1,9 +1,9 @@
 //! Marks: places that a program's source names (SystemTap's `sys/sdt.h`, our `include/tuneagent.h`), found in
-//! the notes of its file, and what each passes there. Reads files; which marks are probed is not decided
-//! here.
+//! the notes of its file, and the arguments that each passes. Reads files; does not decide which marks are
+//! probed.
 //!
 //! A note of `.note.stapsdt` has the address of an instruction, of a base and of a semaphore, then provider,
-//! name and arguments. The arguments are operands in the assembler's spelling, each behind its size: `-4@%eax
+//! name and arguments. The arguments are operands in assembler syntax, each after its size: `-4@%eax
 //! 8@-16(%rbp) 8@$7`.
 
 use std::fmt;
@@ -13,13 +13,13 @@ use crate::address::{FileOffset, LinkAddress};
 use crate::elf::{Elf, ImageError};
 use crate::printable::printable_bytes;
 
-/// Larger sections of notes are not read.
+/// Bytes of the largest section of notes that is read.
 const NOTES_BYTES_MAX: u64 = 64 << 20;
-/// More marks of one file are not looked at.
+/// Marks of one file that are read at most.
 const MARKS_MAX: usize = 100_000;
-/// As many arguments can a mark have.
+/// The largest number of arguments of a mark.
 const ARGUMENTS_MAX: usize = 12;
-/// The note's kind (NT_STAPSDT).
+/// The note's type (NT_STAPSDT).
 const KIND: u32 = 3;
 
 /// One place of a mark.
@@ -27,16 +27,15 @@ const KIND: u32 = 3;
 pub struct Mark {
     /// `provider:name`.
     pub name: String,
-    /// The instruction, which does nothing, as the linker placed it.
+    /// The nop instruction, as the linker placed it.
     pub address: LinkAddress,
-    /// A counter that is incremented while the mark is probed: while it is 0 the program may leave the mark
-    /// out.
+    /// A counter that is incremented while the mark is probed: while it is 0 the program may skip the mark.
     pub semaphore: Option<LinkAddress>,
-    /// What it passes, as the note says it.
+    /// The arguments as the note states them.
     pub text: String,
 }
 
-/// What a mark passes in one place: its type, and where it is.
+/// An argument of a mark in one place: its type and location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkArgument {
     /// Its type as rules name it.
@@ -44,30 +43,30 @@ pub struct MarkArgument {
     pub place: MarkPlace,
 }
 
-/// Where an argument of a mark is when the program comes there.
+/// Where an argument of a mark is when the program reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkPlace {
-    /// In a register, by its number in the machine's code (0 is rax).
+    /// In a register, by its number in machine code (0 is rax).
     Register(u8),
-    /// In memory, at what a register, another one shifted to the left, and an offset add up to.
+    /// In memory, at base + (index << shift) + offset.
     Memory {
         base: u8,
-        /// The second, and how far it is shifted.
+        /// The index register and its shift.
         index: Option<(u8, u8)>,
         offset: i32,
     },
-    /// Nowhere: it is this number.
+    /// Nowhere: it is this constant.
     Constant(u64),
 }
 
 /// Why an argument of a mark cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoArgument {
-    /// It is a number in a register of floating point.
+    /// It is in a floating-point register.
     FloatingRegister,
-    /// It is this variable, or lies in it.
+    /// It is this variable, or part of it.
     Variable(String),
-    /// It is spelled in another way than assemblers do on x86-64.
+    /// It has another syntax than assemblers use on x86-64.
     Spelling(String),
 }
 
@@ -86,18 +85,18 @@ impl fmt::Display for NoArgument {
 }
 
 impl Mark {
-    /// What it passes, in order; those that cannot be read with the reason.
+    /// Its arguments, in order, or why one cannot be read.
     pub fn arguments(&self) -> Vec<Result<MarkArgument, NoArgument>> {
         arguments(&self.text)
     }
 
-    /// Where its instruction is in the file.
+    /// The file offset of its instruction.
     pub fn offset(&self, image: &Elf) -> Option<FileOffset> {
         image.file_offset(self.address)
     }
 
-    /// Whether the kernel may take its instruction for one that it makes a call of: then a hit would destroy
-    /// what a leaf function keeps below its stack pointer.
+    /// Whether its instruction is one that the kernel may replace by a call: then a hit would destroy what a
+    /// leaf function keeps below its stack pointer.
     pub fn is_long_nop(&self, image: &Elf) -> bool {
         const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
         let mut code = [0; LONG_NOP.len()];
@@ -108,7 +107,7 @@ impl Mark {
     }
 }
 
-/// What a note says is handed over, in order; what cannot be read with the reason.
+/// The arguments that a note states, in order, or why one cannot be read.
 pub fn arguments(text: &str) -> Vec<Result<MarkArgument, NoArgument>> {
     let operands = text.split_ascii_whitespace();
     operands.take(ARGUMENTS_MAX).map(MarkArgument::parse).collect()
@@ -124,8 +123,8 @@ pub(crate) fn marks(image: &Elf) -> Result<Vec<Mark>, ImageError> {
     Ok(parse(&notes, base.map(|section| section.address)))
 }
 
-/// `base` is where the section that the notes call their base lies now: a file that was moved after it was
-/// linked has moved it too.
+/// `base` is the current address of the base section that the notes refer to: if the file was moved after it
+/// was linked, that section was moved too.
 fn parse(notes: &[u8], base: Option<LinkAddress>) -> Vec<Mark> {
     let mut marks = Vec::new();
     let mut rest = notes;
@@ -152,7 +151,7 @@ struct Note<'a> {
     content: &'a [u8],
 }
 
-/// Three words (length of the owner, length of the content, kind), then both, each padded to four bytes.
+/// Three words (length of the owner, length of the content, type), then both, each padded to four bytes.
 fn next_note(notes: &[u8]) -> Option<(Note<'_>, &[u8])> {
     let word = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
     let (owner, content, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
@@ -256,7 +255,7 @@ fn place(operand: &str) -> Result<MarkPlace, NoArgument> {
     })
 }
 
-/// The variable that `dt`, `dt+8` and `dt-4` are in.
+/// The variable in `dt`, `dt+8` and `dt-4`.
 fn variable(text: &str) -> Option<String> {
     let end = text.find(['+', '-']).unwrap_or(text.len());
     let name = text.get(..end)?;
@@ -264,7 +263,7 @@ fn variable(text: &str) -> Option<String> {
     (is_name && !name.contains(['%', '$', '(', ')', ','])).then(|| name.to_owned())
 }
 
-/// Decimal or hexadecimal, with a sign or without; one of 64 bits without a sign too.
+/// A decimal or hexadecimal number, with or without a sign; also unsigned ones of 64 bits.
 fn constant(text: &str) -> Option<u64> {
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -288,8 +287,8 @@ fn is_floating(register: &str) -> bool {
         .any(|kind| register.starts_with(kind))
 }
 
-/// The number of a general register, by any of its names. Those of a second byte (`%ah`) have none: what is
-/// read begins at the first.
+/// The number of a general register, by any of its names. Registers of a second byte (`%ah`) are not
+/// supported: values are read from the first byte on.
 fn register(name: &str) -> Option<u8> {
     const OLD: [&str; 8] = ["ax", "cx", "dx", "bx", "sp", "bp", "si", "di"];
     let name = name.strip_prefix('%')?;
@@ -305,7 +304,7 @@ fn register(name: &str) -> Option<u8> {
         None => {
             let wide = name.strip_prefix(['r', 'e']).and_then(old);
             let low = name.strip_suffix('l');
-            // `al` is of ax, `sil` of si.
+            // `al` belongs to ax, `sil` to si.
             let byte = low.and_then(|low| {
                 old(low)
                     .filter(|number| *number >= 4)

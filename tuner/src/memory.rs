@@ -1,5 +1,5 @@
-//! The memory of another process, for reading. Opened once: the handle stays with the address space it was
-//! opened for, so that after an exec it reads nothing instead of the bytes of another program.
+//! The memory of another process, for reading. The handle is bound to the address space that it was opened
+//! for, so that after an exec it reads nothing instead of the bytes of another program.
 //!
 //! Cannot write; see [`crate::write`].
 
@@ -46,13 +46,13 @@ impl Memory {
         })
     }
 
-    /// Of a process that has none, or none yet: nothing is there to be read.
+    /// For a process without memory so far: nothing can be read.
     pub(crate) fn none(pid: Pid) -> io::Result<Memory> {
         let file = Arc::new(File::open("/dev/null")?);
         Ok(Memory { pid, file })
     }
 
-    /// Through a handle that was opened already.
+    /// Uses an open handle.
     pub(crate) fn through(pid: Pid, file: Arc<File>) -> Memory {
         Memory { pid, file }
     }
@@ -69,8 +69,8 @@ impl Memory {
     }
 }
 
-/// Refuses programs with rights of their own, opens /proc/PID/mem and then checks that the process is still
-/// the same: only in this order does the handle belong to it for certain.
+/// Refuses programs with more rights than their user, opens /proc/PID/mem and then checks that the process is
+/// still the same: only in this order is the handle certain to belong to it.
 pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError> {
     pid.refuse_privileged()?;
     let path = pid.proc_path("mem");
@@ -87,7 +87,7 @@ pub(crate) fn read(file: &File, pid: Pid, address: Address, bytes: &mut [u8]) ->
     while done < bytes.len() {
         let at = address.0.wrapping_add(done as u64);
         match file.read_at(&mut bytes[done..], at) {
-            // The kernel reads zero bytes exactly when the address space is gone.
+            // The kernel reads zero bytes exactly if the address space is gone.
             Ok(0) => return Err(MemoryError::Gone { pid }),
             Ok(count) => done += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,7 +1,7 @@
-//! The ELF files that a process has loaded: where each lies, and the very file it was loaded from.
+//! The ELF files that a process has loaded: their addresses, and the very files they were loaded from.
 //!
-//! A path is only a name: the file may have been replaced since, or belong to a container. So a file counts
-//! as a module's only when it has the inode that the kernel shows in the mapping.
+//! A path is only a name: the file may have been replaced since, or belong to a container. A file counts as a
+//! module's only if it has the inode that the kernel shows in the mapping.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use crate::memory::Memory;
 use crate::printable::printable;
 use crate::process::Pid;
 
-/// Why the file of a module cannot be had.
+/// Why the file of a module is not available.
 #[derive(Debug, Error)]
 pub enum ModuleError {
     /// The file is not reachable under any name.
@@ -34,7 +34,7 @@ pub enum ModuleError {
         /// The name of the file when it was loaded.
         path: String,
     },
-    /// The file is another one by now, under its old inode.
+    /// The file was modified under its old inode.
     #[error("{path} was written to since it was read: where its functions begin is not known any more")]
     Rewritten {
         /// The name of the file when it was loaded.
@@ -44,10 +44,10 @@ pub enum ModuleError {
     Image { path: String, source: ImageError },
 }
 
-/// Parsed files that are remembered; more begin anew.
+/// Parsed files in the cache. It is cleared when full.
 const IMAGES_MAX: usize = 1_024;
 
-/// Parsed files, kept by inode: the ranks of a job share their program and its libraries.
+/// Parsed files, cached by inode: the ranks of a job share their program and its libraries.
 #[derive(Debug, Default)]
 pub struct Images {
     known: Mutex<ImageCache>,
@@ -56,11 +56,11 @@ pub struct Images {
 #[derive(Debug, Default)]
 struct ImageCache {
     images: HashMap<Identity, Arc<Image>>,
-    /// The newest with this device and inode, as mappings show them.
+    /// The newest one for each device and inode, as mappings show them.
     newest: HashMap<(Device, u64), (Identity, Arc<Image>)>,
 }
 
-/// Device, inode, size and time of change: the same for two handles of one unchanged file.
+/// Device, inode, size and modification time: the same for two handles of one unchanged file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Identity(u64, u64, u64, i64, i64);
 
@@ -93,7 +93,7 @@ impl Images {
         Images::default()
     }
 
-    /// The parsed form of `file`, which was found there.
+    /// The parsed form of `file`.
     pub fn read(&self, file: File, origin: Origin) -> Result<Arc<Image>, ImageError> {
         let key = Identity::of(&file)?;
         if let Some(image) = self.known().images.get(&key) {
@@ -111,16 +111,15 @@ impl Images {
         Ok(image)
     }
 
-    /// The file that `mapping` shows, if it was read before and has not changed: it is still open, so that
-    /// nothing else can have its inode. None on file systems whose stat reports another device than their
-    /// mappings.
+    /// The file of `mapping`, if it is cached and unchanged. The cached file is still open, so no other file
+    /// can have its inode. `None` on file systems whose stat reports another device than their mappings.
     fn mapped(&self, mapping: &Mapping) -> Option<Arc<Image>> {
         let known = self.known();
         let (identity, image) = known.newest.get(&(mapping.device, mapping.inode))?;
         (Identity::of(image.file()).ok()? == *identity).then(|| Arc::clone(image))
     }
 
-    /// Has all files forget what takes much memory ([`Image::forget`]).
+    /// Drops the large tables of all files ([`Image::forget`]).
     pub fn forget_tables(&self) {
         self.known().images.values().for_each(|image| image.forget());
     }
@@ -130,7 +129,7 @@ impl Images {
     }
 }
 
-/// A file of this machine, whatever its name.
+/// The identity of a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
     pub device: u64,
@@ -143,23 +142,22 @@ pub struct Module {
     pub pid: Pid,
     /// The name of the file when it was loaded, as the process saw it, made printable.
     pub path: String,
-    /// No directory has that name for it any more.
+    /// The file has been unlinked.
     pub deleted: bool,
     /// The device of the file, as the mapping shows it.
     pub device: Device,
     pub inode: u64,
-    /// How far the loader moved it.
     pub bias: LoadBias,
     pub image: Arc<Image>,
-    /// Its place in the order in which the dynamic linker searches; `None` when it is not in the main list
-    /// (dlmopen, or the list could not be read).
+    /// Its position in the dynamic linker's search order; `None` if it is not in the main list (dlmopen, or
+    /// the list could not be read).
     pub order: Option<usize>,
     pub is_executable: bool,
     first: Mapping,
 }
 
 impl Module {
-    /// A file that `pid` has not mapped yet, at the addresses of the linker; the first one is the program.
+    /// A file that `pid` has not mapped yet, at its link addresses. `order` 0 is the program.
     pub(crate) fn of_file(pid: Pid, path: String, image: Arc<Image>, order: usize) -> io::Result<Module> {
         let meta = image.file().metadata()?;
         let (device, inode) = (device(meta.dev()), meta.ino());
@@ -181,37 +179,34 @@ impl Module {
         })
     }
 
-    /// Which file it is, by device and inode of the open file: the same whether it is mapped or not. (On some
-    /// file systems mappings show another device.)
+    /// Device and inode of the open file, independent of mappings, which show another device on some file
+    /// systems.
     pub fn file_id(&self) -> FileId {
         let meta = self.image.file().metadata();
         let (device, inode) = meta.map_or((0, self.inode), |meta| (meta.dev(), meta.ino()));
         FileId { device, inode }
     }
 
-    /// The last part of the path.
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// The identity that the linker gave it.
     pub fn build_id(&self) -> Option<&BuildId> {
         self.image.build_id()
     }
 
-    /// Where the loader put what the linker placed at `link`.
+    /// The address in memory of the link address `link`.
     pub fn address(&self, link: LinkAddress) -> Address {
         self.bias.address(link)
     }
 
-    /// True when `address` lies in what the loader mapped for it.
+    /// True if `address` is in a segment that the loader mapped.
     pub fn contains(&self, address: Address) -> bool {
         let link = LinkAddress(address.0.wrapping_sub(self.bias.0));
         self.image.segment_at(link, 1).is_some()
     }
 
-    /// True when a user means this module by `name`: its path, file name, soname, or the file name up to
-    /// `.so`.
+    /// True if `name` denotes this module: its path, file name, soname, or the file name up to `.so`.
     pub fn is_called(&self, name: &str) -> bool {
         let file_name = self.file_name();
         let up_to_so = file_name
@@ -223,7 +218,7 @@ impl Module {
             || self.image.dynamic.soname.as_deref() == Some(name)
     }
 
-    /// True while the same file is still loaded at the same place, judged by `maps` read just now.
+    /// True while the same file is loaded at the same place, according to `maps`, which must be current.
     pub(crate) fn is_still_in(&self, maps: &[Mapping]) -> bool {
         let first = &self.first;
         let same = |map: &&Mapping| map.start == first.start && map.offset == first.offset;
@@ -237,9 +232,9 @@ impl Module {
         self.first.start
     }
 
-    /// A path that names exactly this file for the calling process, as attaching a uprobe needs: the plain
-    /// path when it still has the same inode, else one through /proc. None of a file that was written to
-    /// since it was read: a probe would sit wherever another function began.
+    /// A path that names exactly this file for the calling process, as attaching a uprobe requires: the plain
+    /// path if it still has the same inode, else one through /proc. An error if the file was modified since
+    /// it was read: a probe would be at a wrong place.
     pub fn probe_path(&self) -> Result<PathBuf, ModuleError> {
         if !self.image.is_as_read() {
             return Err(ModuleError::Rewritten {
@@ -272,9 +267,8 @@ fn map_file(mapping: &Mapping) -> String {
     format!("map_files/{:x}-{:x}", mapping.start.0, mapping.end.0)
 }
 
-/// The modules among `maps`, by address. A file that is mapped only to be read, as data, is none: for a
-/// module every segment of its program headers must be mapped where one common bias puts it. Files that
-/// cannot be opened come second.
+/// The modules among `maps`, by address, and the files that cannot be opened. A file that is only mapped as
+/// data is no module: every segment of its program headers must be mapped with one common bias.
 pub(crate) fn find(
     pid: Pid,
     maps: &[Mapping],
@@ -320,12 +314,11 @@ pub(crate) fn find(
     (modules, failed)
 }
 
-/// The bias by which `mapping` begins the module's first segment, if all other segments lie where it puts
-/// them.
+/// The load bias if `mapping` is the module's first segment and all other segments are mapped with that bias.
 fn bias(image: &Image, mapping: &Mapping, maps: &[Mapping]) -> Option<LoadBias> {
     let first = image.segments.first()?;
-    // The kernel maps whole pages: the segment's first byte lies as far behind the mapping's start as in the
-    // file.
+    // The kernel maps complete pages: the segment's first byte has the same distance from the mapping's start
+    // as in the file.
     let into_page = first.offset.0.checked_sub(mapping.offset.0)?;
     let bias = LoadBias(
         mapping
@@ -354,8 +347,8 @@ fn bias(image: &Image, mapping: &Mapping, maps: &[Mapping]) -> Option<LoadBias> 
         .then_some(bias)
 }
 
-/// The file of a mapping, if it can be a module: nothing without code is one, and opening whatever else is
-/// mapped, as a device, can block or have effects.
+/// The file of a mapping, if it can be a module: it must have code. Other mapped files, such as devices, are
+/// not opened, since that can block or have effects.
 fn load(
     pid: Pid,
     mapping: &Mapping,
@@ -402,8 +395,8 @@ fn open(
     image.map_err(|source| ModuleError::Image { path: shown, source })
 }
 
-/// Without the right to use map_files: by its name, or as the program of the process, if that is the mapped
-/// inode.
+/// Without the right to use map_files: opens the file by its name, or as the program of the process, if that
+/// has the mapped inode.
 fn open_by_name(pid: Pid, mapping: &Mapping, path: &str, memory: &Memory) -> io::Result<File> {
     let named = foreign::open_in(&pid.proc_path("root"), Path::new(path));
     let program = foreign::open(&pid.proc_path("exe"));
@@ -415,9 +408,8 @@ fn open_by_name(pid: Pid, mapping: &Mapping, path: &str, memory: &Memory) -> io:
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Same inode and device; on file systems whose stat reports another device than their mappings (btrfs,
-/// overlayfs), same inode and same first page, which holds the program headers and nearly always the build
-/// id.
+/// Same inode and device. On file systems whose stat reports another device than their mappings (btrfs,
+/// overlayfs): same inode and same first page, which has the program headers and nearly always the build id.
 fn is_mapped_file(file: &File, mapping: &Mapping, memory: &Memory) -> io::Result<bool> {
     let meta = file.metadata()?;
     if meta.ino() != mapping.inode {

@@ -1,18 +1,18 @@
-//! What users write to name a place: `cfg.solver.chunk`, `limits[2]`, `head->next`, `solver.c:limit`,
-//! `*counter`. Text in, parts out; knows no program.
+//! The syntax of places: `cfg.solver.chunk`, `limits[2]`, `head->next`, `solver.c:limit`, `*counter`. Text
+//! in, parts out; independent of programs.
 //!
-//! A path is a name followed by steps. Before it stand, each with a colon, the module and the source file
-//! that distinguish several of one name: `libopenblas.so:blas.c:threads`. A `*` in front looks at what the
-//! whole of it points to, as in C.
+//! A path is a name followed by steps. It may be preceded by the module and the source file that distinguish
+//! several variables of one name, each followed by a colon: `libopenblas.so:blas.c:threads`. A `*` in front
+//! dereferences the complete expression, as in C.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Longer texts are refused unread.
+/// Bytes of the longest text that is parsed.
 pub(crate) const PATH_BYTES_MAX: usize = 4_096;
-/// More steps than anybody writes.
+/// Bound on the steps of a path.
 const STEPS_MAX: usize = 64;
 
 /// Why a text is no path.
@@ -21,29 +21,29 @@ const STEPS_MAX: usize = 64;
 pub struct PathError {
     pub text: String,
     pub why: &'static str,
-    /// Where, counted from 1.
+    /// Column of the error, from 1.
     pub column: usize,
 }
 
 /// One step from a value to a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathStep {
-    /// A field: `.name`, `->name`, or `%name` as in Fortran. A pointer on the way is followed.
+    /// A field: `.name`, `->name`, or `%name` as in Fortran. Pointers are followed.
     Field(String),
-    /// An element, counted as the program counts: from 0 in C, from the lower bound in Fortran.
+    /// An element, by the program's own index: from 0 in C, from the lower bound in Fortran.
     Index(i64),
-    /// What it points to.
+    /// The pointer's target.
     Deref,
 }
 
-/// A name with the steps behind it.
+/// A name with its steps.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Path {
     /// The module, the source file, or both in this order.
     pub within: Vec<String>,
     /// The name, as the source or the linker has it.
     pub name: String,
-    /// The steps, in the order in which they are taken.
+    /// The steps, in order.
     pub steps: Vec<PathStep>,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Path {
             match step {
                 PathStep::Field(name) => write!(f, ".{name}")?,
                 PathStep::Index(index) => write!(f, "[{index}]")?,
-                // Of a dereference in the middle the first element is the same place.
+                // A dereference in the middle is the same place as the first element.
                 PathStep::Deref => write!(f, "[0]")?,
             }
         }
@@ -109,8 +109,8 @@ impl FromStr for Path {
     }
 }
 
-/// The steps of `.count`, `->next.size`, `[3].x`, as they stand behind a name or an argument; at an error its
-/// place and what it is.
+/// The steps of `.count`, `->next.size`, `[3].x`, as they follow a name or an argument. The error has its
+/// position and a description.
 pub fn steps(text: &str) -> Result<Vec<PathStep>, (usize, &'static str)> {
     let mut steps = Vec::new();
     let mut at = 0;
@@ -150,7 +150,7 @@ fn identifier_length(text: &str) -> usize {
     text.find(|c| !is_identifier(c)).unwrap_or(text.len())
 }
 
-/// Where a colon stands alone, outside of brackets: `::` belongs to a C++ name.
+/// The position of a single colon outside of brackets: `::` belongs to a C++ name.
 fn single_colon(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut depth = 0u32;
@@ -168,8 +168,8 @@ fn single_colon(text: &str) -> Option<usize> {
     None
 }
 
-/// How far the name goes. A dot with a digit behind it belongs to it: compilers number the static variables
-/// of functions (`count.0`).
+/// The length of the name. A dot before a digit belongs to it: compilers number the static variables of
+/// functions (`count.0`).
 fn name_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut depth = 0u32;

@@ -1,9 +1,8 @@
-//! Bytes that the code actions change, each validated as what it is: the only thing besides a
-//! [`crate::slot::Slot`] that [`crate::write`] accepts.
+//! Bytes that the code actions change, each validated according to its kind. A place and a
+//! [`crate::slot::Slot`] are the only arguments that [`crate::write`] accepts.
 //!
-//! A place knows its kind by how it was made: code of a module, a word of a module's table of addresses,
-//! memory that we mapped ourselves, the dead part of a stopped thread's stack. There is no way to make one of
-//! any other bytes.
+//! The constructor of a place determines its kind: code of a module, a word of a module's table of addresses,
+//! memory that we mapped, the unused part of a stopped thread's stack. No place can be made of other bytes.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::process::{Pid, Process, ProcessError};
 use crate::slot;
 use crate::space::{AddressSpace, SpaceError, read_maps};
 
-/// The dead part of a stack that may be used lies no farther below the live one.
+/// Bytes below a stack's used part that may be written.
 const STACK_REACH: u64 = 64 << 10;
 
 /// Why bytes are no such place.
@@ -31,13 +30,13 @@ pub enum PlaceError {
     Space(#[from] SpaceError),
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The file is not loaded there any more.
+    /// The file is no longer loaded there.
     #[error("{path} is no longer loaded where it was in process {pid}")]
     ModuleGone { pid: Pid, path: String },
     #[error("{what} at {address} of process {pid} cannot be changed: {why}")]
     NotOfThisKind {
         pid: Pid,
-        /// What was to be there.
+        /// What the place was to be.
         what: String,
         address: Address,
         why: &'static str,
@@ -65,8 +64,7 @@ pub(crate) struct Place {
 }
 
 impl Ground {
-    /// Opens the memory, then reads the mappings: an exec in between makes the handle useless, never the
-    /// check.
+    /// Opens the memory, then reads the mappings: an exec in between invalidates the handle, never the check.
     pub(crate) fn open(pid: Pid) -> Result<Ground, PlaceError> {
         let (handle, may_override) = slot::open_for_code(pid)?;
         let maps = Arc::new(read_maps(pid)?);
@@ -79,7 +77,7 @@ impl Ground {
         })
     }
 
-    /// With the snapshot by the same mappings.
+    /// As [`Ground::open`], with the snapshot that has the same mappings.
     pub(crate) fn with_space(
         process: &Process,
         images: &Images,
@@ -109,7 +107,7 @@ impl Ground {
         &self.maps
     }
 
-    /// The mapping that holds all `length` bytes at `address`.
+    /// The mapping that contains all `length` bytes at `address`.
     pub(crate) fn mapping(&self, address: Address, length: u64) -> Option<&Mapping> {
         self.maps.iter().find(|map| map.contains(address, length))
     }
@@ -124,7 +122,8 @@ impl Ground {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Code of a module: in an executable, read-only segment of its file and mapped so, within a page.
+    /// Code of a module: in an executable, read-only segment of its file, mapped accordingly, within one
+    /// page.
     pub(crate) fn code(
         &self,
         module: &Module,
@@ -183,7 +182,7 @@ impl Ground {
         self.place(address, length, what, why)
     }
 
-    /// The file's identity must also be what is in memory.
+    /// Whether the build id in memory is that of the file.
     fn has_build_id(&self, module: &Module) -> Result<bool, MemoryError> {
         let Some((place, length)) = module.image.build_id_place() else {
             return Ok(true);
@@ -203,8 +202,7 @@ impl Ground {
         self.place(address, length, "memory of our own", why)
     }
 
-    /// The dead part of the stack of a thread that is held: below its stack pointer and what may be in use
-    /// below that.
+    /// The unused part of a held thread's stack: below its stack pointer and the red zone.
     pub(crate) fn stack(
         &self,
         stack_pointer: Address,
@@ -251,7 +249,7 @@ impl Ground {
     }
 }
 
-/// The first thread's stack grows as it is used.
+/// The first thread's stack grows on demand.
 pub(crate) fn is_main_stack(map: &Mapping) -> bool {
     map.backing == Backing::Special("[stack]".to_owned())
 }
@@ -277,12 +275,12 @@ impl Place {
         &self.handle
     }
 
-    /// The handle may write what is mapped read-only. Else a held thread is needed for that.
+    /// Whether the handle may write read-only mappings; otherwise a held thread is needed for that.
     pub(crate) fn may_override(&self) -> bool {
         self.may_override
     }
 
-    /// What it holds now.
+    /// Its current bytes.
     pub(crate) fn read(&self) -> Result<Vec<u8>, MemoryError> {
         let mut bytes = vec![0; self.length];
         memory::read(&self.handle, self.pid, self.address, &mut bytes)?;

@@ -1,15 +1,15 @@
-//! Texts that others chose, shown on a terminal. A name of a program, a file or a symbol may hold whatever
-//! its maker wants: sequences that clear the screen or set its title, line ends that add lines of our own
-//! kind, characters that turn the order of others around.
+//! Makes untrusted texts safe for a terminal. A name of a program, a file or a symbol may contain anything:
+//! sequences that clear the screen or set its title, line ends that forge lines of our output, characters
+//! that reverse the order of others.
 //!
-//! What processes and files are called is made printable where it is read: so no message can forget it. What
-//! is looked up by its name (a path) stays as it is, and is made printable where it is written.
+//! Names of processes and files are made printable where they are read, so that no message can omit it. A
+//! name that is used for look-up (a path) stays unchanged, and is made printable where it is printed.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Whether a character does something else than appear at its place.
+/// Whether a character has another effect than appearing at its place.
 pub fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -19,12 +19,12 @@ pub fn is_active(c: char) -> bool {
         )
 }
 
-/// A text in one line, every active character by its number: `\x1b`, `\u202e`.
+/// A text in one line, with every active character as its number: `\x1b`, `\u202e`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_active)
 }
 
-/// The same of a text of several lines: line ends and tabs stay.
+/// As [`printable`], but keeps line ends and tabs.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| !matches!(c, '\n' | '\t') && is_active(c))
 }
@@ -54,7 +54,7 @@ pub(crate) fn printable_owned(text: String) -> String {
 }
 
 fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // Nearly all names are plain, and a program may have a million of them.
+    // Fast path: nearly all names are plain ASCII, and a program may have a million of them.
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if is_plain || !text.chars().any(&is_escaped) {
         return Cow::Borrowed(text);
@@ -62,8 +62,8 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         let number = u32::from(c);
-        // Writing into memory does not fail. Those of four digits are spelled as in JSON, so that a report
-        // printed in it stays one.
+        // Writing to memory does not fail. Numbers of four digits have the syntax of JSON, so that JSON stays
+        // valid.
         let _ = match (is_escaped(c), number) {
             (false, _) => out.write_char(c),
             (true, ..0x20) => write!(out, "\\x{number:02x}"),

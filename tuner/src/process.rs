@@ -1,6 +1,6 @@
-//! A process that may be looked into: which one it is (a pid alone does not say), and what /proc shows of it.
+//! A process that may be inspected: its identity (a pid alone is not enough), and what /proc shows of it.
 //!
-//! Refuses what must never be touched: init, kernel threads, zombies, ourselves. Reads no memory.
+//! Refuses processes that must never be touched: init, kernel threads, zombies, ourselves. Reads no memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,25 +17,24 @@ use thiserror::Error;
 use crate::author;
 use crate::printable::{printable, printable_path};
 
-/// Why a process cannot be looked into.
+/// Why a process cannot be inspected.
 #[derive(Debug, Error)]
 pub enum ProcessError {
     #[error("there is no process {pid} here")]
     NotFound { pid: i32 },
-    /// It ended, and perhaps its number belongs to another one now.
+    /// It ended; its number may belong to another process now.
     #[error("process {pid} has ended")]
     Ended {
-        /// The process that was.
         pid: Pid,
     },
-    /// It ended and waits for its parent to notice.
+    /// It ended, and its parent has not collected it.
     #[error("process {pid} has ended already (a zombie, its parent {parent} has not collected it)")]
     Zombie { pid: i32, parent: i32 },
     #[error("process 1 is init: it is never inspected")]
     Init,
     #[error("process {pid} ({name}) is a thread of the kernel: it has no program to inspect")]
     KernelThread { pid: i32, name: String },
-    /// The process that calls.
+    /// The calling process.
     #[error("process {pid} is tuneagent itself")]
     Ourselves { pid: i32 },
     /// A thread that is not the first of its process.
@@ -53,17 +52,16 @@ pub enum ProcessError {
     NotPermitted {
         pid: i32,
         user: String,
-        /// The capabilities that would permit it and that this process does not have.
+        /// The capabilities that would permit it and that the calling process lacks.
         missing: Vec<&'static str>,
     },
-    /// It was started with more rights than its user has: looking into it would hand them on.
+    /// It was started with more rights than its user has: inspecting it would pass these rights on.
     #[error(
         "process {pid} ({user}) was started with rights that its user does not have (a set-uid or set-gid program, or one \
          with file capabilities): it is never inspected"
     )]
     Privileged {
         pid: Pid,
-        /// The user that it runs as.
         user: String,
     },
     #[error("cannot read {}: {source}", path.display())]
@@ -77,10 +75,10 @@ fn without(missing: &[&str]) -> String {
     }
 }
 
-/// As much of /proc/PID/status as is read for the process that debugs it.
+/// Bytes of /proc/PID/status that are read to find the tracer.
 const STATUS_HEAD_BYTES: usize = 1024;
 
-/// A process, not only its number: a number that is used again belongs to a process with another start time.
+/// The identity of a process: number and start time. A reused number has another start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pid {
     pub number: i32,
@@ -95,13 +93,13 @@ impl fmt::Display for Pid {
 }
 
 impl Pid {
-    /// False once this process has ended, also where another one has its number now. True where that cannot
-    /// be found out (no descriptor is left): what may still run is not given up.
+    /// False once this process has ended, even if another one has its number now. True if that cannot be
+    /// determined (no descriptor is left), so that a process that may still run is not given up.
     pub fn is_alive(self) -> bool {
         !matches!(self.check_alive(), Err(ProcessError::Ended { .. }))
     }
 
-    /// That this process runs, and not another one under the same number; or why that is not known.
+    /// Checks that this process runs, and not another one under the same number.
     pub(crate) fn check_alive(self) -> Result<(), ProcessError> {
         self.check_stat(Stat::read(self.number))
     }
@@ -125,7 +123,7 @@ impl Pid {
         }
     }
 
-    /// Of a process that has been there, so that none means that it has ended.
+    /// The text of /proc/PID/status. The process existed, so "not found" means that it has ended.
     fn status(self) -> Result<String, ProcessError> {
         read_text(self.number, "status").map_err(|error| match error {
             ProcessError::NotFound { .. } => ProcessError::Ended { pid: self },
@@ -137,31 +135,31 @@ impl Pid {
         self.tracer_in(&self.open_status()?)
     }
 
-    /// An open /proc/PID/status stays with the process that it was opened for.
+    /// Opens /proc/PID/status. The handle stays bound to the process that it was opened for.
     pub(crate) fn open_status(self) -> Result<File, ProcessError> {
         let path = self.proc_path("status");
         File::open(&path).map_err(|source| self.io_error(&path, source))
     }
 
-    /// The same through the open file: finding it by its path takes as long as reading it.
+    /// The tracer, read through the open file: looking up the path takes as long as reading.
     pub(crate) fn tracer_in(self, status: &File) -> Result<Option<i32>, ProcessError> {
         let io_error = |source| self.io_error(self.proc_path("status"), source);
-        // The line is the eighth, and only a name of 16 characters before it is not of a few numbers.
+        // TracerPid is the eighth line. Of the lines before it only the name can be long, and it has at most
+        // 16 characters.
         let mut bytes = [0; STATUS_HEAD_BYTES];
         let length = status.read_at(&mut bytes, 0).map_err(io_error)?;
         let head = String::from_utf8_lossy(bytes.get(..length).unwrap_or_default());
         let lines = head.rsplit_once('\n').map_or("", |(lines, _)| lines);
         let tracer = status_numbers(lines, "TracerPid:").next();
-        // A process that is not known to be without a debugger is not written to.
+        // Without a TracerPid a debugger cannot be excluded, so this is an error and nothing is written.
         let unknown = || io_error(io::Error::new(io::ErrorKind::InvalidData, "it has no TracerPid"));
         Ok(Some(tracer.ok_or_else(unknown)?).filter(|tracer| *tracer != 0))
     }
 
-    /// Refuses a program with more rights than its user has. The kernel says in the auxiliary vector
-    /// (AT_SECURE) that it started it so; a user who differs from the real one, or capabilities of one who is
-    /// not root, show the same of what came later. (Capabilities in a user namespace of its own, as in
-    /// rootless containers, are none here.) A process whose values cannot be read here cannot be accessed
-    /// anyway.
+    /// Refuses a program with more rights than its user has. AT_SECURE in the auxiliary vector says that it
+    /// was started so; an effective uid other than the real one, or capabilities of a user other than root,
+    /// show rights that it acquired later. (Capabilities in its own user namespace, as in rootless
+    /// containers, do not count.) If these values cannot be read, the process cannot be accessed anyway.
     pub(crate) fn refuse_privileged(self) -> Result<(), ProcessError> {
         let status = self.status()?;
         let differ = |key| {
@@ -184,7 +182,7 @@ impl Pid {
         theirs.is_ok_and(|theirs| fs::read_link("/proc/self/ns/user").is_ok_and(|ours| ours == theirs))
     }
 
-    /// What a failed look into /proc means for a process that has been there.
+    /// The error for a failed read in /proc of a process that existed.
     pub(crate) fn io_error(self, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
         match io_error(self.number, path, source) {
             ProcessError::NotFound { .. } => ProcessError::Ended { pid: self },
@@ -197,22 +195,22 @@ impl Pid {
     }
 }
 
-/// A process that may be looked into, with what does not change while its program runs.
+/// A process that may be inspected, with the properties that stay constant while its program runs.
 #[derive(Debug, Clone)]
 pub struct Process {
     pub pid: Pid,
     /// The parent when it was opened.
     pub parent: i32,
     pub name: String,
-    /// Its executable, as it sees the path itself.
+    /// The path of its executable in its own mount namespace.
     pub executable: PathBuf,
-    /// Its arguments, the first is its name.
+    /// Its arguments, the program name first.
     pub arguments: Vec<String>,
     pub uid: u32,
 }
 
 impl Process {
-    /// Opens process `pid`, or says in one line why not.
+    /// Opens process `pid`, or returns why it must not be inspected.
     pub fn open(pid: i32) -> Result<Process, ProcessError> {
         if pid == 1 {
             return Err(ProcessError::Init);
@@ -252,12 +250,12 @@ impl Process {
                 .unwrap_or_default()
                 .unsigned_abs(),
         };
-        // All of the above must be of one process: the number could have been reused between two reads.
+        // All values must be of one process: the number could have been reused between two reads.
         process.pid.check_alive()?;
         Ok(process)
     }
 
-    /// One that ended before it was looked into: its number and short name are all that is known.
+    /// A process that ended before it was inspected: only its number and short name are known.
     pub fn gone(number: i32, name: &str) -> Process {
         Process {
             pid: Pid {
@@ -272,12 +270,11 @@ impl Process {
         }
     }
 
-    /// As [`Pid::is_alive`].
     pub fn is_alive(&self) -> bool {
         self.pid.is_alive()
     }
 
-    /// The letter of its state now (R, S, D, T …), as ps shows it.
+    /// The letter of its current state (R, S, D, T …), as ps shows it.
     pub fn state(&self) -> Result<char, ProcessError> {
         Ok(Stat::read(self.pid.number)?.state)
     }
@@ -287,18 +284,18 @@ impl Process {
         self.pid.tracer()
     }
 
-    /// The environment that it was started with, as NAME=VALUE.
+    /// Its initial environment, as NAME=VALUE.
     pub fn environment(&self) -> Result<Vec<String>, ProcessError> {
         Ok(split_zero(read_bytes(self.pid.number, "environ")?))
     }
 
-    /// The user it belongs to, by name where there is one.
+    /// Its user, by name if there is one.
     pub fn user(&self) -> String {
         author::user_name(self.uid)
     }
 }
 
-/// The part of /proc/PID/stat that is needed here.
+/// The fields of /proc/PID/stat that are used.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     name: String,
@@ -308,7 +305,7 @@ struct Stat {
     start_time: u64,
 }
 
-/// The kernel's mark of its own threads (include/linux/sched.h).
+/// Flag of kernel threads (include/linux/sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 impl Stat {
@@ -320,7 +317,8 @@ impl Stat {
         })
     }
 
-    /// A name may hold spaces and parentheses; the last parenthesis of the line ends it, for numbers follow.
+    /// A name may contain spaces and parentheses; the last parenthesis of the line ends it, since only
+    /// numbers follow.
     fn parse(text: &str) -> Option<Stat> {
         let (before, after) = text.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;
@@ -376,7 +374,7 @@ fn split_zero(bytes: Vec<u8>) -> Vec<String> {
         .collect()
 }
 
-/// What a failed look into /proc means for the process.
+/// The error for a failed read in /proc.
 fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
     match source.kind() {
         io::ErrorKind::NotFound => ProcessError::NotFound { pid },
@@ -394,8 +392,8 @@ fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError
 }
 
 impl ProcessError {
-    /// The kernel refused `file` of /proc/PID. All files there require the right to trace; memory and
-    /// environment are private to their owner on top.
+    /// The kernel refused `file` of /proc/PID. All these files require the right to trace; memory and
+    /// environment also require the owner's rights.
     pub(crate) fn not_permitted(pid: i32, file: &str) -> ProcessError {
         let held = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let private = matches!(file, "mem" | "environ");
@@ -421,12 +419,11 @@ impl ProcessError {
     }
 }
 
-/// Whether an auxiliary vector says AT_SECURE.
 fn secure_in(vector: &[u8]) -> bool {
     auxiliary(vector, libc::AT_SECURE).is_some_and(|value| value != 0)
 }
 
-/// What an auxiliary vector, pairs of words, has under a key.
+/// The value of `key` in an auxiliary vector, which consists of pairs of words.
 pub(crate) fn auxiliary(vector: &[u8], key: u64) -> Option<u64> {
     let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
     let mut pairs = vector
@@ -435,8 +432,8 @@ pub(crate) fn auxiliary(vector: &[u8], key: u64) -> Option<u64> {
     pairs.find_map(|(known, value)| (known == key).then_some(value))
 }
 
-/// The processes that a process has started, directly or not and as long as those between live, the nearest
-/// first and so many at most: read from its own entry in /proc, cheap enough to be read repeatedly.
+/// The living descendants of a process, nearest first, at most `most`. Descendants of an ended child are not
+/// found. Reads `children` in /proc, which is cheap enough to be polled.
 pub fn descendants(pid: i32, most: usize) -> Vec<i32> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([pid]);
@@ -451,8 +448,7 @@ pub fn descendants(pid: i32, most: usize) -> Vec<i32> {
     found
 }
 
-/// The processes that a process has started and that live. Orphans count as children of the process that
-/// collects them.
+/// The living children of a process. Orphans count as children of the process that collects them.
 pub(crate) fn children(parent: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
@@ -470,11 +466,11 @@ fn owner(pid: i32) -> String {
     )
 }
 
-/// A thread, so that no other is ever taken for it.
+/// The identity of a thread: a reused number has another start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadId {
     pub tid: i32,
-    /// When it was started, in clock ticks since the machine was.
+    /// Clock ticks after boot at which it started.
     pub start_time: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Reverting changes, and settling by the target's memory what a crash left undecided: also before a writer
-//! does anything else.
+//! Reverting changes, and settling by the target's memory what a crash left undecided, which also happens
+//! before a writer does anything else.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::variable::Location;
 use crate::write::{Hooks, WriteError};
 use crate::writer::{Writer, WriterError};
 
-/// What taking a change back did.
+/// The result of reverting a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevertReceipt {
     pub change: u64,
@@ -26,7 +26,7 @@ pub struct RevertReceipt {
     pub outcome: RevertOutcome,
 }
 
-/// A change that was to be reverted.
+/// An attempt to revert a change.
 #[derive(Debug)]
 pub struct Attempt<E = WriterError> {
     pub change: u64,
@@ -34,7 +34,7 @@ pub struct Attempt<E = WriterError> {
 }
 
 impl<E> Attempt<E> {
-    /// Of one change and of those that were to be reverted by the same write: they are where it is.
+    /// The attempts of one change and of those that the same write was to revert: they share its result.
     pub(crate) fn of_each(
         change: u64,
         result: Result<RevertReceipt, E>,
@@ -56,17 +56,17 @@ impl<E> Attempt<E> {
     }
 }
 
-/// A set that is being reverted, and those before it that are with it.
+/// A set that is being reverted, and earlier ones that the same write reverts.
 #[derive(Debug)]
 pub(crate) struct Returning {
     pub(crate) change: u64,
-    /// What it found is what the oldest of them did.
+    /// Its `old` is the value that the oldest of them had found.
     pub(crate) set: Assignment,
-    /// Without itself, newest first.
+    /// The earlier ones, newest first.
     pub(crate) with_it: Vec<u64>,
 }
 
-/// One that is to be reverted at its sync point.
+/// A set that is to be reverted at its sync point.
 #[derive(Debug)]
 pub(crate) struct PendingRevert {
     pub(crate) space: AddressSpace,
@@ -89,15 +89,15 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Reverts one change, if the process still holds what was written. At once: to revert at its sync point,
+    /// Reverts one change at once, if the process still holds what was written. To revert at its sync point,
     /// use `Writer::prepare_revert`.
     pub fn revert(&mut self, change: u64) -> Result<RevertReceipt, WriterError> {
         let known = self.in_force(change)?;
         self.revert_known(&mut None, known, &[])
     }
 
-    /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be
-    /// reverted; and with it those of the same variable before it, as long as they are wanted
+    /// The first half of reverting a set at its sync point: checks, and records the intent, including earlier
+    /// sets of the same variable as long as they are wanted
     /// ([`History::run_of`](crate::journal::History::run_of)).
     pub(crate) fn prepare_revert(
         &mut self,
@@ -127,7 +127,7 @@ impl Writer {
         })
     }
 
-    /// The second half: writes down what came of it.
+    /// The second half: records the outcome.
     pub(crate) fn conclude_revert(
         &mut self,
         returning: Returning,
@@ -153,8 +153,8 @@ impl Writer {
         })
     }
 
-    /// Reverts all changes in force for which `wanted` says so, newest first, by one write those that have
-    /// followed each other at the same place. One that cannot be reverted does not keep the others from it.
+    /// Reverts all wanted changes in force, newest first. Consecutive changes of one place take one write. A
+    /// failure does not stop the others.
     pub fn revert_all(&mut self, wanted: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
         let numbers: Vec<u64> = self
             .changes()
@@ -164,7 +164,7 @@ impl Writer {
             .collect();
         let (mut space, mut done) = (None, Vec::new());
         for number in numbers {
-            // Read now: reverting a later change brings an earlier one into force again.
+            // Read anew: reverting a later change brings an earlier one into force again.
             let change = self.known(number).ok();
             let in_force = change.filter(|change| change.status == Status::Applied && wanted(change));
             let Some(change) = in_force else { continue };
@@ -175,7 +175,7 @@ impl Writer {
         Ok(done)
     }
 
-    /// Values are found by one snapshot; what changes code needs one of its own.
+    /// Sets share one snapshot of the address space; changes of code read a new one.
     fn revert_known(
         &mut self,
         space: &mut Option<AddressSpace>,
@@ -196,7 +196,7 @@ impl Writer {
             _ => self.revert_action(&known)?,
         };
         match &intent.action {
-            // Written down already, or not decided yet.
+            // In the journal already, or not decided yet.
             ActionRecord::Load(_) | ActionRecord::Call(_) => Ok(RevertReceipt {
                 change,
                 symbol,
@@ -250,7 +250,7 @@ impl Writer {
         self.sweep(&space)
     }
 
-    /// What the oldest of those found that were to be reverted with it.
+    /// The value that the oldest change reverted with it had found.
     fn found_by(&self, change: &Change) -> Option<Bytes> {
         let oldest = self.known(change.revert_through?).ok()?;
         match oldest.intent.action {
@@ -285,7 +285,7 @@ impl Writer {
     }
 }
 
-/// What came of writing an old value back.
+/// The outcome of writing an old value back.
 pub(crate) fn outcome_of(set: &Assignment, written: Result<Bytes, WriteError>) -> RevertOutcome {
     match written {
         Ok(found) if found == set.old => RevertOutcome::Reverted,
@@ -294,14 +294,14 @@ pub(crate) fn outcome_of(set: &Assignment, written: Result<Bytes, WriteError>) -
     }
 }
 
-/// Whether a process has what was written in the one that it was forked from.
+/// Whether a process has the value that was written into its parent.
 pub(crate) fn has_inherited(space: &AddressSpace, set: &Assignment) -> bool {
     let found = recorded(space, 0, set).map(|location| location.read(space.memory()));
     matches!(found, Ok(Ok(found)) if found == set.new)
 }
 
-/// The place of a change, if the same file is still loaded at the same address, and pointers still lead
-/// there. The symbol is not looked up again: another file that was loaded since could define it.
+/// The place of a change, if the same file is still loaded at the same address, and pointers still lead to
+/// it. The symbol is not resolved again: a file that was loaded since could define it.
 fn recorded(space: &AddressSpace, change: u64, set: &Assignment) -> Result<Location, WriterError> {
     let root = set.chain.as_ref().map_or(set.address, |chain| chain.root);
     let is_it = |module: &&crate::module::Module| {

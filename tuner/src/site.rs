@@ -1,10 +1,10 @@
-//! Where the entry of a function is probed, and what a hit costs there. A probe on an instruction that the
-//! kernel steps over by itself costs a tenth or less of one on an instruction that it must run on its own
-//! (two more exceptions), so the first such instruction is taken if a probe sees the same there as at the
-//! function's first byte: the arguments in their registers and on the stack, the stack pointer, memory, and
-//! each call once. Else it is the first byte.
+//! The site and cost of a probe at a function's entry. A probe on an instruction that the kernel emulates
+//! costs a tenth or less of one on an instruction that it must single-step (two more exceptions). So the
+//! first such instruction is chosen if a probe there sees the same as at the function's first byte: the
+//! arguments in their registers and on the stack, the stack pointer, memory, and each call once. Otherwise it
+//! is the first byte.
 //!
-//! Sync points are not chosen here: they are the first instruction.
+//! Sync points are not chosen here: they are at the first instruction.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -18,31 +18,30 @@ use crate::arch::x86_64::site::{
 pub use crate::arch::{Cost, Emulation};
 use crate::image::{Image, Segment};
 
-/// A function longer than this is not decoded.
+/// Bytes of the longest function that is decoded.
 const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a function's entry is probed.
+/// The site of a probe at a function's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntrySite {
     pub offset: FileOffset,
-    /// What a hit costs.
     pub cost: Cost,
-    /// The instruction there, by its name; empty where it is not known.
+    /// The mnemonic of the instruction; empty if unknown.
     pub instruction: String,
-    /// Why it is the first byte although that is not cheap.
+    /// Why the first byte was chosen although it is expensive.
     pub obstacle: Option<Obstacle>,
 }
 
-/// The choice for the functions of one file. Keeps what it learns of the file.
+/// Chooses sites for the functions of one file. Caches what it reads of the file.
 #[derive(Debug, Default)]
 pub struct EntrySites {
     emulation: Emulation,
-    /// Offsets at which somebody may come in, in order: symbols and marks.
+    /// Offsets that other code may enter, sorted: symbols and marks.
     named: OnceLock<Vec<u64>>,
 }
 
 impl EntrySites {
-    /// For a kernel that emulates this.
+    /// For a kernel with this emulation.
     pub fn new(emulation: Emulation) -> EntrySites {
         EntrySites {
             emulation,
@@ -50,7 +49,7 @@ impl EntrySites {
         }
     }
 
-    /// Where the function of `size` bytes at `offset` of `image` is probed. The image is the same each time.
+    /// The site of the function of `size` bytes at `offset` of `image`, which must be the same for each call.
     pub fn of(&self, image: &Image, offset: FileOffset, size: u64) -> EntrySite {
         let first_byte = EntrySite {
             offset,
@@ -68,7 +67,7 @@ impl EntrySites {
         }
     }
 
-    /// Those in a range, both ends of which are functions' own business.
+    /// Whether a symbol or a mark is in the range.
     fn is_named(&self, image: &Image, range: &Range<u64>) -> bool {
         let named = self.named(image);
         let first = named.partition_point(|place| *place < range.start);

@@ -1,7 +1,8 @@
-//! From a claimed [`Location`] to a validated [`Slot`]: the only thing that [`crate::write`] accepts.
+//! From a claimed [`Location`] to a validated [`Slot`]: the only argument that [`crate::write`] accepts for
+//! data.
 //!
 //! The compiler does not guard the write itself: /proc/PID/mem is safe Rust and the kernel lets it overwrite
-//! read-only pages, code among them. So everything that must hold is checked here, immediately before.
+//! read-only pages, including code. So every precondition is checked here, immediately before.
 
 use std::fs::{File, OpenOptions};
 
@@ -19,9 +20,8 @@ use crate::process::{Pid, ProcessError};
 use crate::space::SpaceError;
 use crate::variable::{FollowError, Location};
 
-/// That no debugger was attached, seen when a write was expected, holds for this long, in nanoseconds:
-/// checking takes as long as writing, and a debugger that attaches in between could as well do so between the
-/// check and the write.
+/// Nanoseconds for which an observed absence of a debugger is relied on when a write is expected: checking
+/// takes as long as writing, and a debugger could also attach between a check and the write.
 const UNTRACED_NS: u64 = 4_000_000;
 
 #[derive(Debug, Error)]
@@ -32,10 +32,10 @@ pub enum SlotError {
     Space(#[from] SpaceError),
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The pointers on the way to it lead nowhere.
+    /// A pointer that leads to the variable is invalid.
     #[error(transparent)]
     Follow(#[from] FollowError),
-    /// Neither the user nor the debug information says what it holds.
+    /// Neither the user nor the debug information states its type.
     #[error("the type of `{symbol}` ({size} bytes) is not known: state it, one of {}", candidates(*.size))]
     TypeUnknown { symbol: String, size: u64 },
     #[error("`{symbol}` is {found}, not {stated}")]
@@ -44,7 +44,7 @@ pub enum SlotError {
         found: VariableType,
         stated: ValueType,
     },
-    /// It is larger or smaller than the value.
+    /// The variable and the value differ in size.
     #[error("`{symbol}` takes {size} bytes, {stated} takes {}", .stated.size())]
     WrongSize {
         symbol: String,
@@ -76,7 +76,7 @@ pub enum SlotError {
     },
 }
 
-/// What was validated is not there any more.
+/// The validated place no longer exists.
 #[derive(Debug, Error)]
 #[error("`{symbol}` in {path} is no longer where it was: nothing was written")]
 pub struct UnloadedError {
@@ -97,30 +97,32 @@ fn candidates(size: u64) -> String {
 }
 
 /// A place that may be written: the right process and file, writable data, the size and alignment of its
-/// type. Holds the handles to write and to check through, which stay with the address space that was checked:
-/// after an exec they write and find nothing.
+/// type. The handles for writing and checking are bound to the address space that was checked: after an exec
+/// they access nothing.
 #[derive(Debug)]
 pub struct Slot {
     location: Location,
     value_type: ValueType,
     handle: File,
     may_override: bool,
-    /// Stays with the address space as the handle does.
+    /// Bound to the address space, as the handle is.
     maps: LiveMaps,
-    /// Shows which process debugs it.
+    /// /proc/PID/status, which shows the tracer.
     status: File,
-    /// When no debugger was attached, by CLOCK_MONOTONIC, shortly before a write was expected.
+    /// When the process was last known to have no debugger, shortly before an expected write, by
+    /// CLOCK_MONOTONIC.
     untraced_ns: Option<u64>,
 }
 
 impl Slot {
-    /// Checks everything. `stated` is the type to write; without it the debug information has to know.
+    /// Performs all checks. `stated` is the type to write; without it the debug information must have the
+    /// type.
     pub fn validate(location: &Location, stated: Option<ValueType>) -> Result<Slot, SlotError> {
         let mut location = location.clone();
-        // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
+        // First the handle, then the mappings: an exec in between invalidates the handle, never the check.
         let (handle, may_override) = open(location.pid())?;
         let pid = location.pid();
-        // If the number was reused since, the handle is useless.
+        // If the number was reused since, the handle accesses nothing.
         let status = pid.open_status()?;
         check_tracer(pid, &status)?;
         let live = LiveMaps::open(pid)?;
@@ -155,12 +157,12 @@ impl Slot {
         &self.location
     }
 
-    /// The type of the values it takes.
+    /// The type of its value.
     pub fn value_type(&self) -> ValueType {
         self.value_type
     }
 
-    /// What it holds now.
+    /// Its current value.
     pub fn read(&self) -> Result<Bytes, MemoryError> {
         let mut bytes = [0; Bytes::MAX];
         let bytes = &mut bytes[..self.value_type.size()];
@@ -168,14 +170,14 @@ impl Slot {
         Ok(Bytes::new(bytes).unwrap_or_else(|| unreachable!("no type is larger than Bytes::MAX")))
     }
 
-    /// True while the pointers that lead to it still lead there.
+    /// True while the pointers still lead to this address.
     pub(crate) fn is_still_there(&self) -> Result<bool, FollowError> {
         Ok(followed(&self.location, &self.handle)? == self.location.address)
     }
 
-    /// Immediately before a store, and behind it: a library may have been unloaded since it was validated, or
-    /// memory given back, and something else mapped in its place; or the program has made the page read-only.
-    /// The program itself is there as long as the handle is good for anything.
+    /// Runs immediately before and after a store: since the validation a library may have been unloaded or
+    /// memory freed, with another mapping in its place, or the page may have been made read-only. The program
+    /// itself cannot change as long as the handle is valid.
     pub(crate) fn check_again(&self) -> Result<(), SlotError> {
         let (location, module) = (&self.location, &self.location.module);
         let page = self.maps.at(location.address)?;
@@ -190,7 +192,7 @@ impl Slot {
         self.check_build_id()
     }
 
-    /// Why nothing was written to a place that is not what it was.
+    /// The error for a place that is no longer what was validated.
     pub(crate) fn unloaded(&self) -> UnloadedError {
         UnloadedError {
             symbol: self.location.symbol.clone(),
@@ -198,8 +200,8 @@ impl Slot {
         }
     }
 
-    /// For one more write to a place that [stays](Slot::stays): the handle itself shows if the program has
-    /// gone or was replaced, but not if a debugger is attached now. What was seen so shortly before holds.
+    /// Check for a repeated write to a place that [stays](Slot::stays): the handle itself shows whether the
+    /// program has gone or was replaced, but not whether a debugger is attached. A recent result is reused.
     pub(crate) fn check_untraced(&self) -> Result<(), SlotError> {
         let is_fresh = |seen_ns: u64| clock::monotonic_ns().saturating_sub(seen_ns) < UNTRACED_NS;
         match self.untraced_ns.is_some_and(is_fresh) {
@@ -208,7 +210,7 @@ impl Slot {
         }
     }
 
-    /// Reads what a write will read, so that it is in the caches then.
+    /// Reads what a write will read, to warm the caches.
     pub(crate) fn look(&mut self) {
         let seen_ns = clock::monotonic_ns();
         self.untraced_ns = check_tracer(self.pid(), &self.status).ok().map(|()| seen_ns);
@@ -225,13 +227,13 @@ impl Slot {
         &self.handle
     }
 
-    /// Whether the handle may be written through, which overrides page protection.
+    /// Whether the handle permits writing, which overrides page protection.
     pub(crate) fn may_override(&self) -> bool {
         self.may_override
     }
 
-    /// The file's identity must also be what is in memory: the inode says that the file is the same, this
-    /// that its content is the one that was loaded.
+    /// The build id in memory must be that of the file: the inode identifies the file, the build id the
+    /// content that was loaded.
     fn check_build_id(&self) -> Result<(), SlotError> {
         let module = &self.location.module;
         let Some((place, length)) = module.image.build_id_place() else {
@@ -247,8 +249,8 @@ impl Slot {
     }
 }
 
-/// For writing where that is permitted (one's own processes; others with CAP_DAC_OVERRIDE), else for reading:
-/// data is then stored without the handle.
+/// Opens the memory for writing where that is permitted (own processes; others with CAP_DAC_OVERRIDE), else
+/// for reading: data is then stored without the handle.
 fn open(pid: Pid) -> Result<(File, bool), ProcessError> {
     match memory::open(pid, OpenOptions::new().read(true).write(true)) {
         Err(ProcessError::NotPermitted { .. }) => {
@@ -258,13 +260,13 @@ fn open(pid: Pid) -> Result<(File, bool), ProcessError> {
     }
 }
 
-/// For the actions on code. With [`open`] the one place where the memory of another process is opened for
-/// writing.
+/// For the actions on code. This and [`open`] are the only functions that open the memory of another process
+/// for writing.
 pub(crate) fn open_for_code(pid: Pid) -> Result<(File, bool), ProcessError> {
     open(pid)
 }
 
-/// No other process may be debugging the process.
+/// Checks that no other process debugs the process.
 fn check_tracer(pid: Pid, status: &File) -> Result<(), SlotError> {
     match pid.tracer_in(status)? {
         Some(tracer) if tracer.unsigned_abs() != std::process::id() => Err(SlotError::Traced { pid, tracer }),
@@ -312,7 +314,7 @@ fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueTyp
     Ok(stated)
 }
 
-/// What the file says about the bytes: data that the program writes, and not only until relocation is done.
+/// Checks by the file that the bytes are data that stays writable after relocation.
 fn check_file(location: &Location) -> Result<(), SlotError> {
     let (image, link, size) = (&location.module.image, location.link_address, location.size);
     let read_only = |why: String| {
@@ -337,7 +339,7 @@ fn check_file(location: &Location) -> Result<(), SlotError> {
     }
 }
 
-/// What the process has there now: the module still, and a private page that the program itself may write.
+/// Checks by the mappings that the module is still loaded, and the page private and writable by the program.
 fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
     if !location.module.is_still_in(maps) {
         return Err(module_gone(&location.module));
@@ -346,7 +348,7 @@ fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError>
     check_page(location, maps.iter().find(holds_it))
 }
 
-/// Its page, the mapping that was found for its address.
+/// Checks `mapping`, the current mapping of the address.
 fn check_page(location: &Location, mapping: Option<&Mapping>) -> Result<(), SlotError> {
     let module = &location.module;
     let Some(mapping) = mapping.filter(|map| map.contains(location.address, location.size)) else {
@@ -361,8 +363,8 @@ fn check_page(location: &Location, mapping: Option<&Mapping>) -> Result<(), Slot
             why,
         });
     }
-    // Behind the file's last page the loader maps bss as anonymous memory; the kernel calls it the heap where
-    // they touch.
+    // The loader maps bss behind the file's last page as anonymous memory; the kernel calls it the heap if
+    // both are adjacent.
     let is_bss = match &mapping.backing {
         Backing::Anonymous => true,
         Backing::Special(name) => name == "[heap]" || name.starts_with("[anon:"),
@@ -375,7 +377,7 @@ fn check_page(location: &Location, mapping: Option<&Mapping>) -> Result<(), Slot
     }
 }
 
-/// Where the bytes are now, read through the handle that they will be written through.
+/// The current address, read through the handle that is also used for writing.
 fn followed(location: &Location, handle: &File) -> Result<Address, FollowError> {
     location.follow(|address| {
         let mut word = [0; 8];
@@ -384,9 +386,9 @@ fn followed(location: &Location, handle: &File) -> Result<Address, FollowError> 
     })
 }
 
-/// What pointers lead to: data that the program itself may write and no other process sees, its heap, a stack
-/// or a module's. Where a block of the heap ends is not known; that the type fits it is the program's own
-/// promise.
+/// Checks a place reached through pointers: data that the program may write and no other process sees, in its
+/// heap, a stack or a module. The end of a heap block is unknown; that it has the stated type is the
+/// program's own promise.
 fn check_reached(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
     if !location.module.is_still_in(maps) {
         return Err(module_gone(&location.module));

@@ -1,5 +1,4 @@
-//! A snapshot of what a process has in memory: its mappings and its modules, in the order of the dynamic
-//! linker.
+//! A snapshot of a process's memory: its mappings and its modules, in the order of the dynamic linker.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
@@ -18,7 +17,7 @@ use crate::module::{self, Images, Module, ModuleError};
 use crate::process::{Pid, Process, ProcessError};
 use crate::symbol::Function;
 
-/// So often, and so long between, a process without a program is looked at again.
+/// Attempts, and the pause between them, to read a process that has no program during an exec.
 const EXEC_TRIES: usize = 20;
 const EXEC_PAUSE: Duration = Duration::from_millis(1);
 
@@ -33,7 +32,7 @@ pub enum SpaceError {
     #[error("the program of process {pid} cannot be read{}", because(.reasons))]
     NoProgram {
         pid: Pid,
-        /// Why, as far as known.
+        /// The known reasons.
         reasons: Vec<ModuleError>,
     },
 }
@@ -45,7 +44,7 @@ fn because(reasons: &[ModuleError]) -> String {
         .unwrap_or_default()
 }
 
-/// A snapshot of mappings and modules. Old as soon as it is made; what is written to is checked again
+/// A snapshot of mappings and modules. It may be outdated at once; a place is checked again before a write
 /// (`slot`).
 #[derive(Debug, Clone)]
 pub struct AddressSpace {
@@ -54,14 +53,14 @@ pub struct AddressSpace {
     pub maps: Arc<Vec<Mapping>>,
     /// The modules: the program first, then in the dynamic linker's order, then the rest by address.
     pub modules: Vec<Module>,
-    /// Modules whose file could not be read: symbols in them are not found.
+    /// Modules whose file could not be read: their symbols are not found.
     pub unreadable: Arc<[ModuleError]>,
     pub(crate) memory: Arc<Memory>,
 }
 
 impl AddressSpace {
     pub fn read(process: &Process, images: &Images) -> Result<AddressSpace, SpaceError> {
-        // In the middle of an execve it has neither the old program nor the new one.
+        // During an execve the process has neither the old program nor the new one.
         for _ in 1..EXEC_TRIES {
             match AddressSpace::read_once(process, images) {
                 Err(SpaceError::NoProgram { reasons, .. }) if reasons.is_empty() => {
@@ -79,8 +78,8 @@ impl AddressSpace {
         AddressSpace::of(process, images, memory, maps)
     }
 
-    /// What a process will have of these files, the program first, before it has mapped any: where the linker
-    /// placed it, not where the loader will, and no memory.
+    /// The modules that a process will have of these files, the program first, before it has mapped any: at
+    /// link addresses, and without memory.
     pub fn of_files(process: Process, files: Vec<(String, Arc<Image>)>) -> io::Result<AddressSpace> {
         let memory = Arc::new(Memory::none(process.pid)?);
         let pid = process.pid;
@@ -95,7 +94,7 @@ impl AddressSpace {
         })
     }
 
-    /// By mappings that were read after the memory was opened.
+    /// From mappings that were read after the memory was opened.
     pub(crate) fn of(
         process: &Process,
         images: &Images,
@@ -129,9 +128,9 @@ impl AddressSpace {
         self.modules.iter().find(|module| module.is_executable)
     }
 
-    /// Whether its dynamic linker has finished: not while a process begins, nor while it loads a library, nor
-    /// in files that are not mapped. Files may be lacking until then, and what their names resolve to is not
-    /// known. A program without one has nothing to be linked.
+    /// Whether its dynamic linker has finished: not while a process starts or loads a library, nor for files
+    /// that are not mapped. Until then modules may be missing, and the binding of names is unknown. A program
+    /// without a dynamic linker counts as linked.
     pub fn is_linked(&self) -> bool {
         let is_in_list = |module: &Module| !module.is_executable && module.order.is_some();
         let has_linker = |program: &Module| program.image.interpreter.is_some();
@@ -139,13 +138,13 @@ impl AddressSpace {
         !self.maps.is_empty() && (!self.executable().is_some_and(has_linker) || has_list())
     }
 
-    /// The modules that a user means by `name`.
+    /// The modules that `name` denotes.
     pub fn modules_called<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Module> + 'a {
         self.modules.iter().filter(move |module| module.is_called(name))
     }
 
-    /// The functions among `names` in all modules, in the order of the modules. Which of several is called is
-    /// not decided here; every one can be probed.
+    /// The functions called `names` in all modules, in the order of the modules. Does not decide which of
+    /// several is called; every one can be probed.
     pub fn functions(&self, names: &[&str]) -> Result<Vec<(&Module, Function)>, ModuleError> {
         let mut found = Vec::new();
         for module in &self.modules {
@@ -159,21 +158,21 @@ impl AddressSpace {
         Ok(found)
     }
 
-    /// Whether the process runs another program since the snapshot was taken (execve), or has ended.
+    /// Whether the process has executed another program since the snapshot, or has ended.
     pub fn is_gone(&self) -> bool {
         let first = self.maps.first().map_or(Address(0), |mapping| mapping.start);
         matches!(self.memory.word(first), Err(MemoryError::Gone { .. }))
     }
 
-    /// Reads memory of the process the snapshot was taken of, and of no other.
+    /// Reads memory of the process of the snapshot, and of no other.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Which modules were loaded at start, by index: the program, what it needs and what that needs, and what
-    /// the environment preloads. Their definitions are seen by every module; those of a later dlopen perhaps
-    /// only by itself (RTLD_LOCAL, the default), and no structure of the dynamic linker that is fit to be
-    /// read says which.
+    /// Indices of the modules that were loaded at start: the program, its direct and indirect dependencies,
+    /// and those that the environment preloads. Every module sees their definitions. Those of a later dlopen
+    /// may be seen only by the library itself (RTLD_LOCAL, the default), and no documented structure of the
+    /// dynamic linker says which.
     pub(crate) fn loaded_at_start(&self) -> HashSet<usize> {
         let listed = |name: &str| {
             let is_it = |module: &Module| {
@@ -210,15 +209,15 @@ impl AddressSpace {
     }
 }
 
-/// The mappings of a process now.
+/// The current mappings of a process.
 pub(crate) fn read_maps(pid: Pid) -> Result<Vec<Mapping>, SpaceError> {
     let path = pid.proc_path("maps");
     let text = fs::read(&path).map_err(|source| pid.io_error(&path, source))?;
     maps::parse(&String::from_utf8_lossy(&text)).map_err(|source| SpaceError::Maps { pid, source })
 }
 
-/// The module that the kernel started: the one that holds the program headers named in the auxiliary vector.
-/// Without it (AT_PHDR is there since Linux 2.2) the first module by address.
+/// The module that the kernel started: the one with the program headers named in the auxiliary vector.
+/// Without AT_PHDR (since Linux 2.2), the first module by address.
 fn entry_module(pid: Pid, modules: &[Module]) -> Option<usize> {
     const AT_PHDR: u64 = 3;
     let vector = fs::read(pid.proc_path("auxv")).unwrap_or_default();

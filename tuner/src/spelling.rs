@@ -1,26 +1,26 @@
-//! How a name in the source is spelled in a file's symbols: C++ and Rust mangle, Fortran compilers put module
-//! and variable into one name. Texts only.
+//! How a name of the source appears in a file's symbols: C++ and Rust mangle names, Fortran compilers combine
+//! module and variable. Works on text only.
 //!
-//! Names that the linker has as they are come first; then what Fortran compilers make of `module::name`, in
-//! any case; then C++, where `Class::method` means every overload and `Class::method(int)` one, and Rust, where
-//! `module::function` means every instance of a generic function.
+//! Order of preference: exact linker names; then the Fortran forms of `module::name`, in any case; then C++,
+//! where `Class::method` denotes every overload and `Class::method(int)` one, and Rust, where
+//! `module::function` denotes every instance of a generic function.
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 use memchr::memmem::Finder;
 
-/// Nested deeper than this a mangled name is not taken apart: made to harm.
+/// A mangled name that is nested deeper is not demangled, as protection against malicious files.
 const RECURSION_MAX: u32 = 96;
-/// Longer than this it is not taken apart either.
+/// A longer name is not demangled either.
 const MANGLED_BYTES_MAX: usize = 16 << 10;
 
-/// How well a symbol fits what the user wrote: the best ones count, the others are forgotten.
+/// How well a symbol matches the user's spelling: only the best matches count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MatchQuality {
-    /// The end of its scopes: `Class::method` for `space::Class::method`.
+    /// The last of its scopes: `Class::method` for `space::Class::method`.
     Suffix,
     /// Its full name in C++ or Rust.
     Full,
-    /// What a Fortran compiler makes of it.
+    /// A Fortran compiler's form of it.
     Fortran,
     Exact,
 }
@@ -30,14 +30,14 @@ pub enum MatchQuality {
 pub struct Spelling {
     text: String,
     fortran: Vec<String>,
-    /// What every C++ or Rust symbol of this name has in it.
+    /// A part that every C++ or Rust symbol of this name contains.
     part: Option<Finder<'static>>,
     has_parameters: bool,
     has_template: bool,
 }
 
 impl Spelling {
-    /// Takes the text apart once for all the symbols it is held against.
+    /// Parses the text once for all symbols that it is compared with.
     pub fn new(text: &str) -> Spelling {
         let bare = before_parameters(text);
         let last = last_part(&without_templates(bare))
@@ -55,7 +55,7 @@ impl Spelling {
         }
     }
 
-    /// How well a symbol fits; `None` when it is another.
+    /// How well a symbol matches; `None` if it does not.
     pub fn fit(&self, symbol: &[u8]) -> Option<MatchQuality> {
         if symbol == self.text.as_bytes() {
             return Some(MatchQuality::Exact);
@@ -85,7 +85,7 @@ impl Spelling {
         let rest = name.strip_suffix(self.text.as_str())?;
         match rest {
             "" => Some(MatchQuality::Full),
-            // A variable of a function is none of a file.
+            // A variable of a function is not one of a file.
             rest if rest.ends_with("::") && self.text.contains("::") => Some(MatchQuality::Suffix),
             _ => None,
         }
@@ -99,14 +99,14 @@ impl Spelling {
     }
 }
 
-/// The name without its scopes, parameters and arguments of templates: what debug information has for it.
+/// The name without its scopes, parameters and template arguments, as debug information has it.
 pub(crate) fn plain(text: &str) -> String {
     last_part(&without_templates(before_parameters(text))).to_owned()
 }
 
-/// The name as the source has it, parameters and all; a name that is not mangled is itself.
+/// The name in the source, with parameters; a name that is not mangled is returned unchanged.
 pub fn demangle(symbol: &str) -> String {
-    // gfortran's names of what is in a module; the other compilers' look like names of C.
+    // gfortran's names of module entities; those of other compilers have the form of C names.
     if let Some((module, name)) = symbol
         .strip_prefix("__")
         .and_then(|rest| rest.split_once("_MOD_"))
@@ -119,8 +119,8 @@ pub fn demangle(symbol: &str) -> String {
         .unwrap_or_else(|| symbol.to_owned())
 }
 
-/// What Cython calls a function of Python (`pw` the one that Python calls, `pf` its body) or of C (`f`): each
-/// scope behind its length, the function of Python behind its number.
+/// Cython's name of a function of Python (`pw` for the wrapper that Python calls, `pf` for its body) or of C
+/// (`f`): each scope follows its length, a function of Python its number.
 fn cython(symbol: &str) -> Option<String> {
     let rest = symbol.strip_prefix("__pyx_")?;
     let mut rest = ["pw_", "pf_", "f_"]
@@ -135,9 +135,9 @@ fn cython(symbol: &str) -> Option<String> {
     (parts.len() > 1).then(|| parts.join("."))
 }
 
-/// The path of a Rust name without its hash; a method is one of its type: `Type::method`.
+/// The path of a Rust name without its hash; a method belongs to its type: `Type::method`.
 fn rust(symbol: &str) -> Option<String> {
-    // Older compilers spell names as C++ does, and append a hash.
+    // Older compilers mangle as C++ does, and append a hash.
     let has_hash = || {
         let hash = symbol.strip_suffix('E')?.rsplit_once("17h")?.1;
         Some(hash.len() == 16 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()))
@@ -154,7 +154,7 @@ fn rust(symbol: &str) -> Option<String> {
     })
 }
 
-/// The first scope, and what is behind it.
+/// The first scope, and the rest.
 fn cython_scope(rest: &str) -> Option<(&str, &str)> {
     let name = rest.trim_start_matches(|c: char| c.is_ascii_digit());
     let length = rest[..rest.len() - name.len()].parse().ok()?;
@@ -173,7 +173,7 @@ fn demangle_as(symbol: &str, options: DemangleOptions) -> Option<String> {
         .ok()
 }
 
-/// What compilers call `module::name` and `name`: gfortran, Intel's and NVIDIA's, LLVM's.
+/// Compilers' symbols for `module::name` and `name`: gfortran, Intel's and NVIDIA's, LLVM's.
 fn fortran(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     if !lower
@@ -199,7 +199,7 @@ fn dense(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-/// Up to the parameters: the first bracket that closes at the end. `(anonymous namespace)` is none of them.
+/// The name up to the parameters: the first bracket that closes at the end. `(anonymous namespace)` has none.
 fn before_parameters(text: &str) -> &str {
     let trimmed = text.trim_end().trim_end_matches("const").trim_end();
     if !trimmed.ends_with(')') {

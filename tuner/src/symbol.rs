@@ -13,50 +13,49 @@ use crate::spelling::{MatchQuality, Spelling};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolKind {
     Function,
-    /// Code that picks, once, the function that callers get (IFUNC): a probe on it sees the pick, not the
-    /// calls.
+    /// Code that selects, once, the function that callers use (IFUNC): a probe on it sees the selection, not
+    /// the calls.
     IndirectFunction,
     Variable,
-    /// Data of which every thread has its own.
+    /// Data of which every thread has its own copy.
     ThreadLocal,
-    /// Anything else, as labels of assembler code.
+    /// Anything else, such as labels of assembler code.
     Other,
 }
 
-/// How far a symbol is seen, and how strong it is.
+/// The scope and strength of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
     /// Only in its source file.
     Local,
     Global,
-    /// Everywhere, unless somebody else defines it at link time; the dynamic linker makes no difference.
+    /// Global, unless another file defines it at link time; the dynamic linker treats it as global.
     Weak,
-    /// Everywhere, and once in the whole process even across dlopen.
+    /// Global, and unique in the process even across dlopen.
     Unique,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its name as the linker knows it (mangled for C++).
+    /// Its linker name (mangled for C++).
     pub name: String,
     pub kind: SymbolKind,
-    /// How far it is seen.
     pub binding: Binding,
     /// The file uses its own definition although others see it (protected visibility).
     pub protected: bool,
     /// The dynamic linker sees it: it is in .dynsym.
     pub exported: bool,
-    /// This file defines it (else it only uses it).
+    /// This file defines it; otherwise it only uses it.
     pub defined: bool,
     pub address: LinkAddress,
-    /// Bytes that it takes; 0 when the file does not say.
+    /// Size in bytes; 0 if the file does not state it.
     pub size: u64,
-    /// The source file of a symbol that only this file sees, as far as it was passed to the link editor.
+    /// The source file of a local symbol, as it was passed to the link editor.
     pub source: Option<Arc<str>>,
 }
 
-/// The names of a table are together at most so many times as long as the table of names, and so many bytes
-/// more.
+/// Bound on the names of a table in all: a multiple of the length of its string table, plus a number of
+/// bytes.
 const NAMES_SHARED: usize = 8;
 const NAMES_BYTES: usize = 64 << 20;
 
@@ -66,11 +65,11 @@ pub struct SymbolTable {
     entries: Vec<elf::Sym64<LE>>,
     strings: Vec<u8>,
     exported: bool,
-    /// Made at the first look-up by name.
+    /// Built at the first look-up by name.
     by_name: OnceLock<Vec<Hashed>>,
 }
 
-/// The hash of a name, and which entry has it: 8 bytes a symbol, ordered.
+/// The hash of a name, and the index of its entry: 8 bytes per symbol, sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Hashed {
     hash: u32,
@@ -78,8 +77,8 @@ struct Hashed {
 }
 
 impl SymbolTable {
-    /// An error when the names together are far longer than their table, as of many symbols that share one
-    /// long name: link editors share the ends of a few.
+    /// An error if the names together are far longer than their string table, as when many symbols share one
+    /// long name: link editors share only the ends of a few.
     pub(crate) fn new(
         entries: Vec<elf::Sym64<LE>>,
         strings: Vec<u8>,
@@ -122,7 +121,7 @@ impl SymbolTable {
         indices.map(|index| self.symbol(&self.entries[index as usize], self.source(index as usize)))
     }
 
-    /// The source file of an entry that only its file sees: before those of a source file stands its name.
+    /// The source file of a local entry: a FILE entry with its name precedes the entries of a source file.
     fn source(&self, index: usize) -> Option<Arc<str>> {
         let before = self.entries.get(..index)?;
         if self.entries[index].st_bind() != elf::STB_LOCAL {
@@ -136,7 +135,7 @@ impl SymbolTable {
         (!raw.is_empty()).then(|| printable_bytes(raw).into())
     }
 
-    /// The names of the symbols that are wanted and fit what the user wrote, each with how well it does.
+    /// The names of the wanted symbols that match the user's spelling, each with the quality of the match.
     pub(crate) fn spelled(
         &self,
         spelling: &Spelling,
@@ -150,7 +149,7 @@ impl SymbolTable {
         entries.map(|(fit, entry)| (fit, self.symbol(entry, None)))
     }
 
-    /// The entries called `name`, in the order of the table. None is a source file's.
+    /// The entries called `name`, in the order of the table, without FILE entries.
     pub(crate) fn indices_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
         let hash = hash(name.as_bytes());
         let by_name = self.by_name.get_or_init(|| self.hashed());
@@ -164,7 +163,7 @@ impl SymbolTable {
         })
     }
 
-    /// Where the symbols lie that this file defines.
+    /// The addresses of the symbols that this file defines.
     pub(crate) fn places(&self) -> impl Iterator<Item = LinkAddress> + '_ {
         let is_defined = |entry: &&elf::Sym64<LE>| {
             entry.st_name.get(LE) != 0
@@ -175,7 +174,7 @@ impl SymbolTable {
         defined.map(|entry| LinkAddress(entry.st_value.get(LE)))
     }
 
-    /// Where the first symbol lies that this file defines at `address` or behind it.
+    /// The lowest address at or behind `address` of a symbol that this file defines.
     pub(crate) fn next(&self, address: LinkAddress) -> Option<LinkAddress> {
         self.places().filter(|place| *place >= address).min()
     }
@@ -193,7 +192,7 @@ impl SymbolTable {
         hashed
     }
 
-    /// Up to a version, which some link editors append in .symtab (`memcpy@GLIBC_2.14`).
+    /// The name without the version that some link editors append in .symtab (`memcpy@GLIBC_2.14`).
     fn raw_name(&self, entry: &elf::Sym64<LE>) -> &[u8] {
         let rest = self
             .strings
@@ -203,7 +202,7 @@ impl SymbolTable {
         &rest[..end]
     }
 
-    /// The symbol that relocations call by this number.
+    /// The symbol with this index, as relocations refer to it.
     pub(crate) fn at(&self, index: u32) -> Option<Symbol> {
         Some(self.symbol(self.entries.get(index as usize)?, None))
     }
@@ -228,7 +227,7 @@ impl SymbolTable {
     }
 }
 
-/// FNV-1a: two names of one hash are distinguished by the names.
+/// FNV-1a. Names with the same hash are compared in full.
 fn hash(name: &[u8]) -> u32 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
     name.iter().fold(2_166_136_261, step)
@@ -244,7 +243,7 @@ fn kind(entry: &elf::Sym64<LE>) -> SymbolKind {
     }
 }
 
-/// A function that a probe can be put on.
+/// A function to which a probe can be attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
     /// All requested names of these bytes: aliases share one probe, or every call would count twice.
@@ -253,11 +252,10 @@ pub struct Function {
     pub offset: FileOffset,
     /// Where the linker placed it.
     pub address: LinkAddress,
-    /// Bytes that it takes; 0 when the file does not say.
+    /// Size in bytes; 0 if the file does not state it.
     pub size: u64,
-    /// How far it is seen.
     pub binding: Binding,
-    /// It picks the function that callers get; see [`SymbolKind::IndirectFunction`].
+    /// It selects the function that callers use; see [`SymbolKind::IndirectFunction`].
     pub indirect: bool,
 }
 

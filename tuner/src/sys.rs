@@ -1,4 +1,4 @@
-//! The only unsafe code of the crate: what no safe crate offers.
+//! The only unsafe code of the crate, in addition to `ptrace/sys`: system calls that no safe crate offers.
 #![expect(
     unsafe_code,
     reason = "neither a signal's disposition, nor process_vm_writev and _readv, nor PROCMAP_QUERY, nor the clock of another process has a \
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Lets the signals that end a session pass by: the actuator ends when its stream ends, with every change
+/// Ignores the signals that end a session: the actuator ends when its stream ends, with every change
 /// reverted, never in the middle of one.
 pub(crate) fn ignore_termination_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -19,8 +19,8 @@ pub(crate) fn ignore_termination_signals() {
     }
 }
 
-/// Stores `bytes` at `address` of process `pid` as its page protection allows; how many were stored. Called
-/// by [`crate::write`] alone.
+/// Stores `bytes` at `address` of process `pid`, respecting its page protection. Returns how many were
+/// stored. Only [`crate::write`] may call it.
 pub(crate) fn store(pid: i32, address: u64, bytes: &[u8]) -> io::Result<usize> {
     let ours = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -36,7 +36,8 @@ pub(crate) fn store(pid: i32, address: u64, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(stored).map_err(|_| io::Error::last_os_error())
 }
 
-/// Fills `bytes` from `address` of process `pid`, by the way that [`store`] takes; how many were read.
+/// Fills `bytes` from `address` of process `pid`, with the counterpart of the system call of [`store`].
+/// Returns how many were read.
 pub(crate) fn fetch(pid: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let ours = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
@@ -52,7 +53,7 @@ pub(crate) fn fetch(pid: i32, address: u64, bytes: &mut [u8]) -> io::Result<usiz
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
-/// `struct procmap_query` of linux/fs.h, with the query and the kernel's answer.
+/// `struct procmap_query` of linux/fs.h: the query and the kernel's answer.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct MappingQuery {
@@ -82,8 +83,8 @@ impl MappingQuery {
     const REQUEST: libc::Ioctl = (3 << 30 | size_of::<MappingQuery>() << 16 | 0x66 << 8 | 17) as libc::Ioctl;
 }
 
-/// What the kernel says of the mapping that has the byte at `address`, through an open /proc/PID/maps; ENOENT
-/// where there is none, ENOTTY of kernels before 6.11.
+/// The mapping that has the byte at `address`, queried through an open /proc/PID/maps. Errors: ENOENT if
+/// there is none, ENOTTY before Linux 6.11.
 pub(crate) fn mapping(maps: &File, address: u64) -> io::Result<MappingQuery> {
     let mut query = MappingQuery {
         size: size_of::<MappingQuery>() as u64,
@@ -99,8 +100,7 @@ pub(crate) fn mapping(maps: &File, address: u64) -> io::Result<MappingQuery> {
     }
 }
 
-/// The clock that counts the CPU time of all threads of a process, by number; none where there is no such
-/// process.
+/// The clock of the CPU time of all threads of a process; `None` if there is no such process.
 pub(crate) fn cpu_clock(pid: i32) -> Option<libc::clockid_t> {
     let mut clock = 0;
     // SAFETY: the kernel's answer is written to `clock`, which outlives the call; an unused number is an
@@ -109,13 +109,13 @@ pub(crate) fn cpu_clock(pid: i32) -> Option<libc::clockid_t> {
     (result == 0).then_some(clock)
 }
 
-/// What such a clock shows, in nanoseconds; none once the process is gone.
+/// The value of such a clock in nanoseconds; `None` once the process is gone.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the time is written to `time`, which outlives the call; a clock that is not there is an error.
+    // SAFETY: the time is written to `time`, which outlives the call; an invalid clock is an error.
     let result = unsafe { libc::clock_gettime(clock, &mut time) };
     (result == 0).then(|| time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }

@@ -1,7 +1,7 @@
 //! The functions that a held thread is in, by the unwind tables of their files (.eh_frame).
 //!
-//! A search for return addresses on the stack would find too many: what earlier calls left there lies within
-//! the frames of later ones. This is exact, or ends: at code without tables, or with rules that are
+//! A search for return addresses on the stack would find too many: those of earlier calls remain in the
+//! frames of later ones. Unwinding is exact, or ends: at code without tables, or with rules that are
 //! expressions.
 
 use std::{ops::Range, sync::OnceLock};
@@ -18,9 +18,9 @@ use crate::maps::Backing;
 use crate::module::Module;
 use crate::place::Ground;
 
-/// Deeper stacks are not followed to their end.
+/// Bound on the frames that are followed.
 const FRAMES_MAX: usize = 4_096;
-/// The registers that a function keeps for its caller, and the stack pointer, by their DWARF numbers.
+/// The registers that a function preserves for its caller, and the stack pointer, by their DWARF numbers.
 const KEPT: [Register; 7] = [
     X86_64::RBX,
     X86_64::RBP,
@@ -33,18 +33,18 @@ const KEPT: [Register; 7] = [
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Where a thread will return to, innermost first.
+/// The return addresses of a thread, innermost first.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) returns: Vec<u64>,
-    /// It runs a signal handler: it was not followed beyond.
+    /// It runs a signal handler; frames beyond were not followed.
     pub(crate) in_handler: bool,
-    /// The kernel's own page stands where the address of a caller was: a probe waits for the return, and only
-    /// the kernel knows who called. It was not followed beyond.
+    /// A return probe has replaced a return address by the kernel's own page, and only the kernel knows the
+    /// caller. Frames beyond were not followed.
     pub(crate) is_cut: bool,
 }
 
-/// The unwind tables of all files of a process, read at the first need.
+/// The unwind tables of all files of a process, read on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Unwinder {
     modules: Vec<(Module, OnceLock<Option<Tables>>)>,
@@ -81,7 +81,7 @@ impl Unwinder {
         }
     }
 
-    /// Follows the stack to its end, or to where something is known to hide the rest; none where that is not
+    /// Follows the stack to its end, or to a point that is known to hide the rest; `None` if that is not
     /// possible.
     pub(crate) fn trace(&self, registers: &RawRegisters, ground: &Ground) -> Option<Trace> {
         let of = registers;
@@ -91,7 +91,7 @@ impl Unwinder {
         };
         let mut trace = Trace::default();
         let mut context = UnwindContext::new();
-        // A return address is behind its call: what holds there may be another function already.
+        // A return address is behind its call: it may already belong to the next function.
         let mut back = 0;
         while trace.returns.len() < FRAMES_MAX {
             match self.step(&frame, back, ground, &mut context)? {
@@ -171,8 +171,8 @@ impl Unwinder {
     }
 }
 
-/// How many bytes further up the stack than this return address the one of the function around it stands;
-/// none where its unwind tables do not say so by the stack pointer alone.
+/// Bytes from this return address up the stack to that of the calling function; `None` if the unwind tables
+/// do not give it relative to the stack pointer alone.
 pub fn bytes_to_caller(module: &Module, return_address: Address) -> Option<u64> {
     let tables = Tables::read(&module.image)?;
     let link = return_address.0.checked_sub(1)?.wrapping_sub(module.bias.0);
@@ -219,15 +219,15 @@ impl Tables {
         })
     }
 
-    /// The code around this address that the tables describe as one piece: a function, or a part of one that
-    /// stands elsewhere.
+    /// The code around this address that the tables describe as one piece: a function, or a separate part of
+    /// one.
     pub(crate) fn piece_at(&self, link: LinkAddress) -> Option<Range<LinkAddress>> {
         let piece = self.entry(&self.frames(), link.0)?;
         let begin = piece.initial_address();
         Some(LinkAddress(begin)..LinkAddress(begin.checked_add(piece.len())?))
     }
 
-    /// What the tables say of the code at this address.
+    /// The entry of the tables for the code at this address.
     fn entry<'a>(
         &'a self,
         frames: &EhFrame<Bytes<'a>>,

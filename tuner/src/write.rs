@@ -2,35 +2,35 @@
 //!
 //! # The ways, and which one is taken
 //!
-//! **/proc/PID/mem** stays with the address space that it was opened for: a program that is begun between our
-//! last look and the store gets nothing. It stores values of any size at once, but the kernel overrides page
-//! protection, and for processes of other users it requires CAP_DAC_OVERRIDE on top. It is the way of data
-//! wherever the user may take it, and only a [`Slot`] comes here, whose page is found writable immediately
-//! before; or a `Place`, which says of which kind it is: code, a word of a table of addresses, our own
-//! memory, a stack.
+//! **/proc/PID/mem** stays with the address space that it was opened for: if the process executes another
+//! program between the last check and the store, that program is not written. It stores values of any size at
+//! once, but the kernel overrides page protection, and for processes of other users it also requires
+//! CAP_DAC_OVERRIDE. It is used for data whenever the user may open it, and only for a [`Slot`], whose page
+//! is checked to be writable immediately before; and for a `Place`, which states its kind: code, a word of a
+//! table of addresses, our own memory, a stack.
 //!
-//! **process_vm_writev** needs no more rights than looking (the process's own user, or CAP_SYS_PTRACE), and
-//! keeps to the page protection. It is the way of data elsewhere. Its two limits:
-//! - It names the target by number. A program that execs between our last look and the store (microseconds)
+//! **process_vm_writev** needs no more rights than reading (the process's own user, or CAP_SYS_PTRACE), and
+//! respects page protection. It is used for data otherwise. Its two limits:
+//! - It names the target by number. A program that execs between the last check and the store (microseconds)
 //!   would be written at that address, if it has a writable page there. The read that follows goes through
-//!   the handle of the program that was checked, so this does not pass unseen ([`WriteError::Replaced`]).
+//!   the handle of the program that was checked, so this is detected ([`WriteError::Replaced`]).
 //! - On x86-64 without fast short `rep movsb` (flag `fsrm`) the kernel copies fewer than eight bytes one by
 //!   one, and a thread of the program could see half of a value. There a value of 2 or 4 bytes is refused.
 //!
-//! **PTRACE_POKEDATA**, through a thread that is held, overrides page protection too and needs no right
-//! beside that of holding it: the way of places where the user may not write /proc/PID/mem. It stores whole
-//! words.
+//! **PTRACE_POKEDATA**, through a held thread, also overrides page protection and needs no right other than
+//! that of holding the thread. It is used for places if the user may not write /proc/PID/mem. It stores words
+//! of 8 bytes.
 //!
 //! The first two tore no value of 2, 4 or 8 bytes in 12 million writes each (Linux 6.18, FSRM, a reader on
 //! the other core), and both took 2 to 5 us.
 //!
-//! # Libraries that come and go
+//! # Libraries that are unloaded
 //!
-//! A library can be unloaded, and another be mapped in its place, between any check and the store. So what is
-//! mapped there is checked immediately before the store and again behind it. If it is another file then, what
-//! was there before is restored, and the write has failed ([`WriteError::WentElsewhere`]): it is never
-//! reported as a success. Until then the other library can see the value: a microsecond, or longer if we lose
-//! the CPU in between.
+//! A library can be unloaded, and another be mapped in its place, between any check and the store. So the
+//! mapping is checked immediately before the store and again after it. If it is another file by then, the old
+//! bytes are restored, and the write has failed ([`WriteError::WentElsewhere`]): it is never reported as a
+//! success. Until then the other library can see the value: for a microsecond, or longer if we lose the CPU
+//! in between.
 
 use std::fs::{self, File};
 use std::io;
@@ -62,18 +62,18 @@ pub enum WriteError {
         found: Bytes,
         expected: Bytes,
     },
-    /// The value has another size than the slot.
+    /// The value and the slot differ in size.
     #[error("{new} is not a value of `{symbol}`")]
     WrongSize { symbol: String, new: Bytes },
-    /// The program turned a pointer on the way to it elsewhere.
+    /// The program changed a pointer that leads to the variable.
     #[error(
         "`{symbol}` of process {pid} is elsewhere now, for the program changed a pointer on the way: left alone"
     )]
     Moved { pid: Pid, symbol: String },
-    /// The pointers on the way to it lead nowhere.
+    /// A pointer that leads to the variable is invalid.
     #[error(transparent)]
     Follow(#[from] FollowError),
-    /// Code or a table holds something else than expected.
+    /// Code or a table does not hold the expected bytes.
     #[error("{what} at {address} of process {pid} is not what was to be changed: left alone")]
     OtherBytes {
         pid: Pid,
@@ -86,31 +86,30 @@ pub enum WriteError {
     Unloaded(#[from] UnloadedError),
     #[error(transparent)]
     Slot(SlotError),
-    /// It was unloaded between the check and the store.
+    /// The module was unloaded between the check and the store.
     #[error(
         "`{symbol}` of process {pid} was unloaded in the instant of the write, and was not changed: {}", .found.text()
     )]
     WentElsewhere {
         pid: Pid,
         symbol: String,
-        /// What has become of the value.
         found: Elsewhere,
     },
-    /// It was stored, and the kernel lets it neither be read nor be restored.
+    /// The value was stored, but the kernel permits neither to read it nor to restore the old one.
     #[error("`{symbol}` of process {pid} COULD NOT BE READ BACK, AND ITS OLD VALUE NOT RESTORED")]
     Unverified { pid: Pid, symbol: String },
-    /// It began another program in the very moment of the store.
+    /// The process executed another program during the store.
     #[error(
         "process {pid} began another program in the instant of the write: whether that got it is not known"
     )]
     Replaced { pid: Pid },
-    /// The only way that this user may take could be seen half done.
+    /// The only way available to this user could be seen half done.
     #[error(
         "`{symbol}` of process {pid} was left alone: on this CPU (without fsrm) a write of {size} bytes could be seen half \
          done, unless it goes through /proc/{pid}/mem, which needs CAP_DAC_OVERRIDE"
     )]
     HalfSeen { pid: Pid, symbol: String, size: usize },
-    /// The thread at the sync point was to be stopped first.
+    /// The thread at the sync point could not be stopped before the store.
     #[error(transparent)]
     Stop(#[from] PtraceError),
     #[error("cannot write `{symbol}` of process {pid}: {source}")]
@@ -121,14 +120,14 @@ pub enum WriteError {
     },
 }
 
-/// What became of a value whose variable was unloaded while it was stored.
+/// What became of a value whose variable was unloaded during the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// It was in what is mapped there now, and was replaced by what had been there.
+    /// The value was in the new mapping, and the old bytes were restored.
     Restored,
-    /// It is not there.
+    /// The value is not in memory.
     Nowhere,
-    /// It is there, and could not be replaced.
+    /// The value is in the new mapping and could not be replaced.
     Left,
 }
 
@@ -144,17 +143,17 @@ impl Elsewhere {
     }
 }
 
-/// What is called at the instants at which a crash, or what the program does, decides what becomes of a
-/// change. Does nothing but in tests.
+/// Called at the instants at which a crash, or an action of the program, decides the outcome of a change.
+/// They do something in tests only.
 #[derive(Debug, Clone, Copy)]
 pub struct Hooks {
     /// The intent is in the journal, nothing is written.
     pub after_intent: fn(),
-    /// Everything was checked, and the next step stores the value.
+    /// All checks are done, and the next step stores the value.
     pub before_store: fn(),
-    /// It is written, the outcome is not in the journal.
+    /// The value is written, the outcome is not in the journal.
     pub after_write: fn(),
-    /// In the middle of an action that takes several steps, after each of them.
+    /// After each step of an action that takes several steps.
     pub underway: fn(),
 }
 
@@ -170,7 +169,7 @@ impl Default for Hooks {
 }
 
 impl Hooks {
-    /// A write, between its two instants.
+    /// Runs `write` between `after_intent` and `after_write`.
     pub(crate) fn around<T>(self, write: impl FnOnce() -> T) -> T {
         (self.after_intent)();
         let written = write();
@@ -179,9 +178,9 @@ impl Hooks {
     }
 }
 
-/// Writes `new` if the slot still holds `expected`, and gives back what is read there afterwards: `new`,
-/// unless the program wrote in between. One aligned store of at most 8 bytes: no thread of the target sees
-/// half of it. `before_store` is called when all is checked.
+/// Writes `new` if the slot still holds `expected`, and returns what is read back: `new`, unless the program
+/// wrote in between. One aligned store of at most 8 bytes: no thread of the target sees half of it.
+/// `before_store` is called when all checks are done.
 pub(crate) fn commit(
     slot: &Slot,
     expected: Bytes,
@@ -197,7 +196,7 @@ pub(crate) fn commit(
     }
 }
 
-/// What cannot be read back is not left in force: the old value is stored again, but into no other program.
+/// A value that cannot be read back must not stay: stores the old value again, but not into another program.
 fn unverified(slot: &Slot, way: Way<'_>, expected: Bytes, error: WriteError) -> WriteError {
     let is_gone = matches!(error, WriteError::Replaced { .. }) || !slot.pid().is_alive();
     if is_gone || store(slot, way, expected).is_ok() {
@@ -209,8 +208,8 @@ fn unverified(slot: &Slot, way: Way<'_>, expected: Bytes, error: WriteError) -> 
     }
 }
 
-/// All that [`commit`] does but for the store, as a warm-up: in its place what is there is read, which takes
-/// the kernel the same way.
+/// Warm-up: does all that [`commit`] does, with a read instead of the store. The read takes the same path
+/// through the kernel.
 pub(crate) fn warm_up(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
     let way = checked(slot, expected, new)?;
     if matches!(way, Way::Keeping) {
@@ -237,7 +236,7 @@ fn store(slot: &Slot, way: Way<'_>, value: Bytes) -> Result<(), WriteError> {
 
 fn read_back(slot: &Slot, way: Way<'_>) -> Result<Bytes, WriteError> {
     match slot.read() {
-        // The other way is bound to the program that has gone.
+        // The handle is bound to the program that has gone; the store may have reached its successor.
         Err(MemoryError::Gone { pid }) if matches!(way, Way::Keeping) && pid.is_alive() => {
             Err(WriteError::Replaced { pid })
         }
@@ -245,7 +244,7 @@ fn read_back(slot: &Slot, way: Way<'_>) -> Result<Bytes, WriteError> {
     }
 }
 
-/// Puts back what a store has changed that was to go elsewhere.
+/// The mapping changed during the store: restores the bytes that the store replaced, if it did.
 fn elsewhere(slot: &Slot, way: Way<'_>, expected: Bytes, new: Bytes) -> WriteError {
     let found = match read_back(slot, way) {
         Ok(found) if found == new => match store(slot, way, expected) {
@@ -262,7 +261,7 @@ fn elsewhere(slot: &Slot, way: Way<'_>, expected: Bytes, new: Bytes) -> WriteErr
     }
 }
 
-/// The way to store `new`, if it may be stored. The value is compared last.
+/// The way to store `new`, if all checks permit it. The value is compared last.
 fn checked(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Way<'static>, WriteError> {
     let (pid, symbol) = (slot.pid(), || slot.location().symbol.clone());
     let size = new.as_slice().len();
@@ -291,9 +290,10 @@ fn checked(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Way<'static>, Wri
     Ok(way)
 }
 
-/// What is there is what was validated.
+/// Checks that the slot is still what was validated.
 fn check_place(slot: &Slot, way: Way<'_>) -> Result<(), WriteError> {
-    // Of the program itself only the page protection can have changed, which this way keeps to.
+    // In the program's own mappings only the page protection can have changed, and process_vm_writev respects
+    // it.
     if !(slot.stays() && matches!(way, Way::Keeping)) {
         slot.check_again().map_err(|error| match error {
             SlotError::ModuleGone { .. } | SlotError::Memory(MemoryError::Unmapped { .. }) => {
@@ -312,9 +312,9 @@ fn check_place(slot: &Slot, way: Way<'_>) -> Result<(), WriteError> {
     })
 }
 
-/// Writes `new` if the place still holds `expected` (of memory of our own and of a dead stack nothing is
-/// expected), and reads it back. Code is written while no thread runs. `held` is a thread of the process that
-/// the calling thread holds.
+/// Writes `new` if the place still holds `expected` (`None` for our own memory and for unused stack), and
+/// reads it back. The caller ensures that no thread runs while code is written. `held` is a thread of the
+/// process that the calling thread holds.
 pub(crate) fn commit_bytes(
     place: &Place,
     expected: Option<&[u8]>,
@@ -351,7 +351,8 @@ pub(crate) fn commit_bytes(
     }
 }
 
-/// The store itself. All ways store within one page at once, and an aligned value never leaves its page.
+/// The store itself. Every way stores bytes within one page at once, and an aligned value never crosses a
+/// page.
 fn put(
     way: Way<'_>,
     handle: &File,
@@ -388,16 +389,17 @@ fn put(
 /// How a value is stored.
 #[derive(Debug, Clone, Copy)]
 enum Way<'a> {
-    /// process_vm_writev: keeps to the page protection.
+    /// process_vm_writev: respects page protection.
     Keeping,
-    /// /proc/PID/mem: overrides it, and writes nothing once another program has begun.
+    /// /proc/PID/mem: overrides page protection, and writes nothing after an exec.
     Overriding,
-    /// PTRACE_POKEDATA: overrides it, a word at a time.
+    /// PTRACE_POKEDATA: overrides page protection, stores one word of 8 bytes.
     Holding(&'a HeldThread),
 }
 
-/// The words by which `new` gets to `address`, which lies with it in one page. Up to a word is stored at
-/// once: words need not be aligned, and what is beside is stored as it is. Of more, the first come first.
+/// The words to store at their addresses so that `new` is at `address`; all bytes are in one page. Up to 8
+/// bytes take one store: words need not be aligned, and the neighbouring bytes are stored unchanged. More
+/// bytes are stored in ascending order.
 fn words(
     handle: &File,
     pid: Pid,
@@ -426,7 +428,7 @@ fn words(
     Ok(starts.filter_map(word).collect())
 }
 
-/// The way for a value of `size` bytes; none where the only one could be seen half done.
+/// The way for a value of `size` bytes; `None` if the only one could be seen half done.
 fn way(size: usize, short_copies_are_complete: bool, may_override: bool) -> Option<Way<'static>> {
     match size {
         _ if may_override => Some(Way::Overriding),
@@ -435,7 +437,7 @@ fn way(size: usize, short_copies_are_complete: bool, may_override: bool) -> Opti
     }
 }
 
-/// Reads what the first write needs to know of this machine.
+/// Reads in advance what the first write must know about this machine.
 pub(crate) fn look() {
     short_copies_are_complete();
 }

@@ -1,4 +1,4 @@
-//! The threads of a process are bound to CPUs, and get back what they had.
+//! Binds the threads of a process to CPUs, and restores their previous CPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ use crate::process::Pid;
 use crate::ptrace;
 use crate::writer::{Writer, WriterError};
 
-/// Threads started meanwhile are looked for so often.
+/// Bound on the listings that search for threads started meanwhile.
 const ROUNDS_MAX: usize = 1_000;
 
 impl Writer {
-    /// Binds all threads to `cpus`, those too that start meanwhile. Those that start later inherit it.
+    /// Binds all threads to `cpus`, including those that start meanwhile. Later ones inherit it.
     pub fn affinity(&mut self, cpus: &CpuList, reason: Reason) -> Result<ActionReceipt, WriterError> {
         let started = clock::monotonic_ns();
         let at = clock::now();
@@ -70,8 +70,8 @@ impl Writer {
         })
     }
 
-    /// Gives every thread that still has what we gave it what it had; a younger one what the first thread
-    /// had.
+    /// Restores the previous CPUs of every thread that still has ours; a younger thread gets those that the
+    /// first thread had.
     pub(crate) fn revert_affinity(
         &mut self,
         change: u64,
@@ -99,8 +99,8 @@ impl Writer {
         })
     }
 
-    /// Finds out what a crash left: one thread that has what we gave, and had something else, is enough to
-    /// revert.
+    /// Settles what a crash left: it can be reverted if at least one thread has our CPUs and had others
+    /// before.
     pub(crate) fn settle_affinity(
         &mut self,
         known: &Change,
@@ -127,7 +127,8 @@ fn recorded(action: &ThreadAffinities) -> BTreeMap<i32, &CpuList> {
 
 /// The CPUs that the process may use at all.
 fn allowed(pid: Pid) -> BTreeSet<usize> {
-    // What every thread could have: the kernel cuts a mask to the cpuset, and refuses one without any of it.
+    // The upper bound for every thread: the kernel intersects a mask with the cpuset, and refuses an empty
+    // result.
     let effective = std::fs::read_to_string(pid.proc_path("cgroup"))
         .ok()
         .and_then(|text| {
@@ -141,7 +142,7 @@ fn allowed(pid: Pid) -> BTreeSet<usize> {
     known.map_or_else(|| (0..CpuList::MAX).collect(), |list| list.cpus().clone())
 }
 
-/// What every thread has.
+/// The CPUs of every thread.
 fn masks(pid: Pid) -> Result<Vec<(i32, CpuList)>, ActionError> {
     let mut found = Vec::new();
     for tid in ptrace::threads(pid)? {
@@ -154,8 +155,8 @@ fn masks(pid: Pid) -> Result<Vec<(i32, CpuList)>, ActionError> {
     Ok(found)
 }
 
-/// Binds every thread, until a look finds none that is bound otherwise: one that starts meanwhile has what
-/// its creator had.
+/// Binds every thread, until a listing has none that is bound otherwise: a new thread inherits from its
+/// creator.
 fn bind_all<'a>(pid: Pid, wanted: impl Fn(i32) -> &'a CpuList) -> Result<(), ActionError> {
     let mut done: BTreeSet<i32> = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
@@ -182,7 +183,7 @@ fn bind_all<'a>(pid: Pid, wanted: impl Fn(i32) -> &'a CpuList) -> Result<(), Act
     })
 }
 
-/// All or none: those that were bound before one could not be.
+/// All or none: restores threads that were bound before one could not be.
 fn give_back(had: &[(i32, CpuList)]) {
     for (tid, had) in had {
         let _ = sched_setaffinity(RawPid::from_raw(*tid), &set(had));

@@ -1,5 +1,5 @@
-//! What a function is called with: as the debug information wants it, with what variables of the program
-//! hold, in registers.
+//! The arguments of a call: converted to the types in the debug information, with the current values of
+//! program variables, in registers.
 
 use std::fmt;
 
@@ -19,13 +19,13 @@ use crate::process::Process;
 use crate::space::AddressSpace;
 use crate::variable::{Location, VariableName};
 
-/// Texts of one call, all together.
+/// Bytes of all strings of one call.
 const TEXT_BYTES_MAX: usize = (PAGE - stub::DATA_BYTES) as usize;
 
 /// An argument of a call, found and checked.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// Of a variable what it held when it was found.
+    /// For a variable, its value when it was found.
     argument: Argument,
     source: Source,
 }
@@ -51,8 +51,8 @@ impl fmt::Display for Given {
     }
 }
 
-/// Finds the variables among arguments; also what the function returns, where that is known. `was` is what
-/// the value that was read beforehand is, where there is one.
+/// Resolves the variables among arguments, and the return type if it is known. `was` has the type of the
+/// value read beforehand, if there is one.
 pub(super) fn given(
     space: &AddressSpace,
     function: &Found,
@@ -91,8 +91,8 @@ pub(super) fn given(
     Ok((given.collect(), returns))
 }
 
-/// A value that fits wherever one of its kind does: what a function of the program returned needs no check of
-/// its size.
+/// A value that fits every parameter of its kind: the size of a value that a function of the program returned
+/// needs no check.
 fn of_its_kind(was: &Argument) -> Argument {
     match was {
         Argument::Double(_) | Argument::Float(_) => Argument::Double(0.0),
@@ -100,7 +100,7 @@ fn of_its_kind(was: &Argument) -> Argument {
     }
 }
 
-/// The arguments as they are at this instant.
+/// The current values of the arguments.
 pub(super) fn now(function: &str, process: &Process, given: &[Given]) -> Result<Vec<Argument>, ActionError> {
     let memory = Memory::open(process)?;
     let value = |given: &Given| match &given.source {
@@ -113,7 +113,7 @@ pub(super) fn now(function: &str, process: &Process, given: &[Given]) -> Result<
     given.iter().map(value).collect()
 }
 
-/// What a variable holds.
+/// The value of a variable.
 fn held(location: &Location, memory: &Memory) -> Result<Argument, String> {
     let bytes = location.read(memory).map_err(|error| error.to_string())?;
     let symbol = &location.symbol;
@@ -146,7 +146,7 @@ pub(super) fn of_value(value: Value) -> Argument {
     }
 }
 
-/// A value of the kind that the parameter was found to be of.
+/// Converts a value to the kind of argument that the parameter takes.
 fn like(kind: &Argument, value: Argument) -> Argument {
     match (kind, value) {
         (Argument::Double(_), Argument::Integer(number)) => Argument::Double(number as f64),
@@ -164,7 +164,7 @@ fn wrong(function: &str, why: String) -> ActionError {
     }
 }
 
-/// Arguments as the debug information wants them, where there is any, and what the function returns.
+/// Arguments converted to the types in the debug information, if there is any, and the return type.
 pub(super) fn typed(
     found: &Found,
     arguments: Vec<Argument>,
@@ -204,7 +204,7 @@ pub(super) fn typed(
         .enumerate()
         .map(|(index, argument)| match of(index) {
             Some(of) => as_parameter(of, argument).map_err(|why| error(format!("argument {index} {why}"))),
-            // Behind those that have names.
+            // A variadic argument.
             None => Ok(argument),
         });
     let typed = typed.collect::<Result<_, _>>()?;
@@ -212,7 +212,7 @@ pub(super) fn typed(
     Ok((typed, returned.map(return_type)))
 }
 
-/// An argument as a parameter of this type takes it; or what is wrong with it.
+/// Converts an argument to the type of a parameter, or returns why it cannot.
 fn as_parameter(of: VariableType, argument: Argument) -> Result<Argument, String> {
     match (of.kind, argument) {
         (ValueKind::Float, _) if of.size > 8 => Err("is a long double, which cannot be passed".to_owned()),
@@ -230,8 +230,8 @@ fn as_parameter(of: VariableType, argument: Argument) -> Result<Argument, String
     }
 }
 
-/// Whether a whole number is one of the values of a type. Of 8 bytes it is passed as it is: those above the
-/// greatest i64 are its negative numbers.
+/// Whether an integer is a value of a type. Values of 8 bytes are passed unchanged: unsigned ones above the
+/// greatest i64 are negative here.
 fn fits(of: VariableType, number: i64) -> bool {
     let bits = of.size.saturating_mul(8);
     let (signed, unsigned) = match u32::try_from(bits) {
@@ -260,7 +260,7 @@ fn return_type(known: Option<VariableType>) -> ReturnType {
     }
 }
 
-/// Puts arguments into registers, and texts behind what is in `data`, which will lie at `at`.
+/// Assigns arguments to registers, and appends strings to `data`, which will be at address `at`.
 pub(super) fn pass(
     function: &str,
     arguments: &[Argument],

@@ -1,10 +1,10 @@
-//! Which bytes a change of code needs. Reads files and memory, changes nothing.
+//! The bytes that a change of code needs. Reads files and memory, changes nothing.
 //!
-//! A function is led elsewhere in one of two ways. Where it is imported, and the file that holds it neither
-//! calls it directly nor stores its address, by the words through which it is called. Else by a jump in place
-//! of its first instructions.
+//! A function is redirected in one of two ways. If it is imported, and the file that defines it neither calls
+//! it directly nor stores its address: by the pointers through which it is called. Otherwise by a jump in
+//! place of its first instructions.
 //!
-//! Calls are inserted by `insertion` and left out by `calls`, arguments changed by `parameter`.
+//! `insertion` inserts calls, `calls` removes calls, `parameter` changes arguments.
 
 use std::ops::Range;
 
@@ -25,18 +25,18 @@ use crate::error::ActionError;
 use crate::journal::{HexBytes, Patch, PatchedBytes};
 use crate::module::Module;
 
-/// A trampoline with its moved instructions is shorter.
+/// Bound on the bytes of a trampoline with its moved instructions.
 pub(super) const TRAMPOLINE_BYTES: usize = 1024;
 
 /// A change of code, ready to be made.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) patch: Patch,
-    /// What the arena holds, its head included.
+    /// The content of the arena, including its head.
     pub(super) code: Vec<u8>,
-    /// Where no thread may stand or come back to while it is made.
+    /// Ranges in which no thread may be or return to while the change is made.
     pub(super) inside: Vec<Range<u64>>,
-    /// Some word has not been filled by the dynamic linker yet: it must not be about to.
+    /// The dynamic linker has not filled some pointer yet: it must not be about to.
     pub(super) is_unbound: bool,
 }
 
@@ -93,7 +93,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Room for `code_bytes` of code near `target`.
+    /// Reserves room for `code_bytes` of code near `target`.
     pub(super) fn room(
         &mut self,
         context: &Context<'_>,
@@ -109,13 +109,13 @@ impl Plan {
         Ok(arena)
     }
 
-    /// Where the next piece of code in the arena begins.
+    /// The address of the next piece of code in the arena.
     pub(super) fn next(&self, arena: &Arena) -> Address {
         Address(arena.address.0 + self.code.len() as u64)
     }
 }
 
-/// What a plan needs beside the process.
+/// Makes the plan of a change.
 pub(super) fn make(
     context: &Context<'_>,
     request: &PatchRequest,
@@ -183,9 +183,9 @@ fn replace(context: &Context<'_>, function: &FunctionName, with: &FunctionName) 
     Ok(plan)
 }
 
-/// The first instructions of a function that a jump can take the place of.
+/// The first instructions of a function, which a jump can replace.
 fn entry(context: &Context<'_>, found: &Found, done: &'static str) -> Result<(Body, Displaced), ActionError> {
-    // Whose change it is says more than that somebody changed it.
+    // Checked first: "changed by change N" is a better message than "changed".
     context.refuse_taken(&(found.address().0..found.address().0 + code::JUMP_BYTES as u64))?;
     let body = found.body(done)?;
     let displaced = body.entry().map_err(|why| found.refused(done, why))?;
@@ -193,7 +193,7 @@ fn entry(context: &Context<'_>, found: &Found, done: &'static str) -> Result<(Bo
     Ok((body, displaced))
 }
 
-/// Other functions, or parts of this one that were moved away, may jump between the bytes to be changed.
+/// Refuses if other functions, or separate parts of this one, may jump between the bytes to be changed.
 pub(super) fn refuse_jumps_into(
     found: &Found,
     inside: &Range<u64>,
@@ -228,13 +228,13 @@ pub(super) fn lead(
     Ok(())
 }
 
-/// What a trampoline is to do, when its arena is known.
+/// The work of a trampoline, once its arena is known.
 pub(super) enum Prepared {
     Call(Passed, Address, usize),
     Argument(Parameter, Expression),
 }
 
-/// Leads a function through a trampoline and back to itself. `bytes` is the room for this and all later
+/// Redirects a function through a trampoline and back to itself. `bytes` is the room for this and all later
 /// trampolines of the plan.
 pub(super) fn wrap(
     context: &Context<'_>,

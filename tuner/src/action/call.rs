@@ -1,7 +1,7 @@
-//! A function of the program is called once, by one of its threads.
+//! Calls a function of the program once, in one of its threads.
 //!
-//! The thread is held, sent into code of ours that calls and then leads back to where it was, and let go.
-//! From then on nothing of us is needed: whether we live or not, the thread calls, returns and goes on.
+//! The thread is held, sent into our code, which calls and then returns to where the thread was, and let go.
+//! From then on it does not depend on us: even if we die, the thread calls, returns and continues.
 
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,10 @@ use crate::remote::{self, Machinery, Task, Worker};
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
 
-/// The stub is shorter.
+/// Bound on the bytes of the stub.
 const STUB_BYTES: usize = 1024;
-/// What has not returned after this may have been left by a jump; each look at that stops the program, and
-/// the next comes after twice as long.
+/// After this time without a return, it is checked whether a jump has left the call. Each check stops the
+/// program, and the interval doubles.
 const LEFT_LOOK: Duration = Duration::from_millis(50);
 const LOOKS_AT_ONCE: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(100);
@@ -43,14 +43,14 @@ pub(super) struct Plan {
     returns: ReturnType,
     pub(super) text: String,
     pub(super) wait: Duration,
-    /// Only this thread may make it.
+    /// Only this thread may make the call.
     pub(super) thread: Option<i32>,
-    /// What the same thread calls just before it.
+    /// The call that the same thread makes just before.
     reader: Option<Box<Plan>>,
     inverse: Option<InverseRecord>,
 }
 
-/// What came of a call.
+/// The result of making a call.
 pub(super) struct Called {
     pub(super) state: State,
     pub(super) hold: Duration,
@@ -62,24 +62,24 @@ pub(super) struct Called {
 pub(super) struct Answer {
     /// The bits of the result.
     pub(super) word: u64,
-    /// The same as text.
+    /// The result as text.
     pub(super) text: String,
-    /// The bits of what was read just before it; means nothing where nothing was.
+    /// The bits of the value read just before the call; undefined if nothing was read.
     pub(super) was: u64,
     pub(super) thread: ThreadId,
 }
 
 impl Called {
-    /// The thread that did it.
+    /// The thread that made the call.
     pub(super) fn tid(&self) -> i32 {
         self.tid
     }
 }
 
 impl Writer {
-    /// Calls a function once. Without an inverse it cannot be reverted. Where it does not return within the
-    /// time that was given, the receipt has no outcome, the call goes on, and [`Writer::reconcile`] finds out
-    /// later what came of it.
+    /// Calls a function once. Without an inverse the call cannot be reverted. If it does not return within
+    /// its time, the receipt has no outcome, the call continues, and [`Writer::reconcile`] records its result
+    /// later.
     pub fn call(&mut self, request: CallRequest, reason: Reason) -> Result<ActionReceipt, WriterError> {
         let started = clock::monotonic_ns();
         let at = clock::now();
@@ -101,7 +101,7 @@ impl Writer {
         })
     }
 
-    /// Writes down what a call returned, and tidies up behind it.
+    /// Records what a call returned, and unmaps its memory.
     pub(super) fn returned(
         &mut self,
         change: u64,
@@ -119,7 +119,7 @@ impl Writer {
         Ok(answer.outcome(action))
     }
 
-    /// Writes down what a call returned; without `hold` it was found out later.
+    /// Records what a call returned. Without `hold` the result was found later.
     pub(super) fn record_answer(
         &mut self,
         change: u64,
@@ -142,7 +142,7 @@ impl Writer {
         })
     }
 
-    /// What the journal must know, and what the call needs.
+    /// Prepares the journal record of a call, and what the call needs.
     pub(super) fn prepare(
         &mut self,
         space: &AddressSpace,
@@ -171,7 +171,7 @@ impl Writer {
         Ok((action, machinery, ground))
     }
 
-    /// Sends a thread to call, and waits; what failed is in the journal.
+    /// Sends a thread to call, and waits. A failure is recorded in the journal.
     pub(super) fn carry_out(
         &mut self,
         change: u64,
@@ -225,7 +225,7 @@ impl Writer {
         })
     }
 
-    /// How a call stands that was just entered: once it has returned or was left, or the time for it is over.
+    /// The state of a call that was just entered, once it has returned or was left, or its time is over.
     fn await_state(
         &self,
         action: &CallRecord,
@@ -247,8 +247,7 @@ impl Writer {
         }
     }
 
-    /// Unmaps what a call needed, after the thread has left it. What cannot be unmapped now is swept up
-    /// later.
+    /// Unmaps the memory of a call after the thread has left it. If that fails now, a later sweep does it.
     pub(super) fn leave(&self, arena: &Arena, tid: i32, machinery: &Machinery) {
         let process = self.process();
         let range = arena.address.0..arena.address.0 + arena.size();
@@ -259,7 +258,7 @@ impl Writer {
                 thread.unmap(arena)?;
                 thread.end()
             };
-            // Only the thread that called was ever in there.
+            // No thread but the calling one was ever in it.
             let is_alive = ptrace::threads(process.pid)?.contains(&tid);
             let only = is_alive.then_some(tid);
             let task = Task::Unmap(arena);
@@ -267,7 +266,7 @@ impl Writer {
         });
     }
 
-    /// Finds out what came of a call whose writer ended, or did not wait.
+    /// Settles a call whose writer ended or did not wait.
     pub(crate) fn settle_call(&mut self, known: &Change, action: &CallRecord) -> Result<(), WriterError> {
         if known.status == Status::RevertPending {
             return match &known.intent.action {
@@ -287,12 +286,12 @@ impl Writer {
                 let why = "the writer ended, or a jump of the program left the call, before the function was called";
                 self.recover_outcome(change, Outcome::NotWritten(why.to_owned()))
             }
-            // It goes on; the next look may find the result.
+            // It continues; a later inspection may find the result.
             (_, None) => Ok(()),
         }
     }
 
-    /// How a call stands whose writer ended, or did not wait.
+    /// The state of a call whose writer ended or did not wait.
     pub(super) fn came_of(&mut self, action: &CallRecord) -> Result<State, WriterError> {
         let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
@@ -300,8 +299,8 @@ impl Writer {
         Ok(self.state(action, &machinery, &ground)?)
     }
 
-    /// How a call stands, by the memory that was mapped for it; and where that says that it is under way, by
-    /// where the threads stand.
+    /// The state of a call, by the memory that was mapped for it; if that says that it is running, also by
+    /// the positions of the threads.
     pub(super) fn state(
         &self,
         action: &CallRecord,
@@ -319,7 +318,7 @@ impl Writer {
         if self.is_somebody_in(&action.arena, machinery, &ground)? {
             return Ok(State::UnderWay);
         }
-        // It may have gone on since: what the memory says counts once no thread is in it.
+        // It may have progressed since: memory is decisive once no thread is in it.
         match look(&ground, action) {
             Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
             Ok(Progress::Called(was)) => Ok(State::Left(Answer {
@@ -333,7 +332,7 @@ impl Writer {
         }
     }
 
-    /// Some thread is about to enter an arena, or is in it.
+    /// Whether a thread is about to enter an arena, or is in it.
     fn is_somebody_in(
         &self,
         arena: &Arena,
@@ -367,8 +366,8 @@ impl Plan {
         })
     }
 
-    /// A plan without an inverse of its own; where it is one itself, `was` is what was read before the call
-    /// that it reverts.
+    /// A plan without an inverse. If the plan itself is an inverse, `was` is the value that was read before
+    /// the call that it reverts.
     pub(super) fn with(
         space: &AddressSpace,
         request: CallRequest,
@@ -396,7 +395,7 @@ impl Plan {
         })
     }
 
-    /// What the thread that makes the call is to do.
+    /// The task of the thread that makes the call.
     pub(super) fn task<'a>(&'a self, action: &'a CallRecord) -> Task<'a> {
         Task::Call(&action.arena, &self.function.name)
     }
@@ -405,7 +404,8 @@ impl Plan {
         self.returns
     }
 
-    /// What is passed, with what variables hold now; texts go to the end of the data page.
+    /// The arguments in registers, with the current values of variables; strings are appended to the data
+    /// page.
     fn passed(&self, process: &Process, arena: &Arena, data: &mut Vec<u8>) -> Result<Passed, ActionError> {
         let name = &self.function.name;
         let now = arguments::now(name, process, &self.arguments)?;
@@ -414,7 +414,7 @@ impl Plan {
 }
 
 impl Answer {
-    /// As a receipt has it.
+    /// The outcome for the receipt.
     pub(super) fn outcome(&self, action: &CallRecord) -> ActionOutcome {
         let inverse = action.inverse.as_ref();
         let reader = inverse.and_then(|inverse| inverse.reader.as_ref());
@@ -468,7 +468,7 @@ pub(super) fn enter(
     Ok(())
 }
 
-/// Records the thread that was sent to call, for a later look at the memory.
+/// Records the thread that was sent to call, for a later inspection of the memory.
 fn name_thread(data: &mut [u8], thread: ThreadId) {
     let words = [
         (stub::THREAD, i64::from(thread.tid).cast_unsigned()),
@@ -498,7 +498,7 @@ fn await_result(ground: &Ground, action: &CallRecord, wait: Duration) -> Result<
     }
 }
 
-/// What a returned word means.
+/// A returned word as text.
 pub(super) fn shown(returns: ReturnType, word: u64) -> String {
     match returns {
         ReturnType::Nothing | ReturnType::IfKnown => "nothing".to_owned(),

@@ -1,5 +1,4 @@
-//! Calls of a function that are removed: which instructions they are, in one function or in all code of the
-//! process.
+//! Removes calls of a function: finds their instructions, in one function or in all code of the process.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +15,12 @@ use crate::module::Module;
 use crate::symbol::SymbolKind;
 
 const DONE: &str = "freed of calls";
-/// More places than any program calls one function from.
+/// More calls of one function than any program has.
 const CALLS_MAX: usize = 4_096;
-/// The linkage code of one function.
+/// Bytes of the PLT entry of one function.
 const LINKAGE_BYTES: u64 = 16;
 
-/// What calls a function, as a module's code sees it.
+/// The ways in which a module's code calls a function.
 struct Callee {
     address: Address,
     words: Vec<Address>,
@@ -51,7 +50,7 @@ impl Callee {
     }
 }
 
-/// The linkage code that leads to one of `words`.
+/// The PLT entries that lead to one of `words`.
 fn linkages(module: &Module, words: &[Address]) -> Result<Vec<Address>, ActionError> {
     let mut found = Vec::new();
     let sections: Vec<(u64, u64)> = module
@@ -141,8 +140,8 @@ fn remove_in(
     Ok(())
 }
 
-/// The functions of a module that call it. Calls from code without a symbol are refused: where its
-/// instructions begin is not known.
+/// The functions of a module that call it. Calls from code without a symbol are refused: its instruction
+/// boundaries are unknown.
 fn callers(
     context: &Context<'_>,
     module: &Module,
@@ -196,7 +195,7 @@ fn is_linkage(module: &Module, link: u64) -> bool {
     section.is_some_and(|section| section.name.starts_with(".plt"))
 }
 
-/// One of several functions of a name.
+/// One of several functions of a name, by its address.
 fn by_place(module: &Module, name: &str, start: u64) -> Result<Found, ActionError> {
     let functions = module.image.functions(&[name]);
     let functions = functions.map_err(|source| words::image_error(module, source))?;
@@ -213,7 +212,7 @@ fn by_place(module: &Module, name: &str, start: u64) -> Result<Found, ActionErro
     })
 }
 
-/// Name and size of all functions of a module, by where the linker placed them.
+/// Name and size of all functions of a module, by link address.
 fn functions_of(module: &Module) -> Result<BTreeMap<u64, (String, u64)>, ActionError> {
     let symbols = module.image.defined_symbols();
     let symbols = symbols.map_err(|source| words::image_error(module, source))?;

@@ -1,4 +1,4 @@
-//! Which code a name means, what its file says about it, and whether the memory still says the same.
+//! Resolves the name of a function to code, and checks that memory equals its file.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,13 +19,13 @@ use crate::site::EntrySites;
 use crate::space::AddressSpace;
 use crate::symbol::{Binding, Function};
 
-/// The breakpoint by which uprobes work.
+/// The breakpoint of uprobes.
 const BREAKPOINT: u8 = 0xcc;
 
 /// A function of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// As it was named.
+    /// The name in the request.
     pub(crate) name: String,
     pub(crate) module: Module,
     pub(crate) function: Function,
@@ -79,8 +79,8 @@ impl Found {
         Ok(bytes)
     }
 
-    /// A probe of a session at its entry may sit behind the bytes that are changed: it would see no call any
-    /// more, or calls that are none.
+    /// Whether a probe of a session at its entry may be behind the bytes to be changed: it would miss calls,
+    /// or count wrong ones.
     fn is_entry_probed(&self, context: &Context<'_>, body: &Body) -> Result<bool, ActionError> {
         for long_nops in [false, true] {
             let sites = EntrySites::new(Emulation { long_nops });
@@ -96,7 +96,7 @@ impl Found {
         Ok(false)
     }
 
-    /// A site of its code, with the old bytes from the file, when the memory still has the same.
+    /// A site of its code, with the old bytes from the file, if memory has the same.
     pub(crate) fn site(
         &self,
         context: &Context<'_>,
@@ -153,7 +153,7 @@ impl Found {
     }
 }
 
-/// The function that `wanted` means: the program's own, else the exported one that the dynamic linker finds
+/// The function that `wanted` denotes: the program's own, else the exported one that the dynamic linker finds
 /// first, else the only one.
 pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found, ActionError> {
     let pid = space.process.pid;
@@ -182,7 +182,7 @@ pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found,
         .iter()
         .find(|(_, function)| function.binding != Binding::Local);
     let chosen = match (of_program.as_slice(), exported, candidates.as_slice()) {
-        // As the source has it: C++ and Fortran names.
+        // Resolves C++ and Fortran names of the source.
         (_, _, []) => {
             let spelled = space.function(wanted).map_err(|_| none())?;
             candidates.push(spelled);
@@ -211,7 +211,7 @@ pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found,
     })
 }
 
-/// Refuses what picks its implementation at start: calls of it go elsewhere.
+/// Refuses a function that selects its implementation at start: its callers use another one.
 pub(crate) fn refuse_indirect(found: &Found, done: &'static str) -> Result<(), ActionError> {
     match found.function.indirect {
         true => Err(found.refused(
@@ -222,12 +222,12 @@ pub(crate) fn refuse_indirect(found: &Found, done: &'static str) -> Result<(), A
     }
 }
 
-/// What a plan is made from.
+/// The input of a plan.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) space: &'a AddressSpace,
     pub(crate) ground: &'a Ground,
-    /// The bytes that changes in force have changed, and the numbers of these.
+    /// The bytes of changes in force, and the numbers of these changes.
     pub(crate) taken: Vec<(Range<u64>, u64)>,
 }
 

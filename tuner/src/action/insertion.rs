@@ -1,5 +1,5 @@
-//! A call that is inserted into a function: through a trampoline at its entry; at each of its returns, or
-//! into a copy of it where there is no room at one.
+//! Inserts a call into a function: through a trampoline at its entry; at each of its returns; or into a copy
+//! of the function if a return has no room.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::arena::Arena;
 use crate::error::ActionError;
 use crate::module::Module;
 
-/// So far behind a function's end padding is looked for.
+/// Bytes behind a function's end in which padding is searched.
 const PADDING_MAX: usize = 15;
 
 /// A call to be inserted.
@@ -41,7 +41,7 @@ impl Insertion {
         Plan::new(symbol, &[&self.called.module])
     }
 
-    /// The arguments, texts laid into the arena.
+    /// The arguments; strings are placed in the arena.
     fn pass(&self, plan: &mut Plan, arena: &Arena) -> Result<Passed, ActionError> {
         let name = &self.called.name;
         let mut texts = std::mem::take(&mut plan.code);
@@ -104,7 +104,7 @@ impl Insertion {
         }
     }
 
-    /// A jump in place of each return instruction and its neighbours.
+    /// Places a jump over each return instruction and its neighbours.
     fn in_place(
         &self,
         context: &Context<'_>,
@@ -137,8 +137,8 @@ impl Insertion {
         Ok(plan)
     }
 
-    /// If there is no room at a return: the whole function runs as a copy that calls before each return.
-    /// Unwinders do not know the copy, so it must call nothing, or the program must never unwind.
+    /// If a return has no room: the function runs as a copy that calls before each return. Unwinders do not
+    /// know the copy, so it must call nothing, or the program must never unwind.
     fn by_copy(&self, context: &Context<'_>, into: &Found, body: &Body) -> Result<Plan, ActionError> {
         let mut plan = self.plan(into, "return");
         let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
@@ -159,7 +159,7 @@ impl Insertion {
                 module.file_name()
             )));
         }
-        // Made from the file: other changes of the function would be lost in it.
+        // The copy is made from the file: other changes of the function would have no effect in it.
         context.refuse_taken(&(body.start.0..body.end()))?;
         plan.patch.covers = Some((body.start, body.bytes.len() as u64));
         let displaced = body.entry().map_err(|why| refused(&why))?;
@@ -190,7 +190,7 @@ impl Insertion {
     }
 }
 
-/// How many bytes behind a function do nothing and are of no other function.
+/// Bytes of padding behind a function that belong to no other function.
 fn padding_behind(found: &Found, body: &Body) -> usize {
     let end = LinkAddress(found.function.address.0 + found.function.size);
     let next = found.module.image.next_symbol(end).ok().flatten();

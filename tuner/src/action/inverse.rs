@@ -1,10 +1,10 @@
-//! A call that reverts another: `f(was)`, where `was` is what `g()` returned just before the first one. The
-//! thread that made the first call makes the second, since what functions set may be that thread's own.
+//! A call that reverts another: `f(was)`, where `was` is the result of `g()` just before the first call. The
+//! thread that made the first call makes the second, since the functions may set thread-local state.
 //!
-//! It is announced in the journal before it is made. The memory that is mapped for it has its result until
-//! that is written down, as with any call; so a crash of ours leaves one that was made or one that was not.
-//! Only where the program itself has unmapped that memory is a call that was made taken for one that was not,
-//! and made again: it must be one that may be, as a function that sets a value.
+//! It is announced in the journal before it is made. As with any call, the memory that is mapped for it has
+//! its result until that is recorded, so after a crash it is known whether the call was made. Only if the
+//! program itself has unmapped that memory, a completed call is taken for one that was not made, and is
+//! repeated: the function must be idempotent, as one that sets a value.
 
 use plan::{Argument, Bytes, CallRequest, FunctionName, Invocation, ReturnType, Value};
 
@@ -17,10 +17,10 @@ use crate::ptrace::{self, PtraceError};
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
 
-/// An inverse is waited for this long; one that takes longer goes on, and the next look at the process finds
-/// its result.
+/// Milliseconds to wait for an inverse; one that takes longer continues, and the next inspection of the
+/// process finds its result.
 const WAIT_MS: u64 = 5_000;
-/// So often an inverse is made that the program leaves by a jump.
+/// Attempts to call an inverse that the program leaves by a jump.
 const TRIES: u32 = 8;
 const NOT_MADE: &str = "the writer ended, or a jump of the program left the call that reverts it, before the function was called";
 const LEFT: &str = "a jump of the program left the call that reverts it";
@@ -57,7 +57,8 @@ pub(super) fn planned(
     Ok((reader, inverse))
 }
 
-/// What a variable holds then is not known now, and the journal must have all that an inverse takes.
+/// Refuses variables as arguments: their later values are unknown, and the journal must have all arguments of
+/// an inverse.
 fn constant(invocation: Invocation) -> Result<CallRequest, ActionError> {
     let Invocation { function, arguments } = invocation;
     let variable = arguments
@@ -79,7 +80,7 @@ fn constant(invocation: Invocation) -> Result<CallRequest, ActionError> {
     })
 }
 
-/// What the bits mean that a function returned.
+/// The value that a function returned as bits.
 fn value(returns: ReturnType, word: u64) -> Argument {
     let typed = match returns {
         ReturnType::Value(of) => {
@@ -90,8 +91,8 @@ fn value(returns: ReturnType, word: u64) -> Argument {
     typed.map_or(Argument::Integer(word.cast_signed()), of_value)
 }
 
-/// What came of a call that reverts a change, by what it returned, or by its having been left; none where
-/// that is not known.
+/// The outcome of a call that reverts a change, judged by its return value, or by its having been left;
+/// `None` if unknown.
 fn judge(state: &State, judged: impl Fn(Option<u64>) -> Option<RevertOutcome>) -> Option<RevertOutcome> {
     match state {
         State::Returned(answer) => judged(Some(answer.word)),
@@ -101,7 +102,7 @@ fn judge(state: &State, judged: impl Fn(Option<u64>) -> Option<RevertOutcome>) -
     }
 }
 
-/// Of the inverse of a call, by what it returned.
+/// The outcome of the inverse of a call, by its return value.
 pub(super) fn called_back(word: Option<u64>) -> Option<RevertOutcome> {
     Some(match word {
         Some(_) => RevertOutcome::Reverted,
@@ -110,8 +111,8 @@ pub(super) fn called_back(word: Option<u64>) -> Option<RevertOutcome> {
 }
 
 impl Writer {
-    /// What takes a call back, looked up anew: its functions must still be where they were. Made by the
-    /// thread that made the call, which must still be there.
+    /// The inverse of a call, resolved anew: its functions must still be at the same place, and the thread
+    /// that made the call must still exist.
     pub(super) fn inverse_of(
         &self,
         space: &AddressSpace,
@@ -157,7 +158,7 @@ impl Writer {
         }
     }
 
-    /// Takes a call back at once, wherever its thread stands.
+    /// Reverts a call at once, wherever its thread is.
     pub(crate) fn call_inverse(
         &mut self,
         known: &Change,
@@ -171,7 +172,7 @@ impl Writer {
             tries += 1;
             let outcome =
                 self.revert_by_call(&space, change, &plan, action.arena.despite_seccomp, called_back)?;
-            // It sets a value: what a jump has left may be made again.
+            // It sets a value, so a call that was left may be repeated.
             let again = |why: &str| outcome == RevertOutcome::Failed(why.to_owned());
             if tries == TRIES || !(again(LEFT) || again(NOT_MADE)) {
                 return Ok(outcome);
@@ -179,9 +180,8 @@ impl Writer {
         }
     }
 
-    /// Reverts a change by a call, with the same permission as to the program's seccomp filters with which
-    /// the change was made. Its result is written down here, before the memory of the call goes: until then
-    /// only that memory has it.
+    /// Reverts a change by a call, with the permission about seccomp filters with which the change was made.
+    /// Records the result before the memory of the call is unmapped: until then only that memory has it.
     pub(super) fn revert_by_call(
         &mut self,
         space: &AddressSpace,
@@ -199,7 +199,7 @@ impl Writer {
             Ok(state) => judge(state, judged),
             Err(error) => Some(RevertOutcome::Failed(error.to_string())),
         };
-        // It goes on: undecided, until a later look finds out.
+        // It continues: undecided, until a later inspection.
         let Some(outcome) = outcome else {
             let why = format!("{} has not returned yet", plan.text);
             return Ok(RevertOutcome::Failed(why));
@@ -213,8 +213,7 @@ impl Writer {
         Ok(outcome)
     }
 
-    /// Finds out what came of a call that took a change back, whose writer ended or did not wait: by its
-    /// memory, as of any call.
+    /// Settles a call that reverts a change, whose writer ended or did not wait: by its memory, as any call.
     pub(super) fn settle_reverting_call(
         &mut self,
         known: &Change,

@@ -1,4 +1,4 @@
-//! A library is loaded into the program: dlopen, called by one of its threads; and unloaded by dlclose.
+//! Loads a library into the program: one of its threads calls dlopen. Unloads it by dlclose.
 
 use std::path::Path;
 
@@ -18,9 +18,9 @@ use crate::process::Process;
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
 
-/// Load everything at once: what is missing is reported now, not at some later call.
+/// Resolve all symbols at once: a missing one is reported now, not at a later call.
 const RTLD_NOW: i64 = 2;
-/// The dynamic linker may take this long to unload, or to report an error.
+/// Milliseconds for the dynamic linker to unload, or to report an error.
 const WAIT_MS: u64 = 5_000;
 const MESSAGE_BYTES_MAX: usize = 512;
 pub(super) const UNLOAD_RETURNS: ReturnType = ReturnType::Value(ValueType::I32);
@@ -105,7 +105,7 @@ impl Writer {
         })
     }
 
-    /// What the dynamic linker says about its last failure. The memory of the failed call is used again.
+    /// The dynamic linker's message about its last failure. Reuses the memory of the failed call.
     fn message(&mut self, space: &AddressSpace, failed: &CallRecord) -> String {
         let unknown =
             |why: &dyn std::fmt::Display| format!("dlopen refused; why could not be found out: {why}");
@@ -137,9 +137,8 @@ impl Writer {
     }
 }
 
-/// The file behind what dlopen returned, which may have another name than the one requested: the dynamic
-/// linker keeps its own record of each file (`struct link_map`), whose third word is where the file's dynamic
-/// section lies.
+/// The file of a handle of dlopen, whose name may differ from the requested one: the dynamic linker has a
+/// record of each file (`struct link_map`), whose third word is the address of the file's dynamic section.
 fn path_of(process: &Process, space: &AddressSpace, handle: u64) -> Option<String> {
     let ground = Ground::open(process.pid).ok()?;
     let section = Address(ground.word(Address(handle.wrapping_add(16))).ok()?);
@@ -147,7 +146,7 @@ fn path_of(process: &Process, space: &AddressSpace, handle: u64) -> Option<Strin
     Some(module.path.clone())
 }
 
-/// What dlclose says, in words.
+/// The outcome for a return value of dlclose.
 pub(super) fn unloaded(word: u64) -> RevertOutcome {
     match word as u32 {
         0 => RevertOutcome::Reverted,
@@ -155,7 +154,7 @@ pub(super) fn unloaded(word: u64) -> RevertOutcome {
     }
 }
 
-/// A text of the program, as far as it can be read.
+/// A string of the program, as far as it can be read.
 fn text(ground: &Ground, address: Address) -> String {
     let mut bytes = Vec::new();
     let mut byte = [0];
@@ -180,8 +179,8 @@ fn linker_function(space: &AddressSpace, request: CallRequest) -> Result<Plan, A
     })
 }
 
-/// The file is a library, under this name, where the program lives. A name without a slash is for the dynamic
-/// linker to find.
+/// Checks that the file is a library under this name in the root folder of the program. The dynamic linker
+/// searches a name without a slash.
 fn check(process: &Process, path: &str) -> Result<(), ActionError> {
     let not = |why: String| ActionError::NotLoaded {
         path: path.to_owned(),

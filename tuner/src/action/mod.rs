@@ -1,38 +1,37 @@
-//! Carries out the actions beyond `set`: a call, a library, code that is changed, threads that are bound.
-//! Each is a method of
-//! [`crate::writer::Writer`]: announced in the journal before the first byte changes, reverted by `undo`.
+//! Carries out the actions beyond `set`: calls, libraries, changes of code, CPU binding. Each is a method of
+//! [`crate::writer::Writer`], announced in the journal before the first byte changes, and reverted by `undo`.
 //!
-//! - `function`: which code a name means, and its bytes
-//! - `arguments`: what a function is called with
-//! - `call`: a function is called once, `there`: by the thread at a sync point; `inverse`: a call that takes
-//!   another back; `load`: a library, by calling dlopen
-//! - `bytes`: which bytes a change of code needs (`words`: those through which functions are called;
-//!   `insertion`: of calls that are inserted, `calls`: that are removed, `parameter`: of arguments); `patch`:
-//!   how they get there and away again
-//! - `affinity`: threads and CPUs
-//! - `elsewhere`: what stands for the rest on machines other than x86-64
+//! - `function`: resolves a name to code, and reads its bytes
+//! - `arguments`: the arguments of a call
+//! - `call`: calls a function once; `there`: in the thread at a sync point; `inverse`: the call that reverts
+//!   a call; `load`: loads a library by calling dlopen
+//! - `bytes`: the bytes that a change of code needs (`words`: pointers through which functions are called;
+//!   `insertion`: inserted calls; `calls`: removed calls; `parameter`: changed arguments); `patch`: writes
+//!   and reverts them
+//! - `affinity`: CPU binding of threads
+//! - `elsewhere`: stubs for machines other than x86-64
 //!
 //! # What is checked, and what is not
 //!
-//! A thread that is to call a function is held, and taken only when it is not in a signal handler, not in the
-//! memory allocator or the dynamic linker (by the words on its stack that lie in their code), not in a
-//! restartable sequence, and has room on its stack. Not checked: whether it holds a lock of the program's
-//! own, or of another library, that the function wants (the call waits for ever then, and so does the
-//! thread), and whether a buffer of stdio is half written.
+//! A thread that is to call a function is held. It is used only if it is not in a signal handler, not in the
+//! memory allocator or the dynamic linker (no word on its stack is an address in their code), not in a
+//! restartable sequence, and has room on its stack. Not checked: whether it holds a lock of the program or of
+//! another library that the function takes (then the call, and with it the thread, waits for ever), and
+//! whether a buffer of stdio is half written.
 //!
-//! Before a thread makes a system call for us (memory is mapped for calls, libraries and code that is
-//! inserted, and unmapped again) its seccomp filters are evaluated for it: one that is not allowed is not
-//! made. What a called function does by itself is not known, so none is called where a filter kills at any
-//! system call, unless the user says so by hand ([`Writer::despite_seccomp`]). Not checked: a filter that
-//! another thread installs between the look and the call, microseconds later.
+//! Before a thread makes a system call for us (memory is mapped for calls, libraries and inserted code, and
+//! unmapped again), its seccomp filters are evaluated: a call that they do not allow is not made. The system
+//! calls of a called function are unknown, so no function is called if a filter kills at any system call,
+//! unless the user permits it explicitly ([`Writer::despite_seccomp`]). Not checked: a filter that another
+//! thread installs between the check and the call, microseconds later.
 //!
-//! Code is changed while all threads are held, and only when none stands in the bytes or comes back to them
-//! by a word on its stack. Not checked: contexts that a program keeps elsewhere than on the stacks of its
-//! threads (coroutines), and jumps through computed addresses into the first bytes of a function.
+//! Code is changed while all threads are held, and only if none of them is in the bytes or has a return
+//! address into them on its stack. Not checked: contexts that a program keeps elsewhere than on the stacks of
+//! its threads (coroutines), and jumps through computed addresses into the first bytes of a function.
 //!
-//! A uprobe that another tool puts *later* on bytes that we changed makes the kernel execute the file's
-//! instruction there and then go on in the middle of ours: the program crashes. Nothing can be done from
-//! here; changes by tables of addresses, which are preferred, do not have the problem.
+//! If another tool *later* attaches a uprobe to bytes that we changed, the kernel executes the file's
+//! instruction there and then continues in the middle of ours: the program crashes. We cannot prevent that;
+//! changes of tables of addresses, which are preferred, are not affected.
 
 mod affinity;
 mod arguments;
@@ -70,14 +69,14 @@ pub enum ActionOutcome {
         /// The bits of the result.
         word: u64,
         result: String,
-        /// What was read just before, as text.
+        /// What was read just before the call, as text.
         #[serde(default)]
         was: Option<String>,
-        /// What reverts it: it is in force until then. Without it the call stays.
+        /// What reverts it. The call is in force until then; `None` if it cannot be reverted.
         #[serde(default)]
         back: Option<String>,
     },
-    /// The function has not returned yet; the next look at the process finds the result.
+    /// The function has not returned yet; the next inspection of the process finds the result.
     Running,
 }
 
@@ -85,17 +84,17 @@ pub enum ActionOutcome {
 pub struct ActionReceipt {
     /// Its number in the journal.
     pub change: u64,
-    /// As it is shown.
+    /// Shown form of the action.
     pub text: String,
     pub outcome: ActionOutcome,
     pub mechanism: Mechanism,
-    /// For how long threads of the program were held: the longest hold.
+    /// The longest time for which threads of the program were held, in nanoseconds.
     pub hold_ns: u64,
-    /// How it met its sync point, if it was to.
+    /// How it met its sync point, if it has one.
     #[serde(default)]
     pub passage: Option<Passage>,
     pub at: Instant,
-    /// From the first look to the last record.
+    /// Nanoseconds from the first inspection to the last record.
     pub duration_ns: u64,
 }
 
@@ -112,7 +111,7 @@ impl Writer {
         }
     }
 
-    /// Takes anything but a value back.
+    /// Reverts any action but a set.
     pub(crate) fn revert_action(&mut self, known: &Change) -> Result<RevertOutcome, WriterError> {
         let change = known.intent.change;
         match &known.intent.action {
@@ -127,7 +126,7 @@ impl Writer {
         }
     }
 
-    /// Finds out what a crash left of anything but a value.
+    /// Determines the state of any action but a set that a crash left undecided.
     pub(crate) fn settle_action(
         &mut self,
         space: &AddressSpace,

@@ -1,4 +1,4 @@
-//! An argument of a function that is changed before its body runs.
+//! Changes an argument of a function before its body runs.
 
 use plan::{Expression, FunctionName, PatchRequest, TEAM_SIZE_ARGUMENT, TEAM_SIZES, ValueType};
 
@@ -14,7 +14,7 @@ use crate::error::ActionError;
 
 const DONE: &str = "changed to take another argument";
 
-/// Has a function take another value than is passed.
+/// Replaces the value that is passed to a function.
 pub(super) fn set(
     context: &Context<'_>,
     function: &FunctionName,
@@ -27,8 +27,8 @@ pub(super) fn set(
     change(context, &[(found, stated)], index, value)
 }
 
-/// Has the OpenMP library take another size of teams than the program states, in all functions by which it
-/// does. Of those that no file calls, nothing is changed.
+/// Replaces the team size that the program requests from the OpenMP library, in all functions that take one.
+/// Functions that no file calls are not changed.
 pub(super) fn set_team_size(context: &Context<'_>, value: &Expression) -> Result<Plan, ActionError> {
     let mut called = Vec::new();
     for (name, of) in TEAM_SIZES {
@@ -48,7 +48,7 @@ pub(super) fn set_team_size(context: &Context<'_>, value: &Expression) -> Result
     change(context, &called, usize::from(TEAM_SIZE_ARGUMENT), value)
 }
 
-/// Whether some file calls it through its table of imports.
+/// Whether a file calls it through its table of imports.
 fn is_called(context: &Context<'_>, found: &Found) -> Result<bool, ActionError> {
     for module in &context.space.modules {
         if !words_of(context, module, found)?.is_empty() {
@@ -58,7 +58,7 @@ fn is_called(context: &Context<'_>, found: &Found) -> Result<bool, ActionError> 
     Ok(false)
 }
 
-/// The same argument of several functions, each with the type that is stated for it.
+/// Changes the same argument of several functions, each with its stated type.
 fn change(
     context: &Context<'_>,
     functions: &[(Found, Option<ValueType>)],
@@ -78,7 +78,7 @@ fn change(
     Ok(plan)
 }
 
-/// Where a parameter is passed.
+/// The register in which a parameter is passed.
 fn place_of(found: &Found, index: usize, stated: Option<ValueType>) -> Result<Parameter, ActionError> {
     let error = |why: String| ActionError::Arguments {
         function: found.name.clone(),

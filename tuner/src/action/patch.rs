@@ -1,5 +1,4 @@
-//! How a change of code gets into the program and away again: journal, memory of our own, all threads held,
-//! bytes, read back.
+//! Writes and reverts a change of code: journal, our memory, all threads held, bytes, read back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +78,7 @@ impl Writer {
         })
     }
 
-    /// Puts the old bytes back where ours still stand, and unmaps our memory.
+    /// Restores the old bytes where ours are still in place, and unmaps our memory.
     pub(crate) fn revert_patch(&mut self, change: u64, patch: &Patch) -> Result<RevertOutcome, WriterError> {
         let (space, ground) = self.space_and_ground()?;
         let machinery = Machinery::of(&space, &mut self.machinery)?;
@@ -108,7 +107,7 @@ impl Writer {
         })
     }
 
-    /// Finds out by the memory what a crash left of a change of code.
+    /// Determines by the memory what a crash left of a change of code.
     pub(crate) fn settle_patch(
         &mut self,
         space: &AddressSpace,
@@ -128,15 +127,15 @@ impl Writer {
         let ended = || "the writer ended before the code was changed".to_owned();
         match (known.status, written) {
             (Status::Pending, 0) => self.recover_outcome(change, Outcome::NotWritten(ended())),
-            // Also a part of it: it can be reverted.
+            // Even if it is partial: it can be reverted.
             (Status::Pending, _) => self.recover_outcome(change, Outcome::Applied),
             (_, 0) => self.record_revert(change, RevertOutcome::Reverted, true, None),
             (_, _) => self.record_revert(change, RevertOutcome::Failed(ended()), true, None),
         }
     }
 
-    /// Unmaps memory of ours that no change in force needs, and that a crash, or a thread that was in it, has
-    /// left. That of a call that the program left by a jump stays.
+    /// Unmaps memory of ours that no change in force needs, left by a crash or because a thread was in it.
+    /// Keeps that of a call that the program left by a jump.
     pub(crate) fn sweep(&mut self, space: &AddressSpace) -> Result<(), WriterError> {
         let finished = |change: &Change| {
             let by_call = matches!(
@@ -146,7 +145,7 @@ impl Writer {
             matches!(change.status, Status::Failed | Status::Reverted | Status::Done)
                 || (by_call && !matches!(change.status, Status::Pending))
         };
-        // What reverts a change is in it still, and its memory alone has the result.
+        // A call that reverts a change still uses its memory, which alone has the result.
         let reverting = |change: &Change| match change.status {
             Status::RevertPending => None,
             _ => change.revert_arena,
@@ -177,7 +176,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What is in use is left for the next time.
+    /// Skips an arena that is in use; a later sweep takes it.
     fn sweep_arena(&self, arena: Option<&Arena>, machinery: &Arc<Machinery>) {
         let Some(arena) = arena else { return };
         let process = self.process();
@@ -191,7 +190,7 @@ impl Writer {
     }
 }
 
-/// The size of a thread's extended state, the same for all threads of a machine.
+/// Bytes of a thread's extended state, which is the same for all threads of a machine.
 fn extended_bytes(machinery: &Machinery, process: &Process) -> Result<usize, ActionError> {
     if let Some(known) = machinery.extended_bytes.get() {
         return Ok(*known);
@@ -204,7 +203,7 @@ fn extended_bytes(machinery: &Machinery, process: &Process) -> Result<usize, Act
     Ok(*machinery.extended_bytes.get_or_init(|| found))
 }
 
-/// Memory of ours, and what lies in it.
+/// Maps our memory and fills it.
 fn prepare(
     process: &Process,
     ground: &Ground,
@@ -234,7 +233,7 @@ fn prepare(
     Ok(())
 }
 
-/// All threads held, the bytes themselves.
+/// Holds all threads and writes the bytes.
 fn apply(
     process: &Process,
     space: &AddressSpace,
@@ -268,7 +267,8 @@ fn keeps_from_changing(
     plan: &Plan,
 ) -> Result<Option<String>, ActionError> {
     if plan.inside.is_empty() && !plan.is_unbound {
-        // Whole instructions of the same length: wherever a thread stands, it finds one or the other.
+        // Instructions are replaced by ones of the same length: a thread at any boundary finds the old or the
+        // new one.
         return Ok(None);
     }
     for thread in stopped.threads() {
@@ -278,7 +278,7 @@ fn keeps_from_changing(
             let linker = machinery
                 .delicate
                 .iter()
-                // Filling an entry calls none of the program's functions.
+                // While it binds an entry, the linker calls none of the program's functions.
                 .find(|(range, _)| view.is_executing_innermost(range, ground));
             linker
                 .filter(|_| plan.is_unbound)
@@ -308,7 +308,7 @@ fn write_all(
     Ok(())
 }
 
-/// What taking a change of code back needs.
+/// What reverting a change of code needs.
 struct Back<'a> {
     process: &'a Process,
     ground: &'a Ground,
@@ -317,19 +317,18 @@ struct Back<'a> {
     arena: Option<Arena>,
 }
 
-/// What taking a change of code back came to.
+/// The result of reverting a change of code.
 struct Reverted {
-    /// What was found in place of ours.
+    /// Bytes that were found instead of ours.
     other: Option<Bytes>,
     /// Memory that is still to be unmapped.
     left: Option<Arena>,
 }
 
 impl Back<'_> {
-    /// Puts back what is still ours, in reverse.
+    /// Restores, in reverse order, the bytes that are still ours.
     fn revert(&self, underway: fn()) -> Result<Reverted, ActionError> {
-        // A thread at a jump of ours finds the old first instruction there, whole; no thread can stand behind
-        // it.
+        // A thread at our jump finds the complete old first instruction there; no thread can be behind it.
         let holds = self
             .places
             .iter()
@@ -342,7 +341,7 @@ impl Back<'_> {
         let mut stopped = Stopped::all(self.process, STOP_WAIT)?;
         let other = self.write(underway, stopped.threads().first())?;
         if let (Some(arena), None) = (&self.arena, other) {
-            // While all are held anyway. Where one is in it, or it fails, it is done later.
+            // While all threads are held anyway. If one is in it, or this fails, it is unmapped later.
             let gate = &self.machinery.gate;
             if let Ok(HeldResult::Done(())) = remote::unmap_held(&mut stopped, self.ground, gate, arena) {
                 left = None;

@@ -10,23 +10,23 @@ use crate::journal::CallRecord;
 use crate::place::Ground;
 use crate::process::ThreadId;
 
-/// How a call stands.
+/// The state of a call.
 #[derive(Debug)]
 pub(super) enum State {
     /// The function was not called.
     NotMade,
     /// A thread is in it, or about to enter it.
     UnderWay,
-    /// The function was called, and left by a jump or an exception: out of a signal handler that interrupted
-    /// it, mostly. How much of it was done is unknown; the answer has what was read beforehand and which
-    /// thread made it.
+    /// The function was called, and left by a jump or an exception, usually out of a signal handler that
+    /// interrupted it. How much of it was done is unknown. The answer has the value read beforehand and the
+    /// thread.
     Left(Answer),
     Returned(Answer),
 }
 
 impl State {
-    /// What is to be written down of a call. Of one that was left, only where another call reverts it:
-    /// that makes what it may have done reverted, whatever it was.
+    /// What is to be recorded. For a call that was left, only if another call reverts it: that reverts its
+    /// effects, however far it came.
     pub(super) fn answer(&self, action: &CallRecord) -> Option<&Answer> {
         match self {
             State::Returned(answer) => Some(answer),
@@ -36,21 +36,22 @@ impl State {
     }
 }
 
-/// The function was called, and has not returned: where it was left by a switch of fibers, it may still.
+/// The function was called, and has not returned: if it was left by a switch of fibers, it still may.
 pub(super) fn may_come_back(ground: &Ground, arena: &Arena) -> bool {
     let word = |offset: u64| ground.word(Address(arena.data().0 + offset));
     word(stub::ENTERED).is_ok_and(|entered| entered != 0) && word(stub::DONE).is_ok_and(|done| done == 0)
 }
 
-/// How far the stub says that it has come.
+/// The progress that the stub has stored.
 pub(super) enum Progress {
     NotCalled,
-    /// The function was called, and has not returned; what was read beforehand, and by whom.
+    /// The function was called, and has not returned; the answer has the value read beforehand and the
+    /// thread.
     Called(Answer),
     Returned(Answer),
 }
 
-/// How far the stub has come.
+/// Reads the progress of the stub.
 pub(super) fn look(ground: &Ground, action: &CallRecord) -> Result<Progress, crate::memory::MemoryError> {
     let word = |offset: u64| ground.word(Address(action.arena.data().0 + offset));
     let is_over = word(stub::DONE)? != 0;

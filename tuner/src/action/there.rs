@@ -1,9 +1,9 @@
-//! A function is called by the thread that has reached a sync point, while it stands there.
+//! Calls a function in the thread that has reached a sync point, while it is there.
 //!
-//! The probe holds the thread in the kernel, and it is stopped one instruction behind
-//! ([`crate::rendezvous::Stopping`]). The stopped thread is sent to call as in `call`; where it was let go
-//! before it was to stop, nothing is called. A call that was made so is reverted so, by the same thread:
-//! another one that comes to the point is let go.
+//! The probe holds the thread in the kernel, and the thread is stopped one instruction behind
+//! ([`crate::rendezvous::Stopping`]). It is then sent to call as in `call`. If it was let go before the stop
+//! was requested, nothing is called. Such a call is reverted in the same way, by the same thread: any other
+//! thread that reaches the point is let go.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -46,27 +46,27 @@ struct Errand {
     reported: Arc<StopResult<Result<i32, ActionError>>>,
 }
 
-/// A thread is on its way into the function.
+/// A thread that was sent into the function.
 #[derive(Debug, Clone, Copy)]
 struct Entered {
     tid: i32,
     since: Instant,
-    /// For how long it was held in the kernel and stopped.
+    /// Nanoseconds for which it was held in the kernel and stopped.
     hold_ns: u64,
 }
 
-/// How a call stands whose sync point was reached.
+/// The state of a call whose sync point was reached.
 pub(crate) enum Reached {
-    /// The thread has not come back.
+    /// The thread has not returned.
     UnderWay,
-    /// It was a thread that is not to make it: nothing was called, and the point may be waited for again.
+    /// A thread that must not make the call: nothing was called, and the point may be armed again.
     OtherThread,
-    /// It is over, and written down.
+    /// It is over, and recorded.
     Over(Box<Result<ActionReceipt, WriterError>>),
 }
 
 impl Errand {
-    /// Sends the stopped thread to call; its number.
+    /// Sends the stopped thread to call, and returns its number.
     fn send(&self, thread: &mut HeldThread) -> Result<i32, ActionError> {
         let (ground, tid) = (&self.ground, thread.tid());
         if self.plan.thread.is_some_and(|only| only != tid) {
@@ -125,7 +125,7 @@ impl Writer {
         })
     }
 
-    /// Announces that a call which was made at a sync point is going to be reverted there.
+    /// Announces that a call made at a sync point is going to be reverted there.
     pub(crate) fn announce_inverse(&mut self, change: u64) -> Result<CallThere, WriterError> {
         let started_ns = clock::monotonic_ns();
         let at = clock::now();
@@ -162,7 +162,7 @@ impl Writer {
         }
     }
 
-    /// The sync point was not reached: nothing was called.
+    /// Records that the sync point was not reached and nothing was called.
     pub(crate) fn abandon_call(
         &mut self,
         call: &CallThere,
@@ -175,7 +175,7 @@ impl Writer {
         }
     }
 
-    /// How a call stands whose sync point was reached.
+    /// The state of a call whose sync point was reached.
     pub(crate) fn look_at_call(&mut self, call: &mut CallThere, passage: Passage) -> Reached {
         let errand = Arc::clone(&call.errand);
         let reported = || {
@@ -272,17 +272,17 @@ impl Writer {
 }
 
 impl CallThere {
-    /// The change that it is, or reverts.
+    /// The change that it makes or reverts.
     pub(crate) fn change(&self) -> u64 {
         self.change
     }
 
-    /// What it calls: `f(1)`.
+    /// Shown form of the call: `f(1)`.
     pub(crate) fn symbol(&self) -> &str {
         &self.errand.action.symbol
     }
 
-    /// What is to be done while a thread is held at the point.
+    /// Runs while a thread is held at the point.
     pub(crate) fn action(&self) -> HeldAction {
         let errand = Arc::clone(&self.errand);
         let (pid, reported) = (errand.process.pid, Arc::clone(&errand.reported));

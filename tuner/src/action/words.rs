@@ -1,5 +1,5 @@
-//! The words through which a function is called from other files, and whether all calls of it go through
-//! such.
+//! The words (pointers in tables of imports) through which a function is called from other files, and whether
+//! all its calls use them.
 
 use super::function::{Context, Found};
 use crate::address::{Address, LinkAddress};
@@ -18,7 +18,7 @@ pub(super) struct Word<'a> {
     pub(super) is_unbound: bool,
 }
 
-/// The words through which a function is called, if all calls of it go through such.
+/// The words through which a function is called, if all its calls use them.
 pub(super) fn words<'a>(context: &Context<'a>, found: &Found) -> Result<Option<Vec<Word<'a>>>, ActionError> {
     let name = symbol_name(found);
     let mut words = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn words_of<'a>(
             Stored::Data => continue,
         };
         let holds = context.ground.word(module.address(place))?;
-        // Until the first call it leads to code of the module itself that has it filled.
+        // Until the first call it points into the module itself, to code that has it filled.
         let is_unbound = may_be_unbound && module.contains(Address(holds)) && holds != found.address().0;
         if holds == found.address().0 || is_unbound {
             words.push(Word {

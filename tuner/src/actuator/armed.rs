@@ -1,6 +1,6 @@
-//! One write that waits for its sync point, and the ways in which it is made there, cheapest first: by the
-//! probe itself, while the probe holds the thread, while the thread is stopped. One that fails for want of an
-//! answer is tried again the next way.
+//! One write that waits for its sync point, and the ways in which it can be made there, cheapest first: by
+//! the probe itself, while the probe holds the thread, while the thread is stopped. If one way gets no answer
+//! in time, the next one is tried.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,11 +15,11 @@ use crate::slot::Slot;
 use crate::sync::{Passage, ResolvedPoint};
 use crate::write::{self, Hooks, WriteError};
 
-/// What the request says of the way.
+/// Options of the request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WriteOptions {
     pub(super) answer_ns_max: u64,
-    /// The thread is to be stopped, whatever else would do.
+    /// Stop the thread even if another way suffices.
     pub(super) by_stop: bool,
 }
 
@@ -36,18 +36,18 @@ impl Default for WriteOptions {
 pub(super) struct Armed {
     point: ResolvedPoint,
     slot: Arc<Slot>,
-    /// What is expected there, and what is to be there.
+    /// The expected and the new value.
     change: (Bytes, Bytes),
     answer_ns_max: u64,
     pub(super) ticket: HoldTicket,
     way: Way,
-    /// Of the ways that were given up.
+    /// Hits and misses of the ways that were given up.
     before: Passage,
     written: Arc<Written>,
     stopped: Arc<StopResult<Result<Bytes, WriteError>>>,
 }
 
-/// Who writes, and how the thread stays where it is until then.
+/// The writer, and how the thread is kept at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Store,
@@ -55,16 +55,16 @@ enum Way {
     Stop,
 }
 
-/// What the action has to say, once it was called.
+/// The result of the action, once it was called.
 type Written = Mutex<Option<Result<Bytes, WriteError>>>;
 
-/// How a write that waited is over.
+/// How a waiting write ended.
 pub(super) enum WriteEnd {
-    /// It was carried out at the sync point.
+    /// It was done at the sync point.
     There(Result<Bytes, WriteError>, WriteHold),
-    /// It was carried out, but the program had gone on: at which instant is not known.
+    /// It was done after the program had continued: the instant is unknown.
     Late(WriteHold),
-    /// It was not carried out.
+    /// It was not done.
     Never(WriteHold),
 }
 
@@ -77,8 +77,8 @@ impl Armed {
         rendezvous: &mut dyn Rendezvous,
         hooks: Hooks,
     ) -> Result<Armed, HoldError> {
-        // A probe cannot look whether a library is still where it was; the program itself is there as long as
-        // it runs.
+        // A probe cannot check whether a library is still at its place; the program itself is, as long as it
+        // runs.
         let stores = slot.stays()
             && rendezvous.store_refusal().is_none()
             && matches!(change.1.as_slice().len(), 1 | 8);
@@ -147,14 +147,14 @@ impl Armed {
         })
     }
 
-    /// How it is over, if it is.
+    /// How it ended; `None` if it has not.
     pub(super) fn poll(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Option<WriteEnd> {
         let progress = rendezvous.progress(self.ticket);
         let next = match progress {
             Progress::Pending(_) => return None,
-            // The page cannot be written by a probe (not resident, or shared until the first write).
+            // A probe cannot write the page (not resident, or shared until the first write).
             Progress::Missed(_) if self.way == Way::Store => Way::Hold,
-            // The answer comes too late again and again: once the thread is stopped, it may come late.
+            // Answers are repeatedly late: a stopped thread can wait for a late one.
             Progress::Missed(_) if self.way == Way::Hold => Way::Stop,
             progress => return Some(self.over(progress)),
         };
@@ -168,7 +168,7 @@ impl Armed {
         }
     }
 
-    /// With what the ways before had in vain.
+    /// Adds the hits and misses of the earlier ways.
     fn summed(&self, passage: Passage) -> Passage {
         Passage {
             hits: passage.hits + self.before.hits,
@@ -195,7 +195,7 @@ impl Armed {
                 let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match written {
                     Some(written) => WriteEnd::There(written, hold),
-                    // The action did not get as far as to write: it panicked.
+                    // The action panicked before the write.
                     None => WriteEnd::Never(hold),
                 }
             }
@@ -213,7 +213,7 @@ impl Armed {
         match reported {
             Some((Ok(written), hold_ns)) => WriteEnd::There(written, held(hold_ns)),
             Some((Err(error), hold_ns)) => WriteEnd::There(Err(error.into()), held(hold_ns)),
-            // It panicked, or the thread that looks after it has ended.
+            // It panicked, or the thread that runs it has ended.
             None => WriteEnd::Never(held(passage.hold_ns)),
         }
     }

@@ -1,8 +1,8 @@
-//! How processes agree on an iteration: the probe at the boundary first only reads the number that the
-//! program itself gives to each iteration. When every process was seen twice, an iteration a little after all
-//! of them is chosen, and each is stopped there ([`gather`]). If a process was faster than we are, nothing is
-//! written, all are let go, and a later iteration is tried. Numbers that do not count up alike in all
-//! processes are refused. Keeps no journal.
+//! How processes agree on an iteration. At first the probe at the iteration's begin only reads the number
+//! that the program gives to each iteration. Once every process was seen twice, an iteration shortly after
+//! all of them is chosen, and each process is stopped there ([`gather`]). If a process was too fast, nothing
+//! is written, all are let go, and a later iteration is tried. Numbers that do not count in the same way in
+//! all processes are refused. Keeps no journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,9 +22,9 @@ use crate::sync::{KeyPlace, Passage, ResolvedPoint};
 use crate::write::Hooks;
 
 const LEAD_MAX: i64 = 4_096;
-/// Attempts in which a process had gone by.
+/// Attempts in which a process had passed the iteration.
 const TRIES_MAX: u32 = 64;
-/// Attempts in which those that had arrived were stopped to the bound.
+/// Attempts in which the processes that had arrived were stopped up to the bound.
 const WAITS_MAX: u32 = 2;
 
 /// A process that takes part.
@@ -43,15 +43,15 @@ pub(super) struct Assembly {
     hooks: Hooks,
     until: Instant,
     called_off: Arc<AtomicBool>,
-    /// The attempt that is under way, in a thread of its own.
+    /// The running attempt, in a separate thread.
     attempt: Option<JoinHandle<Gathered>>,
     lead: i64,
     tries: u32,
-    /// Attempts in which the first to arrive waited in vain.
+    /// Attempts in which the first to arrive waited without success.
     waits: u32,
 }
 
-/// What came of it, and how each process was held.
+/// The result, and how each process was held.
 pub(super) struct Assembled {
     pub(super) result: Result<(), String>,
     pub(super) holds: Vec<WriteHold>,
@@ -147,12 +147,12 @@ impl Assembly {
         }
     }
 
-    /// An attempt lets go of everybody within its bounds.
+    /// Cancels it: a running attempt lets all processes go within its bounds.
     pub(super) fn call_off(&self) {
         self.called_off.store(true, Ordering::Relaxed);
     }
 
-    /// Before the attempt every process must have been seen twice.
+    /// Starts an attempt once every process was seen twice.
     fn look(&mut self, rendezvous: &mut dyn Rendezvous, is_over: bool) -> Option<Assembled> {
         let meetings = rendezvous.meetings();
         let is_seen = |ticket: &HoldTicket| meetings.seen(*ticket).hits >= 2;
@@ -191,7 +191,7 @@ impl Assembly {
         again != NextAttempt::Never && self.tries < TRIES_MAX && self.waits < WAITS_MAX
     }
 
-    /// Who was not seen twice in time.
+    /// Describes the processes that were not seen twice in time.
     fn absent(&self, meetings: &dyn Meetings) -> String {
         let of = self.members.iter().zip(&self.tickets);
         let absent: Vec<String> = of

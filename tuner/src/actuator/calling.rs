@@ -1,5 +1,5 @@
-//! The calls that wait for their sync points, and those that take such calls back there. What holds the
-//! program there is the same as for `waiting`; what the held thread does, `action::there`.
+//! Calls that wait for their sync points, and calls that revert them there. They are held as in `waiting`;
+//! `action::there` defines what the held thread does.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,12 @@ use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, HoldTicket, MISSES_MAX, Prog
 use crate::revert::RevertReceipt;
 use crate::sync::Passage;
 
-/// A call that is to be over when a session ends is waited for so long; its thread is on its way then.
+/// Time to wait for a running call when the session ends.
 const LAST_LOOKS: Duration = Duration::from_secs(2);
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
-/// So many threads that are not to make a call may come to its point before it is given up: each is stopped
-/// for that.
+/// Threads other than the intended one that may reach a call's sync point before the call is given up: each
+/// of them is stopped.
 const OTHERS_MAX: u64 = 256;
 
 /// A call that waits, or is being made.
@@ -31,10 +31,10 @@ pub(super) struct WaitingCall {
     call: CallThere,
     ticket: HoldTicket,
     until: Instant,
-    /// How the point was reached, once it was.
+    /// How the sync point was reached, once it was.
     reached: Option<Passage>,
     answer_ns_max: u64,
-    /// Threads that came there and are not to make it.
+    /// Number of other threads that have reached the point.
     others: u64,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct WaitingCall {
 pub(super) struct InverseThere(WaitingCall);
 
 impl Session {
-    /// Announces a call and arms it. The answer is its ticket.
+    /// Announces a call and arms it. Returns its ticket.
     pub(super) fn arm_act(&mut self, command: ArmActCommand) -> Result<u64, Refusal> {
         if self.waiting.count() >= WAITING_MAX {
             return Err(refused(format!(
@@ -53,7 +53,7 @@ impl Session {
             return Err(refused("only a call has a place in the program".to_owned()));
         };
         let pid = command.act.pid;
-        // Before anything is looked up: a missing right to write must be reported first.
+        // Before anything is resolved: a missing right to write must be reported first.
         self.writer(pid)?;
         self.point(pid, &command.at)?;
         self.waiting.rendezvous()?;
@@ -73,7 +73,7 @@ impl Session {
         Ok(number)
     }
 
-    /// Arms a call that is announced; what keeps it from being made is written down.
+    /// Arms an announced call; a failure is recorded.
     fn wait_there(
         &mut self,
         pid: Pid,
@@ -120,7 +120,7 @@ impl Session {
         rendezvous.and_then(|by| by.arm(&request, call.action()).map_err(refused))
     }
 
-    /// Announces that a call is reverted at its sync point, and arms that.
+    /// Announces that a call is reverted at its sync point, and arms the inverse.
     pub(super) fn arm_inverse(
         &mut self,
         pid: Pid,
@@ -134,7 +134,7 @@ impl Session {
         Ok(InverseThere(waiting))
     }
 
-    /// Waits until the inverse was made, or the time for it is over.
+    /// Waits until the inverse was made, or its time is over.
     pub(super) fn wait_for_inverse(
         &mut self,
         InverseThere(mut call): InverseThere,
@@ -162,7 +162,7 @@ impl Session {
         })
     }
 
-    /// Returns those that are over, once.
+    /// Returns the results of calls that are over; each once.
     pub(super) fn collect_calls(&mut self) -> Vec<(u64, Result<ActionReceipt, Refusal>)> {
         let tickets: Vec<u64> = self.waiting.calls.keys().copied().collect();
         for number in tickets {
@@ -178,8 +178,8 @@ impl Session {
         std::mem::take(&mut self.waiting.called)
     }
 
-    /// What came of a call; none while it waits, or is being made. Who gives up waits no longer for the
-    /// point.
+    /// The result of a call; `None` while it waits or is being made. With `gives_up` it no longer waits for
+    /// the sync point.
     fn look_at(&mut self, call: &mut WaitingCall, gives_up: bool) -> Option<Result<ActionReceipt, Refusal>> {
         let passage = match call.reached {
             Some(passage) => passage,
@@ -191,7 +191,7 @@ impl Session {
                     (progress, _) => progress,
                 };
                 match progress {
-                    // One that was let go too early was reported by the action.
+                    // If the thread was let go too early, the action has reported that.
                     Progress::Done(passage) | Progress::Late(passage) => *call.reached.insert(passage),
                     Progress::Pending(passage)
                     | Progress::Missed(passage)
@@ -235,7 +235,7 @@ impl Session {
         self.abandoned(call, refusal, Some(WriteHold::at(Mechanism::Stop, passage)))
     }
 
-    /// Writes down why a call was not made.
+    /// Records why a call was not made.
     fn abandoned(&mut self, call: &WaitingCall, refusal: Refusal, hold: Option<WriteHold>) -> Refusal {
         let written = self
             .writer(call.pid)
@@ -243,13 +243,13 @@ impl Session {
         written.err().unwrap_or(refusal)
     }
 
-    /// A call is to wait no longer. One that is being made is waited for a little.
+    /// Cancels a waiting call. Waits a little for one that is being made.
     pub(super) fn disarm_call(&mut self, number: u64) {
         let Some(mut call) = self.waiting.calls.remove(&number) else {
             return;
         };
         let began = Instant::now();
-        // After that, the next look at the process finds the result: the thread needs no supervision.
+        // After that, the next inspection of the process finds the result: the thread needs no supervision.
         while began.elapsed() <= LAST_LOOKS {
             if let Some(result) = self.look_at(&mut call, true) {
                 self.waiting.called.push((number, result));

@@ -19,12 +19,12 @@ use crate::process::Pid;
 use crate::revert::RevertReceipt;
 use crate::writer::Receipt;
 
-/// Changes in one request to revert: the request and its answer stay within their bounds.
+/// Changes in one revert request: keeps the request and its reply within their bounds.
 const UNDO_MAX: usize = 500;
 
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The actuator refused it.
+    /// The actuator refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The actuator ended: what it had begun is in the journal, and the next writer of the process settles
@@ -33,24 +33,24 @@ pub enum ClientError {
     Ended,
     #[error("the stream to the actuator failed: {0}")]
     Io(#[from] io::Error),
-    /// The answer is of another kind than the request.
+    /// The reply is of another kind than the request.
     #[error("the actuator sent an answer that does not fit the request")]
     OutOfStep,
 }
 
-/// A session with an actuator. When it is dropped the stream ends, and with it the session.
+/// A session with an actuator. Dropping it ends the stream, and with it the session.
 #[derive(Debug)]
 pub struct ActuatorClient {
     reader: BufReader<UnixStream>,
     writer: UnixStream,
     next_id: u64,
-    /// Of what was sent and has no answer yet.
+    /// Id of the request that was sent and has no reply yet.
     unanswered: Option<u64>,
     /// The actuator's own pid.
     pub actuator: u32,
 }
 
-/// A set that was sent; its receipt is still to be taken.
+/// A set that was sent; its receipt has not been received.
 #[derive(Debug)]
 #[must_use = "the next request must wait for its receipt"]
 pub struct SentSet(u64);
@@ -65,9 +65,8 @@ macro_rules! expect {
 }
 
 impl ActuatorClient {
-    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before; once it has passed,
-    /// or an answer of another kind has come, no more requests are sent: the stream is ended, and with it the
-    /// session.
+    /// Begins a session. For a bound on waiting, set a read timeout on `stream` first. After a timeout, or a
+    /// reply of another kind, no more requests are sent: the stream is closed, which ends the session.
     pub fn begin(stream: UnixStream, hello: Hello) -> Result<ActuatorClient, ClientError> {
         let reader = BufReader::new(stream.try_clone()?);
         let mut client = ActuatorClient {
@@ -91,9 +90,9 @@ impl ActuatorClient {
         self.send(ActuatorCommand::Set(Box::new(command))).map(SentSet)
     }
 
-    /// Announces that a set may follow at once, `like` this one. The actuator warms it up, and polls for it
-    /// without sleeping for this long, 5 ms at most. Has no answer. If the actuator has not read earlier
-    /// messages, this one is dropped, so that the call does not wait.
+    /// Announces that a set `like` this one may follow at once. The actuator warms it up, and polls for it
+    /// without sleeping for `look_out`, 5 ms at most. Has no reply. If the actuator has not read earlier
+    /// messages, this one is dropped, so that the call does not block.
     pub fn expect(&mut self, look_out: Duration, like: Option<SetWarmUp>) -> Result<(), ClientError> {
         if !self.has_room() {
             return Ok(());
@@ -104,40 +103,39 @@ impl ActuatorClient {
         Ok(())
     }
 
-    /// Whether any message can be sent without waiting: of a stream's room three quarters are free where it
-    /// says that it can be written.
+    /// Whether any message can be sent without blocking: the kernel reports a stream as writable if three
+    /// quarters of its buffer are free.
     fn has_room(&self) -> bool {
         let mut stream = [PollFd::new(&self.writer, PollFlags::OUT)];
         poll(&mut stream, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether something has been answered, once it has been or so long has passed.
+    /// Waits until a reply has arrived, at most `longest`. True if one has.
     pub fn is_answered_within(&self, longest: Duration) -> bool {
         let mut stream = [PollFd::new(self.reader.get_ref(), PollFlags::IN)];
         let longest = Timespec::try_from(longest).unwrap_or_default();
-        // A wait that is interrupted has found nothing.
+        // An interrupted wait counts as no reply.
         !self.reader.buffer().is_empty() || poll(&mut stream, Some(&longest)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Waits for what came of a set that was sent.
+    /// Waits for the receipt of a set.
     pub fn receipt(&mut self, sent: SentSet) -> Result<Receipt, ClientError> {
         expect!(self.answer(sent.0)?, ActuatorAnswer::Set(receipt) => *receipt)
     }
 
-    /// Has a variable written when the program reaches a sync point. The answer is a ticket; what comes of it
-    /// is collected.
+    /// Writes a variable when the program reaches a sync point. Returns a ticket, by which the receipt is
+    /// collected.
     pub fn arm(&mut self, command: ArmCommand) -> Result<u64, ClientError> {
         expect!(self.request(ActuatorCommand::Arm(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
     }
 
-    /// Has a function called when the program reaches a sync point. The answer is a ticket, as of
-    /// [`ActuatorClient::arm`].
+    /// Calls a function when the program reaches a sync point. Returns a ticket, as [`ActuatorClient::arm`].
     pub fn arm_act(&mut self, command: ArmActCommand) -> Result<u64, ClientError> {
         expect!(self.request(ActuatorCommand::ArmAct(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
     }
 
-    /// Has a variable of each of several processes written at the same iteration, or of none. A ticket for
-    /// each.
+    /// Writes a variable of several processes at the same iteration, or in none. Returns a ticket for each
+    /// process.
     pub fn together(&mut self, command: TogetherCommand) -> Result<Vec<u64>, ClientError> {
         let command = ActuatorCommand::Together(Box::new(command));
         expect!(self.request(command)?, ActuatorAnswer::ArmedTogether { tickets } => tickets)
@@ -169,9 +167,9 @@ impl ActuatorClient {
         reverted.pop().unwrap_or(Err(ClientError::OutOfStep))
     }
 
-    /// Reverts changes, the newest first: by one write those that have followed each other at the same
-    /// place. What came of each, in the order in which they are given, and what was tried in the processes
-    /// that were forked while they were in force. A long list is taken in parts, the last of it first.
+    /// Reverts changes, newest first; consecutive changes of one place take one write. Returns the result of
+    /// each in the given order, and the attempts in processes that were forked while the changes were in
+    /// force. A long list is sent in parts, the last part first.
     pub fn revert_each(
         &mut self,
         changes: &[ChangeNumber],
@@ -192,21 +190,21 @@ impl ActuatorClient {
                 }
                 Err(error) => vec![Err(error)],
             };
-            // If it answers less, it has ended.
+            // If results are missing, the actuator has ended.
             reverted.resize_with(part.len(), || Err(ClientError::Ended));
             parts.push(reverted);
         }
         (parts.into_iter().rev().flatten().collect(), all_inherited)
     }
 
-    /// Reverts all changes of these processes, those of earlier sessions too, in one go: what was done to
-    /// one of them is never taken for what another did.
+    /// Reverts all changes of these processes, including those of earlier sessions, in one request: the
+    /// changes of each process are reverted before values that it has inherited from another one.
     pub fn revert_all(&mut self, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
         let pids = pids.to_vec();
         expect!(self.request(ActuatorCommand::RevertAll { pids })?, ActuatorAnswer::RevertedAll(summary) => summary)
     }
 
-    /// The changes of a process, oldest first, and how many older ones did not fit.
+    /// The changes of a process, oldest first, and the number of older ones that did not fit.
     pub fn changes(&mut self, pid: Pid) -> Result<(Vec<Change>, usize), ClientError> {
         expect!(self.request(ActuatorCommand::Changes { pid })?, ActuatorAnswer::Changes { changes, omitted } => (changes, omitted))
     }
@@ -243,7 +241,8 @@ impl ActuatorClient {
         }
         let answer = self.read_answer(id);
         if matches!(&answer, Err(ClientError::Io(_) | ClientError::OutOfStep)) {
-            // What comes late would be taken for the answer to the next command. It may have ended by itself.
+            // A late reply would be taken for that of the next command. The actuator may have ended by
+            // itself.
             let _ = self.writer.shutdown(Shutdown::Both);
         }
         answer
@@ -281,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Answers the hello, as an actuator does; then it says nothing any more.
+    /// Answers the hello, as an actuator does, and then nothing more.
     fn welcome(reader: &mut BufReader<UnixStream>) {
         let request: ActuatorRequest = line::read(reader, REQUEST_BYTES_MAX).unwrap().unwrap();
         let reply = Reply {
@@ -298,7 +297,7 @@ mod tests {
         let actuator = thread::spawn(move || {
             let mut reader = BufReader::new(theirs);
             welcome(&mut reader);
-            // What it is asked next it does not answer.
+            // It does not reply to the next requests.
             let mut next = || line::read::<ActuatorRequest>(&mut reader, REQUEST_BYTES_MAX).unwrap();
             [next(), next()].map(|request| request.is_some())
         });
@@ -314,7 +313,7 @@ mod tests {
     #[test]
     fn an_actuator_that_does_not_read_gets_no_expectation_and_does_not_block() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        // Whoever waits fails by it.
+        // A blocking write would fail by this timeout.
         ours.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
         let stopped = thread::spawn(move || {
             let mut reader = BufReader::new(theirs);
@@ -326,7 +325,7 @@ mod tests {
         for _ in 0..10_000 {
             client.expect(Duration::ZERO, None).unwrap();
         }
-        // Of those that it was told each is whole, and it is told again once it has read them.
+        // Every message that arrived is complete, and more are sent once it has read them.
         let mut read = || {
             line::read::<ActuatorRequest>(&mut reader, REQUEST_BYTES_MAX)
                 .unwrap()

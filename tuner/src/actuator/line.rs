@@ -5,8 +5,8 @@ use std::io::{self, BufRead, Read, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The next message; `None` at the end of the stream. A line without an end is no message: its sender died in
-/// the middle.
+/// The next message; `None` at the end of the stream. A line without an end is not a message: its sender died
+/// while sending.
 pub(super) fn read<T: DeserializeOwned>(
     reader: &mut impl BufRead,
     bytes_max: usize,

@@ -1,18 +1,21 @@
-//! The actuator: a process of its own that writes, journals and reverts, and outlives the agent by as long
-//! as that takes.
+//! The actuator: a separate process that writes, journals and reverts. It outlives the agent until it has
+//! reverted.
 //!
-//! It talks over one stream, a JSON object per line, a reply for each request, in order. When the stream
-//! ends, for whatever reason, it reverts every change of the session, except those that were confirmed
-//! when the session said `keep`.
+//! The protocol is one stream with one JSON object per line and one reply per request, in order
+//! ([`ActuatorCommand::Expect`] has none). When the stream ends, for any reason, the actuator reverts every
+//! change of the session, except confirmed changes of a session that said `keep`.
 //!
 //! A change that waits for its sync point is armed, and its receipt is collected later: the stream never
-//! waits for the program. Taking such a change back waits for the point too, within a bound.
+//! waits for the program. Reverting such a change waits for the point too, within a bound.
 //!
-//! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting`
-//! the changes that wait, `armed` one of them, `calling` the calls that do, `together` those of several
-//! processes at once and `assembly` how these come to the same iteration; `reverting` reverts changes,
-//! `reverting_together` those of several processes, `offspring` those in processes forked since; `warm_up` runs
-//! a set without its write.
+//! This file defines the messages. The submodules:
+//! - `serve`, `client`: the actuator's and the agent's end of the stream.
+//! - `waiting`, `armed`: the changes that wait, and one of them; `calling`: calls that wait.
+//! - `together`: changes of several processes at once; `assembly`: how these processes reach the same
+//!   iteration.
+//! - `reverting`, `reverting_together`: revert changes of one process and of several at once; `offspring`: of
+//!   processes forked since.
+//! - `warm_up`: runs a set without its write.
 
 mod armed;
 mod assembly;
@@ -46,15 +49,15 @@ use crate::process::Pid;
 use crate::revert::RevertReceipt;
 use crate::writer::Receipt;
 
-/// The longest request. A longer one ends the session.
+/// Bytes of the longest request. A longer one ends the session.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// The longest reply; lists are cut to fit, and say how much was left out.
+/// Bytes of the longest reply. Lists are truncated to fit, and the number of omitted entries is reported.
 pub(crate) const REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// One line to the actuator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActuatorRequest {
-    /// Comes back in the reply.
+    /// Copied into the reply.
     pub id: u64,
     pub command: ActuatorCommand,
 }
@@ -62,17 +65,17 @@ pub struct ActuatorRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActuatorCommand {
-    /// Begins the session; must be first, and once.
+    /// Begins the session. Must be the first request, and sent once.
     Hello(Hello),
     Set(Box<SetCommand>),
-    /// A variable may be to be written at once: what that takes is looked at in advance, and once more when
-    /// it comes. The only one that has no answer.
+    /// Announces that a set may follow at once: the actuator does the preparation in advance, and repeats the
+    /// checks when the set arrives. The only request without a reply.
     Expect(Expectation),
     /// Writes a variable when the program reaches a sync point.
     Arm(Box<ArmCommand>),
-    /// Has a function called by the thread that reaches a sync point, there.
+    /// Calls a function at a sync point, in the thread that reaches it.
     ArmAct(Box<ArmActCommand>),
-    /// Writes a variable of each of several processes when all are at the same iteration, or of none.
+    /// Writes a variable of several processes when all of them are at the same iteration, or in none.
     Together(Box<TogetherCommand>),
     Collect,
     Disarm {
@@ -82,14 +85,14 @@ pub enum ActuatorCommand {
     Act(Box<ActCommand>),
     /// Reads a variable. Needs no right to write.
     Get(GetCommand),
-    /// The guard found that a change did good.
+    /// The guard found that a change is an improvement.
     Confirm(ChangeNumber),
-    /// Reverts changes: at each place by one write those that have followed each other there, at sync
-    /// points all processes at a time.
+    /// Reverts changes. Consecutive changes of one place take one write; at sync points all processes are
+    /// reverted at the same time.
     Revert {
         changes: Vec<ChangeNumber>,
     },
-    /// Reverts all changes of these processes, those of earlier sessions too.
+    /// Reverts all changes of these processes, including those of earlier sessions.
     RevertAll {
         pids: Vec<Pid>,
     },
@@ -100,18 +103,17 @@ pub enum ActuatorCommand {
     Shutdown,
 }
 
-/// How a session begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// At the end confirmed changes stay.
+    /// Confirmed changes stay when the session ends.
     pub keep: bool,
-    /// Functions are called whatever the seccomp filters of a program may do
+    /// Call functions even if the program's seccomp filters might kill it for that
     /// ([`Writer::despite_seccomp`](crate::writer::Writer)).
     #[serde(default)]
     pub despite_seccomp: bool,
-    /// Where the journals are.
+    /// The directory of the journals.
     pub state_dir: PathBuf,
-    /// For whom changes are made.
+    /// The user for whom changes are made.
     pub who: Author,
 }
 
@@ -119,46 +121,46 @@ pub struct Hello {
 pub struct SetCommand {
     pub pid: Pid,
     pub variable: String,
-    /// The module whose code sees it by that name, where this is needed.
+    /// The module whose code sees the variable by that name, if the name is ambiguous.
     pub module: Option<String>,
-    /// It becomes a value of the variable's type.
+    /// Converted to the variable's type.
     pub value: Literal,
-    /// The type, where the debug information does not say it.
+    /// The type, if the debug information does not have it.
     pub value_type: Option<ValueType>,
-    /// Write only if it holds this now.
+    /// Write only if the variable holds this value now.
     pub expect_old: Option<Literal>,
-    /// Why, a line each.
+    /// Reasons, one per line.
     pub why: Vec<String>,
     pub rule: Option<String>,
 }
 
-/// A set may follow at once.
+/// Announces that a set may follow at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
-    /// So many microseconds it is looked out for without sleeping.
+    /// Microseconds for which the actuator polls for it without sleeping.
     pub look_out_us: u32,
-    /// The set that is expected, for the warm-up.
+    /// The expected set, for the warm-up.
     pub like: Option<SetWarmUp>,
 }
 
-/// Write a variable at a sync point, or not at all.
+/// Writes a variable at a sync point, or not at all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmCommand {
     pub set: SetCommand,
     pub at: SyncPoint,
     /// Given up after this time.
     pub within_ms: u64,
-    /// How long a thread is held until it is answered; `ANSWER_NS_MAX` when none is given.
+    /// Nanoseconds for which a thread is held until it is answered; default `ANSWER_NS_MAX`.
     pub answer_ns_max: Option<u64>,
-    /// Stop the thread even where holding it would do.
+    /// Stop the thread by ptrace even if holding it at the probe suffices.
     #[serde(default)]
     pub by_stop: bool,
 }
 
-/// Call a function at a sync point, or not at all.
+/// Calls a function at a sync point, or not at all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmActCommand {
-    /// What: a call; nothing else has a place.
+    /// Must be a call; other actions have no sync point.
     pub act: ActCommand,
     pub at: SyncPoint,
     /// Given up after this time.
@@ -167,14 +169,14 @@ pub struct ArmActCommand {
     pub answer_ns_max: Option<u64>,
 }
 
-/// Write a variable of each of several processes at the same iteration, or of none.
+/// Writes a variable of several processes at the same iteration, or in none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TogetherCommand {
-    /// What, in each process.
+    /// One for each process.
     pub sets: Vec<SetCommand>,
-    /// Where each of them begins an iteration.
+    /// Where each process begins an iteration.
     pub at: SyncPoint,
-    /// Where it says which.
+    /// Where each process keeps the number of the iteration.
     pub key: Key,
     /// Given up after this time.
     pub within_ms: u64,
@@ -208,11 +210,9 @@ pub struct ChangeNumber {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     pub id: u64,
-    /// What came of it.
     pub result: Result<ActuatorAnswer, Refusal>,
 }
 
-/// What came of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActuatorAnswer {
@@ -225,20 +225,20 @@ pub enum ActuatorAnswer {
     Armed {
         ticket: u64,
     },
-    /// To together: one for each process, in their order.
+    /// To together: one for each process, in the order of the request.
     ArmedTogether {
         tickets: Vec<u64>,
     },
     Collected(Collected),
-    /// To disarm. Its receipt, that it was not written or that it just had been, is collected as any other.
+    /// To disarm. The receipt (not written, or written just before) is collected as usual.
     Disarmed,
     Acted(Box<ActionReceipt>),
     Value(VariableReading),
     Confirmed,
     Reverted {
-        /// What came of each, in their order.
+        /// One result per change, in the order of the request.
         each: Vec<Result<RevertReceipt, Refusal>>,
-        /// What was tried in the processes that have inherited them.
+        /// Attempts in the processes that have inherited the changes by fork.
         inherited: RevertSummary,
     },
     RevertedAll(RevertSummary),
@@ -246,30 +246,30 @@ pub enum ActuatorAnswer {
     Changes {
         /// The newest that fit into a reply.
         changes: Vec<Change>,
-        /// How many older ones were left out.
+        /// Number of older ones left out.
         omitted: usize,
     },
     Goodbye(RevertSummary),
 }
 
-/// What became of the changes that waited for a sync point.
+/// Results of the changes that waited for a sync point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Collected {
-    /// By ticket, those that were to write. Returned once.
+    /// Writes, by ticket. Each is returned once.
     pub finished: Vec<(u64, Result<Receipt, Refusal>)>,
-    /// By ticket, those that were to call. Returned once.
+    /// Calls, by ticket. Each is returned once.
     #[serde(default)]
     pub acted: Vec<(u64, Result<ActionReceipt, Refusal>)>,
-    /// How many wait still, or did not fit into this reply.
+    /// Number that still wait or did not fit into this reply.
     pub left: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariableReading {
     pub value_type: Option<ValueType>,
-    /// The bytes, at most the first 8.
+    /// At most the first 8 bytes.
     pub bytes: Bytes,
-    /// How many it takes.
+    /// Size of the variable in bytes.
     pub size: u64,
     /// The file that holds it.
     pub module: String,
@@ -277,7 +277,7 @@ pub struct VariableReading {
 }
 
 impl VariableReading {
-    /// None where the type is not known, and for bytes that are no value of it.
+    /// `None` if the type is unknown or the bytes are no value of it.
     pub fn value(&self) -> Option<Value> {
         Value::from_bytes(self.value_type?, self.bytes).ok()
     }
@@ -286,15 +286,15 @@ impl VariableReading {
 /// What was reverted, what could not be, and what stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevertSummary {
-    /// Tried: each says whether the old value is back.
+    /// Attempts; each receipt says whether the old value was restored.
     pub reverted: Vec<(Pid, RevertReceipt)>,
-    /// Could not be tried.
+    /// Changes whose revert could not be tried.
     pub failed: Vec<(ChangeNumber, Refusal)>,
-    /// Processes of which nothing could be tried.
+    /// Processes in which nothing could be tried.
     #[serde(default)]
     pub refused: Vec<(Pid, Refusal)>,
     pub kept: Vec<ChangeNumber>,
-    /// Left out of the lists above, for they were too long.
+    /// Number of entries left out of the lists above to fit the reply.
     pub omitted: usize,
 }
 
@@ -302,7 +302,7 @@ pub struct RevertSummary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// For the exit code.
+    /// Determines the exit code.
     pub kind: ActuatorRefusalKind,
     pub message: String,
 }
@@ -313,13 +313,13 @@ pub struct Refusal {
 pub enum ActuatorRefusalKind {
     /// No such process, module, variable or change.
     NotFound,
-    /// The process has ended, or runs another program now.
+    /// The process has ended or runs another program now.
     Ended,
     NotPermitted,
-    /// Somebody else writes into the process, or something is in the way now: no thread suits, or the program
-    /// did not come to the place.
+    /// Another writer has the process, or a temporary obstacle: no thread is suitable, or the program did not
+    /// reach the place.
     Busy,
-    /// It is there and permitted, but must not be done: type, range, read-only, changed since.
+    /// Found and permitted, but must not be done: type, range, read-only, changed since.
     Refused,
     /// The journal or the machine failed.
     Failed,

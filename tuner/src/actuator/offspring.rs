@@ -1,15 +1,14 @@
-//! Processes that were forked from a changed one have its values in their memory, though they were not
-//! written there. When a value is reverted, it is also reverted in those that have inherited it: a process
-//! that descends from the changed one by forks that all came after the write, runs what it was forked from,
-//! holds the value, and has no change of its own there.
+//! Processes that were forked from a changed process have inherited its values, though nothing was written
+//! into them. When a value is reverted, it is also reverted in every process that has inherited it: one that
+//! descends from the changed process by forks that all happened after the write, runs the same program, holds
+//! the value, and has no change of its own there.
 //!
-//! A process that was forked before has a value of its own, even if it is the same. The kernel reports the
-//! time of a fork in ticks of 10 ms, so of a fork within [`MARGIN_TICKS`] of the write nothing is known: the
-//! process is left alone, and that is reported.
+//! A process that was forked before the write has a value of its own, even if it is equal. The kernel reports
+//! the time of a fork in ticks of 10 ms, so the order is unknown for a fork within [`MARGIN_TICKS`] of the
+//! write: the process is not changed, and that is reported.
 //!
-//! Values with a place in the program are not searched: it is unknown whether such a process comes there.
-//! Neither are code and CPUs. A process that has lost its parent counts as forked by the process that
-//! collects it.
+//! Excluded are values with a sync point, since it is unknown whether such a process reaches it, and code and
+//! CPU binding. A process that has lost its parent counts as forked by the process that collects it.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -27,23 +26,23 @@ use crate::process::{Pid, Process, auxiliary, children};
 use crate::revert::{Attempt, has_inherited};
 use crate::space::AddressSpace;
 
-/// More are not looked at.
+/// Bound on the descendants that are inspected.
 const OFFSPRING_MAX: usize = 4096;
 
-/// A fork copies the memory before it takes the time of the new process, and may lose its CPU in between.
+/// A fork copies the memory before it takes the new process's start time, and may lose its CPU in between.
 const MARGIN_TICKS: u64 = 1;
 
-/// The random bytes that the kernel gives each program when it begins. A fork copies them.
+/// AT_RANDOM: the random bytes that the kernel gives each program at exec. A fork copies them.
 type Mark = [u8; 16];
 
-/// A process that runs what it was forked from.
+/// A process that runs the program that it was forked from.
 struct Fork {
     pid: Pid,
-    /// When the first of the forks came that lead from the changed process to this one, in ticks after boot.
+    /// Ticks after boot of the earliest fork that leads from the changed process to this one.
     first_ticks: u64,
 }
 
-/// When a process was forked, compared with a write into the one that it was forked from.
+/// When a process was forked, relative to a write into its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Forked {
     Before,
@@ -51,7 +50,7 @@ enum Forked {
     Unknown,
 }
 
-/// A fork at `ticks` after boot, and a write between two times by CLOCK_BOOTTIME.
+/// Compares a fork at `ticks` after boot with a write between two times by CLOCK_BOOTTIME.
 fn forked(ticks: u64, (announced_ns, applied_ns): (u64, u64)) -> Forked {
     let begin = |ticks: u64| ticks.saturating_mul(clock::TICK_NS);
     if begin(ticks.saturating_add(1)) <= announced_ns {
@@ -64,8 +63,8 @@ fn forked(ticks: u64, (announced_ns, applied_ns): (u64, u64)) -> Forked {
 }
 
 impl Session {
-    /// Reverts values in offspring that were reverted in their process a moment ago: what it forks from now
-    /// on has the old ones. Failures are in `left_alone`.
+    /// Reverts values in offspring, after they were reverted in `parent`: processes that it forks from now on
+    /// have the old ones. Failures are added to `left_alone`.
     pub(super) fn revert_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Tried)> {
         if children(parent.number).is_empty() {
             return Vec::new();
@@ -86,7 +85,7 @@ impl Session {
             for (change, set) in back.iter().filter_map(|change| Some((change, plain(change)?))) {
                 match self.revert_inherited(parent, &fork, (change, set)) {
                     Ok(tried) => done.extend(tried.map(|tried| (fork.pid, tried))),
-                    // It has ended in this very moment.
+                    // It ended just now.
                     Err(_) if !fork.pid.is_alive() => {}
                     Err(refusal) => self.left_alone.push((fork.pid, refusal)),
                 }
@@ -95,7 +94,7 @@ impl Session {
         done
     }
 
-    /// None where it has not inherited the value, or holds something else by now.
+    /// `None` if it has not inherited the value, or holds another one by now.
     fn revert_inherited(
         &mut self,
         parent: Pid,
@@ -135,7 +134,7 @@ impl Session {
     }
 }
 
-/// Why a process is left alone that was forked at about the time of the write.
+/// Why a process is not changed that was forked at about the time of the write.
 fn unknown(parent: Pid, change: &Change, set: &Assignment) -> Refusal {
     let value = |bytes| {
         Value::from_bytes(set.value_type, bytes).map_or_else(|_| "?".to_owned(), |value| value.to_string())
@@ -154,7 +153,7 @@ fn unknown(parent: Pid, change: &Change, set: &Assignment) -> Refusal {
     }
 }
 
-/// The processes that descend from `parent` and run what it runs, the nearest first.
+/// The processes that descend from `parent` and run the same program, nearest first.
 fn forks(parent: Pid, mark: Mark) -> Vec<Fork> {
     let mut found: Vec<Fork> = Vec::new();
     let mut waiting = VecDeque::from([(parent.number, u64::MAX)]);
@@ -164,7 +163,8 @@ fn forks(parent: Pid, mark: Mark) -> Vec<Fork> {
             seen += 1;
             let Ok(child) = Process::open(child) else { continue };
             let is_known = found.iter().any(|known| known.pid == child.pid);
-            // What began another program has no value of the first one, and neither has what that forks.
+            // A process that executed another program has none of these values, and neither have its
+            // children.
             if is_known || seen > OFFSPRING_MAX || self::mark(&child) != Some(mark) {
                 continue;
             }
@@ -179,7 +179,7 @@ fn forks(parent: Pid, mark: Mark) -> Vec<Fork> {
     found
 }
 
-/// A value that is written at any instant.
+/// The assignment, if it has no sync point.
 fn plain(change: &Change) -> Option<&Assignment> {
     match &change.intent.action {
         ActionRecord::Set(set) if set.sync.is_none() && set.together.is_none() => Some(set),
@@ -191,7 +191,7 @@ fn is_back(change: &Change) -> bool {
     plain(change).is_some() && matches!(change.status, Status::Reverted | Status::ChangedSince)
 }
 
-/// None of a process that cannot be looked into.
+/// `None` if the process cannot be inspected.
 fn mark(process: &Process) -> Option<Mark> {
     let vector = fs::read(process.pid.proc_path("auxv")).ok()?;
     let address = Address(auxiliary(&vector, libc::AT_RANDOM)?);
@@ -222,7 +222,7 @@ mod tests {
         for (ticks, expected) in cases {
             assert_eq!(forked(ticks, written), expected, "{ticks}");
         }
-        // Announced at the last nanosecond of a tick, found there later by another writer.
+        // Announced at the last nanosecond of a tick, and found applied later by another writer.
         let recovered = (1_009_999_999, 1_500_000_000);
         let cases = [
             (99, Forked::Before),
@@ -233,7 +233,7 @@ mod tests {
         for (ticks, expected) in cases {
             assert_eq!(forked(ticks, recovered), expected, "{ticks}");
         }
-        // One of which nobody knows when it was applied.
+        // The time at which it was applied is unknown.
         assert_eq!(forked(200, (1_000, u64::MAX)), Forked::Unknown);
     }
 }

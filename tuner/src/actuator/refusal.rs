@@ -1,4 +1,4 @@
-//! Errors as refusals: the same text, and the kind that callers distinguish.
+//! Converts errors to refusals: the same text, and the kind that callers distinguish.
 
 use plan::ValueError;
 

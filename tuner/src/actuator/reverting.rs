@@ -1,5 +1,5 @@
-//! Reverting changes: those that were made at a sync point there, within [`REVERT_WAIT`], all others
-//! at once. What several processes have together is reverted in `reverting_together`.
+//! Reverting changes: those with a sync point there, within [`REVERT_WAIT`], all others at once. Changes that
+//! several processes share are reverted in `reverting_together`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::sync::ResolvedPoint;
 use crate::write::WriteError;
 use crate::writer::WriterError;
 
-/// How long reverting waits for sync points, all together.
+/// Bound on waiting for the sync points of all reverts together.
 pub(super) const REVERT_WAIT: Duration = Duration::from_secs(5);
-/// How often it looks whether they were reached.
+/// Interval at which it is checked whether they were reached.
 pub(super) const REVERT_LOOK: Duration = Duration::from_millis(1);
 
 /// A change that is being reverted at its sync point.
@@ -28,21 +28,21 @@ enum ArmedRevert {
     Call(u64, Box<InverseThere>),
 }
 
-/// A set that is.
+/// A set that is being reverted at its sync point.
 struct ArmedSet {
     returning: Returning,
     armed: Armed,
 }
 
-/// A change that was to be reverted.
+/// An attempt to revert a change.
 pub(super) type Tried = Attempt<Refusal>;
 
-/// What was tried in a process; the refusal is why nothing could be.
+/// The attempts in a process, or why nothing could be tried.
 pub(super) type TriedIn = Result<Vec<Tried>, Refusal>;
 
 impl Session {
-    /// Reverts these changes, as [`Session::revert_all`] does. What came of each, in their order, and what
-    /// was tried in the processes that have inherited them.
+    /// Reverts these changes, as [`Session::revert_all`] does. Returns the result of each in the given order,
+    /// and the attempts in the processes that have inherited them.
     pub(super) fn revert_these(
         &mut self,
         changes: &[ChangeNumber],
@@ -63,7 +63,7 @@ impl Session {
                 Err(refusal) => results.extend(of.map(|number| (*number, Err(refusal.clone())))),
             }
         }
-        // Reported once more at the end of the session.
+        // They are reported once more at the end of the session.
         inherited.refused.clone_from(&self.left_alone);
         inherited.shorten();
         let result = |ChangeNumber { pid, change }: &ChangeNumber| match results.remove(&(*pid, *change)) {
@@ -73,7 +73,7 @@ impl Session {
         (changes.iter().map(result).collect(), inherited)
     }
 
-    /// It was not in force, or went a moment ago with another process of its group.
+    /// The result for a change that was not in force, or was just reverted with another process of its group.
     fn not_tried(&mut self, pid: Pid, change: u64) -> Result<RevertReceipt, Refusal> {
         let known = self.writer(pid)?.known(change)?;
         let action = &known.intent.action;
@@ -87,10 +87,9 @@ impl Session {
         }
     }
 
-    /// Reverts the changes in force that are wanted, newest first; those with a sync point there, and by one
-    /// write as many as have followed each other at the same place. One that cannot be reverted does not keep
-    /// the others from it, nor one process those of another. What was forked from them since is reported with
-    /// them.
+    /// Reverts the wanted changes in force, newest first: those with a sync point there, and consecutive
+    /// changes of one place by one write. A failure does not stop the other changes or processes. Attempts in
+    /// processes forked since are included.
     pub(super) fn revert_all(
         &mut self,
         pids: Vec<Pid>,
@@ -103,8 +102,8 @@ impl Session {
             done: BTreeMap::new(),
             broken: BTreeMap::new(),
         };
-        // All or none: first in all their processes. Under what one process has by itself there may be some
-        // again.
+        // Changes of groups first, in all their processes. Reverting changes of single processes may bring
+        // changes of groups into force again.
         let mut before = None;
         while before.replace(reverting.tried.len()) != Some(reverting.tried.len()) {
             self.revert_groups(&pids, &mut reverting);
@@ -122,7 +121,8 @@ impl Session {
         results
     }
 
-    /// What belongs to no group. All processes come to their sync points at a time.
+    /// Reverts the changes that belong to no group. All processes wait for their sync points at the same
+    /// time.
     fn revert_one_by_one(&mut self, mut pids: Vec<Pid>, reverting: &mut Reverting) {
         while !pids.is_empty() {
             let mut armed = Vec::new();
@@ -152,9 +152,9 @@ impl Session {
         }
     }
 
-    /// Reverts what needs no sync point, and arms the newest change that does and was not tried yet. What
-    /// was done to the code waits until all later changes were tried: a library must not go before the
-    /// variables in it.
+    /// Reverts what needs no sync point, and arms the newest change that needs one and was not tried yet.
+    /// Changes of code wait until all later changes were tried: a library must not be unloaded before its
+    /// variables are reverted.
     fn revert_plain_and_arm(
         &mut self,
         pid: Pid,
@@ -179,7 +179,7 @@ impl Session {
                 return Ok(None);
             };
             let change = intent.change;
-            // Before it is waited for: it is not to be armed again meanwhile.
+            // Before the wait: it must not be armed again meanwhile.
             reverting.tried.insert((pid, change));
             let wanted = reverting.wanted;
             let armed = match (&intent.action, intent.action.sync()) {
@@ -250,7 +250,7 @@ impl Session {
         let ArmedSet { returning, armed } = back;
         let (outcome, hold) = match over {
             WriteEnd::There(written, hold) => (outcome_of(&returning.set, written), hold),
-            // At which instant is not known, but what is there can be read.
+            // The instant is unknown, but the current value can be read.
             WriteEnd::Late(hold) => (
                 outcome_of(&returning.set, armed.slot().read().map_err(WriteError::from)),
                 hold,
@@ -266,7 +266,7 @@ impl Session {
     }
 }
 
-/// What is being reverted: what is wanted, and how far it has come.
+/// The state of reverting: which changes are wanted, and which were tried.
 pub(super) struct Reverting<'a> {
     pub(super) wanted: &'a dyn Fn(Pid, &Change) -> bool,
     until: Instant,
@@ -276,7 +276,7 @@ pub(super) struct Reverting<'a> {
 }
 
 impl Reverting<'_> {
-    /// It is wanted and was not tried, whether in force or under another one.
+    /// It is wanted and was not tried, whether in force or superseded.
     pub(super) fn is_left(&self, pid: Pid, change: &Change) -> bool {
         (self.wanted)(pid, change) && !self.tried.contains(&(pid, change.intent.change))
     }

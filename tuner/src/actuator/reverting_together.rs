@@ -1,6 +1,6 @@
-//! Reverting changes that several processes made together: in all of them at the same iteration, or
-//! in none. Groups that lie on each other in all of them go at once. How the processes agree on an iteration
-//! is [`super::assembly`]'s.
+//! Reverting changes that several processes made together: in all of them at the same iteration, or in none.
+//! Groups that follow each other in all processes are reverted at once. [`super::assembly`] makes the
+//! processes agree on an iteration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +18,10 @@ use crate::sync::{self, Passage, ResolvedPoint};
 use crate::write::Hooks;
 
 impl Session {
-    /// Reverts all groups of which a change is wanted, the newest first; each within the time that one
-    /// change has.
+    /// Reverts all groups of which a change is wanted, newest first; each within the time of one change.
     pub(super) fn revert_groups(&mut self, pids: &[Pid], reverting: &mut Reverting) {
         let mut tried = BTreeSet::new();
-        // Taking one back brings an earlier one into force.
+        // Reverting one brings an earlier one into force.
         while let Some(bond) = self.newest_bond(pids, reverting, &tried) {
             tried.insert(bond.group.clone());
             for (pid, attempts) in self.revert_group(&bond, reverting.wanted, Instant::now() + REVERT_WAIT) {
@@ -50,9 +49,8 @@ impl Session {
         newest.map(|(_, bond)| bond)
     }
 
-    /// Takes a group back in those of its processes that live and have it in force: all of them or none; and
-    /// by the same write those of the same processes that it followed, as long as they are wanted in all of
-    /// them.
+    /// Reverts a group in those of its processes that live and have it in force: all of them or none. The
+    /// same write reverts earlier groups of the same processes as long as they are wanted in all of them.
     fn revert_group(
         &mut self,
         bond: &Bond,
@@ -79,7 +77,7 @@ impl Session {
                     members.push(member);
                 }
                 Err(refusal) => {
-                    // Another program that it runs now has nothing of it.
+                    // If it runs another program now, that has no such change.
                     if refusal.kind != ActuatorRefusalKind::Ended {
                         hindered = Some(format!("process {pid}: {refusal}"));
                     }
@@ -121,8 +119,8 @@ impl Session {
         Ok(changes.iter().find(is_it).map(|change| change.intent.change))
     }
 
-    /// The groups that lie under a change in each of these processes, newest first, as far as they are the
-    /// same and wanted.
+    /// The groups before a change in each of these processes, newest first, as long as they are wanted and
+    /// the same in all processes.
     fn groups_before(
         &mut self,
         changes: &[(Pid, u64)],

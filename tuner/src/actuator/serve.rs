@@ -1,4 +1,4 @@
-//! The actuator's end of the stream: the loop, and what happens when it ends.
+//! The actuator's end of the stream: the loop, and the end of the session.
 
 use std::io::{self, BufReader};
 use std::os::unix::net::UnixStream;
@@ -16,22 +16,21 @@ use crate::rendezvous::Rendezvous;
 use crate::sys;
 use crate::write::Hooks;
 
-/// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there
-/// is none.
+/// Creates the rendezvous when the first change has a sync point, or says why there is none.
 pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;
 
-/// The longest that an order is looked out for.
+/// The longest time for which an expected order is polled for.
 const LOOK_OUT_MAX: Duration = Duration::from_millis(5);
 
-/// What the agent's binary does not decide at run time.
+/// Options that the agent's binary fixes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServeOptions {
     /// See [`Hooks`].
     pub hooks: Hooks,
-    /// Processes of any other user are refused, whatever the stream requests: the rights of this process are
-    /// lent for this user's own.
+    /// If set, processes of other users are refused, whatever the stream requests: this process's rights may
+    /// be used only for this user's own processes.
     pub only_user: Option<u32>,
-    /// Without one no change can wait for a sync point.
+    /// Without one no change can have a sync point.
     pub rendezvous: Option<RendezvousSource>,
 }
 
@@ -85,7 +84,7 @@ fn run(
                 command: ActuatorCommand::Shutdown,
             })) => {
                 let summary = session.finish();
-                // The agent may be gone already: the farewell is also returned.
+                // The agent may have gone: the summary is also returned.
                 let _ = answer(writer, id, Ok(ActuatorAnswer::Goodbye(summary.clone())));
                 return summary;
             }
@@ -114,8 +113,8 @@ fn run(
     }
 }
 
-/// Until there is something to read, or the time is over: who sleeps takes longer to be woken than a write
-/// takes.
+/// Polls until there is something to read or the time is over: waking a sleeping thread takes longer than a
+/// write.
 fn look_out(reader: &BufReader<UnixStream>, longest: Duration) {
     let until = Instant::now() + longest.min(LOOK_OUT_MAX);
     let nothing = |reader: &BufReader<UnixStream>| {

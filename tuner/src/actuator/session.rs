@@ -23,17 +23,17 @@ use crate::variable::{Location, VariableName};
 use crate::write;
 use crate::writer::{SetRequest, Writer, WriterError};
 
-/// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
-/// take long.
+/// Resolved variables in the cache, which is cleared when full. Resolving one reads debug information, which
+/// can take long.
 const LOCATIONS_MAX: usize = 4_096;
-/// Checked places that are kept for the next write; each holds two files open. What finds no room is checked
-/// anew each time.
+/// Validated slots that are kept for the next write; each holds two files open. Others are validated each
+/// time.
 const SLOTS_MAX: usize = 256;
 
-/// Places and processes that are looked at when a write may follow.
+/// Slots and processes that are refreshed when a write is expected.
 const EXPECTED_MAX: usize = 4;
 
-/// A variable of a process, and the type that was stated for it.
+/// A variable of a process, and the type that the request stated.
 pub(super) type Stated = (Pid, VariableName, Option<ValueType>);
 
 pub(super) struct Session {
@@ -47,8 +47,8 @@ pub(super) struct Session {
     locations: HashMap<(Pid, VariableName), Location>,
     pub(super) slots: HashMap<Stated, Slot>,
     pub(super) waiting: Waiting,
-    /// Processes that may have inherited a change that was reverted, and why they were left alone: reported
-    /// at the end.
+    /// Processes that may have inherited a reverted change, and why they were not changed: reported at the
+    /// end.
     pub(super) left_alone: Vec<(Pid, Refusal)>,
 }
 
@@ -119,13 +119,13 @@ impl Session {
         let (pid, stated) = (command.pid, stated(&command));
         let (slot, request) = self.prepare(command)?;
         let receipt = self.writer(pid)?.set(&slot, request)?;
-        // After a write that failed it is looked up and checked anew.
+        // After a failed write the variable is resolved and validated again.
         self.keep_checked(stated, slot);
         Ok(ActuatorAnswer::Set(Box::new(receipt)))
     }
 
-    /// A set may follow at once, perhaps this one. What it will read is read now, so that it is quick then;
-    /// nothing is concluded from it, except for some milliseconds that no debugger is attached to the
+    /// A set may follow at once, perhaps this one. Reads in advance what it will read, to make it quick.
+    /// Nothing is concluded from this, except that for some milliseconds no debugger is attached to the
     /// process.
     pub(super) fn expect(&mut self, like: Option<SetWarmUp>) {
         for slot in self.slots.values_mut().take(EXPECTED_MAX) {
@@ -134,15 +134,15 @@ impl Session {
         for writer in self.writers.values_mut().take(EXPECTED_MAX) {
             writer.look();
         }
-        // Last: what it leaves in the caches is what the set will look for.
+        // Last, so that the caches have what the set will use.
         if let Some(like) = like {
             self.warm_up(like);
         }
     }
 
-    /// Everything about a set that is known before anything is announced.
+    /// All steps of a set before its announcement.
     pub(super) fn prepare(&mut self, command: SetCommand) -> Result<(Slot, SetRequest), Refusal> {
-        // Before anything is looked up: a missing right to write must be reported first.
+        // Before anything is resolved: a missing right to write must be reported first.
         self.writer(command.pid)?;
         let stated = stated(&command);
         let slot = match self.slots.remove(&stated) {
@@ -159,8 +159,8 @@ impl Session {
     fn validated(&mut self, stated: &Stated) -> Result<Slot, Refusal> {
         let (pid, name, value_type) = stated;
         let known = self.locations.get(&(*pid, name.clone()));
-        // Where no pointer leads to it, all that is remembered is checked here: that its file is loaded where
-        // it was need not be checked before.
+        // If no pointer leads to it, the validation covers all that is cached: whether its file is still
+        // loaded at the same address need not be checked before.
         let known = known.filter(|known| known.chain.is_none());
         if let Some(Ok(slot)) = known.map(|known| Slot::validate(known, *value_type)) {
             return Ok(slot);
@@ -168,7 +168,7 @@ impl Session {
         Ok(Slot::validate(&self.locate(*pid, name)?, *value_type)?)
     }
 
-    /// A remembered location counts as long as its file is still loaded at the same place.
+    /// A cached location is valid as long as its file is still loaded at the same address.
     fn locate(&mut self, pid: Pid, name: &VariableName) -> Result<Location, Refusal> {
         let key = (pid, name.clone());
         if let Some(known) = self.locations.get(&key)
@@ -208,18 +208,18 @@ impl Session {
         }))
     }
 
-    /// A variable that is read may be written next: what is checked of its place now need not be then. A
-    /// missing right to write is reported then.
+    /// A variable that is read may be written next: validates its slot in advance. A missing right to write
+    /// is reported only at the write.
     fn prefetch(&mut self, stated: Stated) {
         write::look();
-        // What was kept of a program that another one has followed is worth nothing.
+        // If the process has executed another program, the kept slot is worthless.
         self.slots.remove(&stated);
         if let Ok(slot) = self.validated(&stated) {
             self.keep_checked(stated, slot);
         }
     }
 
-    /// For the next write, if it will be there then and there is room.
+    /// Keeps the slot for the next write, if it stays valid and there is room.
     fn keep_checked(&mut self, stated: Stated, slot: Slot) {
         if slot.stays() && self.slots.len() < SLOTS_MAX {
             self.slots.insert(stated, slot);
@@ -244,8 +244,7 @@ impl Session {
         Arc::clone(&self.images)
     }
 
-    /// The right to write into a process is taken at the first need of it and kept until the end of the
-    /// session.
+    /// The writer of a process is opened at its first use and kept until the end of the session.
     pub(super) fn writer(&mut self, pid: Pid) -> Result<&mut Writer, Refusal> {
         if !self.writers.contains_key(&pid) {
             self.writers.retain(|_, writer| writer.process().is_alive());
@@ -278,7 +277,7 @@ impl Session {
         summary
     }
 
-    /// Reverts what this session changed, except what is to be kept; then lets go of all processes.
+    /// Reverts what this session changed, except changes to keep, and then releases all processes.
     pub(super) fn finish(&mut self) -> RevertSummary {
         self.disarm_all(|_| true);
         let keep = self.keep;
@@ -287,7 +286,7 @@ impl Session {
         self.writers.retain(|_, writer| writer.process().is_alive());
         let mut newest_before = BTreeMap::new();
         for (pid, writer) in &mut self.writers {
-            // Undecided after a full disk; if this fails too, the next writer tries again.
+            // Undecided after a full disk; if this fails too, the next writer retries.
             let _ = writer.reconcile();
             newest_before.insert(*pid, writer.newest_before);
         }
@@ -317,10 +316,10 @@ impl Session {
                     let mine = changes.iter().filter(|change| is_mine(pid, change));
                     summary.add_undecided(pid, mine.cloned());
                 }
-                // It ended in this very moment.
+                // It ended just now.
                 Err(_) if !writer.process().is_alive() => {}
                 Err(error) => {
-                    // The reader cannot distinguish what was to stay from the rest: all are named.
+                    // Changes to keep cannot be distinguished from the others here: all are listed.
                     summary
                         .failed
                         .extend(in_force.map(|number| (number, error.clone())));
@@ -333,7 +332,7 @@ impl Session {
     }
 }
 
-/// By what its checked place is kept.
+/// The key under which its validated slot is kept.
 pub(super) fn stated(command: &SetCommand) -> Stated {
     let name = VariableName {
         name: command.variable.clone(),
@@ -342,7 +341,7 @@ pub(super) fn stated(command: &SetCommand) -> Stated {
     (command.pid, name, command.value_type)
 }
 
-/// What is to be written there, understood as a value of its type.
+/// Converts the values of a set to the type of the slot.
 pub(super) fn requested(command: SetCommand, slot: &Slot) -> Result<SetRequest, ValueError> {
     let SetCommand {
         value,
@@ -360,7 +359,7 @@ pub(super) fn requested(command: SetCommand, slot: &Slot) -> Result<SetRequest, 
     })
 }
 
-/// A bug of ours that panics must not leave changes behind either.
+/// A panic of ours must not leave changes behind either.
 impl Drop for Session {
     fn drop(&mut self) {
         self.finish();
@@ -385,8 +384,7 @@ impl RevertSummary {
         }
     }
 
-    /// Those of which it is not known yet whether they are in force, such as calls that have not returned:
-    /// nothing was tried.
+    /// Adds changes whose state is still unknown, such as calls that have not returned: nothing was tried.
     fn add_undecided(&mut self, pid: Pid, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
             let number = change.intent.change;
@@ -421,7 +419,8 @@ impl RevertSummary {
     }
 }
 
-/// Drops from the front until the rest takes at most `bytes_max` as JSON. How many were dropped.
+/// Drops entries from the front until the rest takes at most `bytes_max` as JSON. Returns how many it
+/// dropped.
 pub(super) fn keep_newest<T: Serialize>(list: &mut Vec<T>, bytes_max: usize) -> usize {
     let mut left = bytes_max;
     let fits = |item: &&T| {

@@ -1,5 +1,5 @@
-//! Changes of several processes at the same iteration: written in all of them or in none. How the processes
-//! agree on one is [`super::assembly`]'s; they are reverted in [`super::reverting_together`].
+//! Changes of several processes at the same iteration: written in all of them or in none. [`super::assembly`]
+//! makes the processes agree on one; [`super::reverting_together`] reverts them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl WaitingGroup {
     }
 }
 
-/// One set of a group, looked up.
+/// One resolved set of a group.
 struct Prepared {
     pid: Pid,
     slot: Arc<Slot>,
@@ -51,7 +51,7 @@ struct Prepared {
 }
 
 impl Session {
-    /// Looks everything up, announces all changes and arms them. A ticket for each.
+    /// Resolves everything, announces all changes and arms them. Returns a ticket for each.
     pub(super) fn arm_together(&mut self, command: TogetherCommand) -> Result<Vec<u64>, Refusal> {
         let TogetherCommand {
             sets,
@@ -136,17 +136,17 @@ impl Session {
         })
     }
 
-    /// What was announced is not written; the journal says why, where it still can.
+    /// Records in the journals, as far as possible, why the announced changes were not written.
     fn abandon(&mut self, announced: &[(Pid, Announced)], why: &str) {
         for (pid, set) in announced {
-            // A process that has ended takes its journal's last word with it.
+            // The journal of a process that has ended cannot be written.
             let _ = self
                 .writer(*pid)
                 .and_then(|writer| Ok(writer.abandon(set, why, None)?));
         }
     }
 
-    /// What became of the groups that wait.
+    /// Takes the results of the waiting groups.
     pub(super) fn collect_groups(&mut self) {
         let groups = std::mem::take(&mut self.waiting.groups);
         for mut group in groups {
@@ -177,7 +177,7 @@ impl Session {
         }
     }
 
-    /// Groups that are to wait no longer.
+    /// Cancels the selected groups.
     pub(super) fn disarm_groups(&mut self, is_selected: impl Fn(&WaitingGroup) -> bool) {
         let groups = std::mem::take(&mut self.waiting.groups);
         let (resolved, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_selected);
@@ -188,7 +188,7 @@ impl Session {
                 let rendezvous = self.waiting.rendezvous().ok();
                 match rendezvous.map(|rendezvous| group.assembly.poll(rendezvous)) {
                     Some(Some(assembled)) => break assembled,
-                    // An attempt lets go of everybody within its bounds.
+                    // A running attempt lets all processes go within its bounds.
                     Some(None) => std::thread::sleep(REVERT_LOOK),
                     None => break group.assembly.over(Err("nothing can be held here".to_owned())),
                 }

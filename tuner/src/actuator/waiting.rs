@@ -1,7 +1,7 @@
 //! The changes that wait for their sync points.
 //!
-//! What holds the program is behind [`Rendezvous`]; what is written and how is in `armed`, and decided before
-//! anything is armed. Nothing here waits for the program; reverting, which does, is in `reverting`.
+//! [`Rendezvous`] holds the program; `armed` defines the write, which is decided before anything is armed.
+//! Nothing here waits for the program; `reverting` does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::sync::{Passage, ResolvedPoint};
 use crate::write::WriteError;
 use crate::writer::{Announced, Receipt};
 
-/// Changes that wait at once.
+/// Bound on the changes that wait at once.
 pub(super) const WAITING_MAX: usize = 256;
 /// How often a change is announced anew because the program had written the variable before the sync point
 /// was reached.
@@ -32,7 +32,7 @@ const RENEWALS_MAX: u32 = 3;
 /// The longest time that a change may wait.
 pub(super) const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// What waits, and what can hold the program.
+/// The waiting changes, and the rendezvous.
 pub(super) struct Waiting {
     pub(super) options: ServeOptions,
     rendezvous: Option<Box<dyn Rendezvous>>,
@@ -40,7 +40,7 @@ pub(super) struct Waiting {
     pub(super) groups: Vec<WaitingGroup>,
     pub(super) finished: Vec<(u64, Result<Receipt, Refusal>)>,
     pub(super) calls: BTreeMap<u64, WaitingCall>,
-    /// Results of calls that were not returned yet.
+    /// Results of calls that were not collected yet.
     pub(super) called: Vec<(u64, Result<ActionReceipt, Refusal>)>,
     newest: u64,
 }
@@ -85,7 +85,7 @@ impl Waiting {
         self.newest
     }
 
-    /// Changes that wait, those of a group each for itself.
+    /// Number of changes that wait; those of a group count separately.
     pub(super) fn count(&self) -> usize {
         self.sets.len() + self.calls.len() + self.groups.iter().map(WaitingGroup::len).sum::<usize>()
     }
@@ -114,16 +114,16 @@ impl Waiting {
     }
 }
 
-/// What came of arming a set.
+/// The result of arming a set.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum ArmedSet {
     Waits(WaitingSet),
-    /// The value is there already.
+    /// The variable already has the value.
     There(Receipt),
 }
 
 impl Session {
-    /// Announces a set and arms it. The answer is its ticket.
+    /// Announces a set and arms it. Returns its ticket.
     pub(super) fn arm(&mut self, command: ArmCommand) -> Result<u64, Refusal> {
         if self.waiting.count() >= WAITING_MAX {
             return Err(refused(format!(
@@ -139,7 +139,7 @@ impl Session {
         Ok(ticket)
     }
 
-    /// Until when it may wait is counted from now, unless it waited before.
+    /// Its time is counted from now, unless it has waited before (`until`).
     fn arm_until(
         &mut self,
         command: ArmCommand,
@@ -184,7 +184,7 @@ impl Session {
         Ok(ResolvedPoint::resolve(&space, place)?)
     }
 
-    /// What became of the sets that wait.
+    /// The results of waiting sets.
     pub(super) fn collect(&mut self) -> Collected {
         let tickets: Vec<u64> = self.waiting.sets.keys().copied().collect();
         for ticket in tickets {
@@ -204,7 +204,7 @@ impl Session {
         }
         self.collect_groups();
         let mut finished = std::mem::take(&mut self.waiting.finished);
-        // The oldest go first; what does not fit is returned next time.
+        // The oldest go first; the rest is returned next time.
         finished.reverse();
         let mut rest = finished.clone();
         let omitted = keep_newest(&mut finished, REPLY_BYTES_MAX / 2);
@@ -239,7 +239,7 @@ impl Session {
         self.waiting.finished.push((ticket, result));
     }
 
-    /// Writes down what came of a set that waited.
+    /// Records the outcome of a set that waited.
     fn conclude(&mut self, set: WaitingSet, over: WriteEnd) -> Result<Receipt, Refusal> {
         let (pid, place) = (set.command.set.pid, &set.command.at);
         let writer = self.writer(pid)?;
@@ -296,7 +296,7 @@ pub(super) fn refused(message: impl ToString) -> Refusal {
     }
 }
 
-/// At another time it may go.
+/// A refusal of a request that may succeed later.
 pub(super) fn not_now(message: String) -> Refusal {
     Refusal {
         kind: ActuatorRefusalKind::Busy,
@@ -308,7 +308,7 @@ pub(super) fn not_reached(place: &SyncPoint, passage: &Passage) -> String {
     format!("{}: nothing was written", in_vain(place, passage))
 }
 
-/// How the program passed a place at which nothing was done.
+/// Describes how the program passed a place at which nothing was done.
 pub(super) fn in_vain(place: &SyncPoint, passage: &Passage) -> String {
     match (passage.hits, passage.misses) {
         (0, _) => format!("the program did not reach {place} in time"),

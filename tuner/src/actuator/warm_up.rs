@@ -1,9 +1,9 @@
-//! The warm-up of a set: everything that a set takes, up to the write and without it, so that code, data and
-//! page tables are in the caches when a set follows at once: fetching them takes longer than the set itself.
+//! The warm-up of a set: does everything that a set does except the write, so that code, data and page tables
+//! are in the caches when a set follows at once. Fetching them takes longer than the set itself.
 //!
-//! A [`SetWarmUp`] can be made of a set, but no set of it: its content is visible here alone, and goes only
-//! into functions that take the writer and the slot to be read. So nothing is written but a line to a file
-//! without a name; nothing is announced, remembered or answered, and no lock is taken.
+//! A [`SetWarmUp`] can be made of a set, but not a set of it: its content is visible here alone, and is
+//! passed only to functions that take the writer and the slot by shared reference. So nothing is written but
+//! a line to an unnamed file; nothing is announced, cached or answered, and no lock is taken.
 
 use std::hint::black_box;
 
@@ -18,15 +18,15 @@ use super::session::{Session, requested, stated};
 pub struct SetWarmUp(SetCommand);
 
 impl SetWarmUp {
-    /// Of a set such as is expected.
+    /// The warm-up of sets like this one.
     pub fn of(command: SetCommand) -> SetWarmUp {
         SetWarmUp(command)
     }
 }
 
 impl Session {
-    /// Goes the path of a set to a place that was written before; of others the first set is slow anyway. An
-    /// error is reported when the set is made.
+    /// Executes the path of a set whose slot was validated before; the first set of any other is slow anyway.
+    /// An error is reported when the set is made.
     pub(super) fn warm_up(&self, SetWarmUp(command): SetWarmUp) {
         let (writer, slot) = (self.writers.get(&command.pid), self.slots.get(&stated(&command)));
         let (Some(writer), Some(slot)) = (writer, slot) else {

@@ -1,36 +1,36 @@
-//! What a probe on an instruction costs, and what keeps a cheaper one from being taken.
+//! The cost of a probe on an instruction, and the obstacles to a cheaper site.
 
 use std::fmt;
 
-/// What a kernel emulates beyond what all do.
+/// What a kernel emulates in addition to what all kernels do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Emulation {
     /// The nops of three to eight bytes that it uses itself (since 6.18).
     pub long_nops: bool,
 }
 
-/// Why no cheaper place than a function's first byte was taken.
+/// Why no cheaper site than a function's first byte was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
-    /// An argument's register is changed before one.
+    /// An argument's register is changed before the first cheap instruction.
     ChangesArgument,
-    /// The stack pointer is.
+    /// The stack pointer is changed before it.
     MovesStack,
-    /// Memory is: it may be what is read at the entry.
+    /// Memory is changed before it, perhaps a value that is read at the entry.
     Stores,
-    /// The function calls, returns or makes a system call before one.
+    /// The function calls, returns or makes a system call before it.
     Leaves,
-    /// Not only those come there who come from the first byte.
+    /// A jump leads to it past the first byte.
     JumpedInto,
-    /// The function jumps to computed places, and one might be there.
+    /// The function has computed jumps, which might lead to it.
     ComputedJump,
     /// Another symbol or a mark is there.
     NamedInside,
-    /// Where the function ends is not known, or it is too long.
+    /// The function's end is unknown, or it is too long.
     NoEnd,
-    /// It holds something that is no instruction.
+    /// It contains invalid instructions.
     NotCode,
-    /// There is none within reach, or the function's jumps lead too far to be followed.
+    /// No cheap instruction is within reach, or the function's jumps lead too far to be followed.
     TooFar,
 }
 

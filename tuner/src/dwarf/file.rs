@@ -1,4 +1,4 @@
-//! A file with the debug information that belongs to it, which may lie in others.
+//! A file with the debug information that belongs to it, which may be in other files.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +8,7 @@ use super::load::{DebugInfo, DebugInfoCache};
 use super::parameters::Signatures;
 use crate::elf::{Elf, ImageError};
 
-/// An ELF file, where it was found, and what was read of its debug information.
+/// An ELF file, where it was found, and its cached debug information.
 #[derive(Debug)]
 pub struct DebugFile {
     elf: Elf,
@@ -27,7 +27,7 @@ impl Deref for DebugFile {
 }
 
 impl DebugFile {
-    /// What belongs to the file is looked for from where it was found.
+    /// Files that belong to it are searched from `origin`.
     pub(crate) fn new(elf: Elf, origin: Origin) -> DebugFile {
         DebugFile {
             elf,
@@ -38,18 +38,18 @@ impl DebugFile {
         }
     }
 
-    /// The same file, found there.
+    /// The same file with another origin.
     pub(crate) fn found_at(self, origin: Origin) -> DebugFile {
         DebugFile::new(self.elf, origin)
     }
 
-    /// The file that its debug information and symbols were moved to, if one is to be found.
+    /// The file to which its debug information and symbols were moved, if it is found.
     pub(crate) fn separate(&self) -> Option<&DebugFile> {
         let found = self.separate.get_or_init(|| files::separate(self).map(Box::new));
         found.as_deref()
     }
 
-    /// The file that has its debug information: itself or the one that it was moved to.
+    /// The file that has its debug information: itself, or the one to which it was moved.
     pub(super) fn described_in(&self) -> Option<&DebugFile> {
         if self.has_section(".debug_info") {
             Some(self)
@@ -58,12 +58,12 @@ impl DebugFile {
         }
     }
 
-    /// Its debug information; `None` when there is none to be found.
+    /// Its debug information; `None` if none is found.
     pub(super) fn debug_info(&self) -> Result<Option<Arc<DebugInfo>>, ImageError> {
         self.info.get(self)
     }
 
-    /// Gives the memory back that its debug information takes: it is read again when it is needed again.
+    /// Frees its debug information: it is read again on demand.
     pub(crate) fn forget(&self) {
         self.info.forget();
         if let Some(Some(separate)) = self.separate.get() {

@@ -1,9 +1,9 @@
-//! Where debug information lies that is not in the file itself: a file of its own (by build id or by debug
-//! link), the file that several of those share (dwz), and the compiler's `.dwo` and `.dwp` files. Opens
-//! files; reads none but for sums.
+//! Finds debug information outside of a file: a separate file (by build id or debug link), the file that
+//! several of those share (dwz), and the compiler's `.dwo` and `.dwp` files. Opens files, and reads them only
+//! for checksums.
 //!
-//! A file counts only when it proves to belong: the same build id, or the sum that the debug link states.
-//! Names are looked up in the root folder of the process first, for a container has its own, then in ours.
+//! A file is accepted only with the same build id, or with the checksum that the debug link states. Names are
+//! looked up in the root folder of the process first, since a container has its own, then in ours.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use super::file::DebugFile;
 use crate::elf::{BuildId, Elf};
 use crate::foreign;
 
-/// Where a file was found, so that what belongs to it can be.
+/// Where a file was found, to find the files that belong to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The root folders in which names are looked up, in order.
@@ -33,7 +33,7 @@ impl Origin {
         }
     }
 
-    /// A regular file below the roots. Names are resolved inside of a root, links too.
+    /// A regular file below the roots. Names and links are resolved inside of a root.
     fn open(&self, path: &Path) -> Option<File> {
         self.roots
             .iter()
@@ -45,7 +45,7 @@ impl Origin {
     }
 }
 
-/// The file that has the debug information which was taken out of `image`.
+/// The file that has the debug information stripped from `image`.
 pub(crate) fn separate(image: &DebugFile) -> Option<DebugFile> {
     let origin = &image.origin;
     let by_id = image.build_id().and_then(|id| {
@@ -98,11 +98,11 @@ fn parse_link(link: &[u8]) -> Option<(&str, u32)> {
     let name = std::str::from_utf8(link.get(..end)?).ok()?;
     let at = (end + 1).next_multiple_of(4);
     let sum = link.get(at..at + 4)?.try_into().ok()?;
-    // A name, not a path that leads elsewhere.
+    // A name, not a path.
     (!name.is_empty() && !name.contains('/')).then_some((name, u32::from_le_bytes(sum)))
 }
 
-/// A longer file is not read for its sum.
+/// Bytes of the longest file that is read for its checksum.
 const SUMMED_BYTES_MAX: u64 = 4 << 30;
 
 fn crc32(mut file: &File) -> Option<u32> {
@@ -121,7 +121,7 @@ fn crc32(mut file: &File) -> Option<u32> {
     }
 }
 
-/// The file that `image`, a file of debug information, shares parts with (dwz): a name and a build id in
+/// The file with which `image`, a file of debug information, shares parts (dwz): a name and a build id in
 /// `.gnu_debugaltlink`.
 pub(crate) fn supplementary(image: &DebugFile) -> Option<DebugFile> {
     let link = image.section_bytes(".gnu_debugaltlink").ok()?;
@@ -137,14 +137,14 @@ pub(crate) fn supplementary(image: &DebugFile) -> Option<DebugFile> {
     named.or_else(|| open_if(&image.origin, &by_build_id(&id)?, is_it))
 }
 
-/// All `.dwo` files of a program in one, beside the program or its debug file.
+/// The `.dwp` file with all `.dwo` files of a program, next to the program or its debug file.
 pub(crate) fn package(image: &DebugFile) -> Option<DebugFile> {
     let mut path = image.origin.path.clone().into_os_string();
     path.push(".dwp");
     open_if(&image.origin, Path::new(&path), |_| true)
 }
 
-/// The `.dwo` file of one unit: where it was compiled, or beside the program.
+/// The `.dwo` file of one unit: where it was compiled, or next to the program.
 pub(crate) fn split(image: &DebugFile, compiled_in: &str, name: &str) -> Option<DebugFile> {
     let compiled = Path::new(compiled_in).join(name);
     let beside = image.origin.folder().join(Path::new(name).file_name()?);

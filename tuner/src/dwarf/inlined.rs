@@ -1,5 +1,5 @@
-//! Where a function was inlined: it has no code of its own there, so what can be probed is the function
-//! around it.
+//! Where a function was inlined: it has no code of its own there, so only the enclosing function can be
+//! probed.
 
 use std::rc::Rc;
 
@@ -11,22 +11,22 @@ use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 use crate::spelling::{self, Spelling};
 
-/// Places that are shown.
+/// Bound on the places that are shown.
 const SHOWN_MAX: usize = 64;
 
 /// One place where a function was inlined.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Inlined {
-    /// The function that was inlined, as the source has it.
+    /// The inlined function, as named in the source.
     pub name: String,
-    /// The function whose code it is part of: this one can be probed.
+    /// The function whose code contains it, which can be probed.
     pub into: String,
     /// The source file of the call.
     pub file: String,
     pub line: u64,
 }
 
-/// Where functions of this name were inlined, at most 64 places, and how many there are in all.
+/// Where functions of this name were inlined: at most 64 places, and the number of all.
 pub fn inlined(image: &DebugFile, name: &str) -> Result<(Vec<Inlined>, usize), ImageError> {
     let Some(info) = image.debug_info()? else {
         return Ok((Vec::new(), 0));
@@ -91,7 +91,7 @@ fn originals<'a>(view: &View<'a>, units: Vec<usize>, name: &str) -> Found<(Vec<u
     Ok((having, found))
 }
 
-/// The call that this entry is, if it is one of the originals that was inlined into code.
+/// The call in this entry, if it is an inlined instance of one of the originals.
 fn call<'a>(
     view: &View<'a>,
     unit: &Rc<Loaded<'a>>,

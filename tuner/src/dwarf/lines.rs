@@ -1,4 +1,4 @@
-//! From an address in code to the line of the source that it was made from.
+//! From an address in code to its source line.
 
 use super::file::DebugFile;
 use super::view::{Found, Loaded, View};
@@ -8,14 +8,14 @@ use crate::printable::printable_bytes;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line {
-    /// The file, as it was passed to the compiler; the last part of its name.
+    /// The last part of the file's name, as it was passed to the compiler.
     pub file: String,
     /// The line, from 1.
     pub line: u64,
 }
 
-/// The lines that the instructions around these addresses were made from, in their order; none where there is
-/// no debug information, or none on the address. One pass over the units, however many addresses they are.
+/// The source lines of the instructions at these addresses, in the same order; `None` without debug
+/// information on the address. One pass over the units for all addresses.
 pub fn lines(image: &DebugFile, addresses: &[LinkAddress]) -> Result<Vec<Option<Line>>, ImageError> {
     let mut found = vec![None; addresses.len()];
     let Some(info) = image.debug_info()? else {
@@ -35,7 +35,7 @@ pub fn lines(image: &DebugFile, addresses: &[LinkAddress]) -> Result<Vec<Option<
     Ok(found)
 }
 
-/// The units that say that code at one of the addresses is theirs, and which of the addresses.
+/// The units whose ranges include one of the addresses, each with the indices of these addresses.
 fn units_with(view: &View<'_>, addresses: &[LinkAddress]) -> Found<Vec<(usize, Vec<usize>)>> {
     let mut units = Vec::new();
     for (number, head) in view.heads.iter().enumerate() {
@@ -54,7 +54,8 @@ fn units_with(view: &View<'_>, addresses: &[LinkAddress]) -> Found<Vec<(usize, V
     Ok(units)
 }
 
-/// The last row of the unit's table that is not behind the address, in the sequence that the address is in.
+/// The last row of the unit's table that is not behind the address, in the sequence that contains the
+/// address.
 fn line_in(unit: &Loaded<'_>, address: u64) -> Found<Option<Line>> {
     let Some(program) = unit.unit.line_program.clone() else {
         return Ok(None);
@@ -68,7 +69,7 @@ fn line_in(unit: &Loaded<'_>, address: u64) -> Found<Option<Line>> {
         {
             return Ok(line);
         }
-        // If the line is unknown, 0 stands in the table.
+        // The table has 0 for an unknown line.
         let line = row.line().zip(row.file(header)).map(|(line, file)| {
             let name = unit.dwarf.attr_string(&unit.unit, file.path_name())?;
             let name = printable_bytes(name.slice());

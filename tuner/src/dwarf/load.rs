@@ -1,8 +1,8 @@
-//! The debug information of one file, as it lies in its sections, wherever these are. Knows their order and
-//! size, not their content; `view` reads it.
+//! Loads the debug information of one file as raw sections, wherever these are. Knows their order and size,
+//! not their content; `view` parses it.
 //!
-//! What was read is kept for the next query, up to a bound over all files; beyond it is read again. Sections
-//! that are not needed here (macros, places of local variables) are not read at all.
+//! Sections are cached for the next query, up to a bound over all files; beyond, they are read again.
+//! Sections that are not needed (macros, places of local variables) are not read at all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,9 +16,9 @@ use crate::elf::ImageError;
 pub(crate) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 pub(super) type Sections = DwarfSections<Vec<u8>>;
 
-/// Debug information that is kept in memory, over all files.
+/// Bytes of debug information in the cache, over all files.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// More debug information than this is not read from one file.
+/// Bytes of debug information that are read from one file.
 const BYTES_MAX: u64 = 4 << 30;
 /// More units than any program has.
 const UNITS_MAX: usize = 1 << 20;
@@ -27,10 +27,10 @@ const DEBUG_INFO: &str = ".debug_info";
 
 static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// The types and sources of one file, from itself and those that belong to it.
+/// The debug information of one file and of the files that belong to it.
 pub(crate) struct DebugInfo {
     pub(super) main: Sections,
-    /// What several files share (dwz).
+    /// The part that several files share (dwz).
     pub(super) supplementary: Option<Sections>,
     /// All split units in one file.
     pub(super) package: Option<DwarfPackageSections<Vec<u8>>>,
@@ -45,7 +45,7 @@ pub(crate) struct DebugInfo {
 pub(crate) struct DebugInfoCache(Mutex<DebugInfoState>);
 
 impl std::fmt::Debug for DebugInfoCache {
-    /// Not megabytes of it.
+    /// Without the megabytes of content.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Kept")
     }
@@ -60,7 +60,7 @@ enum DebugInfoState {
 }
 
 impl DebugInfoCache {
-    /// The debug information of `image`; `None` when there is none to be found.
+    /// The debug information of `image`; `None` if none is found.
     pub(crate) fn get(&self, image: &DebugFile) -> Result<Option<Arc<DebugInfo>>, ImageError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
@@ -84,7 +84,7 @@ impl DebugInfoCache {
 }
 
 impl DebugInfoCache {
-    /// Returns the memory as soon as it is not in use. That there is none is remembered.
+    /// Frees the memory once it is not in use. A negative result stays cached.
     pub(crate) fn forget(&self) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let DebugInfoState::Read(_) = &*known {
@@ -134,7 +134,7 @@ impl DebugInfo {
         }))
     }
 
-    /// The sections of a unit that lies in a `.dwo` file; `None` when there is no such file.
+    /// The sections of a unit in a `.dwo` file; `None` if there is no such file.
     pub(super) fn split(
         &self,
         image: &DebugFile,

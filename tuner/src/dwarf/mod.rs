@@ -1,6 +1,6 @@
-//! Types of global variables and of parameters, where fields and elements lie, and where functions were
-//! inlined, from the debug information: in the module's own file, in a file of its own, split by the
-//! compiler, compressed or shared (`files`). Decides nothing about processes.
+//! Types of global variables and of parameters, places of fields and elements, and where functions were
+//! inlined, from debug information: in the module's own file, in a separate file, split by the compiler,
+//! compressed or shared (`files`). Independent of processes.
 //!
 //! A variable is found by its address, not by its name: two static variables of one name are two variables.
 
@@ -48,23 +48,22 @@ pub enum ValueKind {
     /// An unsigned integer, or an unsigned character.
     Unsigned,
     Float,
-    /// One of a list of named integers.
+    /// An enumeration.
     Enum,
     Pointer,
-    /// A struct, an array, or anything else that is no scalar.
+    /// A struct, an array, or any other type that is not scalar.
     Compound,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VariableType {
     pub kind: ValueKind,
-    /// Its bytes; 0 when the debug information does not say.
+    /// Size in bytes; 0 if the debug information does not state it.
     pub size: u64,
 }
 
 impl VariableType {
-    /// The type of a value that can be written there without saying more; `None` for enums, pointers and
-    /// compounds.
+    /// The value type that may be written without being stated; `None` for enums, pointers and compounds.
     pub fn value_type(self) -> Option<ValueType> {
         let of_kind = |value_type: &&ValueType| self.accepts(**value_type);
         match self.kind {
@@ -73,7 +72,7 @@ impl VariableType {
         }
     }
 
-    /// True when a value of this type may be written there.
+    /// True if a value of this type may be written there.
     pub fn accepts(self, value_type: ValueType) -> bool {
         use ValueType::{Bool, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
         let of_kind = match self.kind {
@@ -106,7 +105,7 @@ impl std::fmt::Display for VariableType {
     }
 }
 
-/// Why steps behind a variable lead nowhere.
+/// Why the steps from a variable cannot be followed.
 #[derive(Debug, Error)]
 pub enum StepError {
     #[error(transparent)]
@@ -127,24 +126,24 @@ impl From<Stop> for StepError {
 /// The debug information of a variable or a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// A variable's type; for a function none.
+    /// A variable's type; `None` for a function.
     pub of: Option<VariableType>,
-    /// The type as the language writes it; of a function what it returns and takes.
+    /// The type in the syntax of the language; for a function its return type and parameters.
     pub type_name: String,
-    /// The source file that it was compiled from, as it was passed to the compiler.
+    /// The source file of its compilation unit, as it was passed to the compiler.
     pub unit: String,
-    /// A static variable of this function.
+    /// The function, if it is a static variable of one.
     pub function: Option<String>,
 }
 
-/// The type of the variable that the linker placed at `address`; `None` when there is no debug information on
+/// The type of the variable that the linker placed at `address`; `None` if there is no debug information on
 /// it.
 pub fn variable_type(image: &DebugFile, address: LinkAddress) -> Result<Option<VariableType>, ImageError> {
     let described = describe(image, &[address])?.remove(&address);
     Ok(described.and_then(|described| described.of))
 }
 
-/// What is known of the variables and functions at these addresses. One pass, however many they are.
+/// Describes the variables and functions at these addresses, in one pass over the debug information.
 pub fn describe(
     image: &DebugFile,
     addresses: &[LinkAddress],
@@ -183,7 +182,7 @@ fn is_in_common_block(scopes: &Scopes<'_>) -> bool {
     inner.is_some_and(|scope| scope.tag() == gimli::DW_TAG_common_block)
 }
 
-/// `None` for an entry that only declares.
+/// `None` for a declaration.
 fn description<'a>(
     view: &View<'a>,
     unit: &Rc<Loaded<'a>>,
@@ -192,7 +191,7 @@ fn description<'a>(
 ) -> Found<Option<Description>> {
     let (of, type_name) = match entry.tag() {
         gimli::DW_TAG_subprogram => (None, parameters::signature(view, unit, entry)?),
-        // Its first variable is where the symbol is.
+        // A common block has the address of its first variable.
         _ if is_in_common_block(scopes) => {
             let kind = ValueKind::Compound;
             (Some(VariableType { kind, size: 0 }), "common block".to_owned())
@@ -229,8 +228,8 @@ fn leaf_type<'a>(view: &View<'a>, place: &Place<'a>) -> Found<Option<VariableTyp
     Ok(Some(VariableType { size, ..of }))
 }
 
-/// Where the steps lead from the variable that the linker placed at `address`; `None` when there is no debug
-/// information on it. In a Fortran common block the first step names the variable.
+/// The trail from the variable that the linker placed at `address`; `None` if there is no debug information
+/// on it. In a Fortran common block the first step names the variable.
 pub fn trail(
     image: &DebugFile,
     address: LinkAddress,
@@ -268,20 +267,20 @@ pub fn trail(
     Ok(Some(trail))
 }
 
-/// The variable that a path starts at: one of its own, or one in a common block.
+/// The variable at which a path starts, which may be in a common block.
 struct Start<'s> {
     address: LinkAddress,
-    /// In a common block, the name of the variable.
+    /// The name of the variable in the common block.
     member: Option<&'s str>,
-    /// In a common block, the names of the others.
+    /// The names of the other variables in the common block.
     others: Vec<String>,
-    /// The common block that was seen last, by its place, and its address: that of its first variable.
+    /// The last common block found: unit, offset, and address, which is that of its first variable.
     block: Option<(usize, gimli::UnitOffset, u64)>,
 }
 
 impl Start<'_> {
-    /// The type of the variable that is wanted, when this entry is it; of one in a common block with its
-    /// distance from the block.
+    /// The type of the wanted variable if this entry is it; for one in a common block also its offset in the
+    /// block.
     fn is_here<'a>(
         &mut self,
         view: &View<'a>,

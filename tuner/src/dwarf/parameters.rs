@@ -1,4 +1,4 @@
-//! The parameters of a function: in which register each is, and where fields of what they point to lie.
+//! The parameters of a function: their registers, and the places of fields that they point to.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -15,26 +15,24 @@ use crate::address::LinkAddress;
 use crate::elf::ImageError;
 use crate::path::PathStep;
 
-/// Parameters that are written out.
+/// Parameters that are listed in a message.
 const WRITTEN_MAX: usize = 8;
-/// Functions of one file whose answers are remembered; more begin anew.
+/// Functions of one file in the cache, which is cleared when full.
 const REMEMBERED_MAX: usize = 1_024;
-/// Registers in which arguments like integers are passed.
+/// Number of registers for integer arguments.
 const INTEGER_REGISTERS: u8 = 6;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name in the source.
     pub name: Option<String>,
-    /// Its place among the parameters that are passed like integers: floating-point ones have registers of
-    /// their own.
+    /// Its index among the integer parameters; floating-point ones have registers of their own.
     pub register: u8,
-    /// What is passed. Of a parameter that is passed by reference, as all of Fortran's are, this is a
-    /// pointer.
+    /// Its type. A parameter passed by reference, as all of Fortran's are, has a pointer type.
     pub of: VariableType,
 }
 
-/// Which parameter of a function.
+/// Selects a parameter of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArgumentName {
     Number(u8),
@@ -51,29 +49,28 @@ impl std::fmt::Display for ArgumentName {
     }
 }
 
-/// How a probe at a function's entry gets at a value.
+/// How a probe at a function's entry reads a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentValue {
-    /// Which of the registers for integers it begins with.
+    /// Index of the integer register to begin with.
     pub register: u8,
-    /// Nothing: the register is the value. Else what is in the register is an address, to which the first of
-    /// these is added; at every one but the last the next address is read, and at the last is the value.
+    /// Empty: the register is the value. Otherwise the register has an address, to which the first offset is
+    /// added. At every sum but the last the next address is read, and at the last sum the value.
     pub reads: Vec<u64>,
-    /// What the value is.
+    /// The type of the value.
     pub leaf: Leaf,
 }
 
-/// Why an argument is not to be had.
+/// Why an argument is not available.
 #[derive(Debug, Error)]
 pub enum ArgumentError {
-    /// The function has no such parameter, or none that is known.
+    /// The function has no such parameter, or it is unknown.
     #[error("the function has no {argument}; {known}")]
     NoSuch {
         argument: ArgumentName,
-        /// Those that there are.
+        /// The known parameters.
         known: String,
     },
-    /// There is no debug information on the function.
     #[error("there is no debug information on the function")]
     Unknown,
     /// It is passed in a register that a probe cannot read, or on the stack.
@@ -87,8 +84,7 @@ pub enum ArgumentError {
     Step(#[from] StepError),
 }
 
-/// What was found out about the functions of one file: an action that is taken again need not read its debug
-/// information again.
+/// Cache of the functions of one file: a repeated action need not read the debug information again.
 #[derive(Debug, Default)]
 pub(crate) struct Signatures {
     parameters: Remembered<Option<Vec<Parameter>>>,
@@ -96,7 +92,7 @@ pub(crate) struct Signatures {
     returns: Remembered<Option<Option<VariableType>>>,
 }
 
-/// Answers by the address of a function.
+/// Results by the address of a function.
 #[derive(Debug)]
 struct Remembered<T>(Mutex<HashMap<LinkAddress, T>>);
 
@@ -126,16 +122,16 @@ impl<T: Clone> Remembered<T> {
     }
 }
 
-/// A parameter with what is needed to walk on from it.
+/// A parameter with its DWARF entry, from which its type can be followed.
 struct LocatedParameter<'a> {
     parameter: Parameter,
     place: Place<'a>,
     by_reference: bool,
 }
 
-/// The parameters of the function that the linker placed at `address`, as far as each is passed like an
-/// integer or a floating-point number; those behind a struct are left out, for how that is passed depends on
-/// what it holds. `None` when there is no debug information on the function.
+/// The parameters of the function that the linker placed at `address`, up to the first that is not passed
+/// like an integer or a floating-point number: how a struct is passed depends on its content. `None` if there
+/// is no debug information on the function.
 pub fn parameters(image: &DebugFile, address: LinkAddress) -> Result<Option<Vec<Parameter>>, ImageError> {
     image.signatures.parameters.get(address, || {
         with_parameters(image, address, |_, known| {
@@ -147,14 +143,13 @@ pub fn parameters(image: &DebugFile, address: LinkAddress) -> Result<Option<Vec<
 /// How many arguments a function takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ParameterCount {
-    /// Those that it has parameters for.
+    /// Number of declared parameters.
     pub named: usize,
-    /// It takes any number more behind them, as printf does.
+    /// It is variadic, as printf.
     pub(crate) takes_more: bool,
 }
 
-/// How many arguments the function at `address` takes. `None` when there is no debug information on the
-/// function.
+/// How many arguments the function at `address` takes. `None` if there is no debug information on it.
 pub(crate) fn parameter_count(
     image: &DebugFile,
     address: LinkAddress,
@@ -173,8 +168,8 @@ pub(crate) fn parameter_count(
     })
 }
 
-/// What the function at `address` returns: a type, or nothing (`Some(None)`). `None` when there is no debug
-/// information on the function, or none on its type.
+/// The return type of the function at `address`, or `Some(None)` if it returns nothing. `None` if there is no
+/// debug information on the function or its type.
 pub fn return_type(
     image: &DebugFile,
     address: LinkAddress,
@@ -191,9 +186,9 @@ pub fn return_type(
     })
 }
 
-/// How a probe at the entry of the function at `address` gets at an argument, or at what the steps lead to
-/// from it: `arg(0)->count`, `arg(self).limits[2]`. Pure: the answer is the same for every process that has
-/// loaded the file.
+/// How a probe at the entry of the function at `address` reads an argument, or what the steps lead to from
+/// it: `arg(0)->count`, `arg(self).limits[2]`. Pure: the result is the same for every process that has loaded
+/// the file.
 pub fn argument(
     image: &DebugFile,
     address: LinkAddress,
@@ -245,7 +240,7 @@ fn of_known<'a>(
     let reads = match trail.hops.split_first() {
         None if trail.offset > 0 => return refuse("a part of a register"),
         None => Vec::new(),
-        // The first hop is out of the register, at no distance from it.
+        // The register itself is the first address: the first hop has offset 0 and is dropped.
         Some((_, rest)) => rest.iter().copied().chain([trail.offset]).collect(),
     };
     Ok(ArgumentValue {
@@ -283,7 +278,7 @@ fn with_function<T>(
     let view = View::new(image, &info)?;
     let mut found = function_in(&view, &units_with(&view, &[address])?, address)?;
     if found.is_none() {
-        // Of a function in several pieces the entry does not have the address itself.
+        // The entry of a function in several pieces does not have the address itself.
         found = function_in(&view, &view.units_around(address.0)?, address)?;
     }
     found.map(|function| take(&view, &function)).transpose()
@@ -299,7 +294,7 @@ fn function_in<'a>(view: &View<'a>, units: &[usize], address: LinkAddress) -> Fo
     })
 }
 
-/// Where a function begins. Of one in several pieces the first listed is the one that is called.
+/// Where a function begins. If it has several pieces, the first one listed is called.
 pub(super) fn entry_address<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<Option<u64>> {
     if let Some(low) = entry.attr_value(gimli::DW_AT_low_pc) {
         return unit.dwarf.attr_address(&unit.unit, low);
@@ -311,7 +306,6 @@ pub(super) fn entry_address<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<O
     Ok(first.map(|range| range.begin))
 }
 
-/// The entries of a function's parameters.
 fn parameter_entries<'a>(function: &Place<'a>) -> Found<Vec<Entry<'a>>> {
     let mut found = Vec::new();
     each_child(function, |entry| {
@@ -331,7 +325,7 @@ fn each_child<'a>(function: &Place<'a>, mut see: impl FnMut(&Entry<'a>)) -> Foun
     Ok(())
 }
 
-/// A parameter without a type, or one that is passed in a way that is not known, ends the list of known ones.
+/// The known parameters: the list ends at a parameter without a type, or passed in an unknown way.
 fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<LocatedParameter<'a>>> {
     let unit = &function.unit;
     let mut found = Vec::new();
@@ -366,9 +360,9 @@ fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<LocatedParamete
     Ok(found)
 }
 
-/// Fortran passes addresses, except of what is marked as VALUE: that is where its place on the stack is not
-/// followed further. Optimised code has lists of places, which are not read; it is taken for an address
-/// there.
+/// Fortran passes addresses, except for parameters marked VALUE: the location expression of these does not
+/// dereference their stack slot. In optimised code the location is a list, which is not read; the parameter
+/// is then taken for an address.
 fn is_by_reference<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<bool> {
     let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(gimli::DW_AT_location) else {
         return Ok(true);
@@ -384,7 +378,7 @@ fn is_by_reference<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<bool> {
     ))
 }
 
-/// What a function returns and takes, as the language writes it.
+/// The signature of a function in the syntax of its language.
 pub(super) fn signature<'a>(view: &View<'a>, unit: &Rc<Loaded<'a>>, entry: &Entry<'a>) -> Found<String> {
     let function = Place {
         unit: Rc::clone(unit),

@@ -1,20 +1,19 @@
-//! Finds words among bytes: any of many 4- or 8-byte words at any place. Knows nothing of what the bytes
-//! mean.
+//! Finds any of many 4- or 8-byte words at any position among bytes. Independent of their meaning.
 
 use std::collections::HashSet;
 
 use memchr::memmem::Finder;
 
-/// So many words are searched for one by one: a processor compares many bytes at once.
+/// Up to this number, words are searched one by one: a processor compares many bytes at once.
 const FEW: usize = 4;
 
-/// What a unit must contain to be of interest.
+/// What a unit must contain to match.
 pub(super) enum Needles<'n> {
     /// An entry at one of these addresses.
     Addresses(Words),
     /// An entry of this name.
     Name(&'n str),
-    /// A reference to an entry at one of these places of the section.
+    /// A reference to an entry at one of these section offsets.
     Offsets(Words),
 }
 
@@ -22,7 +21,7 @@ pub(super) enum Needles<'n> {
 #[derive(Debug)]
 pub(super) struct Words {
     wanted: HashSet<u64>,
-    /// The lowest two bytes that any of them has: nearly every place is left by this alone.
+    /// The lowest two bytes of all words: these alone exclude nearly every position.
     low: Vec<u64>,
 }
 
@@ -39,8 +38,7 @@ impl Words {
         Words { wanted, low }
     }
 
-    /// Reports every place at which one of the words begins, taken as `width` bytes, the least significant
-    /// first.
+    /// Reports every position at which one of the words begins, as `width` bytes, least significant first.
     pub(super) fn find_in(&self, bytes: &[u8], width: usize, found: &mut impl FnMut(usize)) {
         if self.wanted.len() <= FEW {
             for word in &self.wanted {
@@ -48,7 +46,7 @@ impl Words {
                 let word = word.get(..width).unwrap_or_default();
                 let finder = Finder::new(word);
                 let mut from = 0;
-                // One place can begin inside of another.
+                // Occurrences can overlap.
                 while let Some(at) = finder.find(bytes.get(from..).unwrap_or_default()) {
                     found(from + at);
                     from += at + 1;

@@ -1,6 +1,6 @@
-//! What a type is: a scalar, a pointer, a struct with fields, an array with bounds; and how it is written.
-//! One type at a time: what it points to or consists of is read when it is needed, or lists that point to
-//! themselves would never end.
+//! The structure of a type (a scalar, a pointer, a struct with fields, an array with bounds), and its text.
+//! Reads one type at a time: referenced types and parts are read on demand, or recursive types would never
+//! end.
 
 use gimli::{AttributeValue, DwAte, DwTag};
 
@@ -9,14 +9,14 @@ use super::{ValueKind, VariableType};
 
 /// More dimensions than any language has.
 const DIMENSIONS_MAX: usize = 32;
-/// Fields of fields of … without a name of their own, and base classes of base classes.
+/// Bound on the nesting of unnamed fields and of base classes.
 const NESTED_MAX: usize = 16;
-/// A written type is cut here.
+/// Characters at which the text of a type is cut.
 const TEXT_CHARS_MAX: usize = 200;
-/// Parts of a written type that stand in each other.
+/// Bound on the nesting in the text of a type.
 const TEXT_DEPTH_MAX: usize = 12;
 
-/// What a type is, names left aside.
+/// The structure of a type without its names.
 #[derive(Debug, Clone)]
 pub(super) enum Shape<'a> {
     Scalar {
@@ -28,7 +28,7 @@ pub(super) enum Shape<'a> {
         to: Option<Place<'a>>,
         size: u64,
     },
-    /// Written like what it refers to, and followed implicitly.
+    /// Followed implicitly; its text is that of the referenced type.
     Reference {
         to: Option<Place<'a>>,
         size: u64,
@@ -39,7 +39,7 @@ pub(super) enum Shape<'a> {
         size: u64,
     },
     Array(Array<'a>),
-    /// Complex numbers, functions, vectors of a language we do not know …
+    /// Complex numbers, functions, vectors of an unsupported language …
     Other {
         size: u64,
     },
@@ -49,8 +49,7 @@ pub(super) enum Shape<'a> {
 pub(super) struct Array<'a> {
     pub(super) element: Option<Place<'a>>,
     pub(super) dimensions: Vec<Dimension>,
-    /// The elements are not laid one after the other, or elsewhere (Fortran's allocatable and pointer
-    /// arrays).
+    /// The elements are not contiguous, or stored elsewhere (Fortran's allocatable and pointer arrays).
     pub(super) is_dynamic: bool,
     /// The first index varies fastest.
     pub(super) column_major: bool,
@@ -59,11 +58,11 @@ pub(super) struct Array<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dimension {
     pub(super) lower: i64,
-    /// `None` when the debug information does not say.
+    /// `None` if the debug information does not state it.
     pub(super) count: Option<u64>,
 }
 
-/// A field, as the way to it.
+/// A field, with its offset and type.
 #[derive(Debug, Clone)]
 pub(super) struct Field<'a> {
     pub(super) offset: u64,
@@ -72,7 +71,7 @@ pub(super) struct Field<'a> {
 }
 
 impl Shape<'_> {
-    /// As far as a value of it fits into a word.
+    /// The type of a value that fits into a word.
     pub(super) fn variable_type(&self) -> VariableType {
         let (kind, size) = match self {
             Shape::Scalar { kind, size, .. } => (*kind, *size),
@@ -85,7 +84,7 @@ impl Shape<'_> {
 }
 
 impl<'a> View<'a> {
-    /// What a type is behind its names.
+    /// The structure of a type, behind its typedefs and qualifiers.
     pub(super) fn shape(&self, place: &Place<'a>) -> Found<Option<Shape<'a>>> {
         let Some(place) = self.behind_names(place.clone())? else {
             return Ok(None);
@@ -152,7 +151,7 @@ impl<'a> View<'a> {
         Ok(None)
     }
 
-    /// A struct; one that is only declared here is looked for by its signature, in a unit of types.
+    /// A struct. If it is only declared here, it is searched by its signature in a type unit.
     fn structure(&self, place: Place<'a>, entry: &Entry<'a>) -> Found<Shape<'a>> {
         let elsewhere = entry.attr_value(gimli::DW_AT_signature);
         let elsewhere = elsewhere
@@ -203,7 +202,7 @@ impl<'a> View<'a> {
         Ok(array)
     }
 
-    /// Bytes that a value takes; `None` when the debug information does not say.
+    /// Size of a value in bytes; `None` if the debug information does not state it.
     pub(super) fn size(&self, shape: &Shape<'a>) -> Found<Option<u64>> {
         let mut times: u64 = 1;
         let mut shape = shape.clone();
@@ -219,7 +218,7 @@ impl<'a> View<'a> {
                     None => return Ok(None),
                 }
             }
-            // A text of Fortran: its elements are characters.
+            // A Fortran string: its elements are characters.
             let Some(element) = &array.element else {
                 return Ok(Some(times));
             };
@@ -231,7 +230,7 @@ impl<'a> View<'a> {
         Ok(None)
     }
 
-    /// The field of this name, also inside of fields and base classes that have no name of their own.
+    /// The field of this name, including those of unnamed fields and of base classes.
     pub(super) fn field(&self, of: &Place<'a>, name: &str) -> Found<Option<Field<'a>>> {
         self.field_in(of, name, NESTED_MAX)
     }
@@ -285,7 +284,7 @@ impl<'a> View<'a> {
             if entry.tag() != gimli::DW_TAG_member && !is_base {
                 continue;
             }
-            // A static member is a variable elsewhere.
+            // A static member is a separate variable.
             if entry.has_attr(gimli::DW_AT_external) || entry.has_attr(gimli::DW_AT_const_value) {
                 continue;
             }
@@ -306,7 +305,7 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// A type as the language writes it.
+    /// A type in the syntax of the language.
     pub(super) fn type_text(&self, place: Option<&Place<'a>>) -> Found<String> {
         let text = self.text_of(place, TEXT_DEPTH_MAX)?;
         Ok(match text.char_indices().nth(TEXT_CHARS_MAX) {
@@ -360,9 +359,9 @@ impl<'a> View<'a> {
 
 struct Member<'a> {
     name: Option<String>,
-    /// Its fields count as those of what it is in.
+    /// Its fields count as fields of the enclosing struct.
     is_transparent: bool,
-    /// `None` when it has to be computed, as in a virtual base class.
+    /// `None` if it must be computed, as for a virtual base class.
     offset: Option<u64>,
     of: Option<Place<'a>>,
     bits: Option<u64>,
@@ -378,7 +377,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// A qualifier of a pointer stands behind its star.
+/// A pointer's qualifier follows its star.
 fn qualified(qualifier: &str, inner: String) -> String {
     if inner.ends_with('*') {
         format!("{inner}{qualifier}")
@@ -404,7 +403,7 @@ pub(super) fn number(entry: &Entry<'_>, name: gimli::DwAt) -> Option<u64> {
 
 fn signed(entry: &Entry<'_>, name: gimli::DwAt) -> Option<i64> {
     let attribute = entry.attr(name)?;
-    // GCC writes small bounds without a sign: 255 in a byte is 255.
+    // GCC writes small bounds as unsigned: 255 in a byte is 255.
     let unsigned = attribute
         .udata_value()
         .and_then(|value| i64::try_from(value).ok());

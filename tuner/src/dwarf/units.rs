@@ -1,9 +1,9 @@
-//! Which units can contain what is searched.
+//! Selects the units that can contain what is searched.
 //!
 //! Programs with a gigabyte of debug information exist, and most queries are about one name or one address.
-//! So no index is built: the bytes that an entry of that name or address must contain are searched for (a
-//! unit without them cannot match), and only the units that have them are read. Where entries name their
-//! strings and addresses by number, those tables are searched the same way.
+//! So no index is built: the sections are searched for the bytes that a matching entry must contain, and only
+//! the units that have them are parsed. If entries refer to strings and addresses by number, those tables are
+//! searched in the same way.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use super::load::Slice;
 use super::search::{Needles, Words};
 use super::view::{Found, Part, Place, View, start};
 
-/// Text that is found more often than this leaves too little out to be worth the search.
+/// Text with more occurrences excludes too few units to be worth the search.
 const PLACES_MAX: usize = 4_096;
 
-/// Where each unit's part of the tables of addresses and of strings begins.
+/// The begin of each unit's part of the address and string tables.
 #[derive(Debug, Default)]
 pub(super) struct Bases {
     addresses: Vec<(usize, usize)>,
@@ -25,7 +25,7 @@ pub(super) struct Bases {
 }
 
 impl<'a> View<'a> {
-    /// The units that have an entry with one of these addresses, or one of these names.
+    /// The units that have an entry with one of these addresses or names.
     pub(super) fn units_with(&self, needles: &Needles<'_>) -> Found<Vec<usize>> {
         let mut units = BTreeSet::new();
         let info = self.main.debug_info.reader().slice();
@@ -53,20 +53,20 @@ impl<'a> View<'a> {
                 let mut places = Vec::new();
                 strings.find_in(table, 4, &mut |at| places.push(at));
                 units.extend(owners(&self.bases()?.strings, &places));
-                // Names of split units are in files of their own.
+                // Names of split units are in separate files.
                 units.extend((0..self.heads.len()).filter(|unit| self.is_skeleton(*unit)));
             }
         }
         Ok(units.into_iter().collect())
     }
 
-    /// Where an entry of the main file is in its section.
+    /// The section offset of an entry of the main file.
     pub(super) fn offset_of(&self, place: &Place<'a>) -> Option<u64> {
         let offset = place.offset.to_debug_info_offset(&place.unit.unit.header)?;
         (place.unit.part == Part::Main).then_some(offset.0 as u64)
     }
 
-    /// The units that say that code at this address is theirs.
+    /// The units whose ranges include this address.
     pub(super) fn units_around(&self, address: u64) -> Found<Vec<usize>> {
         let mut units = Vec::new();
         for (number, head) in self.heads.iter().enumerate() {
@@ -82,8 +82,8 @@ impl<'a> View<'a> {
         Ok(units)
     }
 
-    /// Where the tables of strings have the name, also as the end of a longer one; `None` when at too many
-    /// places.
+    /// The offsets of the name in the string tables, including ends of longer names; `None` if there are too
+    /// many.
     fn string_places(&self, name: &str) -> Option<Words> {
         let text = [name.as_bytes(), b"\0"].concat();
         let mut places: Vec<u64> = Vec::new();
@@ -128,7 +128,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The units whose part of a table the places are in; units that share a part all match.
+/// The units whose part of a table contains the places; units that share a part all match.
 fn owners(bases: &[(usize, usize)], places: &[usize]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for place in places {

@@ -1,5 +1,4 @@
-//! Reads debug information: units, the entries in them, references from one to another. Knows nothing of what
-//! is looked for.
+//! Reads debug information: units, their entries, references between entries. Does not know what is searched.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -19,20 +18,20 @@ pub(super) type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 pub(super) type Attribute<'a> = AttributeValue<Slice<'a>>;
 pub(super) type Found<T> = Result<T, gimli::Error>;
 
-/// References that lead on longer than this are a loop.
+/// Longer chains of references are loops.
 pub(super) const CHAIN_MAX: usize = 64;
-/// In which file a unit is.
+/// The file that contains a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     Main,
     Supplementary,
     /// The split unit of this skeleton.
     Split(usize),
-    /// A unit of types, in the split file of this skeleton or in the main file.
+    /// A type unit, in the split file of this skeleton or in the main file.
     Types(Option<usize>),
 }
 
-/// A unit that is read.
+/// A unit that was read.
 #[derive(Debug)]
 pub(super) struct Loaded<'a> {
     pub(super) part: Part,
@@ -40,7 +39,7 @@ pub(super) struct Loaded<'a> {
     pub(super) unit: Unit<Slice<'a>>,
     pub(super) name: String,
     pub(super) is_fortran: bool,
-    /// The unit of types names its one type.
+    /// The one type that a type unit describes.
     type_at: Option<UnitOffset>,
 }
 
@@ -65,7 +64,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The debug information of a file, for one question or several that follow each other.
+/// The debug information of a file, for one query or several consecutive ones.
 pub(super) struct View<'a> {
     image: &'a DebugFile,
     pub(super) info: &'a DebugInfo,
@@ -79,7 +78,7 @@ pub(super) struct View<'a> {
     pub(super) bases: OnceCell<Bases>,
 }
 
-/// A unit of types, not yet read.
+/// A type unit that was not read yet.
 type TypeUnit<'a> = (Rc<Dwarf<Slice<'a>>>, UnitHeader<Slice<'a>>);
 type TypeUnits<'a> = HashMap<u64, TypeUnit<'a>>;
 
@@ -113,15 +112,14 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The unit of this number as it is in the main file, where the tables of lines are; a skeleton stays
-    /// one.
+    /// The unit of this number in the main file, which has the line tables; a skeleton is not resolved.
     pub(super) fn skeleton(&self, number: usize) -> Found<Option<Rc<Loaded<'a>>>> {
         let head = self.heads.get(number);
         head.map(|head| self.load(Part::Main, &self.main, *head, None))
             .transpose()
     }
 
-    /// The unit of this number; of a skeleton the unit that it stands for.
+    /// The unit of this number; for a skeleton, the split unit.
     pub(super) fn unit(&self, number: usize) -> Found<Option<Rc<Loaded<'a>>>> {
         let Some(head) = self.heads.get(number) else {
             return Ok(None);
@@ -227,7 +225,7 @@ impl<'a> View<'a> {
         };
         match reference {
             AttributeValue::UnitRef(offset) => Ok(Some(here(offset))),
-            // In a split file there is one unit.
+            // A split file has one unit.
             AttributeValue::DebugInfoRef(offset) => match from.part {
                 Part::Split(_) => Ok(offset.to_unit_offset(&from.unit.header).map(here)),
                 Part::Supplementary => self.in_supplementary(offset),
@@ -342,8 +340,8 @@ impl<'a> View<'a> {
             .collect())
     }
 
-    /// Looks at the entries of the units in order, with the names of what they are in, until `look` finds
-    /// what it is for.
+    /// Calls `look` with the entries of the units in order and their enclosing scopes, until it returns a
+    /// result.
     pub(super) fn search<T>(
         &self,
         units: &[usize],
@@ -367,7 +365,7 @@ impl<'a> View<'a> {
         Ok(None)
     }
 
-    /// An attribute of an entry, or of the declaration that it completes, with the unit that it is from.
+    /// An attribute of an entry, or of the declaration that it completes, with the unit that contains it.
     pub(super) fn attribute(
         &self,
         unit: &Rc<Loaded<'a>>,
@@ -406,7 +404,7 @@ impl<'a> View<'a> {
         Ok(Some(printable_bytes(text.slice())))
     }
 
-    /// The type of an entry, by itself or by the declaration that it completes.
+    /// The type of an entry, or of the declaration that it completes.
     pub(super) fn type_of(&self, unit: &Rc<Loaded<'a>>, entry: &Entry<'a>) -> Found<Option<Place<'a>>> {
         match self.attribute(unit, entry, gimli::DW_AT_type)? {
             Some((unit, value)) => self.follow(&unit, value),
@@ -415,7 +413,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What an entry is in, outermost first.
+/// The entries that enclose an entry, outermost first.
 #[derive(Debug, Default)]
 pub(super) struct Scopes<'a>(Vec<(isize, Entry<'a>)>);
 
@@ -435,7 +433,7 @@ impl<'a> Scopes<'a> {
     }
 }
 
-/// Where an entry's place in memory is a fixed one: its address.
+/// The address of an entry whose location is fixed.
 pub(super) fn fixed_address<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<Option<u64>> {
     let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(gimli::DW_AT_location) else {
         return Ok(None);

@@ -1,5 +1,4 @@
-//! From a value to a part of it: which bytes the steps of a path lead to, by the types alone. Reads no
-//! memory.
+//! From a value to a part of it: resolves the steps of a path by types. Reads no memory.
 
 use thiserror::Error;
 
@@ -11,14 +10,14 @@ use crate::path::PathStep;
 /// Fields that a message lists.
 const LISTED_MAX: usize = 12;
 
-/// Why steps lead nowhere.
+/// Why steps cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WalkError {
     #[error("{of} has no field `{field}`; it has {known}")]
     NoField {
         field: String,
         of: String,
-        /// The fields that there are.
+        /// The existing fields.
         known: String,
     },
     #[error("{of} has no fields: `.{field}` leads nowhere")]
@@ -32,23 +31,23 @@ pub enum WalkError {
         lower: i64,
         upper: i128,
     },
-    /// Fewer indices than dimensions, where rows are not laid out one after the other.
+    /// Fewer indices than dimensions, in a language whose rows are not contiguous.
     #[error("{of} needs an index for each of its {dimensions} dimensions")]
     TooFewIndices { of: String, dimensions: usize },
     #[error("{of} is no pointer: it cannot be followed")]
     NoPointer { of: String },
-    /// Some bits of a byte are no place.
+    /// A part of a byte has no address.
     #[error("the field `{field}` is {bits} bits of a word: only complete bytes can be read and written")]
     BitField { field: String, bits: u64 },
-    /// Where the elements are is known to the running program alone.
+    /// Only the running program knows where the elements are.
     #[error(
         "{of} is laid out by the running program (an allocatable or a pointer array, or a slice): its elements have no fixed place"
     )]
     Dynamic { of: String },
-    /// The debug information does not say what it is.
+    /// The debug information does not have its type.
     #[error("the debug information does not have the type of {of}")]
     Unknown { of: String },
-    /// The symbol table says that the variable ends before.
+    /// The part is beyond the end of the variable according to the symbol table.
     #[error("the steps lead out of the variable, which takes {size} bytes")]
     Outside {
         /// Bytes of the variable.
@@ -58,38 +57,38 @@ pub enum WalkError {
     TooFar,
 }
 
-/// What stands at the end of a path.
+/// The type at the end of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
     pub of: VariableType,
-    /// One character, or bytes that are a text.
+    /// It is one character, or bytes of a string.
     pub is_char: bool,
-    /// How many bytes the text has, when it is one: an array of characters.
+    /// Bytes of the string, if it is an array of characters.
     pub text_bytes: Option<u64>,
-    /// Its type, as the language writes it.
+    /// Its type, in the syntax of the language.
     pub type_name: String,
-    /// The first of its fields, when it is a struct.
+    /// Its first fields, if it is a struct.
     pub fields: Vec<String>,
 }
 
-/// Where steps lead, from the address of a value on.
+/// The result of following steps, relative to the address of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trail {
-    /// Pointers on the way: each is read at this distance from where the one before led.
+    /// Pointers on the way: each is read at this offset from the target of the one before.
     pub hops: Vec<u64>,
-    /// How far behind the last the value is.
+    /// Offset of the part from the target of the last pointer.
     pub offset: u64,
     pub leaf: Leaf,
 }
 
 impl Trail {
-    /// No pointer is on the way: the place is as fixed as that of the value itself.
+    /// True if no pointer is on the way: the place is as fixed as that of the value itself.
     pub fn is_fixed(&self) -> bool {
         self.hops.is_empty()
     }
 }
 
-/// Either of the two ways in which a walk ends early.
+/// The two reasons for which a walk ends early.
 pub(super) enum Stop {
     Walk(WalkError),
     Damaged(gimli::Error),
@@ -107,7 +106,7 @@ impl From<WalkError> for Stop {
     }
 }
 
-/// A walk under way.
+/// The state of a walk.
 struct Walk<'v, 'a> {
     view: &'v View<'a>,
     at: Place<'a>,
@@ -115,7 +114,7 @@ struct Walk<'v, 'a> {
     offset: u64,
 }
 
-/// Follows the steps from a value of this type, or from its address where it is passed so.
+/// Follows the steps from a value of this type, or from its address if it is passed by reference.
 pub(super) fn walk<'a>(
     view: &View<'a>,
     from: Place<'a>,
@@ -183,7 +182,7 @@ impl<'a> Walk<'_, 'a> {
         Ok(())
     }
 
-    /// A reference stands for what it refers to.
+    /// A reference is replaced by its target.
     fn follow_references(&mut self) -> Result<(), Stop> {
         for _ in 0..CHAIN_MAX {
             match self.view.shape(&self.at)? {
@@ -197,7 +196,7 @@ impl<'a> Walk<'_, 'a> {
     fn deref(&mut self) -> Result<(), Stop> {
         match self.shape()? {
             Shape::Pointer { to, .. } => self.hop(to),
-            // As in C an array is its first element.
+            // As in C, an array decays to its first element.
             Shape::Array(Array {
                 element: Some(element),
                 is_dynamic: false,
@@ -209,7 +208,7 @@ impl<'a> Walk<'_, 'a> {
     }
 
     fn field(&mut self, name: &str) -> Result<(), Stop> {
-        // C writes `->` through a pointer; the debugger, and users of several languages, a dot.
+        // C writes `->` through a pointer; debuggers, and users of several languages, write a dot.
         if let Shape::Pointer { to: to @ Some(_), .. } = self.shape()? {
             self.hop(to)?;
             self.follow_references()?;
@@ -249,7 +248,7 @@ impl<'a> Walk<'_, 'a> {
         })
     }
 
-    /// Takes as many indices as the array has dimensions; says how many these were.
+    /// Consumes as many indices as the array has dimensions, and returns their number.
     fn index(&mut self, indices: &[i64]) -> Result<usize, Stop> {
         let [first, ..] = indices else { return Ok(0) };
         let array = match self.shape()? {

@@ -1,8 +1,8 @@
-//! One ELF file: segments, sections, tables, what it needs. Only files for x86-64.
+//! One ELF file for x86-64: segments, sections, tables, dependencies.
 //!
-//! Reads the parts that are needed, never the whole file (libraries of a gigabyte exist), and keeps none of
-//! them. Knows no process. `read` is how tables are read. [`crate::image`] keeps symbols and debug
-//! information.
+//! Reads only the parts that are needed, never the complete file (libraries of a gigabyte exist), and caches
+//! nothing: [`crate::image`] keeps symbols and debug information. Independent of processes. `read` reads the
+//! tables.
 
 use std::fmt;
 use std::fs::File;
@@ -21,9 +21,9 @@ mod read;
 
 use read::{Reader, compression, decompress, old_compression, refuse_large, string_at};
 
-/// A larger section is not read at once; debug information has a bound of its own.
+/// Bytes of the largest section that is read. Debug information has its own bound.
 const SECTION_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a block, as stat(2) counts what a file takes on disk.
+/// Bytes of a block, the unit in which stat(2) reports the space on disk.
 const BLOCK_BYTES: u64 = 512;
 const DAMAGED_COMPRESSION: ImageError = ImageError::Damaged {
     what: "the end of a compressed section",
@@ -37,7 +37,7 @@ pub enum ImageError {
     Unsupported,
     #[error("damaged: {what} lies outside of the file")]
     Damaged { what: &'static str },
-    /// It has a part that is a hole: nothing is stored there, and reading it would take memory only.
+    /// A part is a hole: nothing is stored there, and reading it would only take memory.
     #[error("damaged: {what} is far larger than what is stored of the file")]
     Hollow { what: &'static str },
     #[error("{what} is larger than the {} MiB that are read", .bytes_max >> 20)]
@@ -52,7 +52,7 @@ pub enum ImageError {
     Io(#[from] io::Error),
 }
 
-/// The identity that the linker gave a file. The same for every copy, another after every rebuild.
+/// The identity that the linker gave a file: the same for every copy, different after every rebuild.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BuildId(String);
@@ -73,14 +73,12 @@ impl fmt::Debug for BuildId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     pub address: LinkAddress,
-    /// Bytes in memory; what exceeds `file_size` is zero at the start (bss).
+    /// Bytes in memory; those beyond `file_size` are zero at the start (bss).
     pub memory_size: u64,
     /// Where it begins in the file.
     pub offset: FileOffset,
     pub file_size: u64,
-    /// The loader maps it writable.
     pub writable: bool,
-    /// The loader maps it executable.
     pub executable: bool,
 }
 
@@ -94,16 +92,15 @@ impl Segment {
     }
 }
 
-/// A section, as far as it says what may be written.
+/// The properties of a section that decide whether it may be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
     pub name: String,
-    /// Where it is placed.
     pub address: LinkAddress,
     pub size: u64,
-    /// Its flags say that the program writes it.
+    /// Its flags permit the program to write it.
     pub writable: bool,
-    /// It is the pattern of a thread-local block, not a variable's place.
+    /// It is the template of a thread-local block, not the place of a variable.
     pub thread_local: bool,
     pub executable: bool,
     allocated: bool,
@@ -120,21 +117,21 @@ pub struct Dynamic {
     pub soname: Option<String>,
     /// The names of the libraries that it needs.
     pub needed: Vec<String>,
-    /// Where what it needs is looked for (DT_RPATH): folders with colons between.
+    /// DT_RPATH: the folders, separated by colons, in which its libraries and their libraries are searched.
     pub rpath: Option<String>,
-    /// The same (DT_RUNPATH), for what it needs itself alone.
+    /// DT_RUNPATH: the same for its own libraries only.
     pub(crate) runpath: Option<String>,
-    /// Linked with -Bsymbolic: it uses its own definitions before anyone else's.
+    /// Linked with -Bsymbolic: it uses its own definitions before those of other files.
     pub(crate) symbolic: bool,
 }
 
-/// A relocation by which a dynamic symbol's address is stored, or its initial value copied.
+/// A relocation that stores the address of a dynamic symbol, or copies its initial value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SymbolRelocation {
     pub place: LinkAddress,
-    /// What is added to the symbol's address.
+    /// Added to the symbol's address.
     pub(crate) addend: i64,
-    /// The executable's own copy of a library's variable is made here.
+    /// A copy relocation: the executable's own copy of a library's variable is here.
     pub copy: bool,
 }
 
@@ -143,19 +140,16 @@ pub struct Elf {
     file: File,
     file_size: u64,
     stored: Option<u64>,
-    /// When it was written last, as it was read: seconds and nanoseconds.
+    /// Time of the last modification when it was read: seconds and nanoseconds.
     written: (i64, i64),
-    /// The segments that the loader maps.
     pub segments: Vec<Segment>,
-    /// What the loader makes read-only once relocation is done.
+    /// The range that the loader makes read-only after relocation (RELRO).
     pub(crate) read_only_after_relocation: Option<Segment>,
-    /// The dynamic linker that the program names; none in a library or a static program.
+    /// The dynamic linker that the program names; `None` for a library or a static program.
     pub interpreter: Option<String>,
-    /// Where the dynamic section is.
     pub(crate) dynamic_segment: Option<Segment>,
-    /// All sections; empty when the file was stripped of them.
+    /// All sections; empty if the file was stripped of them.
     pub sections: Vec<Section>,
-    /// What the dynamic linker reads.
     pub dynamic: Dynamic,
     build_id: Option<(BuildId, Option<LinkAddress>)>,
 }
@@ -204,12 +198,11 @@ impl Elf {
         Ok(read)
     }
 
-    /// The identity that the linker gave it, if any.
     pub fn build_id(&self) -> Option<&BuildId> {
         self.build_id.as_ref().map(|(id, _)| id)
     }
 
-    /// Where the bytes of the build id lie in memory, and how many they are.
+    /// Address and length in bytes of the build id in memory.
     pub(crate) fn build_id_place(&self) -> Option<(LinkAddress, usize)> {
         let (id, place) = self.build_id.as_ref()?;
         Some(((*place)?, id.0.len() / 2))
@@ -219,21 +212,21 @@ impl Elf {
         &self.file
     }
 
-    /// The file was not written to since it was read: what was found in it is there still.
+    /// True if the file was not modified since it was read.
     pub(crate) fn is_as_read(&self) -> bool {
         let as_read = (self.file_size, self.written.0, self.written.1);
         let meta = self.file.metadata();
         meta.is_ok_and(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec()) == as_read)
     }
 
-    /// Whether these bytes stand anywhere in the first `bytes_max` bytes of the file; not when it cannot be
-    /// read.
+    /// Whether the first `bytes_max` bytes of the file contain these bytes; false if it cannot be read.
     pub fn holds(&self, wanted: &[u8], bytes_max: u64) -> bool {
         self.reader().holds(wanted, bytes_max).unwrap_or_default()
     }
 
-    /// What is found first in the first `bytes_max` bytes of the file, looked at in pieces, each of which
-    /// begins with the last `overlap` bytes of the one before; none when the file cannot be read.
+    /// The first result of `found` in the first `bytes_max` bytes of the file. The file is read in pieces,
+    /// each of which begins with the last `overlap` bytes of the one before. `None` if the file cannot be
+    /// read.
     pub fn find<T>(
         &self,
         (overlap, bytes_max): (usize, u64),
@@ -242,8 +235,8 @@ impl Elf {
         self.reader().find((overlap, bytes_max), found).ok()?
     }
 
-    /// Where the byte that the linker placed at `address` is in the file; `None` when it is in no mapped part
-    /// of it. By segments: that is what the kernel maps, section headers may lie or be missing.
+    /// The file offset of the byte that the linker placed at `address`; `None` if no mapped part has it. Uses
+    /// segments, which the kernel maps; section headers may be wrong or missing.
     pub fn file_offset(&self, address: LinkAddress) -> Option<FileOffset> {
         self.segments.iter().find_map(|segment| {
             let into = address.0.checked_sub(segment.address.0)?;
@@ -256,8 +249,7 @@ impl Elf {
         })
     }
 
-    /// The word that stands at `address` when the program begins, before relocation; `None` when it is in no
-    /// part that is mapped.
+    /// The word at `address` when the program begins, before relocation; `None` if no mapped part has it.
     pub fn initial_word(&self, address: LinkAddress) -> Option<u64> {
         self.segment_at(address, 8)?;
         let mut word = [0; 8];
@@ -267,7 +259,7 @@ impl Elf {
         Some(u64::from_le_bytes(word))
     }
 
-    /// The section that holds all `length` bytes at `address`.
+    /// The section that contains all `length` bytes at `address`.
     pub fn section_at(&self, address: LinkAddress, length: u64) -> Option<&Section> {
         let within = |section: &&Section| {
             let into = address.0.checked_sub(section.address.0);
@@ -280,14 +272,14 @@ impl Elf {
             .find(within)
     }
 
-    /// The segment that holds all `length` bytes at `address`.
+    /// The segment that contains all `length` bytes at `address`.
     pub(crate) fn segment_at(&self, address: LinkAddress, length: u64) -> Option<&Segment> {
         self.segments
             .iter()
             .find(|segment| segment.holds(address, length))
     }
 
-    /// True when the loader takes the right to write these bytes away after relocation (RELRO).
+    /// True if the loader makes these bytes read-only after relocation (RELRO).
     pub fn is_read_only_after_relocation(&self, address: LinkAddress, length: u64) -> bool {
         self.read_only_after_relocation
             .as_ref()
@@ -298,12 +290,12 @@ impl Elf {
         self.content(name).is_some()
     }
 
-    /// The content of the section called `name`, decompressed; nothing when there is no such section.
+    /// The content of the section called `name`, decompressed; empty if there is no such section.
     pub(crate) fn section_bytes(&self, name: &str) -> Result<Vec<u8>, ImageError> {
         self.section_bytes_up_to(name, SECTION_BYTES_MAX)
     }
 
-    /// The same; an error when it is larger than `bytes_max`.
+    /// As [`Elf::section_bytes`]; an error if the section is larger than `bytes_max`.
     pub(crate) fn section_bytes_up_to(&self, name: &str, bytes_max: u64) -> Result<Vec<u8>, ImageError> {
         let Some(section) = self.content(name) else {
             return Ok(Vec::new());
@@ -329,7 +321,7 @@ impl Elf {
         decompress(format, data, size).ok_or(DAMAGED_COMPRESSION)
     }
 
-    /// The section called `.name`, or `.zname` as old compilers call it when it is compressed.
+    /// The section called `.name`, or `.zname`, as old compilers call it if it is compressed.
     fn content(&self, name: &str) -> Option<&Section> {
         let is_it = |section: &&Section| {
             let old = section.name.strip_prefix(".z");
@@ -366,7 +358,7 @@ impl Elf {
         Ok(dynamic)
     }
 
-    /// What is in a section, and the strings that it speaks of.
+    /// The entries of a section, and the string table that they refer to.
     pub(crate) fn entries<T: Pod>(
         &self,
         section: &Section,
@@ -384,7 +376,7 @@ impl Elf {
         Ok((entries, strings))
     }
 
-    /// Its tables together are no larger than what is read of one file.
+    /// Checks that its tables together are within the bound of what is read of one file.
     pub(crate) fn check_tables(&self) -> Result<(), ImageError> {
         let kinds = [
             elf::SHT_SYMTAB,
@@ -400,8 +392,7 @@ impl Elf {
         )
     }
 
-    /// Calls `look` with every relocation that is loaded: its type, the index of its symbol, its place and
-    /// what is added.
+    /// Calls `look` with every dynamic relocation: its type, symbol index, place and addend.
     pub(crate) fn each_relocation(
         &self,
         mut look: impl FnMut(elf::RelocationType, u32, LinkAddress, i64),
@@ -429,7 +420,6 @@ impl Elf {
         Ok(())
     }
 
-    /// `length` bytes of the file.
     pub(crate) fn bytes_at(&self, offset: FileOffset, length: u64) -> Result<Vec<u8>, ImageError> {
         if length > SECTION_BYTES_MAX {
             return Err(ImageError::TooLarge {

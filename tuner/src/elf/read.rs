@@ -1,5 +1,5 @@
-//! Reads the tables of an ELF file. A table that would end behind the file is refused before memory is taken
-//! for it: sizes come from the file, and the file may be damaged or made to harm.
+//! Reads the tables of an ELF file. A table that would exceed the file is refused before memory is allocated
+//! for it: sizes come from the file, which may be damaged or malicious.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,20 +17,20 @@ use super::{BuildId, ImageError, Section, Segment};
 use crate::address::LinkAddress;
 use crate::printable::printable_bytes;
 
-/// The string that begins at `at` and ends at the next zero, made printable.
+/// The string from `at` to the next zero, made printable.
 pub(super) fn string_at(strings: &[u8], at: u64) -> Option<String> {
     let rest = strings.get(usize::try_from(at).ok()?..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;
     Some(printable_bytes(&rest[..end]))
 }
 
-/// The build id stands in the first bytes of a segment of notes.
+/// Bytes of a segment of notes in which the build id is searched.
 const NOTES_BYTES_MAX: u64 = 1 << 20;
 
-/// The symbol tables, relocation tables and string tables of one file together.
+/// Bytes of the symbol tables, relocation tables and string tables of one file together.
 const TABLES_BYTES_MAX: u64 = 1 << 30;
 
-/// An error when these tables together are larger than what is read of one file.
+/// An error if these tables together are larger than the bound.
 pub(super) fn refuse_large<'a>(tables: impl IntoIterator<Item = &'a Section>) -> Result<(), ImageError> {
     let sizes = tables.into_iter().map(|table| table.size);
     if sizes.fold(0, u64::saturating_add) > TABLES_BYTES_MAX {
@@ -42,21 +42,21 @@ pub(super) fn refuse_large<'a>(tables: impl IntoIterator<Item = &'a Section>) ->
     Ok(())
 }
 
-/// A part of this size is read of any file.
+/// A part of at most this size is read of any file.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// A larger part takes at most so many times the bytes that are stored for it: more than file systems and
+/// A larger part may have at most this multiple of the bytes stored on disk: more than file systems and
 /// compressed sections save on tables and debug information, and far less than a hole or a block of zeros
 /// does.
 const SAVED_MAX: u64 = 64;
 
-/// Whether a part of `size` bytes can be what it says, of which `stored` bytes are on disk. A hole in a file
-/// costs its author nothing, and us the memory.
+/// Whether a part of `size` bytes is plausible if `stored` bytes are on disk. A hole in a file costs its
+/// author nothing, but would cost us the memory.
 fn is_plausible(size: u64, stored: u64) -> bool {
     size <= SMALL_BYTES || size <= stored.saturating_mul(SAVED_MAX)
 }
 
-/// Zeros to read into; an error, and no abort, when there is not so much memory.
+/// Zeros to read into; an error instead of an abort if memory is short.
 fn zeros<T: Copy + Default>(count: usize) -> Result<Vec<T>, ImageError> {
     let mut zeros = Vec::new();
     let reserved = zeros.try_reserve_exact(count);
@@ -65,16 +65,16 @@ fn zeros<T: Copy + Default>(count: usize) -> Result<Vec<T>, ImageError> {
     Ok(zeros)
 }
 
-/// A file, and how long it is.
+/// A file and its length.
 pub(super) struct Reader<'a> {
     pub(super) file: &'a File,
     pub(super) file_size: u64,
-    /// The bytes of its blocks on disk; none if the file system does not report them.
+    /// Bytes of its blocks on disk; `None` if the file system does not report them.
     pub(super) stored: Option<u64>,
 }
 
 impl Reader<'_> {
-    /// How many bytes a part takes that may be read.
+    /// The size of a part, if it may be read.
     fn checked(&self, offset: u64, size: u64, what: &'static str) -> Result<usize, ImageError> {
         if offset.checked_add(size).is_none_or(|end| end > self.file_size) {
             return Err(ImageError::Damaged { what });
@@ -112,15 +112,16 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether these bytes stand in the first `bytes_max` of the file.
+    /// Whether the first `bytes_max` bytes of the file contain these bytes.
     pub(super) fn holds(&self, wanted: &[u8], bytes_max: u64) -> io::Result<bool> {
         let (finder, overlap) = (Finder::new(wanted), wanted.len().saturating_sub(1));
         let found = self.find((overlap, bytes_max), |piece| finder.find(piece));
         Ok(found?.is_some())
     }
 
-    /// What is found first in the first `bytes_max` bytes of the file, read piece by piece: each piece begins
-    /// with the last `overlap` bytes of the one before, since what is looked for may lie across both.
+    /// The first result of `found` in the first `bytes_max` bytes of the file. The file is read in pieces,
+    /// each of which begins with the last `overlap` bytes of the one before, since a match may cross two
+    /// pieces.
     pub(super) fn find<T>(
         &self,
         (overlap, bytes_max): (usize, u64),
@@ -232,7 +233,7 @@ fn section(header: &elf::SectionHeader64<LE>, names: &[u8]) -> Section {
     }
 }
 
-/// A compressed section begins with a header of its own (Elf64_Chdr: kind, padding, size, alignment).
+/// The header of a compressed section (Elf64_Chdr: type, padding, size, alignment).
 pub(super) fn compression(section: &[u8]) -> Option<(CompressionFormat, &[u8], u64)> {
     let (header, data) = section.split_at_checked(24)?;
     let format = match elf::CompressionType(u32::from_le_bytes(header[..4].try_into().ok()?)) {
@@ -262,8 +263,8 @@ pub(super) fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> O
         .flatten()
 }
 
-/// Where the build id lies in a block of notes: each is three words (name length, content length, kind), then
-/// the name and the content, both padded to four bytes.
+/// The range of the build id in a block of notes: each is three words (name length, content length, type),
+/// then the name and the content, both padded to four bytes.
 fn find_build_id(notes: &[u8]) -> Option<Range<usize>> {
     let mut at = 0;
     let word =

@@ -1,20 +1,20 @@
-//! One piece of code: its returns, its jumps out, and the last instructions before each return. Follows none
-//! of them.
+//! One piece of code: its returns, its jumps out, and the last instructions before each return. Follows no
+//! jumps.
 
 use std::collections::BTreeSet;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-/// More instructions before a return are not taken for its last ones.
+/// Instructions of the longest tail before a return.
 const TAIL_MAX: usize = 32;
-/// Nor those of a function with a larger frame, in bytes.
+/// Bytes of the largest frame for which a tail is taken.
 const DEPTH_MAX: u16 = 32_760;
-/// Where more instructions than this may follow a jump it is not looked whether they lead back to it.
+/// Bound on the instructions behind a jump that are checked for leading back to it.
 const LOOP_MAX: usize = 20_000;
-/// How far before a computed jump it is looked for how its target is computed, in instructions.
+/// Number of instructions before a computed jump in which the computation of its target is searched.
 const LOOK_BACK: usize = 6;
 
-/// What was found in one piece of code, by addresses.
+/// The result for one piece of code, by addresses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) returns: Vec<u64>,
@@ -23,16 +23,16 @@ pub(super) struct Piece {
     pub(super) tails: Vec<Tail>,
 }
 
-/// The last instructions before a return, which follow each other.
+/// Consecutive last instructions before a return.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// Each with the distance of the stack pointer from the return address before it, the return itself
-    /// included.
+    /// Addresses, each with the distance in bytes of the stack pointer from the return address before the
+    /// instruction. Includes the return itself.
     pub(super) instructions: Vec<(u64, u16)>,
     pub(super) at_return: u64,
-    /// The jumps by which they are come to.
+    /// The jumps into them.
     pub(super) jumps: Vec<TailJump>,
-    /// No other code leads there.
+    /// They are reached only through these jumps.
     pub(super) is_closed: bool,
 }
 
@@ -46,7 +46,7 @@ impl Tail {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TailJump {
     pub(super) at: u64,
-    /// Where it leads if the call ends.
+    /// The next address if the call ends.
     pub(super) to: u64,
     pub(super) condition: Option<u8>,
     pub(super) is_taken: bool,
@@ -59,7 +59,7 @@ pub(super) struct JumpOut {
     pub(super) to: Target,
     pub(super) is_always: bool,
     pub(super) condition: Option<u8>,
-    /// The kernel carries it out by itself.
+    /// The kernel emulates it.
     pub(super) is_done_by_kernel: bool,
 }
 
@@ -77,7 +77,7 @@ impl JumpOut {
     }
 }
 
-/// The number of a conditional jump's condition; none of what looks at a register (`jrcxz`, `loop`).
+/// The number of a conditional jump's condition; `None` for jumps that test a register (`jrcxz`, `loop`).
 pub(super) fn condition(jump: &Instruction) -> Option<u8> {
     let number = (jump.condition_code() as u8).checked_sub(1);
     number.filter(|_| jump.is_jcc_short_or_near())
@@ -86,7 +86,7 @@ pub(super) fn condition(jump: &Instruction) -> Option<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     Code(u64),
-    /// Whatever the word at this address says.
+    /// The address that the word at this address has.
     Slot(u64),
 }
 
@@ -94,7 +94,7 @@ pub(super) fn decode(bytes: &[u8], start: u64) -> impl Iterator<Item = Instructi
     Decoder::with_ip(64, bytes, start, DecoderOptions::NONE).into_iter()
 }
 
-/// Looks at all instructions of a piece; the error is the distance of what is none.
+/// Scans all instructions of a piece. The error is the offset of an invalid instruction.
 pub(super) fn scan(bytes: &[u8], start: u64, never_returns: &dyn Fn(u64) -> bool) -> Result<Piece, u64> {
     let inside = start..start + bytes.len() as u64;
     let mut found = Piece::default();
@@ -132,11 +132,11 @@ pub(super) fn scan(bytes: &[u8], start: u64, never_returns: &dyn Fn(u64) -> bool
     Ok(found)
 }
 
-/// The instructions before the return at this place, and how they are come to.
+/// The instructions before the return at this index, and the jumps into them.
 pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn(u64) -> bool) -> Tail {
     let mut tail = Tail {
         at_return: all[at_return].ip(),
-        // The targets of a table are not followed.
+        // The targets of a jump table are not followed.
         is_closed: !all
             .iter()
             .any(|other| other.flow_control() == FlowControl::IndirectBranch),
@@ -165,7 +165,7 @@ pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn
                 is_bounded = true;
                 break;
             }
-            // A call, after which the function may go on.
+            // A call after which the function may continue.
             _ => tail.is_closed = false,
         }
         if !tail.is_closed {
@@ -173,7 +173,7 @@ pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn
         }
         tail.instructions.push((before.ip(), depth));
     }
-    // From the function's begin on there may be no jump at all.
+    // Execution from the function's begin may pass no jump at all.
     tail.is_closed &= is_bounded;
     let leads = |jump: &&Instruction| {
         jump.op0_kind() == OpKind::NearBranch64
@@ -185,7 +185,7 @@ pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn
         .filter(leads)
         .map(|jump| JumpOut::of(jump, Target::Code(jump.near_branch64())))
         .collect();
-    // A jump of a loop is come to again and again before the call ends.
+    // A loop executes its jump repeatedly before the call ends.
     let is_in_loop = tail.jumps.iter().any(|jump| jump.is_in_loop(all, never_returns));
     tail.is_closed &= !is_in_loop;
     for jump in found {
@@ -205,7 +205,7 @@ pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn
 }
 
 impl TailJump {
-    /// Whether the function may come to it again where the call does not end there.
+    /// Whether the function may reach the jump again if the call does not end there.
     pub(super) fn is_in_loop(&self, all: &[Instruction], never_returns: &dyn Fn(u64) -> bool) -> bool {
         let place = |address: u64| all.binary_search_by_key(&address, Instruction::ip).ok();
         let (Some(jump), Some(_)) = (place(self.at), self.condition) else {
@@ -242,8 +242,8 @@ impl TailJump {
     }
 }
 
-/// How far an instruction moves the stack pointer towards the return address, in bytes; none for one that
-/// does more than that or computing in registers.
+/// Bytes by which an instruction moves the stack pointer towards the return address; `None` for one that does
+/// more than that and computing in registers.
 pub(super) fn moved(instruction: &Instruction) -> Option<u16> {
     let to_register = instruction.op0_kind() == OpKind::Register;
     let is_stack_pointer = to_register && instruction.op0_register().full_register() == Register::RSP;
@@ -257,9 +257,9 @@ pub(super) fn moved(instruction: &Instruction) -> Option<u16> {
     }
 }
 
-/// Whether a computed jump is one of a table of the function's own places (`switch`): compilers add what the
-/// table says to where it stands, or jump through the table itself. What a function calls in its last
-/// position comes from a record or an argument.
+/// Whether a computed jump is one through a table of the function's own places (`switch`): compilers add a
+/// table entry to the table's address, or jump through the table itself. The target of a tail call comes from
+/// a record or an argument.
 pub(super) fn stays_inside(jump: &Instruction, before: &[Instruction]) -> bool {
     if jump.op0_kind() == OpKind::Memory {
         return jump.memory_index() != Register::None;

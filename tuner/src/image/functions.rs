@@ -9,13 +9,13 @@ use crate::spelling::{MatchQuality, Spelling};
 use crate::symbol::{Function, Symbol, SymbolKind};
 
 impl Image {
-    /// The functions among `names`, by file offset. A name without a function is not in the answer; a name
-    /// that several static functions share comes with each of them.
+    /// The functions among `names`, by file offset. A name without a function is omitted; for a name that
+    /// several static functions share, all are returned.
     pub fn functions(&self, names: &[&str]) -> Result<Vec<Function>, ImageError> {
         let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();
         for table in [self.dynamic_symbols()?, self.static_symbols()?] {
             let named = names.iter().flat_map(|name| table.indices_of(name));
-            // In the order of the table: the first of its names is what a function is called.
+            // In the order of the table: a function is called by the first of its names.
             let indices = named.collect::<BTreeSet<u32>>();
             let symbols = indices.into_iter().filter_map(|index| table.at(index));
             symbols.for_each(|symbol| self.add_function(&mut found, symbol));
@@ -23,7 +23,7 @@ impl Image {
         Ok(found.into_values().collect())
     }
 
-    /// The function whose code lies at `address`; none where no symbol says so.
+    /// The function whose code is at `address`; `None` if no symbol states one.
     pub(crate) fn function_at(&self, address: LinkAddress) -> Result<Option<String>, ImageError> {
         let holds = |symbol: &Symbol| {
             let into = address.0.checked_sub(symbol.address.0);
@@ -36,7 +36,7 @@ impl Image {
         Ok(found.map(|symbol| symbol.name))
     }
 
-    /// Where the first symbol lies at `address` or behind it.
+    /// The lowest address at or behind `address` of a symbol.
     pub(crate) fn next_symbol(&self, address: LinkAddress) -> Result<Option<LinkAddress>, ImageError> {
         let next = [
             self.dynamic_symbols()?.next(address),
@@ -45,9 +45,8 @@ impl Image {
         Ok(next.into_iter().flatten().min())
     }
 
-    /// The functions that a user means by `name`, as the source or the linker has it: those that fit best,
-    /// with the names that the linker has for them. Overloads, and what several static functions share, make
-    /// them several.
+    /// The functions that `name` denotes, in the spelling of the source or the linker: the best matches, with
+    /// their linker names. There are several for overloads, and for static functions of the same name.
     pub fn functions_spelled(&self, name: &str) -> Result<Option<(MatchQuality, Vec<Function>)>, ImageError> {
         let spelling = Spelling::new(name);
         let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);

@@ -1,4 +1,4 @@
-//! An ELF file with what was read of it and is kept: symbols, marks, debug information.
+//! An ELF file with cached symbols, marks and debug information.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -20,7 +20,7 @@ pub(crate) mod slots;
 
 use shelf::Shelf;
 
-/// One ELF file and what is kept of it.
+/// One ELF file and its caches.
 #[derive(Debug)]
 pub struct Image {
     file: DebugFile,
@@ -48,21 +48,21 @@ impl Image {
         })
     }
 
-    /// The same, and where it was found: what belongs to it, as debug information of its own, is looked for
-    /// from there.
+    /// Sets where the file was found: files that belong to it, such as separate debug information, are
+    /// searched from there.
     #[must_use]
     pub fn found_at(mut self, origin: Origin) -> Image {
         self.file = self.file.found_at(origin);
         self
     }
 
-    /// The symbols the dynamic linker sees (.dynsym).
+    /// The symbols of the dynamic linker (.dynsym).
     pub fn dynamic_symbols(&self) -> Result<Arc<SymbolTable>, ImageError> {
         self.dynamic_symbols.get(|| read_symbols(self, elf::SHT_DYNSYM))
     }
 
-    /// The symbols the link editor saw (.symtab); those of its debug file when they were stripped, and empty
-    /// when there is none.
+    /// The symbols of the link editor (.symtab); if they were stripped, those of its debug file; empty if
+    /// there is none.
     pub fn static_symbols(&self) -> Result<Arc<SymbolTable>, ImageError> {
         let has_own = self
             .sections
@@ -73,7 +73,7 @@ impl Image {
         self.static_symbols.get(|| read_symbols(from, elf::SHT_SYMTAB))
     }
 
-    /// The places that its source names for probes.
+    /// The probe places that its source names.
     pub fn marks(&self) -> Result<&[Mark], ImageError> {
         if self.marks.get().is_none() {
             let found = mark::marks(self)?;
@@ -82,8 +82,8 @@ impl Image {
         Ok(self.marks.get().map_or(&[], Vec::as_slice))
     }
 
-    /// Every symbol of both tables that this file defines; one that is in both comes once, as the dynamic
-    /// one.
+    /// Every symbol of both tables that this file defines. One that is in both is returned once, as the
+    /// dynamic one.
     pub fn defined_symbols(&self) -> Result<Vec<Symbol>, ImageError> {
         let mut symbols: Vec<Symbol> = self
             .dynamic_symbols()?
@@ -100,8 +100,7 @@ impl Image {
         Ok(symbols)
     }
 
-    /// Gives the memory back that its symbols and its debug information take: they are read again when they
-    /// are needed again.
+    /// Frees its symbols and debug information: they are read again on demand.
     pub fn forget(&self) {
         self.dynamic_symbols.forget();
         self.static_symbols.forget();

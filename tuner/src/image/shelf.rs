@@ -1,8 +1,8 @@
-//! What was read of a file and can be read again.
+//! A cache for a value that was read of a file and can be read again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Kept from its first use on, until it is forgotten. Owners of the `Arc` keep it then.
+/// Kept from its first use until it is forgotten; then only by owners of the `Arc`.
 #[derive(Debug)]
 pub(super) struct Shelf<T>(Mutex<Option<Arc<T>>>);
 
@@ -13,7 +13,7 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// The kept value, or it is read now. Two callers at the same time read it once.
+    /// The kept value; otherwise reads it. Concurrent callers read it once.
     pub(super) fn get<E>(&self, read: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let mut kept = self.kept();
         if let Some(kept) = &*kept {

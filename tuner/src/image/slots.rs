@@ -1,4 +1,5 @@
-//! The words through which a file's code calls functions of others: what the dynamic linker fills for a name.
+//! The words through which a file's code calls functions of other files: the dynamic linker fills them by
+//! name.
 
 use object::elf;
 
@@ -10,7 +11,7 @@ use crate::symbol::SymbolKind;
 /// How the address of a function is stored in a file's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stored {
-    /// In the table through which code calls: the dynamic linker may fill it at the first call only.
+    /// In the table for calls: the dynamic linker may fill it at the first call only.
     Call(LinkAddress),
     Table(LinkAddress),
     /// In data of the program: a pointer, as in a table of functions.
@@ -38,8 +39,8 @@ impl Image {
         Ok(found)
     }
 
-    /// The file's own data holds this address of its own: a pointer to a function, as in a table of
-    /// functions.
+    /// Whether the file's own data contains this address of its own: a pointer to a function, as in a table
+    /// of functions.
     pub(crate) fn is_pointed_to(&self, address: LinkAddress) -> Result<bool, ImageError> {
         let mut found = false;
         self.each_relocation(|kind, _, _, addend| {
@@ -48,8 +49,8 @@ impl Image {
         Ok(found)
     }
 
-    /// Where this file has the function whose address the dynamic linker enters into the word at `slot`; none
-    /// where another file has it.
+    /// The address in this file of the function that the dynamic linker stores into the word at `slot`;
+    /// `None` if another file defines it.
     pub(crate) fn function_stored_at(&self, slot: LinkAddress) -> Option<LinkAddress> {
         let mut of_slot = None;
         let looked = self.each_relocation(|kind, symbol, place, _| {

@@ -1,4 +1,4 @@
-//! Of our own file, of texts, and of files that say more than they have.
+//! Tests with our own file, with texts, and with files that state more than they contain.
 
 use super::*;
 use proptest::prelude::*;
@@ -29,8 +29,8 @@ fn a_text_is_not_an_elf_file() {
     assert!(matches!(error, ImageError::NotElf), "{error}");
 }
 
-/// `/bin/true` with its sections of this kind in a hole behind it: as large as is said, and nothing is stored
-/// there.
+/// `/bin/true` with its sections of this kind in a hole behind its end: of the stated size, without stored
+/// bytes.
 fn with_a_hole(kind: elf::SectionType, size: u64) -> File {
     use std::io::Write;
     let mut bytes = std::fs::read("/bin/true").unwrap();

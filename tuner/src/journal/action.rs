@@ -1,5 +1,5 @@
-//! What a change does, as the journal keeps it: enough to find out after a crash what was done, and to take
-//! it back.
+//! What a change does, as the journal records it: enough to determine after a crash what was done, and to
+//! revert it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +20,7 @@ pub enum ActionRecord {
     Set(Assignment),
     Call(CallRecord),
     Load(CallRecord),
-    /// Code, or the tables through which functions are called, are changed.
+    /// Changes code, or the tables through which functions are called.
     Patch(Patch),
     Affinity(ThreadAffinities),
 }
@@ -32,29 +32,26 @@ pub struct Assignment {
     pub module: String,
     pub build_id: Option<BuildId>,
     pub symbol: String,
-    /// Where the linker placed it; of a chain the first pointer.
+    /// Where the linker placed it; for a chain, the first pointer.
     pub link_address: LinkAddress,
     pub address: Address,
-    /// The pointers that led there, if it is no fixed place.
+    /// The pointers that led to it; `None` for a fixed place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<Chain>,
     #[serde(rename = "type")]
     pub value_type: ValueType,
     pub old: Bytes,
-    /// What it is to hold.
     pub new: Bytes,
-    /// The sync point at which it is to take effect, and at which alone it may be reverted; none when any
-    /// instant will do.
+    /// The sync point at which it takes effect and is reverted; `None` if any instant is permitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPoint>,
-    /// The processes that take it, and may revert it, at the same iteration only, all of them or none.
+    /// The processes that apply and revert it at the same iteration only, all of them or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Bond>,
 }
 
 impl Assignment {
-    /// That one found what this one wrote, at the same place, and takes effect at the same sync point and in
-    /// the same processes.
+    /// True if `later` found the value of this one, at the same place, sync point and processes.
     pub(super) fn leads_to(&self, later: &Assignment) -> bool {
         let is_of_the_same = match (&self.together, &later.together) {
             (Some(bond), Some(of_later)) => (&bond.with, &bond.key) == (&of_later.with, &of_later.key),
@@ -81,16 +78,16 @@ impl Assignment {
 /// Changes of several processes that are in force in all of them or in none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bond {
-    /// The same in all of them, and in no others.
+    /// Identifies the group: the same in all of its changes.
     pub group: String,
     pub with: Vec<Pid>,
-    /// Where each says which iteration it begins.
+    /// Where each process keeps the number of the iteration that it begins.
     pub key: Key,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// As it is shown: `f(1, 2.5)`, or the path of a library.
+    /// Shown form: `f(1, 2.5)`, or the path of a library.
     pub symbol: String,
     /// The file that holds the function.
     pub module: String,
@@ -99,19 +96,19 @@ pub struct CallRecord {
     pub returns: ReturnType,
     /// The memory that is mapped for it.
     pub arena: Arena,
-    /// The sync point whose thread is to make it; none when any thread may.
+    /// The sync point whose thread makes the call; `None` if any thread may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPoint>,
-    /// What reverts it; without one it stays.
+    /// What reverts it; `None` if it cannot be reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inverse: Option<InverseRecord>,
 }
 
-/// The call that takes a call back. The thread that made the one makes the other, at the same sync point if
+/// The call that reverts a call. The thread that made the one makes the other, at the same sync point if
 /// there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InverseRecord {
-    /// As it is shown: `f(was)`.
+    /// Shown form: `f(was)`.
     pub symbol: String,
     /// The function, as it is looked up.
     pub function: String,
@@ -124,25 +121,26 @@ pub struct InverseRecord {
     pub reader: Option<PrecedingCall>,
 }
 
-/// The function that is called just before a call, by the same thread.
+/// The function that the same thread calls just before a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrecedingCall {
-    /// As it is shown: `g()`.
+    /// Shown form: `g()`.
     pub symbol: String,
     pub returns: ReturnType,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Patch {
-    /// As it is shown: `replace a with b`.
+    /// Shown form: `replace a with b`.
     pub symbol: String,
     /// The bytes that are changed, in this order.
     pub sites: Vec<PatchedBytes>,
     /// The memory that is mapped for it.
     pub arena: Option<Arena>,
-    /// The files whose code is now called: they must stay loaded.
+    /// The files whose code is called now: they must stay loaded.
     pub uses: Vec<String>,
-    /// A function that runs as a copy, from where and how many bytes: changes in it would have no effect.
+    /// A function that runs as a copy, by address and size in bytes: changes in the original would have no
+    /// effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<(Address, u64)>,
 }
@@ -153,23 +151,23 @@ pub struct PatchedBytes {
     /// The file that they belong to.
     pub module: String,
     pub build_id: Option<BuildId>,
-    /// Code, or else a word of a table.
+    /// Code; otherwise a word of a table.
     pub is_code: bool,
     /// Where the linker placed them.
     pub link_address: LinkAddress,
     pub address: Address,
-    /// What they were, by the file (a word of a table: by the memory).
+    /// The old bytes according to the file (for a word of a table: according to memory).
     pub old: HexBytes,
-    /// What they are to be.
+    /// The new bytes.
     pub new: HexBytes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadAffinities {
-    /// As it is shown: `affinity`.
+    /// Shown form: `affinity`.
     pub symbol: String,
     pub cpus: CpuList,
-    /// What every thread had, the first thread first. Those that start later have what their creator has.
+    /// The previous CPUs of every thread, the first thread first. New threads inherit those of their creator.
     pub threads: Vec<ThreadCpus>,
 }
 
@@ -180,7 +178,7 @@ pub struct ThreadCpus {
 }
 
 impl ActionRecord {
-    /// What it is about, in a word or two.
+    /// What it changes, in a word or two.
     pub fn symbol(&self) -> &str {
         match self {
             ActionRecord::Set(set) => &set.symbol,
@@ -190,7 +188,7 @@ impl ActionRecord {
         }
     }
 
-    /// The sync point at which it is to take effect.
+    /// The sync point at which it takes effect.
     pub fn sync(&self) -> Option<&SyncPoint> {
         match self {
             ActionRecord::Set(set) => set.sync.as_ref(),
@@ -199,7 +197,7 @@ impl ActionRecord {
         }
     }
 
-    /// The changes of other processes that it goes with, if any.
+    /// The changes of other processes that belong to it, if any.
     pub fn together(&self) -> Option<&Bond> {
         match self {
             ActionRecord::Set(set) => set.together.as_ref(),
@@ -219,7 +217,6 @@ impl ActionRecord {
         }
     }
 
-    /// What reverts it, if it is a call that can be reverted.
     pub fn inverse(&self) -> Option<&InverseRecord> {
         match self {
             ActionRecord::Call(call) => call.inverse.as_ref(),
@@ -230,7 +227,7 @@ impl ActionRecord {
         }
     }
 
-    /// Both change the same bytes, the same thing of all threads, or what the same function reverts.
+    /// Whether both change the same bytes, both bind threads, or both are reverted by the same function.
     pub fn overlaps(&self, other: &ActionRecord) -> bool {
         match (self, other) {
             (ActionRecord::Affinity(_), ActionRecord::Affinity(_)) => return true,
@@ -266,7 +263,7 @@ impl Serialize for ActionRecord {
     }
 }
 
-/// Journals from when there was nothing but `set` do not name the action.
+/// Journals without the field `action` have sets only.
 impl<'de> Deserialize<'de> for ActionRecord {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<ActionRecord, D::Error> {
         #[derive(Deserialize)]
@@ -317,7 +314,7 @@ impl fmt::Display for ActionRecord {
     }
 }
 
-/// As people read it: `4 threads bound to CPUs 0-1 (before: CPUs 0-63)`.
+/// Example: `4 threads bound to CPUs 0-1 (before: CPUs 0-63)`.
 impl fmt::Display for ThreadAffinities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |cpus: &CpuList| match cpus.cpus().len() {

@@ -18,25 +18,26 @@ use super::history::{Change, History};
 use super::record::{Intent, JournalRecord};
 use crate::process::Pid;
 
-/// A journal that grew past this is not appended to: 100 000 changes of one process are a rule gone wild.
+/// A longer journal is not appended to: it has about 100 000 changes of one process, and a rule is out of
+/// control.
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 
-/// Most lines are shorter.
+/// Initial capacity; most lines are shorter.
 const LINE_BYTES: usize = 1024;
 
-/// So long a file that is written to for practice may get.
+/// Bytes of the file that warm-ups append to; it is truncated beyond.
 const SCRATCH_BYTES_MAX: u64 = 64 << 10;
 
 /// Why the journal cannot be used. Nothing is written into the target then.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// Some file or directory is not usable.
+    /// A file or directory is not usable.
     #[error("journal {}: {source}{}", path.display(), elsewhere(source))]
     Io { path: PathBuf, source: io::Error },
-    /// Others could change what it says.
+    /// Others could change its content.
     #[error("journal directory {}: others may write there; it must be yours, with mode 0700", path.display())]
     Unsafe { path: PathBuf },
-    /// Another machine keeps it.
+    /// It is on a network file system.
     #[error(
         "journal directory {} is on {kind}, a file system of the network: what is written there may come late, or never; set \
          TUNEAGENT_STATE_DIR to a directory of this machine",
@@ -44,7 +45,7 @@ pub enum JournalError {
     )]
     Remote {
         path: PathBuf,
-        /// What it is called.
+        /// The name of the file system.
         kind: &'static str,
     },
     /// The disk is full, or the file too long.
@@ -55,7 +56,7 @@ pub enum JournalError {
     NoPlace,
 }
 
-/// Where it may be kept instead.
+/// A hint where the journal may be kept instead.
 fn elsewhere(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; set TUNEAGENT_STATE_DIR to a directory of yours",
@@ -75,13 +76,13 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> JournalError {
 pub struct StateDir(PathBuf);
 
 impl StateDir {
-    /// At `path`. Nothing is created before the first journal is opened for writing.
+    /// Uses `path`. Nothing is created before the first journal is opened for writing.
     pub fn at(path: impl Into<PathBuf>) -> StateDir {
         StateDir(path.into())
     }
 
-    /// The usual one: $TUNEAGENT_STATE_DIR, else /var/lib/tuneagent for root, else $XDG_STATE_HOME/tuneagent
-    /// or ~/.local/state/tuneagent.
+    /// The default: $TUNEAGENT_STATE_DIR, else /var/lib/tuneagent for root, else $XDG_STATE_HOME/tuneagent or
+    /// ~/.local/state/tuneagent.
     pub fn usual() -> Result<StateDir, JournalError> {
         let variable = |name| {
             env::var_os(name)
@@ -104,8 +105,8 @@ impl StateDir {
         &self.0
     }
 
-    /// The journal of a process, whether it exists or not. A start time counts from the boot, so the boot is
-    /// in the name.
+    /// The path of the journal of a process, whether it exists or not. Start times count from boot, so the
+    /// name includes the boot id.
     pub fn journal_path(&self, pid: Pid) -> PathBuf {
         let boot = boot_id();
         let boot = boot.get(..8).unwrap_or("unknown");
@@ -114,12 +115,12 @@ impl StateDir {
             .join(format!("{boot}-{}-{}.jsonl", pid.number, pid.start_time))
     }
 
-    /// What the journal of a process says; nothing when there is none. Does not write.
+    /// The journal of a process; empty if it has none. Does not write.
     pub fn history(&self, pid: Pid) -> Result<History, JournalError> {
         read(&self.journal_path(pid))
     }
 
-    /// All journals of this directory, also those of processes that ended, newest first.
+    /// All journals of this directory, including those of processes that ended, newest first.
     pub fn histories(&self) -> Result<Vec<(PathBuf, History)>, JournalError> {
         let directory = self.0.join("journal");
         let entries = match fs::read_dir(&directory) {
@@ -165,7 +166,7 @@ impl StateDir {
     }
 }
 
-/// The name of a file system that other machines keep. Those of user space (FUSE) do not say what they are.
+/// The name of a network file system. FUSE file systems do not state whether they are one.
 fn network(kind: u32) -> Option<&'static str> {
     Some(match kind {
         0x6969 => "NFS",
@@ -209,12 +210,12 @@ pub struct Journal {
     history: History,
     read_to: u64,
     ends_in_line: bool,
-    /// Where lines are written for practice; nothing where the file system cannot have it.
+    /// Where warm-ups write lines; `None` if the file system does not support it.
     scratch: OnceCell<Option<File>>,
 }
 
 impl Journal {
-    /// Opens the journal of a process, creates it if needed.
+    /// Opens the journal of a process, and creates it if needed.
     pub fn open(state: &StateDir, pid: Pid) -> Result<Journal, JournalError> {
         state.create()?;
         let path = state.journal_path(pid);
@@ -241,7 +242,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What it says, as of the last append or opening.
+    /// Its content, as of the last append or opening.
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -255,7 +256,7 @@ impl Journal {
         self.locked(|_| Ok(()))
     }
 
-    /// Appends an intent under the next number, and gives back the number.
+    /// Appends an intent under the next number, and returns the number.
     pub fn announce(&mut self, intent: Intent) -> Result<u64, JournalError> {
         self.locked(|journal| {
             let (change, record) = journal.numbered(intent);
@@ -264,8 +265,8 @@ impl Journal {
         })
     }
 
-    /// The warm-up of an announcement: the line is appended to a file beside the journal that has no name and
-    /// no reader.
+    /// The warm-up of an announcement: appends the line to an unnamed file in the same directory that is
+    /// never read.
     pub(crate) fn warm_up(&self, intent: Intent) -> Result<(), JournalError> {
         let line = self.line(&self.numbered(intent).1)?;
         if let Some(scratch) = self.scratch.get_or_init(|| self.nameless()) {
@@ -275,7 +276,7 @@ impl Journal {
         Ok(())
     }
 
-    /// A file of the journal's file system that goes when it is closed.
+    /// A file on the journal's file system that vanishes when it is closed.
     fn nameless(&self) -> Option<File> {
         let mut options = OpenOptions::new();
         options.append(true).mode(0o600).custom_flags(libc::O_TMPFILE);
@@ -322,7 +323,7 @@ impl Journal {
         Ok(())
     }
 
-    /// A record as it is written. Behind a torn line it begins a new one, so that only the torn one is lost.
+    /// A record as a line. After a torn line it starts with a newline, so that only the torn one is lost.
     fn line(&self, record: &JournalRecord) -> Result<Vec<u8>, JournalError> {
         if self.read_to > JOURNAL_BYTES_MAX {
             return Err(JournalError::Full {
@@ -354,14 +355,14 @@ impl Journal {
         if !self.ends_in_line || length != self.read_to + line.len() as u64 {
             return self.catch_up();
         }
-        // The file has grown by this line and nothing else: there is nothing to learn from reading it.
+        // The file has grown by exactly this line, so nothing has to be read.
         self.history.add(record);
         self.read_to = length;
         Ok(())
     }
 }
 
-/// All the calls that an announcement takes.
+/// All system calls of an announcement.
 fn append_for_warm_up(mut scratch: &File, line: &[u8]) -> io::Result<()> {
     flock(scratch, FlockOperation::LockExclusive)?;
     if scratch.metadata()?.len() > SCRATCH_BYTES_MAX {

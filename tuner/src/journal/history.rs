@@ -1,5 +1,4 @@
-//! What all lines of a journal mean together: the changes, and how each stands. Pure: the text is read by
-//! others.
+//! What the lines of a journal mean together: the changes and their states. Pure: others read the text.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +12,20 @@ use crate::author::Author;
 use crate::clock::Instant;
 use crate::process::ThreadId;
 
-/// How a change stands.
+/// The state of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Its intent is written down, but not the result: the memory has it ([`settle`]).
+    /// The intent is in the journal, but not the result: memory decides ([`settle`]).
     Pending,
     Applied,
     Failed,
-    /// Done, and nothing that could be reverted: a call without an inverse.
+    /// Done, and cannot be reverted: a call without an inverse.
     Done,
-    /// As pending, for taking it back.
+    /// As pending, for the revert.
     RevertPending,
     Reverted,
-    /// The program has written something else there since.
+    /// The program has written something else since.
     ChangedSince,
     /// A later change of the same variable is in force.
     Superseded {
@@ -41,62 +40,62 @@ impl Status {
     }
 }
 
-/// A change, and how it stands.
+/// A change and its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// What was to be written, and why.
     pub intent: Intent,
     pub status: Status,
-    /// The guard found that it did good.
+    /// The guard found that it is an improvement.
     pub confirmed: bool,
     /// When it was known to be in memory, by CLOCK_MONOTONIC: after the write, or, after a crash, when it was
     /// found there.
     #[serde(default)]
     pub applied_ns: Option<u64>,
-    /// How it was written; none before that is known, or if no process lived to report it.
+    /// How it was written; `None` before that is known, or if no process lived to report it.
     pub hold: Option<WriteHold>,
-    /// What a call returned, as bits.
+    /// The return value of a call, as bits.
     pub returned: Option<u64>,
-    /// The same as text.
+    /// The return value of a call, as text.
     pub result: Option<String>,
-    /// What was read just before a call that has an inverse, as bits.
+    /// The value read just before a call that has an inverse, as bits.
     #[serde(default)]
     pub was: Option<u64>,
-    /// The thread that made such a call.
+    /// The thread that made a call that has an inverse.
     #[serde(default)]
     pub thread: Option<ThreadId>,
-    /// When it was to be reverted last, and for whom.
+    /// When the last revert began, and for whom.
     #[serde(default)]
     pub revert: Option<(Instant, Author)>,
     /// Memory that was mapped to revert it.
     pub revert_arena: Option<Arena>,
-    /// The oldest change that was to be reverted with it, by the same write.
+    /// The oldest change that the same write was to revert.
     pub revert_through: Option<u64>,
 }
 
-/// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a
-/// write: what it announced was not done then, for the target is written only after the whole line is in the
+/// A line that cannot be parsed. The last one can be torn, by a crash or a full disk in the middle of a
+/// write: what it announced was not done, since the target is written only after the complete line is in the
 /// file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its number, from 1.
     pub line: usize,
-    /// It is the last one and has no end.
+    /// It is the last line and lacks its end.
     pub is_torn: bool,
     pub text: String,
 }
 
-/// All that a journal says.
+/// All changes of a journal.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     changes: BTreeMap<u64, Change>,
     lines: usize,
-    /// Lines that are not understood.
+    /// Lines that cannot be parsed.
     pub unreadable: Vec<Unreadable>,
 }
 
 impl History {
-    /// Reads the text of a journal. Never fails: lines that are not understood are reported.
+    /// Reads the text of a journal. Never fails: lines that cannot be parsed are reported.
     pub fn parse(text: &[u8]) -> History {
         let mut history = History::default();
         history.extend(text);
@@ -112,7 +111,7 @@ impl History {
                 None => (line, true),
             };
             match serde_json::from_slice(line) {
-                // Without its end it may lack more than the end.
+                // A torn line may lack more than its newline.
                 Ok(record) if !is_torn => self.record(record),
                 _ if line.is_empty() => {}
                 _ => {
@@ -127,7 +126,7 @@ impl History {
         }
     }
 
-    /// One line more, which is known to say this.
+    /// Adds a line whose record is known.
     pub(super) fn add(&mut self, record: JournalRecord) {
         self.lines += 1;
         self.record(record);
@@ -197,8 +196,8 @@ impl History {
         }
     }
 
-    /// A library is in force as long as it is loaded, a call until its inverse is made; of another call
-    /// nothing is left to revert.
+    /// A library is in force as long as it is loaded, a call with an inverse until that is made. Any other
+    /// call leaves nothing to revert.
     fn returned(&mut self, change: u64, word: u64, result: String) {
         if let Some(change) = self.changes.get_mut(&change) {
             change.returned = Some(word);
@@ -236,14 +235,12 @@ impl History {
             .collect()
     }
 
-    /// All changes as they are written down, oldest first: whether a later one has changed the same is not
-    /// looked at.
+    /// All changes as recorded, oldest first, without checking whether a later one supersedes them.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
         self.changes.values()
     }
 
-    /// One change. An applied change whose variable a later one has changed again is superseded, until that
-    /// is reverted.
+    /// One change. An applied change is superseded while a later change of the same variable is in force.
     pub fn change(&self, number: u64) -> Option<Change> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
@@ -262,9 +259,9 @@ impl History {
         Some(change)
     }
 
-    /// The sets of the same place, at the same sync point if they have one, that one follows, newest first
-    /// and itself included: each found what the one before it had written. One write reverts any first
-    /// part of them: it puts back what the last of that part found.
+    /// The chain of sets that ends with `number`, newest first: all at the same place and sync point, each
+    /// found what the one before had written. One write reverts the newest n of them: it restores what the
+    /// oldest of these n had found.
     pub(crate) fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
         let mut earlier = self.changes.range(..=number).rev().map(|(_, change)| change);
         let newest = earlier.next().filter(|newest| newest.intent.change == number);
@@ -283,7 +280,7 @@ impl History {
         })
     }
 
-    /// The changes that may still be in force, newest first: what a crash left undecided counts.
+    /// The changes that may still be in force, newest first, including those that a crash left undecided.
     pub fn standing(&self) -> Vec<Change> {
         let mut standing = self.changes();
         standing.retain(|change| {
@@ -296,24 +293,24 @@ impl History {
         standing
     }
 
-    /// The number of the newest change; 0 when there is none.
+    /// The number of the newest change; 0 if there is none.
     pub fn newest(&self) -> u64 {
         self.changes.last_key_value().map_or(0, |(number, _)| *number)
     }
 }
 
-/// What the memory says of a pending change.
+/// The state of a pending change according to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     /// The old value is there: not written, or reverted.
     Old,
     /// The new value is there.
     New,
-    /// Neither: the program has written it since, and what we did is unknown.
+    /// The program has written another value since; our result is unknown.
     Neither,
 }
 
-/// Decides by what is in memory: a write is one store, so it is there or it is not.
+/// Decides by the bytes in memory: a write is one store, so it is complete or was not done.
 pub fn settle(set: &Assignment, found: Bytes) -> Settled {
     match found {
         found if found == set.new => Settled::New,
@@ -330,7 +327,7 @@ fn set_of(change: &Change) -> Option<&Assignment> {
 }
 
 impl Change {
-    /// Of which nothing is known yet but that it was to be made.
+    /// A change with only its intent known.
     fn announced(intent: Intent) -> Change {
         Change {
             intent,
@@ -440,7 +437,7 @@ mod tests {
         );
     }
 
-    /// From one value to another.
+    /// A set from one value to another.
     fn step(change: u64, address: u64, (old, new): (i32, i32)) -> [JournalRecord; 2] {
         let JournalRecord::Intent(mut step) = intent(change, address) else {
             panic!("it is an intent")
@@ -499,7 +496,7 @@ mod tests {
         let third = step(3, 8, (3, 4));
         let undecided = [&[first, applied, announced][..], &third].concat();
         assert_eq!(run(&undecided), [3]);
-        // One that was reverted is passed over.
+        // A reverted change is skipped.
         let gone = [
             &step(1, 8, (1, 2))[..],
             &step(2, 8, (2, 3)),
@@ -520,7 +517,7 @@ mod tests {
         assert_eq!(action, Some("set".into()));
         let read = History::parse(format!("{fields}\n").as_bytes());
         assert_eq!(read.change(1).unwrap().intent.action, now.action);
-        // An action that this version does not know is no set, whatever else it says.
+        // An unknown action must not be parsed as a set, whatever its other fields are.
         fields["action"] = "paint".into();
         assert_eq!(
             History::parse(format!("{fields}\n").as_bytes()).unreadable.len(),

@@ -1,13 +1,12 @@
-//! The durable record of every change, one file per target process, one JSON object per line, only ever
-//! appended to.
+//! The durable record of every change: one file per target process, one JSON object per line, append-only.
 //!
 //! A record of what is *going to be* written is in the file before the first byte changes, and one of the
 //! result after it. So after a crash of ours at any instant the file and the target's memory together show
-//! what is in place ([`settle`]). No fsync: a target never outlives a crash of the machine, and the page
-//! cache outlives ours.
+//! what is in place ([`settle`]). No fsync: no target survives a crash of the machine, and the page cache
+//! survives a crash of ours.
 //!
-//! `record` says what a line holds, `action` what a change does, `history` what all lines of a file mean,
-//! `file` where the files are and how to append.
+//! `record` defines a line, `action` what a change does, `history` the meaning of all lines of a file, `file`
+//! where the files are and how to append.
 
 mod action;
 mod file;

@@ -1,4 +1,4 @@
-//! What a line of the journal holds.
+//! The content of a line of the journal.
 
 use plan::Bytes;
 use serde::{Deserialize, Serialize};
@@ -10,17 +10,16 @@ use crate::clock::Instant;
 use crate::process::{Pid, ThreadId};
 use crate::sync::Passage;
 
-/// The process that is changed, so that no other is ever taken for it.
+/// The identity of the process that is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedProcess {
     /// Number and start time.
     pub pid: Pid,
-    /// The boot of the machine: start times count from there.
+    /// The boot id of the machine: start times count from boot.
     pub boot: String,
     pub executable: String,
 }
 
-/// Why an action is taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     pub why: Vec<String>,
@@ -34,20 +33,20 @@ pub struct Intent {
     pub change: u64,
     pub at: Instant,
     pub who: Author,
-    /// Why, a line each.
+    /// Reasons, one per line.
     pub why: Vec<String>,
-    /// The rule behind it; none when it was done by hand.
+    /// The rule that orders it; `None` if it was requested by hand.
     pub rule: Option<String>,
     pub target: ChangedProcess,
     #[serde(flatten)]
     pub action: ActionRecord,
 }
 
-/// How the bytes got there.
+/// How the bytes were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mechanism {
-    /// A plain write while the program runs; it was not held.
+    /// A plain write while the program runs; no thread was held.
     Plain,
     /// A write while the thread at the sync point was held in the kernel.
     Rendezvous,
@@ -59,26 +58,26 @@ pub enum Mechanism {
     HoldAll,
 }
 
-/// How something was written.
+/// How an action was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteHold {
     pub mechanism: Mechanism,
-    /// How long the program was held for it.
+    /// Nanoseconds for which the program was held for it.
     pub hold_ns: u64,
-    /// How it met its sync point, if it was to.
+    /// How it met its sync point, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passage: Option<Passage>,
 }
 
 impl WriteHold {
-    /// Of a write while the program runs.
+    /// A write while the program runs.
     pub(crate) const PLAIN: WriteHold = WriteHold {
         mechanism: Mechanism::Plain,
         hold_ns: 0,
         passage: None,
     };
 
-    /// Of an action at any instant.
+    /// An action at any instant.
     pub(crate) fn of(mechanism: Mechanism, hold_ns: u64) -> WriteHold {
         WriteHold {
             mechanism,
@@ -87,7 +86,7 @@ impl WriteHold {
         }
     }
 
-    /// Of one that met, or missed, its sync point.
+    /// An action that met, or missed, its sync point.
     pub(crate) fn at(mechanism: Mechanism, passage: Passage) -> WriteHold {
         WriteHold {
             mechanism,
@@ -97,7 +96,7 @@ impl WriteHold {
     }
 }
 
-/// What came of an intent.
+/// The outcome of an intent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -105,17 +104,17 @@ pub enum Outcome {
     Applied,
     /// Not written, for this reason.
     NotWritten(String),
-    /// Written, and then something else was found there: the program writes it too.
+    /// Written, but another value was read back: the program writes it too.
     Overwritten(Bytes),
 }
 
-/// What came of taking a change back.
+/// The outcome of reverting a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RevertOutcome {
-    /// The old value is back.
+    /// The old value was restored.
     Reverted,
-    /// The program has changed it since, to this; left alone.
+    /// The program has changed it since, to this; it was not changed.
     ChangedSince(Bytes),
     /// Not written, for this reason.
     Failed(String),
@@ -130,11 +129,11 @@ pub enum JournalRecord {
         change: u64,
         at: Instant,
         outcome: Outcome,
-        /// How it was written, and how long the program was held for it; none when that is not known.
+        /// How it was written, and for how long the program was held; `None` if unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hold: Option<WriteHold>,
-        /// True when a later process read it from the target's memory, because the one that wrote had
-        /// crashed.
+        /// True if a later process read the outcome from the target's memory, because the process that wrote
+        /// had crashed.
         recovered: bool,
     },
     Returned {
@@ -143,7 +142,7 @@ pub enum JournalRecord {
         /// The bits of the result.
         word: u64,
         result: String,
-        /// The bits of what was read just before it, if its inverse wants that.
+        /// The bits of the value read just before the call, if its inverse uses one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<u64>,
         /// The thread that made it; only for calls that have an inverse.
@@ -155,12 +154,12 @@ pub enum JournalRecord {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hold: Option<WriteHold>,
     },
-    /// The guard found that the change did good.
+    /// The guard found that the change is an improvement.
     Confirmed {
         change: u64,
         at: Instant,
     },
-    /// Before a change is reverted.
+    /// Announces that a change is going to be reverted.
     RevertIntent {
         change: u64,
         at: Instant,
@@ -168,8 +167,7 @@ pub enum JournalRecord {
         /// Memory that is mapped for it in the program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arena: Option<Arena>,
-        /// The oldest change that is reverted with it, by the same write
-        /// (`History::run_of`).
+        /// The oldest change that the same write reverts (`History::run_of`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         through: Option<u64>,
     },

@@ -1,4 +1,4 @@
-//! Of our own process, and of texts as the kernel shows them.
+//! Tests with our own process, and with texts in the kernel's format.
 
 use super::*;
 use proptest::prelude::*;

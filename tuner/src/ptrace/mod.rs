@@ -1,16 +1,16 @@
 //! Stopping threads of another process, and letting them go again.
 //!
-//! PTRACE_SEIZE and PTRACE_INTERRUPT: no signal is sent, no instruction is written, and a thread that sleeps
-//! in a system call goes on sleeping in it afterwards: calls that the kernel would end with EINTR too, for
-//! which nothing but our stop is the reason (`arch/x86_64/restart.rs`; a timeout that was given as a duration
-//! starts anew). A signal that arrives meanwhile is passed on.
+//! Uses PTRACE_SEIZE and PTRACE_INTERRUPT: no signal is sent, no instruction is written, and a thread that
+//! sleeps in a system call continues that call afterwards. This includes calls that the kernel would end with
+//! EINTR only because of our stop (`arch/x86_64/restart.rs`; a timeout given as a duration starts anew). A
+//! signal that arrives meanwhile is passed on.
 //!
-//! Every path lets go: [`HeldThread`] and [`Stopped`] do when they are dropped, and the kernel does for the
-//! threads held by a thread of ours that ends, however it ends. A thread that does not stop in time
-//! (uninterruptible sleep, vfork) keeps our request pending; to be rid of that too, hold in a thread of one's
-//! own that ends afterwards ([`apart`]).
+//! Every path lets the threads go: [`HeldThread`] and [`Stopped`] when they are dropped, and the kernel when
+//! the thread of ours that holds them ends, for any reason. A thread that does not stop in time
+//! (uninterruptible sleep, vfork) keeps our request pending; to cancel that too, hold in a separate thread
+//! that ends afterwards ([`apart`]).
 //!
-//! The kernel takes requests only from the thread that seized: neither type leaves its thread.
+//! The kernel accepts requests only from the thread that seized: neither type can be sent to another thread.
 
 mod sys;
 
@@ -28,12 +28,12 @@ use crate::process::{Pid, Process, ProcessError, ThreadId};
 use crate::seccomp::Filters;
 use sys::Event;
 
-/// More threads than any program is run with: listing them goes on until none is new.
+/// More threads than any program has. Bounds the listing, which is repeated until no thread is new.
 const THREADS_MAX: usize = 65_536;
-/// Looks without giving the CPU away, for a thread that runs on another stops within microseconds, and who
-/// has given a busy CPU away gets it back after milliseconds.
+/// Polls without giving up the CPU: a thread on another CPU stops within microseconds, and a busy CPU that
+/// was given up is returned after milliseconds.
 const LOOKS_AT_ONCE: u32 = 100;
-/// Looks without a pause, where it may be waiting for our CPU.
+/// Polls up to which the CPU is only yielded, since the thread may be waiting for it.
 const LOOKS_BETWEEN: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -57,7 +57,7 @@ pub enum PtraceError {
         tid: i32,
         /// Its state, as ps shows it.
         state: char,
-        /// How long it was waited for.
+        /// How long we waited for it.
         waited: Duration,
     },
     #[error("thread {tid} of process {pid} has ended")]
@@ -76,23 +76,22 @@ pub enum PtraceError {
     },
 }
 
-/// How a thread stands while it is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Stopped,
-    /// Stopped, as part of a process that a signal has stopped.
+    /// Stopped with its process by a signal.
     StoppedBySignal,
     Running,
     Ended,
 }
 
-/// One thread, stopped. Let go when dropped.
+/// One stopped thread. It is let go on drop.
 #[derive(Debug)]
 pub struct HeldThread {
     pid: Pid,
     tid: i32,
     state: State,
-    // The kernel knows only the thread that seized.
+    // Not `Send`: the kernel accepts requests only from the thread that seized.
     _stays_here: PhantomData<*const ()>,
 }
 
@@ -104,7 +103,7 @@ impl HeldThread {
         Ok(thread)
     }
 
-    /// Debugs it without stopping it.
+    /// Attaches to the thread without stopping it.
     pub(crate) fn seize(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
         sys::seize(tid).map_err(|source| seize_error(pid, tid, source))?;
         Ok(HeldThread {
@@ -115,7 +114,8 @@ impl HeldThread {
         })
     }
 
-    /// The signal for which it has stopped since the last look, before it gets it; does not wait.
+    /// The signal for which it has stopped since the last call; the signal is not delivered yet. Does not
+    /// wait.
     pub(crate) fn signal(&mut self) -> Result<Option<i32>, PtraceError> {
         let (pid, tid) = (self.pid, self.tid);
         match self.poll() {
@@ -140,13 +140,13 @@ impl HeldThread {
         }
     }
 
-    /// Lets it go on with the signal for which it has stopped.
+    /// Resumes it and delivers the signal for which it has stopped.
     pub(crate) fn pass(&mut self, signal: i32) -> Result<(), PtraceError> {
         self.state = State::Running;
         sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))
     }
 
-    /// Seizes it and requests it to stop.
+    /// Attaches to the thread and requests it to stop.
     pub(crate) fn request_stop(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
         let thread = HeldThread::seize(pid, tid)?;
         sys::interrupt(tid).map_err(|source| thread.error("interrupt", source))?;
@@ -157,7 +157,7 @@ impl HeldThread {
         self.tid
     }
 
-    /// Whether one that was requested to stop has; does not wait. Signals that come first are passed on.
+    /// Whether it has stopped after a request; does not wait. Signals that arrive first are passed on.
     pub(crate) fn look(&mut self) -> Result<bool, PtraceError> {
         loop {
             let event = match self.poll() {
@@ -187,7 +187,7 @@ impl HeldThread {
         }
     }
 
-    /// The error of a thread that was waited for in vain.
+    /// The error for a thread that did not stop within `waited`.
     pub(crate) fn not_stopped(&self, waited: Duration) -> PtraceError {
         let (pid, tid) = (self.pid, self.tid);
         let state = thread_state(pid, tid).unwrap_or('?');
@@ -199,7 +199,7 @@ impl HeldThread {
         }
     }
 
-    /// A signal has stopped the whole process (SIGSTOP, Ctrl-Z): it executes nothing until SIGCONT.
+    /// A signal has stopped the process (SIGSTOP, Ctrl-Z): it executes nothing until SIGCONT.
     pub(crate) fn is_stopped_by_signal(&self) -> bool {
         self.state == State::StoppedBySignal
     }
@@ -225,17 +225,17 @@ impl HeldThread {
         sys::set_signal_mask(self.tid, mask).map_err(|source| self.error("set the signal mask of", source))
     }
 
-    /// Stores a word, whatever the page protection says.
+    /// Stores a word of 8 bytes. Ignores page protection.
     pub(crate) fn store(&self, address: u64, word: u64) -> io::Result<()> {
         sys::store(self.tid, address, word)
     }
 
-    /// Where it announces restartable sequences; none too if the kernel (before 5.13) does not report it.
+    /// The address of its registered rseq area; also `None` if the kernel does not report it (before 5.13).
     pub(crate) fn rseq_place(&self) -> Option<u64> {
         sys::rseq_place(self.tid).ok().flatten()
     }
 
-    /// Lets it run to the next begin or end of a system call.
+    /// Resumes it until the next begin or end of a system call.
     pub(crate) fn run_to_system_call(&mut self, wait: Duration) -> Result<(), PtraceError> {
         let began = Instant::now();
         let mut signal = 0;
@@ -252,15 +252,15 @@ impl HeldThread {
         }
     }
 
-    /// From the end of a system call of ours to the stop before the program goes on, where the kernel decides
-    /// about an interrupted call.
+    /// Runs from the end of our system call to the stop before the program continues, where the kernel
+    /// decides how an interrupted call goes on.
     pub(crate) fn run_to_the_program(&mut self, wait: Duration) -> Result<(), PtraceError> {
         sys::interrupt(self.tid).map_err(|source| self.error("interrupt", source))?;
         self.pass(0)?;
         self.await_stop(Instant::now(), wait)
     }
 
-    /// Waits until one that was requested to stop has.
+    /// Waits until it has stopped after a request.
     fn await_stop(&mut self, began: Instant, wait: Duration) -> Result<(), PtraceError> {
         loop {
             let signal = match self.next_event(began, wait)? {
@@ -307,8 +307,9 @@ impl HeldThread {
         }
     }
 
-    /// What it has reported since the last look; does not wait. Wherever the kernel is about to decide how an
-    /// interrupted system call goes on, that call has not failed because of us.
+    /// The next event since the last poll; does not wait. At every stop at which the kernel is about to
+    /// decide how an interrupted system call goes on, makes sure that the call does not fail because of our
+    /// stop.
     fn poll(&self) -> io::Result<Option<Event>> {
         let event = sys::poll(self.tid)?;
         if matches!(
@@ -320,14 +321,14 @@ impl HeldThread {
         Ok(event)
     }
 
-    /// If it cannot be done the thread is about to be killed.
+    /// Errors are ignored: they happen only if the thread is being killed.
     fn leave_call_undecided(&self) {
         let Ok(registers) = sys::registers(self.tid) else {
             return;
         };
         let resumed = match restart::undecided(&registers) {
             Some(undecided) => undecided,
-            // It would be killed for going on with its sleep: it sleeps anew.
+            // Its seccomp filters would kill it for restart_syscall: it sleeps anew.
             None if restart::is_in_timed_sleep(&registers) && !self.may_go_on_sleeping(&registers) => {
                 restart::again_unless_handled(&registers)
             }
@@ -340,7 +341,7 @@ impl HeldThread {
         self.seccomp_filters().allow(&restart::going_on(registers))
     }
 
-    /// What its seccomp filters would do to system calls that it makes for us.
+    /// Its seccomp filters, which decide about system calls that it makes for us.
     pub(crate) fn seccomp_filters(&self) -> Filters {
         Filters::of(self.pid, self.tid, |place| sys::seccomp_filter(self.tid, place))
     }
@@ -361,14 +362,14 @@ impl HeldThread {
 
 impl Drop for HeldThread {
     fn drop(&mut self) {
-        // One that is under way cannot be let go of; the kernel does when this thread of ours ends.
+        // A running thread cannot be detached; the kernel does so when this thread of ours ends.
         if matches!(self.state, State::Stopped | State::StoppedBySignal) {
             let _ = sys::detach(self.tid);
         }
     }
 }
 
-/// All threads of a process, stopped. Let go when dropped.
+/// All threads of a process, stopped. They are let go on drop.
 #[derive(Debug)]
 pub struct Stopped {
     threads: Vec<HeldThread>,
@@ -376,14 +377,14 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Stops all threads within `wait`, those too that are started meanwhile.
+    /// Stops all threads within `wait`, including those that are started meanwhile.
     pub fn all(process: &Process, wait: Duration) -> Result<Stopped, PtraceError> {
         let pid = process.pid;
         refuse_traced(pid)?;
         let since = Instant::now();
         let mut held: BTreeMap<i32, HeldThread> = BTreeMap::new();
         let mut ended: BTreeSet<i32> = BTreeSet::new();
-        // A thread that is stopped starts no other: when a listing brings nothing new, all are held.
+        // A stopped thread starts no other: once a listing has no new thread, all are held.
         loop {
             let listed = threads(pid)?;
             let new: Vec<i32> = listed
@@ -434,14 +435,14 @@ impl Stopped {
         &mut self.threads
     }
 
-    /// For how long the first of them has been held.
+    /// Time since the stop began.
     pub fn held(&self) -> Duration {
         self.since.elapsed()
     }
 }
 
-/// Runs `act` in a thread of its own and waits for it: what it seized and could not let go of, the kernel
-/// lets go of when that thread ends.
+/// Runs `act` in a separate thread and waits for it. When that thread ends, the kernel detaches all threads
+/// that it has seized and not let go.
 pub(crate) fn apart<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     let result = std::thread::scope(|scope| scope.spawn(act).join());
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -457,7 +458,7 @@ pub(crate) fn threads(pid: Pid) -> Result<Vec<i32>, PtraceError> {
     Ok(found)
 }
 
-/// Says who debugs the process, if somebody does.
+/// An error with the tracer if the process is debugged.
 pub(crate) fn refuse_traced(pid: Pid) -> Result<(), PtraceError> {
     match pid.tracer()? {
         Some(tracer) => Err(PtraceError::Traced { pid, tracer }),
@@ -465,10 +466,10 @@ pub(crate) fn refuse_traced(pid: Pid) -> Result<(), PtraceError> {
     }
 }
 
-/// A thread of a process, with the time at which it was started.
+/// A thread of a process, with its start time.
 pub(crate) fn thread_id(pid: Pid, tid: i32) -> Result<ThreadId, PtraceError> {
     let text = fs::read_to_string(pid.proc_path(&format!("task/{tid}/stat"))).unwrap_or_default();
-    // A name may hold anything; the last parenthesis ends it.
+    // A name may contain anything; the last parenthesis ends it.
     let fields = text.rsplit_once(") ").map(|(_, fields)| fields);
     let start_time = fields.and_then(|fields| fields.split_ascii_whitespace().nth(19)?.parse().ok());
     match start_time {
@@ -477,7 +478,6 @@ pub(crate) fn thread_id(pid: Pid, tid: i32) -> Result<ThreadId, PtraceError> {
     }
 }
 
-/// The letter of a thread's state.
 fn thread_state(pid: Pid, tid: i32) -> Option<char> {
     let text = fs::read_to_string(pid.proc_path(&format!("task/{tid}/stat"))).ok()?;
     text.rsplit_once(") ")?.1.chars().next()
@@ -489,7 +489,7 @@ fn thread_tracer(pid: Pid, tid: i32) -> Option<i32> {
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
 }
 
-/// The kernel says EPERM for a zombie, for a thread that somebody traces, and where it does not permit it.
+/// The kernel returns EPERM for a zombie, for a traced thread, and if it does not permit tracing.
 fn seize_error(pid: Pid, tid: i32, source: io::Error) -> PtraceError {
     let has_ended = |state| matches!(state, 'Z' | 'X' | 'x');
     match (

@@ -10,14 +10,14 @@ use libc::{c_int, c_uint, c_void, pid_t};
 use crate::arch::RawRegisters;
 use crate::seccomp::Instruction;
 
-/// The set of the general registers, and that of all states that XSAVE knows (include/uapi/linux/elf.h).
+/// Register sets: the general registers, and all states of XSAVE (include/uapi/linux/elf.h).
 const NT_PRSTATUS: usize = 1;
 const NT_X86_XSTATE: usize = 0x202;
-/// No extended state is larger: 11 KiB with tile registers.
+/// Bound on the extended state, which has 11 KiB with tile registers.
 const EXTENDED_BYTES_MAX: usize = 64 << 10;
-/// The kernel's own signal set, not glibc's.
+/// The size of the kernel's signal set, not of glibc's.
 const SIGNAL_SET_BYTES: usize = 8;
-/// No classic BPF program is longer (BPF_MAXINSNS).
+/// Instructions of the longest classic BPF program (BPF_MAXINSNS).
 const SECCOMP_INSTRUCTIONS_MAX: usize = 4096;
 const PTRACE_GETSIGMASK: c_uint = 0x420a;
 const PTRACE_SETSIGMASK: c_uint = 0x420b;
@@ -29,18 +29,18 @@ const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
 pub(super) enum Event {
     /// It stopped on request.
     Interrupted,
-    /// It is part of a process that a signal has stopped.
+    /// It stopped with its process by a signal.
     GroupStop,
     /// It is about to receive this signal.
     Signal(c_int),
     /// It begins or ends a system call.
     SystemCall,
-    /// It stopped for an event of another kind (exec).
+    /// It stopped for another event (exec).
     Other,
     Ended,
 }
 
-/// Where a thread announces restartable sequences.
+/// Where a thread has registered its rseq area.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct RseqConfiguration {
@@ -55,7 +55,7 @@ fn request(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void)
     answered(request, tid, address, data).map(|_| ())
 }
 
-/// The same for a request that is answered by a number.
+/// As [`request`], for requests that return a number.
 fn answered(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<usize> {
     // SAFETY: every caller in this file passes, where the kernel reads or writes through `data`, a pointer to
     // a live object of the size that the request states; other requests take numbers there.
@@ -67,18 +67,17 @@ fn number(value: usize) -> *mut c_void {
     without_provenance_mut(value)
 }
 
-/// Begins to trace without stopping; system-call stops will differ from signals.
+/// Attaches without stopping the thread; stops at system calls are distinguished from signals.
 pub(super) fn seize(tid: pid_t) -> io::Result<()> {
     let options = usize::try_from(libc::PTRACE_O_TRACESYSGOOD).unwrap_or_default();
     request(libc::PTRACE_SEIZE, tid, null_mut(), number(options))
 }
 
-/// Requests it to stop.
 pub(super) fn interrupt(tid: pid_t) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, null_mut(), null_mut())
 }
 
-/// Lets it run on, with `signal` (0 for none).
+/// Resumes it and delivers `signal` (0 for none).
 pub(super) fn go_on(tid: pid_t, signal: c_int) -> io::Result<()> {
     request(
         libc::PTRACE_CONT,
@@ -88,12 +87,12 @@ pub(super) fn go_on(tid: pid_t, signal: c_int) -> io::Result<()> {
     )
 }
 
-/// Leaves it stopped by a signal as it would be without us, until it is continued.
+/// Leaves it stopped by a signal until SIGCONT, as it would be without us.
 pub(super) fn listen(tid: pid_t) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, tid, null_mut(), null_mut())
 }
 
-/// Lets it run to the begin or the end of a system call.
+/// Resumes it until the begin or end of a system call.
 pub(super) fn go_to_system_call(tid: pid_t, signal: c_int) -> io::Result<()> {
     request(
         libc::PTRACE_SYSCALL,
@@ -103,7 +102,7 @@ pub(super) fn go_to_system_call(tid: pid_t, signal: c_int) -> io::Result<()> {
     )
 }
 
-/// Ends tracing; it runs on.
+/// Detaches; the thread continues.
 pub(super) fn detach(tid: pid_t) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, null_mut(), null_mut())
 }
@@ -158,7 +157,7 @@ pub(super) fn set_signal_mask(tid: pid_t, mask: u64) -> io::Result<()> {
     request(PTRACE_SETSIGMASK, tid, number(SIGNAL_SET_BYTES), place.cast())
 }
 
-/// Where it announces restartable sequences; none when it has not registered such a place.
+/// The address of its rseq area; `None` if it has not registered one.
 pub(super) fn rseq_place(tid: pid_t) -> io::Result<Option<u64>> {
     let mut found = RseqConfiguration::default();
     let place: *mut RseqConfiguration = &raw mut found;
@@ -171,7 +170,7 @@ pub(super) fn rseq_place(tid: pid_t) -> io::Result<Option<u64>> {
     Ok((found.pointer != 0).then_some(found.pointer))
 }
 
-/// The seccomp filter of this number, from 0; none when it has fewer.
+/// The seccomp filter of this number, from 0; `None` if it has fewer.
 pub(super) fn seccomp_filter(tid: pid_t, place: usize) -> io::Result<Option<Vec<Instruction>>> {
     let empty = libc::sock_filter {
         code: 0,
@@ -179,7 +178,7 @@ pub(super) fn seccomp_filter(tid: pid_t, place: usize) -> io::Result<Option<Vec<
         jf: 0,
         k: 0,
     };
-    // Room for the longest that there can be, whichever the kernel takes to have this number.
+    // Room for the longest possible filter, since it may change between two requests.
     let mut filter = vec![empty; SECCOMP_INSTRUCTIONS_MAX];
     let room: *mut libc::sock_filter = filter.as_mut_ptr();
     match answered(PTRACE_SECCOMP_GET_FILTER, tid, number(place), room.cast()) {
@@ -196,13 +195,13 @@ pub(super) fn seccomp_filter(tid: pid_t, place: usize) -> io::Result<Option<Vec<
     Ok(Some(filter.into_iter().map(instruction).collect()))
 }
 
-/// Stores a word, whatever the page protection says. Called by [`crate::write`] alone.
+/// Stores a word, ignoring page protection. Only [`crate::write`] may call it.
 pub(super) fn store(tid: pid_t, address: u64, word: u64) -> io::Result<()> {
     let (address, word) = (address as usize, word as usize);
     request(libc::PTRACE_POKEDATA, tid, number(address), number(word))
 }
 
-/// What it has reported since the last look; does not wait.
+/// The next event since the last poll; does not wait.
 pub(super) fn poll(tid: pid_t) -> io::Result<Option<Event>> {
     let mut status: c_int = 0;
     // SAFETY: `status` is a live integer.

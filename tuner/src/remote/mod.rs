@@ -1,14 +1,13 @@
-//! System calls made by a thread of the program for us: mapping and unmapping memory of our own.
+//! System calls made by a thread of the program for us: mapping and unmapping our memory.
 //!
-//! A held thread is sent, by one change of its registers, through `syscall; ret` in the C library's code,
-//! over a stack that would give it back to itself ([`crate::arch::x86_64::frame`]). Then we put its registers
-//! back. So whenever we die, the thread goes on where it was.
+//! By one change of its registers, a held thread is sent through `syscall; ret` in the C library's code, on a
+//! prepared stack whose signal frame would restore it ([`crate::arch::x86_64::frame`]). Then we restore its
+//! registers. So if we die at any time, the thread continues where it was.
 //!
-//! The program may have seccomp filters that kill it at a call that it never makes by itself: they are
+//! The program may have seccomp filters that kill it at a system call that it never makes by itself: they are
 //! evaluated before anything of a thread is changed ([`Task`], `crate::seccomp`).
 //!
-//! Where held threads stand, and what they will come back to, is looked at in `standing`; `worker` finds the
-//! thread that suits.
+//! `standing` reads where held threads are and what they will return to; `worker` finds a suitable thread.
 
 mod standing;
 mod worker;
@@ -36,21 +35,21 @@ use crate::space::AddressSpace;
 use crate::unwind::Unwinder;
 use crate::write;
 
-/// What a stub or a system call needs of a thread's stack, and the function that is called a little: less is
-/// no place to work.
+/// Bytes of stack that a stub or a system call needs, with some for the called function. A thread with less
+/// is not used.
 const STACK_ROOM: u64 = 64 << 10;
-/// A system call of ours takes microseconds; a machine under load may be late.
+/// Our system calls take microseconds; a machine under load may be late.
 const SYSTEM_CALL_WAIT: Duration = Duration::from_secs(2);
-/// Code is searched for the two instructions in files up to this size together.
+/// Bytes of files, in all, that are searched for the two instructions.
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 const MAP_FIXED_NOREPLACE: i32 = 0x10_0000;
 
-/// The instructions of the program by which it makes a system call for us.
+/// Instructions of the program through which it makes a system call for us.
 #[derive(Debug)]
 pub(crate) struct Gate {
     system_call: Address,
     signal_return: Address,
-    /// All places to which signal handlers return.
+    /// All addresses to which signal handlers return.
     pub(crate) signal_returns: Vec<Address>,
     unwinder: Unwinder,
 }
@@ -103,7 +102,7 @@ impl Gate {
         })
     }
 
-    /// The two are still there: a uprobe may lie on one since.
+    /// Checks that both are still in memory: a uprobe may have been attached to one since.
     fn check(&self, ground: &Ground) -> Result<(), ActionError> {
         let mut found = [0; 9];
         let count = frame::SYSTEM_CALL_AND_RETURN.len();
@@ -123,7 +122,7 @@ impl Gate {
     }
 }
 
-/// Where `syscall` instructions may be.
+/// Offsets of `syscall` instructions; some may be other bytes.
 fn memory_calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
     code.windows(2)
         .enumerate()
@@ -150,7 +149,7 @@ fn refuse_locked(pid: Pid) -> Result<(), ActionError> {
     why.map_or(Ok(()), |why| Err(ActionError::NoWay { pid, why }))
 }
 
-/// What keeps a thread from executing anything for us; none when nothing does.
+/// Why a thread must not execute anything for us; `None` if nothing prevents it.
 pub(crate) fn obstacle(thread: &HeldThread, registers: &RawRegisters, ground: &Ground) -> Option<String> {
     let stack = arch::stack(registers);
     let room = |map: &crate::maps::Mapping| is_main_stack(map) || stack.0 - map.start.0 >= STACK_ROOM;
@@ -166,7 +165,7 @@ pub(crate) fn obstacle(thread: &HeldThread, registers: &RawRegisters, ground: &G
     Some(format!("thread {}: {why}", thread.tid()))
 }
 
-/// The kernel would not know any more that it must be begun anew.
+/// In such a sequence the kernel could no longer restart it.
 fn in_restartable_sequence(thread: &HeldThread, ground: &Ground) -> bool {
     // The second word of `struct rseq` points to the sequence that was entered last.
     let place = thread.rseq_place();
@@ -180,16 +179,16 @@ fn in_restartable_sequence(thread: &HeldThread, ground: &Ground) -> bool {
 /// What a thread is to do for us.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Task<'a> {
-    /// It maps an arena.
+    /// Map an arena.
     Map(&'a Arena),
-    /// It maps an arena, for code that calls this function: now, or whenever the program comes by.
+    /// Map an arena for code that calls this function, either now or whenever the program reaches it.
     Call(&'a Arena, &'a str),
     Unmap(&'a Arena),
 }
 
 impl Task<'_> {
-    /// Why the thread's seccomp filters do not permit it: all system calls that it takes, taking it back and
-    /// being given back by the frame on its own stack included.
+    /// Why the thread's seccomp filters do not permit the task: checks all its system calls, including those
+    /// for reverting it, and the signal return by which the frame on the thread's stack restores it.
     fn refuse(self, thread: &HeldThread, pid: Pid, gate: &Gate) -> Result<(), ActionError> {
         let (Task::Map(arena) | Task::Call(arena, _) | Task::Unmap(arena)) = self;
         let mapped = match self {
@@ -205,7 +204,7 @@ impl Task<'_> {
             .into_iter()
             .map(|arguments| ("mmap", made(libc::SYS_mmap, arguments.map(Some))))
             .collect();
-        // Where the kernel puts the arena elsewhere, that is unmapped.
+        // If the kernel maps the arena at another address, that mapping is unmapped.
         calls.push(("munmap", made(libc::SYS_munmap, [None; 6])));
         calls.push(("rt_sigreturn", SystemCall::any(libc::SYS_rt_sigreturn as u32)));
         let filters = thread.seccomp_filters();
@@ -245,12 +244,12 @@ pub(crate) struct Worker<'a> {
     signal_mask: u64,
     stack: Address,
     is_away: bool,
-    /// The size of its extended state.
+    /// Bytes of its extended state.
     pub(crate) extended_bytes: usize,
 }
 
 impl<'a> Worker<'a> {
-    /// Lays its stack out for a task that its seccomp filters permit. The thread itself is not changed yet.
+    /// Prepares its stack for a task that its seccomp filters permit. The thread itself is not changed yet.
     pub(crate) fn begin(
         thread: &'a mut HeldThread,
         ground: &Ground,
@@ -313,7 +312,7 @@ impl<'a> Worker<'a> {
         );
         self.is_away = true;
         self.thread.set_registers(&registers)?;
-        // Only now: should we die between the two, the frame restores the mask.
+        // Not earlier: if we die between the two steps, the frame restores the mask.
         self.thread.set_signal_mask(u64::MAX)?;
         self.thread.run_to_system_call(SYSTEM_CALL_WAIT)?;
         self.thread.run_to_system_call(SYSTEM_CALL_WAIT)?;
@@ -328,7 +327,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Maps an arena, where it was planned and nowhere else.
+    /// Maps an arena at its planned address only.
     pub(crate) fn map(&mut self, arena: &Arena) -> Result<(), ActionError> {
         mappings(arena)
             .into_iter()
@@ -342,7 +341,7 @@ impl<'a> Worker<'a> {
         if mapped == address {
             return Ok(());
         }
-        // A kernel before 4.17 takes the address as a wish.
+        // A kernel before 4.17 treats the address as a hint.
         self.system_call(what, libc::SYS_munmap, [mapped, bytes, 0, 0, 0, 0])?;
         let source = std::io::Error::from_raw_os_error(libc::EEXIST);
         Err(ActionError::SystemCall {
@@ -363,20 +362,19 @@ impl<'a> Worker<'a> {
         self.thread
     }
 
-    /// Where it goes on.
+    /// The address at which it continues.
     pub(crate) fn resumes_at(&self) -> Address {
         arch::instruction(&self.original)
     }
 
-    /// Sends it, instead of where it was, to code that leads there in the end. Nothing of ours is needed from
-    /// here on.
+    /// Sends it to `code`, which returns to where the thread was. From here on it does not depend on us.
     pub(crate) fn enter(mut self, code: Address) -> Result<(), ActionError> {
         let registers = arch::entering(&arch::resumable(&self.original, Sleep::GoOn), code);
         self.back(&registers)
     }
 
-    /// Puts its registers back. If it was in a system call, the kernel makes that again, or ends it for a
-    /// signal that has come meanwhile.
+    /// Restores its registers. If it was in a system call, the kernel restarts that, or ends it because of a
+    /// signal that has arrived meanwhile.
     pub(crate) fn end(mut self) -> Result<(), ActionError> {
         if !self.is_away {
             return Ok(());
@@ -398,7 +396,7 @@ impl<'a> Worker<'a> {
 
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
-        // After an error. Where this fails too, the frame does it.
+        // After an error. If this fails too, the frame restores the registers.
         if self.is_away {
             let registers = arch::resumable(&self.original, Sleep::GoOn);
             let _ = self.back(&registers);
@@ -406,7 +404,7 @@ impl Drop for Worker<'_> {
     }
 }
 
-/// A text of bytes cut where pages end.
+/// Splits bytes at page boundaries.
 pub(crate) fn pages(address: Address, bytes: &[u8]) -> impl Iterator<Item = (Address, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Where a held thread stands, and what it will come back to. Looks only.
+//! Where a held thread is, and where it will return to. Only reads.
 
 use std::ops::Range;
 
@@ -10,27 +10,27 @@ use crate::place::Ground;
 use crate::ptrace::HeldThread;
 use crate::unwind::Trace;
 
-/// What a held thread has on its stack, and where it stands.
+/// The position and the stack of a held thread.
 #[derive(Debug)]
 pub(crate) struct View {
     tid: i32,
     instruction: Address,
     words: Vec<u64>,
-    /// Where it will return to, when that is known exactly.
+    /// Its return addresses, if they are known exactly.
     trace: Option<Trace>,
     /// It runs a signal handler.
     pub(crate) in_handler: bool,
-    /// Its stack goes on beyond what was looked at.
+    /// Its stack extends beyond the bytes that were read.
     is_cut: bool,
 }
 
-/// So much of a stack is looked at.
+/// Bytes of a stack that are read.
 const STACK_BYTES_MAX: u64 = 8 << 20;
-/// Handlers that were interrupted by handlers.
+/// Bound on nested signal handlers.
 const HANDLERS_MAX: usize = 8;
 
 impl View {
-    /// Looks at a held thread.
+    /// Reads the state of a held thread.
     pub(crate) fn of(thread: &HeldThread, ground: &Ground, gate: &Gate) -> Result<View, ActionError> {
         let registers = thread.registers()?;
         let mut view = View {
@@ -65,14 +65,14 @@ impl View {
             }
             view.words.extend(words(&bytes));
         }
-        // What looks like the frame of a handler can be left over from an earlier one.
+        // The trace decides: an apparent frame of a handler can be left over from an earlier one.
         if let Some(trace) = &view.trace {
             view.in_handler = trace.in_handler;
         }
         Ok(view)
     }
 
-    /// It stands, or will come back to, somewhere in `range`: exactly, or else by the words on its stack.
+    /// Whether it is in `range` or will return there: exactly, or else by the words on its stack.
     pub(crate) fn touches(&self, range: &Range<u64>) -> bool {
         let comes_back = |words: &[u64]| words.iter().any(|word| range.contains(word));
         range.contains(&self.instruction.0)
@@ -82,15 +82,16 @@ impl View {
             }
     }
 
-    /// A handler interrupted functions that the trace does not know, and a probe may hide some.
+    /// The trace, if it is complete: it does not know the functions that a handler interrupted, and a probe
+    /// may hide some.
     fn exact(&self) -> Option<&Trace> {
         self.trace
             .as_ref()
             .filter(|trace| !trace.in_handler && !trace.is_cut)
     }
 
-    /// It stands in `range`, or the innermost functions, down to one that is probed, will return there. For
-    /// code that calls nothing that could be probed, that is all.
+    /// Whether it is in `range`, or one of its innermost functions, up to one that is probed, will return
+    /// there. This is sufficient for code that calls nothing that could be probed.
     pub(crate) fn is_executing_innermost(&self, range: &Range<u64>, ground: &Ground) -> bool {
         match self.trace.as_ref().filter(|trace| trace.is_cut) {
             Some(trace) => {
@@ -100,8 +101,8 @@ impl View {
         }
     }
 
-    /// It stands in `range`, or will return there: where this is not known exactly, by the words on its stack
-    /// behind a call instruction. Addresses of functions that merely lie there do not count.
+    /// Whether it is in `range` or will return there. If that is not known exactly, counts the words on its
+    /// stack that follow a call instruction: other words may be addresses of functions.
     pub(crate) fn is_executing(&self, range: &Range<u64>, ground: &Ground) -> bool {
         if self.exact().is_some() {
             return self.touches(range);
@@ -110,12 +111,11 @@ impl View {
         range.contains(&self.instruction.0) || self.words.iter().any(|word| is_return(&word))
     }
 
-    /// A sentence about it.
     pub(crate) fn says(&self, what: &str) -> String {
         format!("thread {} {what}", self.tid)
     }
 
-    /// As text, what keeps the code in `range` from being changed; none when nothing does.
+    /// Why the code in `range` must not be changed; `None` if this thread does not prevent it.
     pub(crate) fn is_in_the_way_of(&self, range: &Range<u64>) -> Option<String> {
         let tid = self.tid;
         if self.touches(range) {
@@ -126,7 +126,7 @@ impl View {
     }
 }
 
-/// A call instruction ends at `address`: `call rel32`, or one through a register or memory.
+/// Whether a call instruction ends at `address`: `call rel32`, or one through a register or memory.
 fn follows_call(ground: &Ground, address: Address) -> bool {
     let mut before = [0; 7];
     if ground
@@ -144,7 +144,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     words.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-/// From the stack pointer to the end of its mapping, or less.
+/// The stack from its pointer to the end of its mapping, or up to the bound.
 fn read_stack(ground: &Ground, stack: Address) -> Result<(Range<u64>, Vec<u8>), ActionError> {
     let start = stack.0.next_multiple_of(8);
     let Some(map) = ground.mapping(Address(start), 8) else {

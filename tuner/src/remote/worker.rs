@@ -1,4 +1,4 @@
-//! Which thread of the program can do something for us, and what of the program that takes.
+//! Finds a thread of the program that can work for us, and the requirements for that.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -16,18 +16,18 @@ use crate::seccomp;
 use crate::space::AddressSpace;
 use crate::symbol::{Symbol, SymbolKind};
 
-/// A thread that can be stopped at all is stopped within this, also where many others wait for a CPU.
+/// A thread that can be stopped at all stops within this time, even if many others wait for a CPU.
 pub(crate) const STOP_WAIT: Duration = Duration::from_secs(1);
-/// So often it is tried, with all let go in between.
+/// Attempts to stop threads; all are let go in between.
 const STOP_TRIES: usize = 4;
-/// So long another thread, or the same a little later, is tried.
+/// Time for which threads are tried: others, or the same ones later.
 const TRY_WAIT: Duration = Duration::from_secs(2);
 const TRY_PAUSE: Duration = Duration::from_micros(200);
-/// Each pause is twice the last one, up to this: a thread that waits for a CPU and is held again before it
-/// had one stands where it stood.
+/// Pauses double up to this: a thread that waits for a CPU and is held again before it got one is still at
+/// the same place.
 const TRY_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// Functions of the memory allocator, of any library.
+/// Functions of the memory allocator, in any library.
 const ALLOCATOR: [&str; 12] = [
     "malloc",
     "free",
@@ -43,19 +43,19 @@ const ALLOCATOR: [&str; 12] = [
     "malloc_usable_size",
 ];
 
-/// What is needed to make the program do something; found once, as long as it loads nothing new.
+/// What is needed to make the program work for us; valid until it loads or unloads a module.
 #[derive(Debug)]
 pub(crate) struct Machinery {
     modules: Vec<(String, LoadBias)>,
     pub(crate) gate: Gate,
-    /// Code in which a thread holds locks that a called function is likely to want.
+    /// Code in which a thread holds locks that a called function is likely to take.
     pub(crate) delicate: Vec<(Range<u64>, &'static str)>,
-    /// The size of a thread's extended state, once it was needed.
+    /// Bytes of a thread's extended state, once it was needed.
     pub(crate) extended_bytes: OnceLock<usize>,
 }
 
 impl Machinery {
-    /// The one known already, if it still holds.
+    /// The cached one, if it is still valid.
     pub(crate) fn of(
         space: &AddressSpace,
         known: &mut Option<Arc<Machinery>>,
@@ -78,7 +78,7 @@ impl Machinery {
         Ok(machinery)
     }
 
-    /// What keeps a thread from calling a function; none when nothing does that is checked.
+    /// Why a thread must not call a function; `None` if no check prevents it.
     pub(crate) fn keeps_from_calling(&self, view: &View, ground: &Ground) -> Option<String> {
         if view.in_handler {
             return Some(view.says("runs a signal handler"));
@@ -113,8 +113,8 @@ fn delicate(space: &AddressSpace) -> Vec<(Range<u64>, &'static str)> {
     found
 }
 
-/// The code of the allocator: its functions, and what lies between them and the nearest exported functions of
-/// other purpose, for its inner functions have no symbols in a stripped file.
+/// The code of the allocator: its functions, and the code between them and the nearest exported functions of
+/// other purpose, because the allocator's inner functions have no symbols in a stripped file.
 fn allocator(image: &Image) -> Option<Vec<Range<u64>>> {
     let is_code = |symbol: &Symbol| {
         symbol.defined && matches!(symbol.kind, SymbolKind::Function | SymbolKind::IndirectFunction)
@@ -147,15 +147,15 @@ fn allocator(image: &Image) -> Option<Vec<Range<u64>>> {
     Some(groups)
 }
 
-/// What holding one thread came to.
+/// The thread that worked, and the duration of its hold.
 #[derive(Debug)]
 pub(crate) struct Worked {
     pub(crate) tid: i32,
     pub(crate) hold: Duration,
 }
 
-/// Holds one thread after the other until one suits, and lets it work. Called in a thread of its own
-/// ([`ptrace::apart`]).
+/// Holds threads one after another until one is suitable, and lets that one work. Must run in a separate
+/// thread ([`ptrace::apart`]).
 pub(crate) fn with_thread(
     process: &Process,
     ground: &Ground,
@@ -170,9 +170,9 @@ pub(crate) fn with_thread(
     let began = Instant::now();
     let mut pause = TRY_PAUSE;
     let mut act = Some(act);
-    // One that did not stop keeps the request, and cannot get another, until this thread of ours ends.
+    // A thread that did not stop keeps the request, and cannot get another until this thread of ours ends.
     let mut requested = Vec::new();
-    // Seccomp filters stay: threads whose filters forbid it need not be tried again.
+    // Seccomp filters cannot be removed: threads whose filters forbid the task are not tried again.
     let mut forbidden = None;
     let mut why = "it has none".to_owned();
     loop {
@@ -217,7 +217,7 @@ pub(crate) fn with_thread(
             return Ok(Worked { tid, hold });
         }
         let waited = began.elapsed();
-        // One that was killed has no thread left that could be held.
+        // A killed process has no thread that could be held.
         pid.check_alive()?;
         if waited > TRY_WAIT || (forbidden.is_some() && !others) {
             return Err(forbidden.unwrap_or_else(|| no_thread(pid, waited, why)));
@@ -232,8 +232,8 @@ fn no_thread(pid: Pid, waited: Duration, why: String) -> ActionError {
     ActionError::NoThread { pid, waited_ms, why }
 }
 
-/// Refuses what makes the program call `function` by itself, in whichever thread: where one has a seccomp
-/// filter that kills. Called in a thread of its own ([`ptrace::apart`]).
+/// An error if the program must not call `function` in any of its threads: one has a seccomp filter that
+/// kills. Must run in a separate thread ([`ptrace::apart`]).
 pub(crate) fn refuse_function(process: &Process, function: &str, despite: bool) -> Result<(), ActionError> {
     let pid = process.pid;
     let mut last = None;
@@ -246,7 +246,7 @@ pub(crate) fn refuse_function(process: &Process, function: &str, despite: bool) 
             Err(PtraceError::ThreadEnded { .. }) => continue,
             filters => filters?,
         };
-        // The threads of a program have the same ones mostly.
+        // Most threads of a program have the same filters.
         if last.as_ref() == Some(&filters) {
             continue;
         }
@@ -258,7 +258,7 @@ pub(crate) fn refuse_function(process: &Process, function: &str, despite: bool) 
     Ok(())
 }
 
-/// Does `act` in a thread of our own, and again where a thread of the program did not stop in time.
+/// Runs `act` in a separate thread, and retries if a thread of the program did not stop in time.
 pub(crate) fn insist<T: Send>(
     act: impl Fn() -> Result<T, ActionError> + Send + Sync,
 ) -> Result<T, ActionError> {
@@ -271,15 +271,15 @@ pub(crate) fn insist<T: Send>(
     ptrace::apart(act)
 }
 
-/// What came of something that is done while all threads are held.
+/// The result of work while all threads are held.
 pub(crate) enum HeldResult<T> {
     Done(T),
-    /// What was in its way.
+    /// The obstacle.
     Hindered(String),
 }
 
-/// Holds all threads and does `act`. Where something was in its way, all are let go, and it is tried again a
-/// little later. Called in a thread of its own ([`ptrace::apart`]).
+/// Holds all threads and runs `act`. If it meets an obstacle, all threads are let go, and it retries a little
+/// later. Must run in a separate thread ([`ptrace::apart`]).
 pub(crate) fn with_all<T>(
     process: &Process,
     mut act: impl FnMut(&mut Stopped) -> Result<HeldResult<T>, ActionError>,
@@ -305,7 +305,7 @@ pub(crate) fn with_all<T>(
     }
 }
 
-/// Unmaps an arena once no thread is in it, or comes back to it.
+/// Unmaps an arena once no thread is in it or returns to it.
 pub(crate) fn unmap(
     process: &Process,
     ground: &Ground,
@@ -315,7 +315,7 @@ pub(crate) fn unmap(
     with_all(process, |stopped| unmap_held(stopped, ground, gate, arena)).map(|_| ())
 }
 
-/// Unmaps an arena while all threads are held; or returns the one that is in it.
+/// Unmaps an arena while all threads are held, or returns the thread that is in it.
 pub(crate) fn unmap_held(
     stopped: &mut Stopped,
     ground: &Ground,
@@ -346,7 +346,7 @@ pub(crate) fn unmap_held(
     }
 }
 
-/// What keeps the code in `range` from being changed, among threads that are all held.
+/// Why the code in `range` must not be changed, given that all threads are held.
 pub(crate) fn in_the_way(
     stopped: &Stopped,
     ground: &Ground,
@@ -362,9 +362,9 @@ pub(crate) fn in_the_way(
     Ok(None)
 }
 
-/// An arena is still mapped: exactly as it was, and its head is there, or, after a crash in the first
-/// instant, nothing at all yet. Executable memory of no file that holds nothing, of this size at this place,
-/// is ours.
+/// Whether an arena is still mapped: at exactly its place, with its head or, after a crash in the first
+/// instant, without any content. Anonymous executable memory of this size at this place without content is
+/// ours.
 pub(crate) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
     let Some(map) = ground.mapping(arena.address, arena.code_bytes) else {
         return false;
@@ -376,7 +376,7 @@ pub(crate) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
     is_read && (found.starts_with(&arena.head()) || found.iter().all(|byte| *byte == 0))
 }
 
-/// Writes what an arena holds, page by page, while it is not in use.
+/// Writes the content of an arena, page by page, while it is not in use.
 pub(crate) fn fill(
     ground: &Ground,
     arena: &Arena,

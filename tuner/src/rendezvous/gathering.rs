@@ -1,12 +1,11 @@
-//! Threads of several processes that are to stand at the same iteration before anything is written: all of
-//! the writes, or none.
+//! Holds threads of several processes at the same iteration and then makes all of the writes, or none.
 //!
-//! We debug the thread of each process that begins iterations, without stopping it. At the iteration the
-//! probe sends it a signal: the kernel stops it for that, one instruction behind, and reports it to us. When
-//! all stand there the writes are made, one after the other, and those made are reverted if one fails; then
-//! each goes on without having seen a signal. If a thread does not arrive within the bound since the first,
-//! nothing is written. One thread of ours does all this and ends afterwards, so that the kernel releases the
-//! threads that we could not.
+//! We trace the thread of each process that begins iterations, without stopping it. At the chosen iteration
+//! the probe sends it a signal: the kernel stops it for that, one instruction behind, and reports the stop to
+//! us. Once all have stopped, the writes are made one after the other, and reverted if one fails; then each
+//! thread continues without having received the signal. If a thread does not arrive within the bound after
+//! the first, nothing is written. One thread of ours does all this and ends afterwards, so that the kernel
+//! releases any thread that we could not.
 
 use std::fs;
 use std::sync::Arc;
@@ -22,21 +21,21 @@ use crate::ptrace::HeldThread;
 use crate::slot::Slot;
 use crate::write::{self, Hooks};
 
-/// How long the first waits for the last. Ranks that wait for each other in every iteration are within one of
-/// each other.
+/// How long the first thread waits for the last. Ranks that wait for each other in every iteration differ by
+/// at most one.
 const GATHER_WAIT: Duration = Duration::from_secs(2);
-/// How often threads are looked at: signals of the program itself pass through us meanwhile.
+/// Interval at which threads are polled; signals of the program itself are passed on by us.
 const LOOK: Duration = Duration::from_micros(50);
-/// How many iterations after the newest one at first; twice as many after each attempt for which a process
-/// was too fast.
+/// Distance of the chosen iteration from the newest one; doubled after each attempt for which a process was
+/// too fast.
 pub(crate) const LEAD: i64 = 2;
 /// The bit of the signal in a mask.
 const SIGNAL_BIT: u64 = 1 << (MEETING_SIGNAL - 1);
 
-/// What is written in one of the processes.
+/// The write in one of the processes.
 pub(crate) struct Part {
     pub(crate) slot: Arc<Slot>,
-    /// What is expected there, and what is to be there.
+    /// The expected and the new value.
     pub(crate) change: (Bytes, Bytes),
     pub(crate) ticket: HoldTicket,
 }
@@ -48,25 +47,25 @@ pub(crate) struct Scattered {
     pub(crate) again: NextAttempt,
 }
 
-/// Whether at another iteration it may go better.
+/// Whether another iteration may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextAttempt {
-    /// A process was faster than we were.
+    /// A process was too fast.
     AtOnce,
-    /// Some were stopped, and others did not come as long as they were.
+    /// Some threads stopped, and the others did not arrive in time.
     AfterWaiting,
-    /// It would go no better.
+    /// No.
     Never,
 }
 
-/// What came of an attempt, and how long each process was stopped.
+/// The result of an attempt, and how long each process was stopped, in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     pub(crate) result: Result<(), Scattered>,
     pub(crate) held_ns: Vec<u64>,
 }
 
-/// One attempt, `lead` iterations after the newest one. Returns when all threads go on.
+/// One attempt, `lead` iterations after the newest one. Returns when all threads run again.
 pub(crate) fn gather(
     parts: &[Part],
     meetings: &dyn Meetings,
@@ -125,7 +124,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// An iteration a little after all of them.
+    /// Chooses an iteration that no process has begun.
     fn choose(&self, parts: &[Part], lead: i64) -> Result<(), Scattered> {
         let seen: Vec<_> = parts.iter().map(|part| self.meetings.seen(part.ticket)).collect();
         let first = seen.first().copied().unwrap_or_default();
@@ -190,7 +189,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// All threads go on, and get no more signals.
+    /// Resumes all threads and stops further signals.
     fn let_go(&mut self, parts: &[Part]) {
         let under_way: Vec<bool> = parts
             .iter()
@@ -200,7 +199,7 @@ impl Gathering<'_> {
             .collect();
         let until = Instant::now() + STOP_WAIT;
         for (place, member) in self.members.iter_mut().enumerate() {
-            // One that was sent the signal a moment ago is about to stop for it.
+            // A thread that was sent the signal just before is about to stop for it.
             let stops = under_way.get(place).copied().unwrap_or(false);
             while stops && !member.has_arrived && Instant::now() < until {
                 match member.thread.signal() {
@@ -268,7 +267,7 @@ impl Part {
     }
 }
 
-/// Puts back what was written; what could not be is said.
+/// Reverts the writes, and describes those that could not be reverted.
 fn revert_writes(parts: &[Part]) -> String {
     let back = |part: &Part| {
         let (old, new) = part.change;

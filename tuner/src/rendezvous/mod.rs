@@ -1,9 +1,8 @@
-//! Acting at the right instant: when a thread of the program reaches a sync point, and while it is held
-//! there.
+//! Acting while a thread of the program is held at a sync point.
 //!
-//! A [`Rendezvous`] is whatever can hold a thread at a [`ResolvedPoint`]. This crate has none: the kernel
+//! A [`Rendezvous`] can hold a thread at a [`ResolvedPoint`]. This crate has no implementation: the kernel
 //! side belongs to the agent's binary, which passes one in ([`crate::actuator::ServeOptions`]). Nothing here
-//! waits; `gathering` alone writes, with the one function that does.
+//! waits. Only `gathering` writes, through the one function that may.
 
 mod gathering;
 mod stop;
@@ -19,80 +18,79 @@ use thiserror::Error;
 use crate::address::Address;
 use crate::sync::{KeyPlace, Passage, ResolvedPoint};
 
-/// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to
-/// 60 us, and half a millisecond on a virtual machine with ten busy processes for each CPU; a hold that is
-/// answered ends then, and one that is not costs all of this.
+/// Nanoseconds for which a thread is held until it is answered, unless the request states another bound. An
+/// answer takes 20 to 60 us, and half a millisecond on a virtual machine with ten busy processes per CPU. An
+/// answered hold ends with its action; an unanswered one costs this complete time.
 pub(crate) const ANSWER_NS_MAX: u64 = 1_000_000;
-/// How much longer it may be held once somebody has answered. A write takes microseconds; this is for a CPU
-/// that is taken away from us in the middle of it, as virtual ones are: to wait for it is better than to not
-/// know at which instant it was written.
+/// Nanoseconds for which the hold may last after the answer. A write takes microseconds; the bound covers a
+/// virtual CPU that is descheduled in the middle of it: a longer hold is better than an unknown instant of
+/// the write.
 pub(crate) const ACTION_NS_MAX: u64 = 50_000_000;
-/// After so many hits without an answer an action is given up.
+/// An action is given up after this number of unanswered hits.
 pub(crate) const MISSES_MAX: u64 = 64;
-/// How long a thread that is to be stopped is held until somebody answers: for machines that missed it again
-/// and again.
+/// Nanoseconds for which a thread that is to be stopped is held until it is answered: longer, because busy
+/// machines repeatedly missed a shorter bound.
 pub(crate) const STOP_ANSWER_NS_MAX: u64 = 20_000_000;
-/// A thread that was requested to stop while it was held does so within microseconds of getting a CPU.
+/// A thread that was requested to stop while it was held stops within microseconds of getting a CPU.
 pub(crate) const STOP_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What an action can wait for, and how it is carried out there.
+/// Holds threads at sync points and runs actions there.
 ///
 /// Every action ends in one of the ways of [`Progress`], and until then the implementation controls it: the
-/// program is never held longer than the bounds, also if we die.
+/// program is never held longer than the bounds, even if this process dies.
 pub trait Rendezvous {
-    /// Lets `action` be called while the next thread that reaches the point is held there. The action runs on
-    /// another thread, at most once, and must be short. What it leaves to be looked after ([`Then::Watch`])
-    /// is, on that same thread, once the held one was let go; the action is over only when that says so.
+    /// Arms `action`: it is called while the next thread that reaches the point is held there. It runs on
+    /// another thread, at most once, and must be short. If it returns [`Then::Watch`], that is run on the
+    /// same thread after the held thread was let go, and the action ends when that says so.
     fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<HoldTicket, HoldError>;
 
-    /// How it stands. After anything but [`Progress::Pending`] the ticket is used up, and nothing of it is
-    /// left in the program.
+    /// The state of the request. After anything but [`Progress::Pending`] the ticket is invalid, and nothing
+    /// of the request is left in the program.
     fn progress(&mut self, ticket: HoldTicket) -> Progress;
 
-    /// Cancels the request, and returns its state: the action is not called after this.
+    /// Cancels the request, and returns its state. The action is not called after this.
     fn disarm(&mut self, ticket: HoldTicket) -> Progress;
 
     /// The part of requests with a key that any thread may use.
     fn meetings(&self) -> Arc<dyn Meetings>;
 
-    /// Why the probe cannot write by itself, without holding a thread; none if it can.
+    /// Why the probe cannot write by itself, without holding a thread; `None` if it can.
     fn store_refusal(&self) -> Option<&str>;
 }
 
-/// Requests with a key: which hit is expected, and which hits there were.
+/// Requests with a key: the hit that is expected, and the hits so far.
 pub trait Meetings: Send + Sync {
-    /// From now on the hit with this number is expected.
+    /// Sets the number of the expected hit.
     fn want(&self, ticket: HoldTicket, number: i64);
 
     /// The hits so far.
     fn seen(&self, ticket: HoldTicket) -> SeenHits;
 
-    /// No hit is expected any more. False if there was one already.
+    /// Expects no hit any more. False if the expected hit has happened.
     fn forgo(&self, ticket: HoldTicket) -> bool;
 }
 
-/// The signal that a thread gets at the expected hit, while it is debugged: the debugger gets it, and the
-/// program never. If it is not debugged any more at that instant, nothing happens: programs ignore this
-/// signal unless they handle it.
+/// The signal sent to a thread at the expected hit while the thread is debugged: the debugger receives it,
+/// the program never. If the thread is no longer debugged at that instant, nothing happens: programs ignore
+/// this signal unless they handle it.
 pub const MEETING_SIGNAL: i32 = libc::SIGURG;
 
-/// What is done while a thread is held.
+/// Runs while a thread is held.
 pub type HeldAction = Box<dyn FnOnce(&ThreadAtSync) -> Then + Send>;
 
-/// A thread that is held: it stands at the sync point, and executes nothing of the program until the action
-/// has returned (or a bound is reached: the action must check its own effect). To stop it for longer, an
-/// action can stop it now, by ptrace.
+/// A thread that is held at the sync point. It executes nothing of the program until the action has returned
+/// or a bound is reached (so the action must check its own effect). To stop it for longer, the action can
+/// stop it by ptrace now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadAtSync {
     pub thread: u32,
-    /// Since when, by CLOCK_MONOTONIC.
+    /// Start of the hold, by CLOCK_MONOTONIC.
     pub since_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldTicket(pub u32);
 
-/// Why no thread can be held at a sync point.
 #[derive(Debug, Error)]
 pub enum HoldError {
     #[error("{0} actions wait for their sync points already")]
@@ -104,41 +102,41 @@ pub enum HoldError {
     Attach(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What to wait for.
+/// A sync point, and what to do there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRequest {
     pub point: ResolvedPoint,
-    /// A thread is held at most this long until somebody answers. Who implements [`Rendezvous`] may hold it
-    /// for less.
+    /// Bound on the hold until it is answered. An implementation of [`Rendezvous`] may use a shorter one.
     pub answer_ns_max: u64,
-    /// And this much longer once somebody has.
+    /// Bound on the hold after the answer.
     pub action_ns_max: u64,
-    /// After so many misses it is given up.
+    /// The request is given up after this number of misses.
     pub misses_max: u64,
-    /// The probe is to write this by itself; the action is not called then.
+    /// The probe writes this by itself, and the action is not called.
     pub store: Option<Store>,
     /// Where the program keeps the number of the iteration that a hit begins. No hit is expected until a
-    /// number is set; the thread is not held there, and the action not called: it gets [`MEETING_SIGNAL`].
+    /// number is set. At the expected hit the thread is not held and the action not called: the thread gets
+    /// [`MEETING_SIGNAL`].
     pub key: Option<KeyPlace>,
 }
 
-/// The numbers that hits had.
+/// The hits of a request with a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SeenHits {
     pub hits: u64,
-    /// The thread of the last one.
+    /// The thread of the last hit.
     pub thread: u32,
-    /// It was a later one than the expected one.
+    /// A hit later than the expected one has happened.
     pub has_passed: bool,
-    /// It was the expected one, at this time by CLOCK_MONOTONIC.
+    /// When the expected hit happened, by CLOCK_MONOTONIC.
     pub met_at_ns: Option<u64>,
-    /// The number of the last one.
+    /// The number of the last hit.
     pub last: i64,
-    /// By how much it was greater than the one before; means nothing before the second.
+    /// Difference of the last two numbers; undefined before the second hit.
     pub step: i64,
 }
 
-/// A value of 1 or 8 bytes, which the kernel stores in one piece, at a place that was validated.
+/// A value of 1 or 8 bytes, which the kernel stores at once, at a validated place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Store {
     pub(crate) address: Address,
@@ -148,26 +146,26 @@ pub struct Store {
 }
 
 impl Store {
-    /// Where, what is expected there, what is to be there, and its size in bytes.
+    /// Address, expected value, new value, and size in bytes.
     pub fn parts(&self) -> (u64, u64, u64, u64) {
         (self.address.0, self.expected, self.value, self.width)
     }
 }
 
-/// How an action stands.
+/// The state of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// The point was not reached yet, or no answer came; it is still armed.
+    /// Still armed: the point was not reached, or no hit was answered.
     Pending(Passage),
     /// The action was called, and returned while the thread was held.
     Done(Passage),
-    /// The action was called, but the thread was let go before it returned: the instant is not known.
+    /// The action was called, but the thread was let go before it returned: the instant is unknown.
     Late(Passage),
-    /// No answer came, as often as was allowed. The action was not called and will not be.
+    /// The permitted number of hits was unanswered. The action was not called and will not be.
     Missed(Passage),
-    /// The hit that was wanted went by without a hold. The action was not called and will not be.
+    /// The expected hit passed without a hold. The action was not called and will not be.
     GoneBy(Passage),
-    /// The probe itself wrote: what it found, and whether that was what it expected.
+    /// The probe itself compared, and wrote if the expected value was there.
     Stored {
         /// What was there: after the write, or instead of what was expected.
         found: u64,

@@ -1,9 +1,9 @@
-//! Stopping the thread that is held, so that it stays where it is when the hold is over: one instruction
-//! behind the probed one.
+//! Stops the held thread, so that it stays at the sync point when the hold is over: one instruction behind
+//! the probed one.
 //!
-//! PTRACE_SEIZE and PTRACE_INTERRUPT are sent while the probe holds the thread; it takes them on its way back
+//! PTRACE_SEIZE and PTRACE_INTERRUPT are sent while the probe holds the thread, which stops on its way back
 //! to the program. It stays stopped until it is let go, or until the thread that answered ends: the kernel
-//! releases it then. Nothing here knows what is done meanwhile.
+//! releases it then. This module does not know what is done meanwhile.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,44 +13,43 @@ use crate::clock::monotonic_ns;
 use crate::process::Pid;
 use crate::ptrace::{HeldThread, PtraceError};
 
-/// What an action leaves behind.
+/// What remains to be done after an action.
 pub enum Then {
     Nothing,
-    /// It is looked after by the thread that called the action, from when the held thread was let go.
+    /// Polled by the thread that called the action, once the held thread was let go.
     Watch(Box<dyn PendingAction>),
 }
 
-/// Something that takes longer than a hold.
+/// Work that takes longer than a hold.
 pub trait PendingAction {
-    /// Called again and again.
+    /// Called repeatedly.
     fn look(&mut self) -> PendingState;
 
-    /// The held thread was let go before the action had returned: where it stops is not known, and nothing
-    /// may be done with it.
+    /// The held thread was let go before the action had returned: it stops at an unknown place, and must not
+    /// be used.
     fn too_late(&mut self);
 }
 
-/// How a vigil stands.
+/// The state of a pending action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PendingState {
-    /// It goes on, and the action is not over.
+    /// It continues, and the action is not over.
     Waits,
-    /// The action is over, but the kernel has a request of ours that is not answered yet: it is looked after
-    /// until it is.
+    /// The action is over, but a request of ours to the kernel is pending: it is polled until that is done.
     Lingers,
     Over,
 }
 
-/// What became of a stop: what the work came to and how long the thread was held and stopped, or why it could
-/// not be stopped. `None` until then.
+/// The result of a stop, once known: the result of the work, or why the thread could not be stopped, and the
+/// nanoseconds for which it was held and stopped.
 pub(crate) type StopResult<T> = Mutex<Option<(Result<T, PtraceError>, u64)>>;
 
-/// A thread that is requested to stop, and what is done once it has.
+/// A thread that is requested to stop, and the work to do once it has.
 pub(crate) struct Stopping<T, W> {
     pid: Pid,
-    /// None once it was let go.
+    /// `None` once it was let go.
     thread: Option<HeldThread>,
-    /// None once it was done, or is not to be done any more.
+    /// `None` once it was done or cancelled.
     work: Option<W>,
     reported: Arc<StopResult<T>>,
     since_ns: u64,

@@ -1,13 +1,13 @@
 //! What the seccomp filters of a thread would do to system calls that it makes for us.
 //!
-//! A filter may kill the program at a call that the program never makes by itself. So before a thread works
-//! for us its filters are read (PTRACE_SECCOMP_GET_FILTER) and evaluated for exactly the calls that follow
-//! (`program`); only where all are allowed one is made. What a called function does by itself is not known:
-//! where a filter kills at any system call at all, no function is called unless the user says so by hand.
-//! Filters that make calls fail do no harm when functions are called.
+//! A filter may kill the program at a system call that the program never makes by itself. So before a thread
+//! works for us, its filters are read (PTRACE_SECCOMP_GET_FILTER) and evaluated for exactly the calls that
+//! follow (`program`); none is made unless all are allowed. The system calls of a called function are
+//! unknown: if a filter kills at any system call, no function is called unless the user permits it
+//! explicitly. Filters that only make calls fail do no harm when functions are called.
 //!
-//! To read filters takes CAP_SYS_ADMIN, a reader that has none itself, and CONFIG_CHECKPOINT_RESTORE. What
-//! cannot be read is taken for the worst.
+//! Reading filters requires CAP_SYS_ADMIN, a reader without filters of its own, and
+//! CONFIG_CHECKPOINT_RESTORE. Filters that cannot be read are assumed to kill.
 
 mod program;
 
@@ -18,7 +18,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 pub(crate) use self::program::{Answer, Instruction, Program, SystemCall};
 use crate::process::Pid;
 
-/// More filters than a program has; the kernel ends at 32768 instructions in all.
+/// More filters than a program has; the kernel permits 32768 instructions in all.
 const FILTERS_MAX: usize = 1024;
 /// System calls have lower numbers.
 const NUMBERS: u32 = 512;
@@ -35,7 +35,7 @@ pub(crate) enum Filters {
 }
 
 impl Filters {
-    /// The filters of a stopped thread; `read` gives the one of a number, from 0.
+    /// The filters of a stopped thread; `read` returns a filter by its number, from 0.
     pub(crate) fn of(
         pid: Pid,
         tid: i32,
@@ -64,7 +64,7 @@ impl Filters {
         Filters::Unreadable(format!("it has more than {FILTERS_MAX}"))
     }
 
-    /// What they say of a call; none where they cannot be read.
+    /// Their answer to a call; `None` if they cannot be read.
     fn answer(&self, call: &SystemCall) -> Option<Answer> {
         match self {
             Filters::None => Some(Answer::ALLOW),
@@ -76,7 +76,7 @@ impl Filters {
         }
     }
 
-    /// Why one of the calls may not be made; none when all may.
+    /// Why one of the calls may not be made; `None` if all may.
     pub(crate) fn refuse(&self, calls: &[(&str, SystemCall)], despite: bool) -> Option<String> {
         match self {
             Filters::Strict => return Some(STRICT.to_owned()),
@@ -92,7 +92,7 @@ impl Filters {
         })
     }
 
-    /// Why no function may be called whose system calls are not known; none when one may.
+    /// Why no function with unknown system calls may be called; `None` if one may.
     pub(crate) fn refuse_function(&self, function: &str, despite: bool) -> Option<String> {
         match self {
             Filters::None => None,
@@ -114,7 +114,7 @@ impl Filters {
         }
     }
 
-    /// A sleep may be gone on with by `restart_syscall(2)`.
+    /// Whether they allow the call.
     pub(crate) fn allow(&self, call: &SystemCall) -> bool {
         self.answer(call).is_some_and(Answer::allows)
     }
@@ -139,23 +139,22 @@ fn unreadable(error: &io::Error) -> String {
     }
 }
 
-/// A thread has filters, or is in strict mode; also where that is not known.
+/// Whether a thread has filters or is in strict mode; true if unknown.
 pub(crate) fn is_in_force(pid: Pid, tid: i32) -> bool {
     mode(pid, tid) != Some(0)
 }
 
-/// 0 without seccomp, 1 in strict mode, 2 with filters.
+/// 0 without seccomp, 1 in strict mode, 2 with filters; `None` if unknown.
 fn mode(pid: Pid, tid: i32) -> Option<u32> {
     let status = std::fs::read_to_string(pid.proc_path(&format!("task/{tid}/status"))).ok()?;
     let Some(line) = status.lines().find_map(|line| line.strip_prefix("Seccomp:")) else {
-        // A kernel that knows no seccomp.
+        // The kernel does not support seccomp.
         return Some(0);
     };
     line.trim().parse().ok()
 }
 
-/// CAP_SYS_ADMIN, where this thread may have it, as long as this lives: it is kept in reserve and not in
-/// force.
+/// Makes CAP_SYS_ADMIN effective for this thread, if it is permitted, until it is dropped.
 struct Raised(Option<CapabilitySets>);
 
 impl Raised {
@@ -191,7 +190,7 @@ mod tests {
     const FAIL: u32 = 0x0005_0001;
     const ALLOW: u32 = 0x7fff_0000;
 
-    /// Allows these numbers, and says `other` of all else.
+    /// Allows these numbers, and answers `other` to all others.
     fn only(numbers: &[u32], other: u32) -> Program {
         let instruction = |code, jump_false, operand| Instruction {
             code,

@@ -1,44 +1,44 @@
 //! A seccomp filter as the kernel executes it: classic BPF over the number and the arguments of a system call
 //! (seccomp(2)). Pure.
 //!
-//! What is not known of a call is unknown to the program too: where it branches on that, both branches are
-//! followed, and the most restrictive answer counts. So the answer of the kernel is never more restrictive
-//! than [`Program::answer`].
+//! Properties of a call may be unknown. If the program branches on an unknown value, both branches are
+//! followed, and the most restrictive answer counts. So the kernel's answer is never more restrictive than
+//! [`Program::answer`].
 
 use std::fmt;
 
-/// The machine in whose system calls we are interested (`AUDIT_ARCH_X86_64`).
+/// The architecture whose system calls are evaluated (`AUDIT_ARCH_X86_64`).
 const ARCHITECTURE: u32 = 0xc000_003e;
 /// Bytes of `struct seccomp_data`.
 const DATA_BYTES: u32 = 64;
 const MEMORY_WORDS: usize = 16;
-/// Programs have 4096 instructions at most and jump forward only; more than this is a program that branches
-/// on the unknown again and again.
+/// Bound on the evaluated instructions. Programs have at most 4096 instructions and jump forward only; more
+/// steps mean many branches on unknown values.
 const STEPS_MAX: usize = 200_000;
-/// The part of an answer that says what is done; the rest is a number that goes with it.
+/// The part of an answer that is the action; the rest is its data.
 const ACTION: u32 = 0xffff_0000;
 
 /// An instruction (`struct sock_filter`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Instruction {
     pub(crate) code: u16,
-    /// How many instructions are left out where a comparison holds, and where not.
+    /// Number of instructions to skip if a comparison holds, and if not.
     pub(crate) jump_true: u8,
     pub(crate) jump_false: u8,
     pub(crate) operand: u32,
 }
 
-/// A system call, as far as it is known.
+/// A system call; unknown properties are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SystemCall {
     pub(crate) number: u32,
-    /// Where the program goes on after it.
+    /// The address at which the program continues after it.
     pub(crate) instruction: Option<u64>,
     pub(crate) arguments: [Option<u64>; 6],
 }
 
 impl SystemCall {
-    /// One of which only the number is known.
+    /// A call of which only the number is known.
     pub(crate) fn any(number: u32) -> SystemCall {
         SystemCall {
             number,
@@ -47,7 +47,7 @@ impl SystemCall {
         }
     }
 
-    /// The word at `offset` of `struct seccomp_data`; none where it is not known.
+    /// The word at `offset` of `struct seccomp_data`; `None` if it is unknown.
     fn word(&self, offset: u32) -> Option<u32> {
         let half = |value: Option<u64>| value.map(|value| (value >> (offset % 8 * 8)) as u32);
         match offset {
@@ -59,7 +59,7 @@ impl SystemCall {
     }
 }
 
-/// What a filter says of a call (`SECCOMP_RET_*`).
+/// A filter's answer to a call (`SECCOMP_RET_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer(u32);
 
@@ -86,7 +86,7 @@ impl Answer {
         matches!(self.0 & ACTION, 0x7fff_0000 | Answer::LOG)
     }
 
-    /// The program is killed, or sent SIGSYS. An unknown answer kills.
+    /// The program is killed, or receives SIGSYS. An unknown answer kills.
     pub(crate) fn kills(self) -> bool {
         !self.allows() && !matches!(self.0 & ACTION, Answer::TRACE | Answer::NOTIFY | Answer::ERRNO)
     }
@@ -108,7 +108,7 @@ impl fmt::Display for Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program(pub(crate) Vec<Instruction>);
 
-/// How far one way through a program has come. A value is none where it depends on what is not known.
+/// The state of one path through a program. Unknown values are `None`.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     next: usize,
@@ -117,7 +117,7 @@ struct Way {
     memory: [Option<u32>; MEMORY_WORDS],
 }
 
-/// Where a way goes after an instruction.
+/// The continuation of a path after an instruction.
 enum Step {
     On,
     Jump(usize),
@@ -205,7 +205,7 @@ impl Way {
                 return Step::End(self.accumulator.map_or(Answer::KILL_PROCESS, Answer));
             }
             RET => return Step::End(Answer(operand)),
-            // MISC: one register to the other.
+            // MISC: copies one register to the other.
             _ if code & TO_ACCUMULATOR != 0 => self.accumulator = self.index,
             _ => self.index = self.accumulator,
         }
@@ -381,7 +381,7 @@ mod tests {
             answer(&harmless, &mmap()).allows(),
             "what is read need not matter"
         );
-        // Through memory, the index and arithmetic it stays unknown.
+        // A value stays unknown through memory, the index register and arithmetic.
         let carried = [
             load(48),
             instruction(0x02, 0, 0, 3),
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn every_instruction_does_what_the_kernel_makes_of_it() {
         let number = |code: u16, operand: u32| instruction(code, 0, 0, operand);
-        // From the number 9: what comes of it.
+        // Results for the number 9.
         for (name, program, expected) in [
             ("add", vec![number(0x04, 3)], 12),
             ("subtract", vec![number(0x14, 10)], u32::MAX),

@@ -1,4 +1,4 @@
-//! Where the program says which iteration it begins: a [`Key`], found in a process.
+//! Resolves a [`Key`], the number of an iteration, to its place in a process.
 
 use plan::{FunctionName, Key, Moment, SyncPoint};
 
@@ -7,7 +7,7 @@ use crate::dwarf::{self, ArgumentName, ValueKind};
 use crate::space::AddressSpace;
 use crate::variable::VariableName;
 
-/// Looks a key up, for hits at `at`.
+/// Resolves a key for hits at `at`.
 pub(crate) fn resolve(key: &Key, space: &AddressSpace, at: &SyncPoint) -> Result<KeyPlace, String> {
     let place = match key {
         Key::Variable { name, bytes } => variable(space, name, *bytes)?,
@@ -35,7 +35,7 @@ fn in_register((index, bytes): (u8, u64)) -> KeyPlace {
     KeyPlace::Argument { index, bytes }
 }
 
-/// The register and the size.
+/// The index of the argument and its size in bytes.
 fn argument(space: &AddressSpace, at: &SyncPoint, argument: &ArgumentName) -> Result<(u8, u64), String> {
     let name = FunctionName {
         name: at.function.clone(),

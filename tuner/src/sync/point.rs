@@ -13,7 +13,7 @@ use crate::process::Pid;
 use crate::space::{AddressSpace, SpaceError};
 use crate::symbol::Function;
 
-/// Why nothing can wait there.
+/// Why the place cannot be a sync point.
 #[derive(Debug, Error)]
 pub enum PointError {
     #[error("no module of process {pid} defines a function {function} (inlined, or misspelt)")]
@@ -39,7 +39,7 @@ pub enum PointError {
     JumpsOut { function: String, jumps: usize },
     #[error("{function} has no return instruction")]
     NoReturn { function: String },
-    /// A probe there would have the kernel run what is not there any more.
+    /// A probe there would make the kernel execute instructions that are no longer in memory.
     #[error(
         "nothing can wait at {function} of process {}: its code was overwritten in memory ({overwritten}), and under a probe the kernel \
          runs that of the file", overwritten.pid
@@ -66,13 +66,13 @@ pub struct ResolvedPoint {
 }
 
 impl ResolvedPoint {
-    /// Looks the place up.
+    /// Resolves the place.
     pub fn resolve(space: &AddressSpace, place: &SyncPoint) -> Result<ResolvedPoint, PointError> {
         let (pid, function) = (space.process.pid, || place.function.clone());
         let mut found = space.functions(&[place.function.as_str()])?;
         match &place.module {
             Some(module) => found.retain(|(candidate, _)| candidate.is_called(module)),
-            // A name as common as `step` is a static function of libc too: the program's own is taken.
+            // A name as common as `step` is also a static function of libc: the program's own is preferred.
             None if found.iter().any(|(module, _)| module.is_executable) => {
                 found.retain(|(module, _)| module.is_executable);
             }
@@ -118,7 +118,7 @@ impl ResolvedPoint {
         self.pid
     }
 
-    /// As it was named.
+    /// The place as named.
     pub fn place(&self) -> &SyncPoint {
         &self.place
     }
@@ -129,7 +129,7 @@ impl ResolvedPoint {
     }
 }
 
-/// Where it is left, if every way out is known.
+/// The return instructions, if they are the only exits.
 fn returns(place: &SyncPoint, module: &Module, function: &Function) -> Result<Vec<FileOffset>, PointError> {
     let returns = code::returns(&module.image, function)?;
     let function = || place.function.clone();
@@ -143,7 +143,7 @@ fn returns(place: &SyncPoint, module: &Module, function: &Function) -> Result<Ve
     }
 }
 
-/// Whether the process has the code of the file where it is to be probed.
+/// Checks that the process has the code of the file at the probed instructions.
 fn untouched(
     place: &SyncPoint,
     space: &AddressSpace,

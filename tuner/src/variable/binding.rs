@@ -1,8 +1,8 @@
-//! How a name is bound to bytes, and how that is found out.
+//! How a name is bound to bytes, and how the binding is determined.
 //!
 //! Several files may define the same name, and only one of the definitions is used by the code that a user
-//! has in mind. The dynamic linker decides so: it searches the program first, then the libraries in the order
-//! of its list, and takes the first *exported* definition (.dynsym, default visibility). It follows that
+//! has in mind. The dynamic linker decides: it searches the program first, then the libraries in the order of
+//! its list, and takes the first *exported* definition (.dynsym, default visibility). It follows that
 //!
 //! - a library's variable that the program also defines is dead: all code uses the program's
 //!   (*interposition*);
@@ -14,9 +14,9 @@
 //!   or with protected visibility;
 //! - what is only in .symtab is seen by its own file alone.
 //!
-//! We do not trust this reasoning where we can do better: a module that reaches a variable through its GOT
-//! has the address that the dynamic linker chose in its memory (`GLOB_DAT` and absolute relocations). So we
-//! determine, for every module that defines or uses the name, which bytes its code sees: first by the GOT
+//! We do not rely on this reasoning where memory has the answer: a module that reaches a variable through its
+//! GOT has the address that the dynamic linker chose in its memory (`GLOB_DAT` and absolute relocations). So
+//! we determine, for every module that defines or uses the name, which bytes its code sees: first by the GOT
 //! entry, and by the rules above only where there is none. One answer is the variable; two are
 //! [`VariableError::Ambiguous`] and the user has to name the module.
 //!
@@ -43,7 +43,7 @@ struct Candidate {
 }
 
 impl AddressSpace {
-    /// Finds the variable that `wanted` means, or the part of it; see the head of this module for how.
+    /// Finds the variable that `wanted` denotes, or the part of it, as the module documentation describes.
     pub fn variable(&self, wanted: &VariableName) -> Result<Location, VariableError> {
         let found = Found::look_for(self, wanted)?;
         match found.places.as_slice() {
@@ -53,8 +53,8 @@ impl AddressSpace {
         }
     }
 
-    /// Finds every variable that `wanted` means, where it is to be all of them: several libraries that know
-    /// nothing of each other can each have a living one.
+    /// Finds every variable that `wanted` denotes, for requests that mean all of them: several independent
+    /// libraries can each have a living one.
     pub fn every_variable(&self, wanted: &VariableName) -> Result<Vec<Location>, VariableError> {
         let found = Found::look_for(self, wanted)?;
         if found.places.is_empty() {
@@ -64,7 +64,7 @@ impl AddressSpace {
     }
 }
 
-/// The variables that a name means: those of every symbol that fits it.
+/// The variables that a name denotes: those of every symbol that fits it.
 struct Found<'a> {
     wanted: &'a VariableName,
     resolved: NamedVariable,
@@ -77,7 +77,7 @@ struct Found<'a> {
 struct Seen {
     search: usize,
     address: Address,
-    /// The dynamic linker's own answer said so.
+    /// The dynamic linker's own entry confirms it.
     is_confirmed: bool,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The addresses that code sees under the name, and whether the dynamic linker's own answer said so.
+/// The addresses that code sees under the name, and whether the dynamic linker's own entry confirms each.
 type View = BTreeMap<Address, bool>;
 
 struct Search<'a> {
@@ -205,7 +205,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The definition that the dynamic linker finds first for everybody.
+    /// The definition that the dynamic linker finds first for all modules.
     fn first_global(&self) -> Option<Address> {
         if !self.candidates.iter().any(|candidate| candidate.symbol.exported) {
             return None;
@@ -314,8 +314,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The address that the dynamic linker stored for a module's code, if it did and it is one of the
-    /// definitions (a word that is not yet relocated is none).
+    /// The address that the dynamic linker stored for a module's code, if it is one of the definitions (a
+    /// word that is not relocated yet is not).
     fn bound_in_memory(&self, index: usize) -> Result<Option<Address>, VariableError> {
         let module = &self.space.modules[index];
         let relocations = module
@@ -379,8 +379,8 @@ impl<'a> Search<'a> {
         Ok(location)
     }
 
-    /// Of a copied variable the program's debug information knows only the declaration; the library's has the
-    /// type.
+    /// The trail through the debug information. For a copied variable, the program's debug information has
+    /// only the declaration; the library's has the type.
     fn trail(
         &self,
         described: [Option<&Candidate>; 2],
@@ -404,12 +404,12 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Moves from the variable to where the trail leads.
+    /// Moves from the variable to the end of the trail.
     fn take(&self, location: &mut Location, trail: Trail, is_complete: bool) -> Result<(), VariableError> {
         let bytes = if trail.is_fixed() { trail.leaf.of.size } else { 8 };
         let first = trail.hops.first().copied().unwrap_or(trail.offset);
         let end = first.checked_add(bytes);
-        // The symbol table knows how large the variable is; types of other units may lie.
+        // The symbol table has the true size of the variable; types of other units may be wrong.
         if !is_complete && location.size > 0 && end.is_none_or(|end| end > location.size) {
             return Err(VariableError::Walk {
                 name: location.symbol.clone(),

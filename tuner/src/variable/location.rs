@@ -1,4 +1,4 @@
-//! Where a variable is said to be: a fixed place in a module, or one that pointers lead to.
+//! The claimed place of a variable: fixed in a module, or reached through pointers.
 
 use plan::{Bytes, ValueType};
 use serde::{Deserialize, Serialize};
@@ -10,54 +10,54 @@ use crate::memory::{Memory, MemoryError};
 use crate::module::Module;
 use crate::process::Pid;
 
-/// Where a variable is said to be. A claim, made from files and a snapshot: it can be read, and must become a
+/// The claimed place of a variable, derived from files and a snapshot. It can be read, and must become a
 /// [`crate::slot::Slot`] before it can be written.
 #[derive(Debug, Clone)]
 pub struct Location {
-    /// The name that was requested.
+    /// The requested name.
     pub symbol: String,
-    /// The module that holds the bytes; of a chain the first pointer.
+    /// The module that has the bytes; for a chain, the first pointer.
     pub module: Module,
-    /// Where the linker placed them; of a chain the first pointer.
+    /// Where the linker placed them; for a chain, the first pointer.
     pub link_address: LinkAddress,
-    /// Where they are; of a chain where they were when it was last followed.
+    /// Their address; for a chain, as of the last time that it was followed.
     pub address: Address,
-    /// The pointers that lead there, if it is no fixed place.
+    /// The pointers that lead to them; `None` for a fixed place.
     pub chain: Option<Chain>,
-    /// How many they are, by the symbol table or else the debug information; 0 when neither says.
+    /// Size in bytes by the symbol table or else the debug information; 0 if unknown.
     pub size: u64,
-    /// What they are, by the debug information if there is any.
+    /// Their type, if there is debug information.
     pub leaf: Option<Leaf>,
-    /// The dynamic linker's own answer, found in memory, agrees.
+    /// The dynamic linker's own entry in memory confirms the address.
     pub is_confirmed: bool,
 }
 
 /// Pointers that lead from a fixed place to a value. They are followed anew whenever the value is read or
-/// written: the program may have turned one elsewhere.
+/// written, since the program may have changed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
     pub root: Address,
-    /// At these distances, from the beginning and from where each pointer leads, the pointers are.
+    /// The offsets of the pointers: the first from `root`, each other from the target of the one before.
     pub hops: Vec<u64>,
-    /// At this distance from where the last leads the value is.
+    /// The offset of the value from the last pointer's target.
     pub offset: u64,
 }
 
-/// Why pointers lead to no value.
+/// Why pointers cannot be followed.
 #[derive(Debug, Error)]
 pub enum FollowError {
     #[error("`{symbol}` is not there now: pointer {number} of {of} on the way to it is null")]
     Null {
         symbol: String,
-        /// Which, counted from 1.
+        /// Its number, from 1.
         number: usize,
-        /// How many there are.
+        /// Number of pointers.
         of: usize,
     },
     #[error("`{symbol}` is not there now: pointer {number} on the way to it holds no address")]
     Wild {
         symbol: String,
-        /// Which, counted from 1.
+        /// Its number, from 1.
         number: usize,
     },
     /// The memory on the way cannot be read.
@@ -70,17 +70,17 @@ impl Location {
         self.module.pid
     }
 
-    /// What it is, by the debug information if there is any.
+    /// Its type, if there is debug information.
     pub fn variable_type(&self) -> Option<VariableType> {
         self.leaf.as_ref().map(|leaf| leaf.of)
     }
 
-    /// The type for a value here when the user states none.
+    /// The type of a value here if the user states none.
     pub fn value_type(&self) -> Option<ValueType> {
         self.variable_type().and_then(VariableType::value_type)
     }
 
-    /// Reads the bytes, at most 8 of them.
+    /// Reads the bytes, at most the first 8.
     pub fn read(&self, memory: &Memory) -> Result<Bytes, FollowError> {
         let mut bytes = [0; Bytes::MAX];
         let bytes = &mut bytes[..(self.size as usize).min(Bytes::MAX)];
@@ -88,7 +88,7 @@ impl Location {
         Ok(Bytes::new(bytes).unwrap_or_else(|| unreachable!("bounded by Bytes::MAX above")))
     }
 
-    /// Fills the bytes from where it is now.
+    /// Fills the bytes from its current address.
     pub fn read_into(&self, memory: &Memory, bytes: &mut [u8]) -> Result<(), FollowError> {
         let address = self.follow(|address| memory.word(address))?;
         memory
@@ -96,7 +96,7 @@ impl Location {
             .map_err(|source| self.unreadable(source))
     }
 
-    /// Where the bytes are now.
+    /// The current address of the bytes.
     pub(crate) fn follow(
         &self,
         word: impl Fn(Address) -> Result<u64, MemoryError>,

@@ -1,8 +1,8 @@
-//! Which bytes of a process a variable's name stands for, or a path from it to a field, an element, or what
-//! it points to.
+//! The bytes of a process that a variable's name denotes, or a path from it to a field, an element, or the
+//! target of a pointer.
 //!
-//! The types and the errors; `binding` finds how a name is bound; `naming` finds the linker's names for what
-//! users write, `location` is the result.
+//! This file has the types and errors; `binding` determines how a name is bound; `naming` finds the linker
+//! names for the user's spelling; `location` is the result.
 
 mod binding;
 mod location;
@@ -22,14 +22,13 @@ use crate::memory::MemoryError;
 use crate::path::PathError;
 use crate::process::Pid;
 
-/// The name of a variable, and of the module whose code sees it by that name where this is needed.
+/// The name of a variable, and, if the name is ambiguous, the module whose code sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariableName {
-    /// As the linker or the source has it, with what follows it: `cfg.solver.chunk`, `limits[2]`,
-    /// `solver.c:limit`, `Solver::limit`, `config::chunk`; see `path`.
+    /// The linker's or the source's name with steps: `cfg.solver.chunk`, `limits[2]`, `solver.c:limit`,
+    /// `Solver::limit`, `config::chunk`; see `path`.
     pub name: String,
-    /// The path, file name, soname, or file name up to `.so`; or the source file that a static variable is
-    /// of.
+    /// The path, file name, soname, or file name up to `.so`; or the source file of a static variable.
     pub module: Option<String>,
 }
 
@@ -46,14 +45,13 @@ impl From<&str> for VariableName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub path: String,
-    /// Its name, as the source has it.
+    /// Its name in the source.
     pub name: String,
     pub address: Address,
-    /// Bytes that it takes.
     pub size: u64,
-    /// Only its own file, or only a source file of it, sees it.
+    /// Visible only in its own file or source file.
     pub is_private: bool,
-    /// The source file, where only that sees it.
+    /// The source file, if it is visible only there.
     pub unit: Option<String>,
 }
 
@@ -69,14 +67,14 @@ impl fmt::Display for Definition {
     }
 }
 
-/// Why a name means no bytes.
+/// Why a name denotes no bytes.
 #[derive(Debug, Error)]
 pub enum VariableError {
     #[error("process {pid} has no variable `{name}`{}", missing(*.unreadable))]
     NotFound {
         pid: Pid,
         name: String,
-        /// How many of its modules could not be read.
+        /// Number of modules that could not be read.
         unreadable: usize,
     },
     #[error(
@@ -98,7 +96,7 @@ pub enum VariableError {
     Path(#[from] PathError),
     #[error("`{name}`: {source}")]
     Walk { name: String, source: WalkError },
-    /// Without types there are no fields and elements.
+    /// Without types, fields and elements are unknown.
     #[error(
         "`{name}`: there is no debug information on `{root}` in {path}, so the place of its parts is not known"
     )]
@@ -132,7 +130,7 @@ fn missing(unreadable: usize) -> String {
     }
 }
 
-/// What would distinguish the first from the others.
+/// A qualifier that distinguishes the first from the others.
 fn example(places: &[Definition]) -> &str {
     places.first().map_or("module", |place| match &place.unit {
         Some(unit) => unit,

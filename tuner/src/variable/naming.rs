@@ -1,5 +1,5 @@
-//! From what a user writes to the names that the linker has: which symbols match, in which module or source
-//! file, with which steps behind.
+//! Resolves the user's spelling to linker names: which symbols match, in which module or source file, and the
+//! steps that follow.
 
 use super::{VariableError, VariableName};
 use crate::dwarf;
@@ -10,14 +10,14 @@ use crate::space::AddressSpace;
 use crate::spelling::{MatchQuality, Spelling};
 use crate::symbol::{Symbol, SymbolKind};
 
-/// What a user means by a name.
+/// A resolved name.
 #[derive(Debug)]
 pub(super) struct NamedVariable {
-    /// The names of the symbols; several when C++ or Fortran has several that fit equally well.
+    /// The names of the symbols; several if C++ or Fortran has several equally good matches.
     pub(super) symbols: Vec<String>,
-    /// Only what code of this module sees.
+    /// Restricts to what code of this module sees.
     pub(super) module: Option<String>,
-    /// Only what this source file defines.
+    /// Restricts to definitions of this source file.
     pub(super) unit: Option<String>,
     /// From the variable to the selected part of it.
     pub(super) steps: Vec<PathStep>,
@@ -48,13 +48,13 @@ impl AddressSpace {
             resolved.steps.insert(0, PathStep::Field(member.to_owned()));
         }
         if resolved.symbols.is_empty() {
-            // The errors for what is no variable speak of this name.
+            // The errors for a name without a variable use this name.
             resolved.symbols.push(path.name);
         }
         Ok(resolved)
     }
 
-    /// A text that is a symbol as it stands is no path.
+    /// A text that is exactly a symbol is not parsed as a path.
     fn path(&self, text: &str) -> Result<Path, VariableError> {
         match text.parse::<Path>() {
             Ok(path) if path.steps.is_empty() => Ok(path),
@@ -108,8 +108,7 @@ impl AddressSpace {
     }
 }
 
-/// The source file that a symbol is of: by the debug information, else as far as it was passed to the link
-/// editor.
+/// The source file of a symbol: by the debug information, else as it was passed to the link editor.
 pub(super) fn unit_of(module: &Module, symbol: &Symbol) -> Option<String> {
     let described = dwarf::describe(&module.image, &[symbol.address]).ok();
     let described = described.and_then(|mut known| known.remove(&symbol.address));
@@ -117,9 +116,9 @@ pub(super) fn unit_of(module: &Module, symbol: &Symbol) -> Option<String> {
     unit.or_else(|| symbol.source.as_deref().map(str::to_owned))
 }
 
-/// True when a symbol is of the source file that a user means: one of the two paths ends with the other.
+/// True if a symbol belongs to the source file `wanted`: one of the two paths ends with the other.
 pub(super) fn is_of_unit(module: &Module, symbol: &Symbol, wanted: &str) -> bool {
-    // The link editor has only the end of the path, but it is at hand.
+    // The symbol table has only the file name, but needs no debug information.
     let may_be = |source: &str| source.rsplit('/').next() == wanted.rsplit('/').next();
     if symbol.source.as_deref().is_some_and(|source| !may_be(source)) {
         return false;

@@ -1,4 +1,4 @@
-//! Why a process cannot be changed, or a change not reverted.
+//! Errors of changing a process and of reverting a change.
 
 use plan::ValueType;
 use thiserror::Error;
@@ -16,12 +16,12 @@ use crate::write::WriteError;
 /// Why a process cannot be changed, or a change not reverted.
 #[derive(Debug, Error)]
 pub enum WriterError {
-    /// The process is not there, or must not be touched.
+    /// The process does not exist, or must not be touched.
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The journal cannot be written, so nothing else is.
+    /// The journal cannot be written, so nothing else is written.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -50,14 +50,14 @@ pub enum WriterError {
     /// It can be reverted at any instant.
     #[error("change {change} has no sync point")]
     NoSyncPoint { change: u64 },
-    /// The bytes that were changed are no longer what the variable is.
+    /// The changed bytes no longer belong to the variable.
     #[error(
         "change {change}: the pointers that led to `{symbol}` lead elsewhere now; what was written there is left alone"
     )]
     Moved { change: u64, symbol: String },
     #[error(transparent)]
     Follow(#[from] FollowError),
-    /// The file is not loaded where it was: the program was replaced, or the library unloaded.
+    /// The file is no longer loaded at that address: the program was replaced, or the library unloaded.
     #[error(
         "change {change} was made in {module}, which is no longer loaded at that place with that build id"
     )]

@@ -1,8 +1,8 @@
-//! The holder of the right to change one process: announces, writes, records. Decides nothing about values.
-//! [`crate::revert`] opens it and reverts.
+//! A [`Writer`] holds the right to change one process: it announces, writes and records. It does not decide
+//! about values. [`crate::revert`] opens and reverts.
 //!
 //! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the
-//! journal. `revert` is what the journal gets of a change that is reverted.
+//! journal. `revert` records reverts in the journal.
 
 mod error;
 mod revert;
@@ -31,41 +31,41 @@ use crate::write::{self, Hooks, WriteError};
 #[derive(Debug, Clone)]
 pub struct SetRequest {
     pub value: Value,
-    /// Write only if it holds this now.
+    /// Write only if the variable holds this value now.
     pub expect_old: Option<Value>,
-    /// Why, a line each.
+    /// Reasons, one per line.
     pub why: Vec<String>,
     /// The rule that orders it.
     pub rule: Option<String>,
 }
 
-/// What a set did.
+/// The result of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// Its number in the journal; none when the value was there already and nothing was written.
+    /// Its number in the journal; `None` if the variable already had the value and nothing was written.
     pub change: Option<u64>,
     /// The type of both values.
     pub value_type: ValueType,
     pub old: Bytes,
     pub new: Bytes,
-    /// How long the program was held.
+    /// Nanoseconds for which the program was held.
     pub hold_ns: u64,
     pub mechanism: Mechanism,
-    /// How it met its sync point, if it was to.
+    /// How it met its sync point, if it has one.
     pub passage: Option<Passage>,
     pub outcome: Outcome,
     pub at: Instant,
-    /// From reading the old value to the last record.
+    /// Nanoseconds from reading the old value to the last record.
     pub duration_ns: u64,
-    /// When the value was there and read back, before that was written down, by CLOCK_MONOTONIC; of one that
-    /// waited for a sync point, when the report of it arrived.
+    /// When the value had been written and read back, before the journal record, by CLOCK_MONOTONIC; with a
+    /// sync point, when its report arrived.
     pub done_ns: u64,
 }
 
 /// A set that was announced and is not concluded yet.
 #[derive(Debug)]
 pub(crate) struct Announced {
-    /// Its number; none when the value was there already.
+    /// Its number; `None` if the variable already had the value.
     pub(crate) change: Option<u64>,
     pub(crate) old: Bytes,
     pub(crate) new: Bytes,
@@ -82,18 +82,18 @@ pub struct Writer {
     images: Arc<Images>,
     who: Author,
     pub(crate) hooks: Hooks,
-    /// The newest change before this writer was opened. All later ones were made through it: while it has the
-    /// lock, no other process makes any.
+    /// The newest change before this writer was opened. All later ones were made through it: while it holds
+    /// the lock, no other process makes any.
     pub newest_before: u64,
-    /// The user has said by hand that functions are called whatever the program's seccomp filters may do.
+    /// The user has explicitly permitted to call functions whatever the program's seccomp filters may do.
     pub despite_seccomp: bool,
     pub(crate) machinery: Option<Arc<crate::remote::Machinery>>,
     _lock: WriterLock,
 }
 
 impl Writer {
-    /// Takes the lock and opens the journal. What a crash left undecided is as it was: `Writer::open` settles
-    /// it.
+    /// Takes the lock and opens the journal. Does not settle what a crash left undecided: `Writer::open`
+    /// does.
     pub(crate) fn unsettled(
         process: Process,
         state: &StateDir,
@@ -121,19 +121,19 @@ impl Writer {
         &self.process
     }
 
-    /// All changes of this process, oldest first, also those of earlier sessions.
+    /// All changes of this process, oldest first, including those of earlier sessions.
     pub fn changes(&self) -> Vec<Change> {
         self.journal.history().changes()
     }
 
-    /// The same without a copy of each.
+    /// As [`Writer::changes`], without copying.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
         self.journal.history().written()
     }
 
     /// Reads what others have written into the journal, so that the next change need not.
     pub(crate) fn look(&mut self) {
-        // An error is reported at the next change.
+        // The next change reports the error.
         let _ = self.journal.refresh();
     }
 
@@ -146,8 +146,8 @@ impl Writer {
         self.conclude(&announced, written, None)
     }
 
-    /// The first half of a set: checks, and writes down what is going to be written. Nothing is announced
-    /// when the value is there already.
+    /// The first half of a set: checks, and announces the write. Announces nothing if the variable already
+    /// has the value.
     pub(crate) fn announce_set(
         &mut self,
         slot: &Slot,
@@ -178,9 +178,8 @@ impl Writer {
         })
     }
 
-    /// Goes through a set for practice: what is checked and read before it, the line that would announce it,
-    /// and all of the write but the store. The journal is only looked at, its line goes to a file without a
-    /// name.
+    /// Warm-up of a set: performs its checks and reads, formats the line that would announce it, and does all
+    /// of the write but the store. The journal is only read; the line goes to an unnamed file.
     pub(crate) fn warm_up_set(&self, slot: &Slot, request: SetRequest) -> Result<Bytes, WriterError> {
         let (old, new) = self.values(slot, &request)?;
         let SetRequest { why, rule, .. } = request;
@@ -190,7 +189,7 @@ impl Writer {
         Ok(write::warm_up(slot, old, new)?)
     }
 
-    /// What is there and what is to be there, if that may be.
+    /// The old and the new value, if the checks permit the set.
     fn values(&self, slot: &Slot, request: &SetRequest) -> Result<(Bytes, Bytes), WriterError> {
         self.check(slot, request)?;
         let (old, new) = (slot.read()?, request.value.to_bytes());
@@ -208,7 +207,7 @@ impl Writer {
         Ok((old, new))
     }
 
-    /// The second half: writes down what came of it.
+    /// The second half of a set: records its outcome.
     pub(crate) fn conclude(
         &mut self,
         announced: &Announced,
@@ -241,7 +240,7 @@ impl Writer {
         })
     }
 
-    /// Writes down that what was announced was not written, and why.
+    /// Records that what was announced was not written, and why.
     pub(crate) fn abandon(
         &mut self,
         announced: &Announced,
@@ -257,7 +256,7 @@ impl Writer {
         }
     }
 
-    /// Writes down that a change did good.
+    /// Records that a change is an improvement.
     pub fn confirm(&mut self, change: u64) -> Result<(), WriterError> {
         self.known(change)?;
         Ok(self.journal.append(JournalRecord::Confirmed {
@@ -315,7 +314,7 @@ impl Writer {
             .around(|| write::commit(slot, expected, new, self.hooks.before_store))
     }
 
-    /// Writes down an action that is going to be taken at once, and gives back its number.
+    /// Records an action that follows at once, and returns its number.
     pub(crate) fn announce(
         &mut self,
         action: ActionRecord,
@@ -332,8 +331,7 @@ impl Writer {
         Ok(self.journal.announce(intent)?)
     }
 
-    /// Writes down a value that the process has from the one that it was forked from: it is in memory, and
-    /// was not written there.
+    /// Records a value that the process has inherited by fork: it is in memory, and was not written there.
     pub(crate) fn inherit(
         &mut self,
         parent: Pid,
@@ -369,12 +367,12 @@ impl Writer {
         }
     }
 
-    /// What is mapped and loaded now.
+    /// The current mappings and modules.
     pub(crate) fn space(&self) -> Result<AddressSpace, WriterError> {
         Ok(AddressSpace::read(&self.process, &self.images)?)
     }
 
-    /// The same, with what validates places in it.
+    /// As [`Writer::space`], with the ground that validates places in it.
     pub(crate) fn space_and_ground(&self) -> Result<(AddressSpace, crate::place::Ground), WriterError> {
         use crate::place::{Ground, PlaceError};
         match Ground::with_space(&self.process, &self.images) {

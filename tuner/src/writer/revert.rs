@@ -15,7 +15,7 @@ impl Writer {
         }
     }
 
-    /// Those that are reverted with a set, by the same write: newest first, as long as they are wanted.
+    /// The earlier sets that the same write reverts: newest first, as long as they are wanted.
     pub(crate) fn before_it(&self, change: u64, wanted: &dyn Fn(&Change) -> bool) -> Vec<u64> {
         let history = self.journal.history();
         let earlier = history.run_of(change).skip(1).map(|(number, _)| number);
@@ -24,7 +24,7 @@ impl Writer {
             .collect()
     }
 
-    /// The set as if it had found what the oldest of those before it did.
+    /// The set with the `old` value of the oldest of the earlier ones.
     pub(crate) fn through(&self, set: Assignment, with_it: &[u64]) -> Assignment {
         let oldest = with_it.last().and_then(|oldest| self.known(*oldest).ok());
         match oldest.map(|oldest| oldest.intent.action) {
@@ -36,7 +36,7 @@ impl Writer {
         }
     }
 
-    /// Writes down that an action is going to be reverted at once.
+    /// Records that an action is going to be reverted at once.
     pub(crate) fn announce_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
         self.write_down_revert(change, arena, None)?;
         (self.hooks.after_intent)();

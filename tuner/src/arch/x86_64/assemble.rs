@@ -1,17 +1,16 @@
-//! Pieces of machine code that the stub and the trampolines share: everything saved, a call, everything
-//! restored.
+//! Machine code that the stub and the trampolines share: saving all state, a call, restoring all state.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::{AsmRegister64, CodeAssembler, ptr, qword_ptr, registers::gpr32, registers::xmm};
 
 use crate::address::Address;
 
-/// Integer arguments that are passed in registers; so many may be given.
+/// Number of integer arguments in registers; more cannot be passed.
 pub(crate) const INTEGERS_MAX: usize = 6;
-/// The same of floating-point ones.
+/// Number of floating-point arguments in registers.
 pub(crate) const FLOATS_MAX: usize = 8;
 
-/// Arguments as the calling convention wants them.
+/// Arguments in the registers of the calling convention.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
     /// For rdi, rsi, rdx, rcx, r8, r9.
@@ -20,7 +19,7 @@ pub(crate) struct Passed {
     pub(crate) floats: Vec<u64>,
 }
 
-/// The general registers that are pushed, in this order; the stack pointer is kept by the balance.
+/// The general registers that are pushed, in this order. Balanced pops restore the stack pointer.
 const PUSHED: [AsmRegister64; 15] = {
     use iced_x86::code_asm::registers::gpr64::*;
     [
@@ -28,8 +27,8 @@ const PUSHED: [AsmRegister64; 15] = {
     ]
 };
 
-/// Saves everything, so that code of any kind may follow: the red zone stays, the stack is aligned. Uses rbp
-/// and rbx until [`restore`].
+/// Saves all state, so that any code may follow: skips the red zone and aligns the stack. Uses rbp and rbx
+/// until [`restore`].
 pub(super) fn save(a: &mut CodeAssembler, extended_bytes: usize) -> Result<(), IcedError> {
     use iced_x86::code_asm::registers::gpr64::*;
     a.lea(rsp, ptr(rsp - 128))?;
@@ -42,7 +41,7 @@ pub(super) fn save(a: &mut CodeAssembler, extended_bytes: usize) -> Result<(), I
     a.sub(rsp, i32::try_from(extended_bytes + 64).unwrap_or(i32::MAX))?;
     a.and(rsp, -64)?;
     a.mov(rbx, rsp)?;
-    // XSAVE leaves most of its header as it is, XRSTOR wants it clear.
+    // XSAVE leaves most of its header unchanged, XRSTOR requires it to be clear.
     a.xor(gpr32::eax, gpr32::eax)?;
     for word in 0..8 {
         a.mov(qword_ptr(rsp + (512 + word * 8)), rax)?;
@@ -82,7 +81,7 @@ pub(super) fn call(a: &mut CodeAssembler, function: Address, passed: &Passed) ->
     for (register, value) in INTEGERS.into_iter().zip(&passed.integers) {
         a.mov(register, *value)?;
     }
-    // A function with variable arguments needs the number of vector registers that are used.
+    // A variadic function needs the number of vector registers that are used.
     a.mov(gpr32::eax, u32::try_from(passed.floats.len()).unwrap_or_default())?;
     a.mov(r11, function.0)?;
     a.call(r11)

@@ -1,5 +1,5 @@
-//! What a patch must know of a function: where its instructions begin, what jumps where, what may be moved
-//! elsewhere.
+//! Analysis of a function's code for patches: instruction boundaries, jumps, and which instructions can be
+//! moved.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ pub(crate) enum NotMovable {
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) start: Address,
-    /// As the file has it.
+    /// As in the file.
     pub(crate) bytes: Vec<u8>,
     pub(crate) instructions: Vec<Instruction>,
 }
@@ -56,13 +56,13 @@ pub(crate) struct Body {
 #[derive(Debug, Clone)]
 pub(crate) struct Displaced {
     pub(crate) start: Address,
-    /// How many bytes they take, at least a jump.
+    /// Their length in bytes, at least that of a jump.
     pub(crate) length: usize,
     pub(crate) instructions: Vec<Instruction>,
 }
 
 impl Displaced {
-    /// What lies strictly inside: where no thread may stand, or come back to.
+    /// The addresses strictly inside: no thread may be at or return to one.
     pub(crate) fn inside(&self) -> Range<u64> {
         self.start.0 + 1..self.start.0 + self.length as u64
     }
@@ -73,7 +73,7 @@ impl Displaced {
 }
 
 impl Body {
-    /// Decodes `bytes`, which run at `start`; the error is the place of what is no instruction.
+    /// Decodes `bytes`, which run at `start`. The error is the address of an invalid instruction.
     pub(crate) fn decode(start: Address, bytes: Vec<u8>) -> Result<Body, u64> {
         let mut instructions = Vec::new();
         for instruction in &mut Decoder::with_ip(64, &bytes, start.0, DecoderOptions::NONE) {
@@ -154,7 +154,7 @@ impl Body {
         Ok(displaced)
     }
 
-    /// Places and targets of its direct jumps.
+    /// Addresses and targets of its direct jumps.
     fn branches(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let branches = self.instructions.iter().filter(|instruction| {
             let direct = matches!(instruction.op0_kind(), OpKind::NearBranch64);
@@ -163,7 +163,7 @@ impl Body {
         branches.map(|instruction| (instruction.ip(), instruction.near_branch64()))
     }
 
-    /// Its jumps to places outside of it.
+    /// Its jumps to code outside of it.
     pub(crate) fn jumps_out(&self) -> impl Iterator<Item = &Instruction> + '_ {
         let inside = self.start.0..self.end();
         self.instructions
@@ -181,8 +181,8 @@ impl Body {
         self.instructions.iter().filter(is_return)
     }
 
-    /// Room for a jump that ends with the return instruction `at`, and perhaps with the padding behind it:
-    /// `padding` bytes of it may be used, if the return is the last instruction.
+    /// Room for a jump that ends with the return instruction `at`, or with the padding behind it: if the
+    /// return is the last instruction, `padding` bytes behind it may be used.
     pub(crate) fn room_at_return(&self, at: u64, padding: usize) -> Result<Displaced, NotMovable> {
         let Some(last) = self
             .instructions
@@ -222,7 +222,7 @@ impl Body {
         }
     }
 
-    /// A jump to where its file does not say: a switch, or a call in the last position through a pointer.
+    /// A jump with a computed target: a switch, or a tail call through a pointer.
     pub(crate) fn computed_jump(&self) -> Option<&Instruction> {
         let computed = |instruction: &&Instruction| instruction.flow_control() == FlowControl::IndirectBranch;
         self.instructions.iter().find(computed)
@@ -235,15 +235,15 @@ impl Body {
             .any(|instruction| is_call(instruction.flow_control()))
     }
 
-    /// All of it, to run at `at`, with a call of `before` in front of each return. Its own jumps stay within
-    /// the copy.
+    /// A copy of the function, to run at `at`, with a call of `before` in front of each return. Its own jumps
+    /// stay within the copy.
     pub(crate) fn copy(&self, at: Address, before: Address) -> Result<Vec<u8>, NotMovable> {
         let failed = NotMovable::NotCopied;
         let mut copied = Vec::new();
         for instruction in &self.instructions {
             match instruction.flow_control() {
                 FlowControl::Return => {
-                    // Who jumps to the return comes to the call.
+                    // The call gets the return's address, so that jumps to the return reach the call first.
                     let mut call = Instruction::with_branch(Code::Call_rel32_64, before.0).map_err(failed)?;
                     call.set_ip(instruction.ip());
                     let mut back = *instruction;
@@ -256,7 +256,7 @@ impl Body {
         encode(&copied, at).map_err(failed)
     }
 
-    /// Bytes that do nothing from an instruction on, and that no jump goes to.
+    /// Bytes of padding from an instruction on that no jump targets.
     fn filling_from(&self, index: usize) -> usize {
         let targets: Vec<u64> = self.branches().map(|(_, target)| target).collect();
         let rest = self.instructions.iter().skip(index);
@@ -265,7 +265,7 @@ impl Body {
             .sum()
     }
 
-    /// Its calls of what `is_wanted` recognises, and its jumps to it (calls in the last position).
+    /// Its calls of targets that `is_wanted` accepts, and its jumps to them (tail calls).
     pub(crate) fn calls_of(
         &self,
         is_wanted: impl Fn(&Instruction) -> bool,
@@ -283,7 +283,7 @@ impl Body {
     }
 }
 
-/// What lies between functions.
+/// Padding between functions.
 fn is_filling(instruction: &Instruction) -> bool {
     matches!(
         instruction.code(),
@@ -291,7 +291,7 @@ fn is_filling(instruction: &Instruction) -> bool {
     )
 }
 
-/// How many bytes from the begin of `bytes` do nothing.
+/// Bytes of padding at the begin of `bytes`.
 pub(crate) fn filling(start: Address, bytes: &[u8]) -> usize {
     let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
     decoder
@@ -301,7 +301,6 @@ pub(crate) fn filling(start: Address, bytes: &[u8]) -> usize {
         .sum()
 }
 
-/// The name of an instruction.
 pub(crate) fn mnemonic(instruction: &Instruction) -> String {
     format!("{:?}", instruction.mnemonic()).to_lowercase()
 }
@@ -311,7 +310,7 @@ pub(crate) fn target(instruction: &Instruction) -> Option<Address> {
     matches!(instruction.op0_kind(), OpKind::NearBranch64).then(|| Address(instruction.near_branch64()))
 }
 
-/// The word through which it calls or jumps, when that has a fixed place.
+/// The word through which it calls or jumps, if that has a fixed address.
 pub(crate) fn through(instruction: &Instruction) -> Option<Address> {
     let indirect = matches!(
         instruction.flow_control(),
@@ -320,7 +319,7 @@ pub(crate) fn through(instruction: &Instruction) -> Option<Address> {
     (indirect && instruction.is_ip_rel_memory_operand()).then(|| Address(instruction.ip_rel_memory_address()))
 }
 
-/// The word through which the linkage code (PLT) at `start` jumps.
+/// The word through which the PLT entry at `start` jumps.
 pub(crate) fn linkage(start: Address, bytes: &[u8]) -> Option<Address> {
     let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
     let jump = decoder
@@ -330,7 +329,7 @@ pub(crate) fn linkage(start: Address, bytes: &[u8]) -> Option<Address> {
     through(&jump).filter(|_| jump.flow_control() == FlowControl::IndirectBranch)
 }
 
-/// A jump from `from` to `to`, filled up to `length`; none when it is too far.
+/// A jump from `from` to `to`, padded to `length` bytes; `None` if the target is too far.
 pub(crate) fn jump(from: Address, to: Address, length: usize) -> Option<Vec<u8>> {
     let next = from.0.checked_add(JUMP_BYTES as u64)?;
     let distance = i32::try_from(to.0.wrapping_sub(next).cast_signed()).ok()?;
@@ -340,7 +339,7 @@ pub(crate) fn jump(from: Address, to: Address, length: usize) -> Option<Vec<u8>>
     Some(bytes)
 }
 
-/// Instructions that do nothing and take `length` bytes together.
+/// Nops of `length` bytes in all.
 pub(crate) fn nothing(length: usize) -> Vec<u8> {
     const NOPS: [&[u8]; 9] = [
         &[0x90],
@@ -360,8 +359,9 @@ pub(crate) fn nothing(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Places in `bytes` (which run at `start`) that look like a direct call or jump to an address in `range`. By
-/// bytes, not by instructions: it may find what is none, but misses no 32-bit one.
+/// Addresses in `bytes` (which run at `start`) of byte sequences that look like a direct call or jump to an
+/// address in `range`. Searches bytes, not instructions: there may be false positives, but no 32-bit
+/// reference is missed.
 pub(crate) fn references(start: Address, bytes: &[u8], range: &Range<u64>) -> Vec<Address> {
     let mut found = Vec::new();
     for (at, window) in bytes.windows(5).enumerate() {
@@ -378,10 +378,10 @@ pub(crate) fn references(start: Address, bytes: &[u8], range: &Range<u64>) -> Ve
     found
 }
 
-/// Something in `bytes` (which run at `start`) looks like a reference to `address`: four bytes that are its
-/// distance from where they end, behind the byte of a call, a jump or an operand relative to the instruction
-/// pointer. By bytes, not by instructions. Without a look at the byte before, zeros of the padding before a
-/// function would be a reference to it.
+/// Whether `bytes` (which run at `start`) contain what looks like a reference to `address`: four bytes that
+/// are its distance from their end, after the opcode of a call or jump, or after the ModRM byte of an operand
+/// relative to the instruction pointer. Searches bytes, not instructions. The byte before is checked because
+/// otherwise zeros in the padding before a function would be a reference to it.
 pub(crate) fn mentions(start: Address, bytes: &[u8], address: Address) -> bool {
     let distance = |at: usize| address.0.wrapping_sub(start.0 + at as u64 + 4).cast_signed();
     let refers = |before: &[u8]| match before {
@@ -395,8 +395,8 @@ pub(crate) fn mentions(start: Address, bytes: &[u8], address: Address) -> bool {
     })
 }
 
-/// The displaced instructions as they work at `at`, and then a jump to where they end in the original, unless
-/// they never get there.
+/// The displaced instructions, encoded to run at `at`, followed by a jump back behind the originals if
+/// control can reach their end.
 pub(crate) fn relocate(displaced: &Displaced, at: Address) -> Result<Vec<u8>, NotMovable> {
     let mut moved = displaced.instructions.clone();
     let Some(last) = moved.last().copied() else {
@@ -414,7 +414,7 @@ pub(crate) fn relocate(displaced: &Displaced, at: Address) -> Result<Vec<u8>, No
     encode(&moved, at).map_err(failed)
 }
 
-/// A call whose return address is the original's: stack walkers and unwinders find only known code.
+/// A call that pushes the original's return address: stack walkers and unwinders know only the original code.
 fn call_elsewhere(call: &Instruction, back: Address) -> Result<Vec<Instruction>, NotMovable> {
     let (low, high) = (back.0 as u32, (back.0 >> 32) as u32);
     let mut jump = *call;
@@ -422,7 +422,7 @@ fn call_elsewhere(call: &Instruction, back: Address) -> Result<Vec<Instruction>,
         Code::Call_rel32_64 => {
             jump = Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch64())?;
         }
-        // A place relative to the stack pointer would have moved by the push.
+        // The push moves the stack pointer, so an operand relative to it would be wrong.
         Code::Call_rm64 if call.memory_base() != Register::RSP && call.op0_register() != Register::RSP => {
             jump.set_code(Code::Jmp_rm64);
         }
@@ -439,13 +439,13 @@ fn call_elsewhere(call: &Instruction, back: Address) -> Result<Vec<Instruction>,
     ])
 }
 
-/// Encodes instructions at `at`; places relative to them stay what they were.
+/// Encodes instructions at `at`; relative operands keep their targets.
 pub(crate) fn encode(instructions: &[Instruction], at: Address) -> Result<Vec<u8>, IcedError> {
     let block = InstructionBlock::new(instructions, at.0);
     Ok(BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)?.code_buffer)
 }
 
-/// Places in `bytes` that look like a call or jump through the word at `address`.
+/// Addresses in `bytes` of what looks like a call or jump through the word at `address`.
 pub(crate) fn references_through(start: Address, bytes: &[u8], address: Address) -> Vec<Address> {
     let mut found = Vec::new();
     for (at, window) in bytes.windows(6).enumerate() {

@@ -1,9 +1,9 @@
-//! The stack that gives a thread back to itself: what `rt_sigreturn(2)` reads.
+//! A stack with a signal frame that restores a thread, as `rt_sigreturn(2)` reads it.
 //!
-//! A thread that executes a system call for us would be lost if we died before we put its registers back. So
-//! its stack is laid out, before the one change of its registers, such that it does so itself: the system
-//! call is an instruction followed by `ret`, which goes to the C library's return from signal handlers, which
-//! makes the kernel load everything from this frame. While we live we put the registers back ourselves, and
+//! A thread that executes a system call for us would be lost if we died before restoring its registers. So
+//! before the one change of its registers its stack is prepared such that it restores itself: the system call
+//! is an instruction followed by `ret`, which goes to the C library's return from signal handlers, which
+//! makes the kernel load everything from this frame. While we live we restore the registers ourselves, and
 //! the frame is never used.
 
 use crate::address::Address;
@@ -11,9 +11,9 @@ use crate::arch::RawRegisters;
 
 /// `syscall; ret`
 pub(crate) const SYSTEM_CALL_AND_RETURN: [u8; 3] = [0x0f, 0x05, 0xc3];
-/// The first of the two.
+/// Bytes of `syscall`.
 pub(crate) const SYSTEM_CALL_BYTES: u64 = 2;
-/// `mov $15, %rax; syscall`, as glibc has it (`__restore_rt`), and musl.
+/// `mov $15, %rax; syscall`, in the encodings of glibc (`__restore_rt`) and musl.
 pub(crate) const SIGNAL_RETURNS: [&[u8]; 2] = [
     &[0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05],
     &[0xb8, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05],
@@ -29,35 +29,34 @@ const SAVED_INSTRUCTION: usize = MACHINE_CONTEXT + 16 * 8;
 const SEGMENTS: usize = MACHINE_CONTEXT + 18 * 8;
 const FLOATING_POINT: usize = MACHINE_CONTEXT + 23 * 8;
 
-/// The frame holds extended state; it says its stack segment, which is to be restored as it says.
+/// The frame has extended state, and a stack segment that is to be restored as stated.
 const FLAGS: u64 = 1 | 2 | 4;
-// Where the software bytes lie in an XSAVE area, and what must be there
+// Offset of the software-reserved bytes in an XSAVE area, and their magic numbers
 // (arch/x86/include/uapi/asm/sigcontext.h).
 const SOFTWARE_BYTES: usize = 464;
 const MAGIC_1: u32 = 0x4650_5853;
 const MAGIC_2: u32 = 0x4650_5845;
-/// Tile registers are used only with a permission, without which a frame as large as they need is refused;
-/// what comes before them ends here at the latest.
+/// Tile registers require a permission, without which a frame of their size is refused; the states before
+/// them end at `BEFORE_TILE_DATA` at the latest.
 const TILE_DATA: u64 = 1 << 18;
 const BEFORE_TILE_DATA: usize = 2_816;
 const STATE_BITS: usize = 512;
 
-/// A stack, as it is to be written.
+/// A stack to be written.
 pub(crate) struct Frame {
     /// Where it begins: the stack pointer with which the system call is entered.
     pub(crate) address: Address,
-    /// What is to be there.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Everything about a thread that a return from a signal handler restores.
+/// The state of a thread that a return from a signal handler restores.
 pub(crate) struct ThreadState<'a> {
     pub(crate) registers: &'a RawRegisters,
     pub(crate) extended: &'a [u8],
     pub(crate) signal_mask: u64,
 }
 
-/// The frame that restores `state`, somewhere below `top`.
+/// The frame that restores `state`, below `top`.
 pub(crate) fn frame(state: &ThreadState<'_>, top: Address, signal_return: Address) -> Option<Frame> {
     let mut extended = state.extended.to_vec();
     let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -98,7 +97,7 @@ pub(crate) fn frame(state: &ThreadState<'_>, top: Address, signal_return: Addres
     })
 }
 
-/// A signal handler that runs: where its program was interrupted.
+/// The program state that a running signal handler has interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interrupted {
     pub(crate) stack: Address,

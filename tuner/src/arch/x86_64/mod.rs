@@ -1,7 +1,7 @@
-//! x86-64: registers and the rules of the System V ABI. The rest is in `frame` (the stack that gives a thread
-//! back to itself), `restart` (how an interrupted system call goes on), `code` (what is read from a
-//! function), `site` (where its entry is probed), `stub` (a call from outside), `trampoline` (code before,
-//! after or instead of a function).
+//! x86-64: registers and the rules of the System V ABI. The submodules: `frame` (the stack that restores a
+//! thread), `restart` (how an interrupted system call is resumed), `code` (analysis of a function's code),
+//! `site` (where its entry is probed), `stub` (a call from outside), `trampoline` (code before, after or
+//! instead of a function).
 
 pub(crate) mod assemble;
 pub(crate) mod code;
@@ -15,10 +15,10 @@ pub(crate) use self::restart::{Sleep, resumable};
 use crate::address::Address;
 use crate::arch::RawRegisters;
 
-/// The segment of 64-bit user code; a 32-bit one has another.
+/// The segment of 64-bit user code; 32-bit code has another.
 const USER_CODE_SEGMENT: u64 = 0x33;
 
-/// The next instruction, also that of an interrupted system call.
+/// The address of the next instruction, which may be that of an interrupted system call.
 pub(crate) fn instruction(registers: &RawRegisters) -> Address {
     Address(resumable(registers, Sleep::GoOn).rip)
 }
@@ -56,7 +56,7 @@ pub(crate) fn system_call(
     registers
 }
 
-/// The registers that enter `instruction`, all else as it is.
+/// The registers that continue at `instruction`; all others are unchanged.
 pub(crate) fn entering(from: &RawRegisters, instruction: Address) -> RawRegisters {
     RawRegisters {
         rip: instruction.0,
@@ -65,7 +65,7 @@ pub(crate) fn entering(from: &RawRegisters, instruction: Address) -> RawRegister
     }
 }
 
-/// What a system call returned.
+/// The return value of a system call.
 pub(crate) fn returned(registers: &RawRegisters) -> i64 {
     registers.rax.cast_signed()
 }

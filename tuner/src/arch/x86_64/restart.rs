@@ -1,47 +1,46 @@
-//! How an interrupted system call goes on.
+//! How an interrupted system call is resumed.
 //!
-//! To stop a thread wakes it out of the system call in which it sleeps. Most calls then return one of the
-//! kernel's `ERESTART` codes, which mean "again, unless a signal handler ran". The calls that signal(7) lists
-//! as never restarted return `EINTR` at once, also where no signal was sent: the program would see a failure
-//! that only we have caused.
+//! Stopping a thread wakes it from the system call in which it sleeps. Most calls then return one of the
+//! kernel's `ERESTART` codes: "restart, unless a signal handler ran". The calls that signal(7) lists as never
+//! restarted return `EINTR` at once, even if no signal was sent: the program would see a failure that only we
+//! have caused.
 //!
-//! [`undecided`] turns that `EINTR` into `ERESTARTNOHAND`, which says what signal(7) says of these calls:
-//! `EINTR` if a handler runs, again if none does. It is done while the thread stands in a ptrace stop (of an
-//! interrupt, of a group, before a signal), and the kernel decides when it resumes. Why that is sound:
+//! [`undecided`] turns that `EINTR` into `ERESTARTNOHAND`, which is what signal(7) says of these calls:
+//! `EINTR` if a handler runs, a restart if none does. This is done while the thread is in a ptrace stop (of
+//! an interrupt, of a group, before a signal), and the kernel decides when it resumes. Why that is sound:
 //!
 //! - These stops are inside the kernel's `get_signal()`, before it takes the next pending signal. So a signal
 //!   whose handler is still to run makes the call fail with `EINTR`, with or without `SA_RESTART`, as it
 //!   would have without us. A signal that is ignored would not have woken the call; a traced thread is woken
-//!   by it, and goes back into the call.
-//! - No handler has run since the call returned: entering one puts its argument registers in place of the
-//!   result, and the return from one leaves no system call number behind (`orig_rax` is -1).
-//! - Nothing has happened in the calls of the list when they return `EINTR`: no byte was sent, no message
-//!   taken, no semaphore changed. `close`, which returns `EINTR` after it has closed, and calls whose driver
-//!   decides (`ioctl`) are not on it: they fail as they did.
+//!   by it, and returns to the call.
+//! - No handler has run since the call returned: entering one replaces the result by its argument registers,
+//!   and returning from one leaves no system call number (`orig_rax` is -1).
+//! - The calls of the list have had no effect when they return `EINTR`: no byte was sent, no message taken,
+//!   no semaphore changed. `close`, which returns `EINTR` after it has closed, and calls whose driver decides
+//!   (`ioctl`) are not on the list: they fail as without this module.
 //!
-//! What changes: a timeout that was given as a duration starts anew, for how long the call has waited is not
-//! known. What remains: a thread that we have requested to stop and do not attend to, because we are killed
-//! or have given up waiting for it, sees its `EINTR`. And a thread that calls a function for us makes its
-//! call again afterwards by the instruction: a signal that comes during the function is to it as one that
-//! comes just before the call.
+//! Limits: a timeout given as a duration starts anew, since the time already waited is unknown. A thread that
+//! we have requested to stop and then do not handle, because we are killed or have given up waiting, sees its
+//! `EINTR`. A thread that calls a function for us restarts its own call afterwards by executing the
+//! instruction again: to it, a signal that arrives during the function seems to arrive just before the call.
 
 use crate::arch::RawRegisters;
 use crate::seccomp::SystemCall;
 
-/// `restart_syscall(2)`: goes on with a sleep that was interrupted.
+/// `restart_syscall(2)`: continues an interrupted sleep.
 const RESTART_SYSCALL: u64 = 219;
 
-// What the kernel leaves in rax of an interrupted system call that is to be made again
+// What the kernel leaves in rax of an interrupted system call that is to be restarted
 // (include/linux/errno.h). User space never sees these; a tracer does.
 const ERESTARTSYS: i64 = -512;
 const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 const EINTR: i64 = -(libc::EINTR as i64);
-/// Every instruction that enters the kernel is that long.
+/// Bytes of every instruction that enters the kernel.
 const SYSTEM_CALL_BYTES: u64 = 2;
 
-/// The calls that return `EINTR` instead of an `ERESTART` code, with nothing done: those of signal(7), and
+/// The calls that return `EINTR` instead of an `ERESTART` code, with no effect: those of signal(7), and
 /// `read` and `write` of sockets with a timeout.
 const NEVER_RESTARTED: [i64; 25] = [
     libc::SYS_accept,
@@ -74,16 +73,15 @@ const NEVER_RESTARTED: [i64; 25] = [
 /// How to resume an interrupted sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sleep {
-    /// For the rest of its time.
+    /// For the remaining time.
     GoOn,
-    /// From its begin: where the kernel forgets how much was left, as a return from a signal handler makes
-    /// it.
+    /// From its begin: used where the kernel loses the remaining time, as on a return from a signal handler.
     Afresh,
 }
 
-/// The registers with which the thread goes on as if it had not been stopped, without the kernel's help: an
-/// interrupted system call is made again by the instruction itself. The kernel would do so when it resumes
-/// the thread, but only where it was stopped.
+/// The registers with which the thread continues as if it had not been stopped, without the kernel's help: it
+/// executes the instruction of an interrupted system call again. The kernel would restart the call itself
+/// when it resumes the thread, but only where the thread was stopped.
 pub(crate) fn resumable(registers: &RawRegisters, sleep: Sleep) -> RawRegisters {
     let mut resumed = *registers;
     let again = match registers.rax.cast_signed() {
@@ -97,26 +95,26 @@ pub(crate) fn resumable(registers: &RawRegisters, sleep: Sleep) -> RawRegisters 
         resumed.rax = number;
         resumed.rip = resumed.rip.wrapping_sub(SYSTEM_CALL_BYTES);
     }
-    // No system call is under way any more, as far as the kernel is concerned.
+    // Marks to the kernel that no system call is in progress.
     resumed.orig_rax = u64::MAX;
     resumed
 }
 
-/// The registers that leave to the kernel whether the interrupted system call fails; none where it has
-/// decided already, or there is no call of the list.
+/// The registers that leave it to the kernel whether the interrupted system call fails; `None` if it has
+/// decided already, or the call is not on the list.
 pub(crate) fn undecided(registers: &RawRegisters) -> Option<RawRegisters> {
     let never_restarted = NEVER_RESTARTED.contains(&registers.orig_rax.cast_signed());
     let has_failed = registers.rax.cast_signed() == EINTR && super::is_native(registers);
     (has_failed && never_restarted).then(|| again_unless_handled(registers))
 }
 
-/// It sleeps for a time of which the kernel knows the rest; it goes on by another system call,
+/// It sleeps for a time whose rest the kernel knows, and would continue by another system call,
 /// [`RESTART_SYSCALL`].
 pub(crate) fn is_in_timed_sleep(registers: &RawRegisters) -> bool {
     is_in_system_call(registers) && registers.rax.cast_signed() == ERESTART_RESTARTBLOCK
 }
 
-/// The system call by which it goes on with its sleep.
+/// The system call by which it continues its sleep.
 pub(crate) fn going_on(registers: &RawRegisters) -> SystemCall {
     let given = [
         registers.rdi,
@@ -133,8 +131,8 @@ pub(crate) fn going_on(registers: &RawRegisters) -> SystemCall {
     }
 }
 
-/// The registers with which the kernel makes the interrupted call again, from its begin, unless a signal
-/// handler runs first.
+/// The registers with which the kernel restarts the interrupted call from its begin, unless a signal handler
+/// runs first.
 pub(crate) fn again_unless_handled(registers: &RawRegisters) -> RawRegisters {
     RawRegisters {
         rax: ERESTARTNOHAND.cast_unsigned(),
@@ -152,7 +150,7 @@ mod tests {
     use super::*;
 
     fn stopped(number: i64, result: i64) -> RawRegisters {
-        // A struct of integers has no default of its own.
+        // The struct has no `Default`.
         RawRegisters {
             r15: 0,
             r14: 0,
@@ -236,7 +234,7 @@ mod tests {
         let mut of_32_bits = stopped(epoll_wait, EINTR);
         of_32_bits.cs = 0x23;
         assert_eq!(after(of_32_bits), None, "its calls have other numbers");
-        // Whoever works with the thread makes the call again by the instruction.
+        // Code that uses the thread restarts the call by the instruction.
         let again = resumable(&undecided(&stopped(epoll_wait, EINTR)).unwrap(), Sleep::GoOn);
         assert_eq!((again.rax.cast_signed(), again.rip), (epoll_wait, 0x1000));
     }

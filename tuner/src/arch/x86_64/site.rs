@@ -1,10 +1,10 @@
-//! Where a probe at the begin of a function costs least, from machine code: the first instruction that the
-//! kernel emulates, if every thread there has come from the function's first one and nothing that a probe
-//! sees was changed on the way.
+//! Finds the cheapest site for a probe at the begin of a function, from machine code: the first instruction
+//! that the kernel emulates, if every thread reaches it through the function's first instruction, and if no
+//! instruction in between changes what a probe sees.
 //!
-//! What is emulated is the kernel's choice (arch/x86/kernel/uprobes.c): since before 6.1 the push of a
-//! register, nops of one byte and relative jumps; since 6.18 also the longer nops that it uses itself, of
-//! which it makes a call where they have five bytes.
+//! The kernel decides what it emulates (arch/x86/kernel/uprobes.c): since before 6.1 the push of a register,
+//! nops of one byte and relative jumps; since 6.18 also the longer nops that it uses itself, and it replaces
+//! those of five bytes by a call.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,23 +17,23 @@ use super::code::{mnemonic, nothing, references};
 use crate::address::Address;
 use crate::arch::{Cost, Emulation, Obstacle};
 
-/// No site lies further from a function's begin, in bytes.
+/// Bytes from a function's begin within which a site is searched.
 pub(crate) const PASSED_MAX: usize = 64;
-/// The longest instruction, in bytes.
+/// Bytes of the longest instruction.
 pub(crate) const INSTRUCTION_MAX: usize = 15;
-/// A jump with a distance of one byte leads no further.
+/// Reach of a jump with a displacement of one byte.
 const SHORT_JUMP: u64 = 128;
-/// So far around a function other code is searched for jumps into it: code of one source file in assembler,
-/// where functions share their tails. What compilers make of a function elsewhere is found by following its
+/// Bytes before and behind a function in which jumps into it are searched: functions of one source file in
+/// assembler share their tails. Parts that compilers place elsewhere are found by following the function's
 /// jumps.
 const AROUND: u64 = 8 << 10;
-/// Instructions that are followed outside of a function before it is given up.
+/// Instructions outside of a function that are followed before the search is given up.
 const OUTSIDE_MAX: usize = 2_000;
-/// Bytes that are decoded at once there.
+/// Bytes that are decoded at once outside of a function.
 const OUTSIDE_CHUNK: usize = 512;
 const PAGE: u64 = 4096;
 const NOP_5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-/// What the first six integer arguments are passed in.
+/// The registers of the first six integer arguments.
 const ARGUMENTS: [Register; 6] = [
     Register::RDI,
     Register::RSI,
@@ -53,7 +53,7 @@ pub(crate) struct Candidate {
 
 /// The code of a file, by offsets.
 pub(crate) trait Text {
-    /// The bytes of a range, as far as there is code, and where the first of them is.
+    /// The bytes of a range, clipped to code, and the offset of the first of them.
     fn read(&self, range: Range<u64>) -> (u64, Vec<u8>);
     /// The last place at or before an offset at which code is known to begin.
     fn known_before(&self, offset: u64) -> Option<u64>;
@@ -71,8 +71,8 @@ pub(crate) fn first(code: &[u8], start: u64, emulation: Emulation) -> Option<Can
     })
 }
 
-/// The first instruction that is emulated, if all before it leave alone what a probe sees. Jumps to it are
-/// not checked here.
+/// The first instruction that is emulated, if the instructions before it do not change what a probe sees.
+/// Jumps to it are not checked here.
 pub(crate) fn candidate(code: &[u8], start: u64, emulation: Emulation) -> Result<Candidate, Obstacle> {
     let mut information = InstructionInfoFactory::new();
     for instruction in &mut Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
@@ -96,25 +96,25 @@ pub(crate) fn candidate(code: &[u8], start: u64, emulation: Emulation) -> Result
     Err(Obstacle::TooFar)
 }
 
-/// What a hit costs at an instruction, if the kernel does not step over it.
+/// The cost of a hit at an instruction, if the kernel emulates or replaces it instead of single-stepping.
 fn emulated(bytes: &[u8], at: u64, emulation: Emulation) -> Option<Cost> {
     match *bytes {
         // push of a register, nop
         [0x50..=0x57] | [0x41, 0x50..=0x57] | [0x90] | [0x66, 0x90] => Some(Cost::Emulated),
-        // jumps, also conditional ones
+        // jumps, including conditional ones
         [0xeb | 0x70..=0x7f, _] | [0xe9, _, _, _, _] | [0x0f, 0x80..=0x8f, _, _, _, _] => {
             Some(Cost::Emulated)
         }
         [..] if !emulation.long_nops => None,
-        // What lies in two pages is not changed to a call.
+        // A nop that crosses a page is not replaced by a call.
         [..] if bytes == NOP_5 && PAGE - at % PAGE >= 5 => Some(Cost::Optimised),
         [..] if (3..=8).contains(&bytes.len()) && nothing(bytes.len()) == bytes => Some(Cost::Emulated),
         _ => None,
     }
 }
 
-/// Whether arguments, stack and memory are the same behind an instruction as before it, and it is always gone
-/// through.
+/// Checks that an instruction does not change arguments, stack or memory, and always continues with the next
+/// one.
 fn passable(instruction: &Instruction, information: &mut InstructionInfoFactory) -> Result<(), Obstacle> {
     let repeats = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     if instruction.flow_control() != FlowControl::Next || instruction.is_privileged() || repeats {
@@ -138,9 +138,9 @@ fn passable(instruction: &Instruction, information: &mut InstructionInfoFactory)
     }
 }
 
-/// Checks that no jump reaches the bytes behind the first one of the function `body`, up to `site`, other
-/// than through its first one: neither its own jumps, nor those of what it jumps to, nor those of code near
-/// by.
+/// Checks that the bytes of the function `body` behind the first one, up to `site`, are reached only through
+/// the first one. Checks the function's own jumps, those of the code that it jumps to, and those of code
+/// nearby.
 pub(crate) fn is_entered_at_its_begin(body: &Range<u64>, site: u64, text: &dyn Text) -> Result<(), Obstacle> {
     let passed = body.start + 1..site + 1;
     let mut outside = Vec::new();
@@ -158,12 +158,12 @@ pub(crate) fn is_entered_at_its_begin(body: &Range<u64>, site: u64, text: &dyn T
     if !references(Address(start), &bytes, &passed).is_empty() {
         return Err(Obstacle::JumpedInto);
     }
-    // Short jumps are searched as instructions: their bytes are too common.
+    // Searches short jumps by decoding: their bytes are too common for a byte search.
     let near = body.start.saturating_sub(SHORT_JUMP + INSTRUCTION_MAX as u64);
     let known = text
         .known_before(near)
         .filter(|known| body.start - known <= AROUND);
-    // Decoded from a little before, any code is read as it runs after a few instructions.
+    // Decoding that starts shortly before synchronises with the real instructions after a few of them.
     let before = known.unwrap_or(body.start.saturating_sub(4 * SHORT_JUMP))..body.start;
     let behind = body.end..site + SHORT_JUMP;
     for range in [before, behind].into_iter().filter(|range| !range.is_empty()) {
@@ -177,7 +177,7 @@ pub(crate) fn is_entered_at_its_begin(body: &Range<u64>, site: u64, text: &dyn T
     Ok(())
 }
 
-/// Follows jumps out of a function until they come back, or to where other functions begin.
+/// Follows jumps out of a function until they return, or reach another function.
 fn follow(
     mut open: Vec<u64>,
     body: &Range<u64>,
@@ -186,7 +186,7 @@ fn follow(
 ) -> Result<(), Obstacle> {
     let mut seen = BTreeSet::new();
     while let Some(place) = open.pop() {
-        // A call in the last position.
+        // A tail call.
         let is_function = text.known_before(place) == Some(place);
         if is_function || body.contains(&place) {
             continue;
@@ -197,7 +197,7 @@ fn follow(
         }
         let mut next = Some(place);
         for instruction in &mut decoder(&bytes, place) {
-            // The last of a chunk may be cut.
+            // The last instruction of a chunk may be cut.
             if instruction.is_invalid() || !seen.insert(instruction.ip()) {
                 let is_cut = instruction.is_invalid() && bytes.len() == OUTSIDE_CHUNK;
                 next = next.filter(|next| is_cut && *next != place);
@@ -225,8 +225,8 @@ fn follow(
     Ok(())
 }
 
-/// Where an instruction jumps to, if it does; an error if that is within `passed`, or unknown. A jump through
-/// a fixed word is to another file.
+/// The target of a jump, if the instruction is one; an error if the target is within `passed` or unknown. A
+/// jump through a fixed word leads to another file.
 fn jump(instruction: &Instruction, passed: &Range<u64>) -> Result<Option<u64>, Obstacle> {
     let target = target(instruction);
     if target.is_some_and(|target| passed.contains(&target)) {
@@ -257,7 +257,7 @@ mod tests {
     const NEW: Emulation = Emulation { long_nops: true };
     const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-    /// Code that begins at 0x1000, where functions begin at the given places.
+    /// Code that begins at 0x1000, with functions at the given places.
     struct Code<'a>(&'a [u8], &'a [u64]);
 
     impl Text for Code<'_> {
@@ -296,7 +296,7 @@ mod tests {
             site(&[0x85, 0xff, 0x74, 0x05], OLD),
             Ok((2, Cost::Emulated, "je".to_owned()))
         );
-        // mov eax, [rdi]; jne with a distance of four bytes
+        // mov eax, [rdi]; jne with a displacement of four bytes
         assert_eq!(
             site(&[0x8b, 0x07, 0x0f, 0x85, 0, 1, 0, 0], OLD),
             Ok((2, Cost::Emulated, "jne".to_owned()))
@@ -330,7 +330,7 @@ mod tests {
         for code in [&[0xff, 0x37, 0x53][..], &[0x48, 0x50, 0x53]] {
             assert_eq!(site(code, NEW), Err(Obstacle::MovesStack), "{code:x?}");
         }
-        // xchg r8, rax looks like a nop, and pause is none
+        // xchg r8, rax is not a nop; pause is not one that the kernel emulates
         assert_eq!(site(&[0x49, 0x90, 0x53], NEW), Err(Obstacle::ChangesArgument));
         assert_eq!(site(&[0xf3, 0x90, 0x53], NEW).map(|found| found.0), Ok(2));
     }
@@ -368,16 +368,16 @@ mod tests {
         // 1000: endbr64; push rbx; pop rbx; ret
         let plain = with_endbr(&[0x53, 0x5b, 0xc3]);
         assert_eq!(entered(&plain, 0x1000..0x1007, 0x1004, &[0x1000]), Ok(()));
-        // its own: test eax, eax; jne 1004; ret
+        // its own jump: test eax, eax; jne 1004; ret
         let own = with_endbr(&[0x85, 0xc0, 0x75, 0xfc, 0xc3]);
         assert_eq!(
             entered(&own, 0x1000..0x1009, 0x1006, &[0x1000]),
             Err(Obstacle::JumpedInto)
         );
-        // back to the first byte: everybody passes both
+        // back to the first byte: all calls pass both
         let begin = with_endbr(&[0x75, 0xfa, 0xc3]);
         assert_eq!(entered(&begin, 0x1000..0x1007, 0x1004, &[0x1000]), Ok(()));
-        // a neighbour before it and one behind it, by a short jump: jmp 1008 or 1004
+        // a function before it and one behind it, with a short jump: jmp 1008 or 1004
         let before = [&[0xeb, 0x06, 0xc3, 0xc3][..], &plain].concat();
         assert_eq!(
             entered(&before, 0x1004..0x100b, 0x1008, &[0x1000, 0x1004]),
@@ -388,7 +388,7 @@ mod tests {
             entered(&behind, 0x1000..0x1007, 0x1004, &[0x1000]),
             Err(Obstacle::JumpedInto)
         );
-        // one farther away, by a long one
+        // one farther away, with a long jump
         let mut far = plain.clone();
         far.resize(0x200, 0xc3);
         far.extend([0xe9, 0xff, 0xfd, 0xff, 0xff]); // at 1200: jmp 1004
@@ -416,7 +416,7 @@ mod tests {
             entered(&computed, 0x1000..0x1007, 0x1004, &[0x1000]),
             Err(Obstacle::ComputedJump)
         );
-        // jmp [rip]: to another file
+        // jmp [rip]: leads to another file
         let linkage = with_endbr(&[0x53, 0x5b, 0xff, 0x25, 0, 0, 0, 0]);
         assert_eq!(entered(&linkage, 0x1000..0x100c, 0x1004, &[0x1000]), Ok(()));
     }

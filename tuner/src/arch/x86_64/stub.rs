@@ -1,7 +1,7 @@
-//! The code by which a thread calls a function for us and goes on, without us: entered by one change of its
-//! registers, it saves everything, calls, stores the result, restores everything and jumps back. Where the
-//! call is to be reverted with a value read beforehand, the same thread calls the function that reads it
-//! first.
+//! The code by which a thread calls a function for us and continues without us. It is entered by one change
+//! of the thread's registers, saves all state, calls, stores the result, restores all state and jumps back.
+//! If the call is to be reverted with a value read beforehand, the same thread first calls the function that
+//! reads it.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::gpr64::*, registers::xmm::xmm0};
@@ -9,9 +9,9 @@ use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::gpr64::*, register
 use super::assemble::{Passed, call, restore, save};
 use crate::address::Address;
 
-/// Words of the data page: how far the stub has come ([`IN_READER`], [`IN_FUNCTION`]), the result is there,
-/// the result as an integer and as a floating-point number, the value read beforehand in the same two forms,
-/// the thread and when it was started. Texts follow.
+/// Words of the data page: progress of the stub ([`IN_READER`], [`IN_FUNCTION`]), whether the result is
+/// stored, the result as an integer and as a floating-point number, the value read beforehand in the same two
+/// forms, the thread and its start time. Strings follow.
 pub(crate) const ENTERED: u64 = 0;
 pub(crate) const DONE: u64 = 8;
 pub(crate) const INTEGER_RESULT: u64 = 16;
@@ -21,36 +21,36 @@ pub(crate) const FLOAT_WAS: u64 = 40;
 pub(crate) const THREAD: u64 = 48;
 pub(crate) const THREAD_START: u64 = 56;
 pub(crate) const DATA_BYTES: u64 = 64;
-/// The stub was entered; what reads beforehand may be under way.
+/// The stub was entered; the function that reads beforehand may be running.
 pub(crate) const IN_READER: u64 = 1;
-/// What was read is there, if anything was to be; the function may be under way.
+/// The value read beforehand is stored, if there is one; the function may be running.
 pub(crate) const IN_FUNCTION: u64 = 2;
 
 /// A call from outside.
 #[derive(Debug)]
 pub(crate) struct Stub<'a> {
-    /// The function that is called first, for the value that it returns.
+    /// The function that is called first, for its return value.
     pub(crate) reader: Option<(Address, &'a Passed)>,
     pub(crate) function: Address,
     pub(crate) passed: &'a Passed,
     pub(crate) data: Address,
-    /// Where the thread goes on.
+    /// Where the thread continues.
     pub(crate) resume: Address,
-    /// The size of its extended state.
+    /// Bytes of its extended state.
     pub(crate) extended_bytes: usize,
 }
 
 impl Stub<'_> {
-    /// The code, to lie at `at`.
+    /// The code, to run at `at`.
     pub(crate) fn assemble(&self, at: Address) -> Result<Vec<u8>, IcedError> {
         let mut a = CodeAssembler::new(64)?;
         let mut resume = a.create_label();
         save(&mut a, self.extended_bytes)?;
-        // The thread may have been in the middle of x87 code; a function may expect an empty stack there.
+        // The thread may have been in the middle of x87 code; a function may expect an empty x87 stack.
         a.emms()?;
         a.mov(r12, self.data.0)?;
-        // Stack walkers find the thread here, also where a probe hides the address to which a function
-        // returns.
+        // The data page's address on the stack shows a stack scan that the thread is here, even if a probe
+        // hides the return address.
         a.push(r12)?;
         a.push(r12)?;
         a.mov(qword_ptr(r12 + ENTERED), IN_READER as i32)?;

@@ -1,4 +1,4 @@
-//! Code that runs before a function's body, or before it returns, and then goes on with the original.
+//! Code that runs before a function's body, or before it returns, and then continues with the original.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::{AsmRegister64, AsmRegisterXmm, CodeAssembler, CodeLabel, qword_ptr};
@@ -11,40 +11,40 @@ use crate::address::Address;
 /// What a trampoline does.
 #[derive(Debug)]
 pub(crate) enum Work<'a> {
-    /// Nothing: it only leads on.
+    /// Nothing but the jump.
     Nothing,
-    /// Calls a function; everything is afterwards as before.
+    /// Calls a function; all state is restored afterwards.
     Call {
         function: Address,
         passed: &'a Passed,
         extended_bytes: usize,
     },
-    /// Gives an argument another value.
+    /// Changes the value of an argument.
     Argument {
         parameter: Parameter,
         expression: &'a Expression,
     },
 }
 
-/// Where a parameter is when its function is entered.
+/// The register of a parameter at its function's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parameter {
-    /// Its place among those of its kind, whole numbers or floating-point ones.
+    /// Its index among the parameters of its kind, integer or floating-point.
     pub(crate) register: usize,
     pub(crate) value_type: ValueType,
 }
 
-/// How it goes on afterwards.
+/// How it continues afterwards.
 #[derive(Debug)]
 pub(crate) enum Then<'a> {
-    /// With the instructions that made room for the jump to here.
+    /// With the instructions that made room for the jump to the trampoline.
     Displaced(&'a Displaced),
     Enter(Address),
-    /// Back to who called it.
+    /// Returns to the caller.
     Return,
 }
 
-/// The code, to lie at `at`.
+/// The code, to run at `at`.
 pub(crate) fn assemble(work: &Work<'_>, then: &Then<'_>, at: Address) -> Result<Vec<u8>, NotMovable> {
     let mut a = CodeAssembler::new(64)?;
     match work {
@@ -78,7 +78,7 @@ pub(crate) fn assemble(work: &Work<'_>, then: &Then<'_>, at: Address) -> Result<
     Ok(code)
 }
 
-/// A jump to anywhere that changes no register.
+/// A jump to any address that changes no register.
 fn enter(a: &mut CodeAssembler, function: Address) -> Result<(), IcedError> {
     let mut place = a.create_label();
     a.jmp(qword_ptr(place))?;
@@ -106,7 +106,7 @@ fn argument(a: &mut CodeAssembler, parameter: Parameter, expression: &Expression
     }
 }
 
-/// The original lies in r11, results in rax; rax, rdx, r10 and rbp are restored.
+/// The original is in r11, the result in rax; rax, rdx, r10 and rbp are restored.
 fn integer_argument(
     a: &mut CodeAssembler,
     register: AsmRegister64,
@@ -129,7 +129,7 @@ fn integer_argument(
     let mut done = a.create_label();
     integer(a, expression, signed, by_zero)?;
     a.jmp(done)?;
-    // A division by zero leaves the argument as it was passed.
+    // A division by zero leaves the argument unchanged.
     a.set_label(&mut by_zero)?;
     a.mov(rax, r11)?;
     a.set_label(&mut done)?;
@@ -142,7 +142,7 @@ fn integer_argument(
     a.mov(register, r11)
 }
 
-/// What rax holds as a value of type `of`, in all 64 bits.
+/// Extends the value of type `of` in rax to 64 bits.
 fn extend(a: &mut CodeAssembler, of: ValueType) -> Result<(), IcedError> {
     use iced_x86::code_asm::registers::{gpr8::al, gpr16::ax, gpr32::eax, gpr64::rax};
     match of {
@@ -186,7 +186,7 @@ fn integer(
     }
 }
 
-/// rax / r10; the two divisions at which the instruction would fault are handled apart.
+/// rax / r10. The two divisions at which the instruction would fault are handled separately.
 fn divide(a: &mut CodeAssembler, signed: bool, by_zero: CodeLabel) -> Result<(), IcedError> {
     use iced_x86::code_asm::registers::gpr32::edx;
     use iced_x86::code_asm::registers::gpr64::*;
@@ -209,7 +209,7 @@ fn divide(a: &mut CodeAssembler, signed: bool, by_zero: CodeLabel) -> Result<(),
     a.nop()
 }
 
-/// The original lies in xmm15, results in xmm8: no argument is passed there, and a function may change them.
+/// The original is in xmm15, the result in xmm8: no argument is passed there, and a function may change them.
 fn float_argument(
     a: &mut CodeAssembler,
     register: AsmRegisterXmm,

@@ -1,4 +1,4 @@
-//! Of code as bytes.
+//! Tests with machine code as bytes.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn returns_and_jumps_out_are_distinguished_from_what_looks_like_them() {
         0xc3, // 7: ret
         0xeb, 0x02, // 8: jmp 12
         0xf3, 0xc3, // 10: rep ret
-        0xe9, 0x00, 0x10, 0x00, 0x00, // 12: jmp 0x2011: a call in the last position
+        0xe9, 0x00, 0x10, 0x00, 0x00, // 12: jmp 0x2011: a tail call
         0x0f, 0x84, 0x00, 0x10, 0x00, 0x00, // 17: je 0x2017
         0xff, 0x25, 0x00, 0x10, 0x00, 0x00, // 23: jmp [rip + 0x1000]
         0xc2, 0x08, 0x00, // 29: ret 8
@@ -49,10 +49,10 @@ fn a_switch_is_distinguished_from_a_function_that_is_called_last() {
     }
 }
 
-/// Where it stands, its condition, whether the call ends where it jumps, and the depth.
+/// Address, condition, whether the call ends if the jump is taken, and depth.
 type Jump = (u64, Option<u8>, bool, u16);
 
-/// The jumps of the only return; none where it may be come to without one.
+/// The jumps of the only return; `None` if it can be reached without one.
 fn jumps(code: &[u8]) -> Option<Vec<Jump>> {
     let found = scanned(code);
     let [tail] = found.tails.as_slice() else {
