@@ -271,8 +271,8 @@ pub struct World {
     pub comm_map: u16,
     /// Offset of the size in a datatype's object.
     pub type_size: u16,
-    /// The communicators that handles refer to. `comms.step` is written last: if it is set, so are all words
-    /// before it.
+    /// The communicators that handles refer to. Words are written in order: if `comms.step` is set, so are all
+    /// words before it.
     pub comms: Objects,
     pub types: Objects,
 }
