@@ -29,8 +29,7 @@ pub struct Epoch {
     since_ns: u64,
 }
 
-/// Time of the user side's last read of the partial sums, by its own clock; it writes the word as shared
-/// memory.
+/// Time of the user side's last read of partial sums, by its own clock; shared memory that it writes.
 #[map]
 pub static LOOKED: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
@@ -142,8 +141,8 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     // The hit may have been delayed on its way here. A reader that has read the cell meanwhile stored the
     // time first and takes everything up to it as known; and an epoch has no hits from before its start. So
     // the later of these two and the hit's time is used: reading the clock again would add nothing and cost
-    // as much as the rest of this function. SAFETY: the kernel returned the address of a word, which is read
-    // in one piece.
+    // as much as the rest of this function.
+    // SAFETY: the kernel returned the address of a word, which is read in one piece.
     let looked_ns = unsafe { looked.read_volatile() };
     let time_ns = hit.time_ns.max(since_ns).max(looked_ns);
     if partial_sum.key != key || partial_sum.count == 0 || partial_sum.count >= HITS_MAX {

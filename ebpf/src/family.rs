@@ -75,8 +75,7 @@ static CRED_EUID: u32 = 0;
 #[unsafe(no_mangle)]
 static CRED_PERMITTED: u32 = 0;
 
-/// Assigns a slot to a member that hits a probe for the first time; `None` for other processes, and if no
-/// slot is left.
+/// Assigns a slot to a member at its first hit; `None` for other processes, and if no slot is left.
 pub fn slot(key: u64) -> Option<u32> {
     if constant(&FAMILY_ROOT) == 0 {
         return None;

@@ -2,8 +2,7 @@
 //! the frame of an open call is above those of all later calls. A frame at or below a newer one was left
 //! without a return (longjmp, a cancelled thread); it is closed and counted as unpaired.
 //!
-//! If a thread switches stacks (coroutines), live calls appear abandoned; they are counted as unpaired as
-//! well.
+//! If a thread switches stacks (coroutines), live calls appear abandoned; they count as unpaired, too.
 
 use abi::{FRAMES_MAX, Frame, Thread};
 

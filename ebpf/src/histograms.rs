@@ -1,5 +1,4 @@
-//! Counts values in histograms by powers of two: messages by size, calls by duration. [`abi`] defines the
-//! buckets.
+//! Counts values in histograms by powers of two: messages by size, calls by duration.
 
 use abi::Row;
 use aya_ebpf::{macros::map, maps::Array};

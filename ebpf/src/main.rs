@@ -69,13 +69,11 @@ pub fn family_exits(_ctx: RawTracePointContext) -> i32 {
 
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // The verifier refuses an infinite loop, so a panic that is not optimised away fails at load, not at a
-    // hit.
+    // The verifier refuses an infinite loop, so a panic that is not optimised away fails at load.
     loop {}
 }
 
-/// Several helpers are available to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's name for our
-/// licence.
+/// Several helpers require a GPL-compatible program; "Dual MIT/GPL" is the kernel's name for our licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

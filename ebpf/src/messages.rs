@@ -127,8 +127,7 @@ pub extern "C" fn message_found(process: u32, place: u64) -> u64 {
     pair
 }
 
-/// Prepares the template of a persistent request or a matched message, whose handle is known when the call
-/// returns.
+/// Prepares the template of a persistent request or a matched message; its handle is known at the return.
 #[inline(always)]
 fn prepared(moment: &HitContext, rule: &MessageRule, (end, comm): (i64, u64), pending: Option<&mut Pending>) {
     let Some(pending) = pending else {

@@ -19,8 +19,7 @@ pub fn sum(regs: &pt_regs, capture: &Capture) -> Option<u64> {
 }
 
 /// A register by its number in machine code. Each is read by its own instruction, because the verifier
-/// requires a constant offset into the context: otherwise the compiler would compute the offset and read
-/// once.
+/// requires a constant offset into the context, which the compiler would otherwise compute.
 #[inline(never)]
 fn register(regs: &pt_regs, number: u8) -> Option<u64> {
     Some(match number {

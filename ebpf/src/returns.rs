@@ -83,8 +83,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     Some(())
 }
 
-/// The return address on the stack. For a call through language bindings, the return address of the outermost
-/// binding.
+/// The return address on the stack; for a call through language bindings, that of the outermost binding.
 #[inline(always)]
 fn call_site(process: u32, stack_pointer: u64) -> u64 {
     let mut site = capture::number(stack_pointer, 8).unwrap_or_default();

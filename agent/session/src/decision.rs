@@ -1,5 +1,4 @@
-//! Decisions of the rules as the session takes them. Actions for the actuator are separate from probes that
-//! are switched.
+//! Decisions of the rules as the session takes them: actions for the actuator, and probes to switch.
 
 use rules::DecisionId;
 use std::collections::BTreeSet;

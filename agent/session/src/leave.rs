@@ -200,8 +200,7 @@ impl Leaving {
         said.chain([LeaveEffect::Write, LeaveEffect::Detach]).collect()
     }
 
-    /// The result of the session: true if all went well; the error names what could not be written, including
-    /// the log.
+    /// The result: true if all went well; the error names what could not be written, including the log.
     pub fn outcome(mut self, logged: Result<(), String>) -> Result<bool, String> {
         self.errors.extend(logged.err());
         match self.errors.is_empty() {

@@ -134,8 +134,7 @@ pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<Request
     }
 }
 
-/// The steps after a rule was switched, given its mode before, or was not; `unknown` is the text if there is
-/// no such rule.
+/// The steps after switching a rule, given its mode before; `unknown` is the text if there is no such rule.
 pub fn switched(
     rule: &str,
     mode: Mode,

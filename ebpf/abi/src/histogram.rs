@@ -1,5 +1,4 @@
-//! Histograms by powers of two, of message sizes and of call durations: their buckets, and the rows that
-//! store them.
+//! Histograms by powers of two, of message sizes and of call durations: buckets and stored rows.
 
 /// A row of counts of a process. A histogram has one or several adjacent rows. Updated with atomic additions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +20,7 @@ pub struct Sizes;
 impl Sizes {
     pub const ROWS: u32 = 1;
 
-    /// Bucket 0 counts 0 bytes, bucket n more than 2^(n-2) up to 2^(n-1) bytes, the last bucket everything
-    /// above.
+    /// Bucket 0 counts 0 bytes, bucket n more than 2^(n-2) up to 2^(n-1) bytes, the last one the rest.
     pub const BUCKETS: usize = Sizes::ROWS as usize * Row::BUCKETS;
 
     /// The greatest size that a bucket counts, in bytes; `None` for the last bucket.

@@ -60,8 +60,7 @@ pub struct Hold {
     pub hits: u64,
     /// Holds that ended at the bound, without an answer.
     pub misses: u64,
-    /// Hits that were not held: another thread of the machine was held, or no answering thread could be
-    /// woken.
+    /// Hits that were not held: another thread was held, or no answering thread could be woken.
     pub passed: u64,
     /// Time in holds without an answer.
     pub missed_ns: u64,
@@ -82,8 +81,7 @@ pub struct Hold {
     pub width: u64,
     /// Result of the probe's own write: a [`StoreResult`].
     pub stored: u64,
-    /// 0: the thread is held. Otherwise it gets this signal instead, which its debugger (the actuator)
-    /// intercepts.
+    /// 0: the thread is held. Otherwise it gets this signal, which the actuator as its debugger intercepts.
     pub signal: u64,
     /// Source of the iteration's number: 0 if every hit counts, an argument (the first is 1), or
     /// [`KEY_IN_MEMORY`].
@@ -92,8 +90,7 @@ pub struct Hold {
     pub key_address: u64,
     /// Size of the number in bytes: 4 or 8. It is signed.
     pub key_width: u64,
-    /// The hit with this number is held; earlier hits pass. The user side changes it while the action is
-    /// armed.
+    /// The hit with this number is held; earlier hits pass. The user side may change it while armed.
     pub key_wanted: u64,
     /// The number at the last hit.
     pub key_last: u64,

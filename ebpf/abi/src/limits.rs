@@ -1,7 +1,6 @@
 //! The bounds of everything that the kernel side keeps, each with its reason.
 
-/// Probe specs that can be armed at once. A wide MPI profile has about 400; eight times that is a 300 KiB
-/// array.
+/// Probe specs that can be armed at once: eight times the 400 of a wide MPI profile, an array of 300 KiB.
 pub const PROBES_MAX: u32 = 3072;
 
 /// Processes of the job on this node. The largest current nodes run 512 ranks; four times that costs 48 KiB.
@@ -27,8 +26,7 @@ pub const READS_MAX: usize = 5;
 /// Values of a probe's hits that are summed in the kernel.
 pub const SUMMED_MAX: usize = 4;
 
-/// Cells of [`crate::SumCell`], two for each aggregating probe of a process: 64 MiB. A hit without a cell is
-/// sent.
+/// Cells of [`crate::SumCell`], two for each aggregating probe of a process: 64 MiB. Other hits are sent.
 pub const SUMS_MAX: u32 = 1 << 18;
 
 /// Longest captured text, in bytes.
@@ -41,20 +39,17 @@ pub const SITES_MAX: u32 = 65_536;
 /// Memory is allocated on demand.
 pub const BINDING_SITES_MAX: u32 = 1 << 14;
 
-/// Language bindings that one call passes through: `mpi_barrier_f08_` calls `mpi_barrier_`, which calls
-/// `MPI_Barrier`.
+/// Language bindings of one call: `mpi_barrier_f08_` calls `mpi_barrier_`, which calls `MPI_Barrier`.
 pub const BINDINGS_MAX: usize = 3;
 
 /// Size of the ring buffer for individually sent hits: 60 ms at 5 million hits a second, because a host may
 /// take the agent's CPU away for that long. Pages that hits have reached count as the agent's memory.
 pub const RING_BYTES: u32 = 16 << 20;
 
-/// Concurrent processes of a command, including those without a slot: builds start shells and compilers by
-/// the hundred.
+/// Concurrent processes of a command, with or without a slot: builds start hundreds of shells and compilers.
 pub const FAMILY_MAX: u32 = 65_536;
 
-/// Size of the ring buffer of [`crate::Coming`]: room for the start and the end of every slot without a
-/// reader.
+/// Size of the ring buffer of [`crate::Coming`]: room for start and end of every slot without a reader.
 pub const COMINGS_BYTES: u32 = 256 << 10;
 
 /// Actions that can be pending at sync points at once: one for each rank of the largest current nodes.

@@ -187,8 +187,7 @@ pub struct Objects {
     pub step: u32,
 }
 
-/// Maps the ranks of a communicator to processes, as MPICH's device ch4 stores it in the communicator until
-/// 4.2.
+/// Maps the ranks of a communicator to processes, as in communicators of MPICH's device ch4 until 4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -259,8 +258,7 @@ pub struct World {
     pub proc_job: u16,
     /// Offset of the world rank in a process record.
     pub proc_rank: u16,
-    /// An odd address of a record is a sentinel, with the rank above this number of bits; 0 if there are no
-    /// sentinels.
+    /// An odd record address is a sentinel, with the rank above this number of bits; 0 if there are none.
     pub sentinel_shift: u16,
     pub zero: u16,
     /// Offset of the number of other ends in a communicator's object.
@@ -271,8 +269,8 @@ pub struct World {
     pub comm_map: u16,
     /// Offset of the size in a datatype's object.
     pub type_size: u16,
-    /// The communicators that handles refer to. Words are written in order: if `comms.step` is set, so are all
-    /// words before it.
+    /// The communicators that handles refer to. Words are written in order: if `comms.step` is set, so are
+    /// all words before it.
     pub comms: Objects,
     pub types: Objects,
 }

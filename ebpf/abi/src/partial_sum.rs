@@ -1,5 +1,4 @@
-//! Aggregates of hits that need not be sent individually: the rule for the kernel side, and the cells that it
-//! keeps.
+//! Aggregates of hits that need not be sent individually: the rule for the kernel side, and its cells.
 
 use crate::SUMMED_MAX;
 

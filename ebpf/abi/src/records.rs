@@ -55,8 +55,7 @@ pub struct Thread {
     pub closed_ns: u64,
     /// Entry of the open outermost call; 0 if there is none.
     pub open_since_ns: u64,
-    /// Run-queue time (runnable, waiting for a CPU) within returned outermost calls; 0 if the kernel does not
-    /// report it.
+    /// Run-queue time within returned outermost calls; 0 if the kernel does not report it.
     pub waited_ns: u64,
     /// Run-queue time of the thread at entry of the open outermost call.
     pub waited_before_ns: u64,
@@ -97,8 +96,7 @@ pub struct Call {
     /// even if calls between them were not seen.
     pub closed_ns: u64,
     pub thread: u32,
-    /// The lowest 32 bits of the stack pointer at entry. It differs if the same site is reached by another
-    /// path.
+    /// The lowest 32 bits of the stack pointer at entry. It differs between paths to the same site.
     pub stack: u32,
 }
 
@@ -232,8 +230,7 @@ pub enum Loss {
     PairTable = 5,
     /// A persistent request found no room in the table of requests.
     RequestTable = 6,
-    /// A hit that should have been aggregated was sent. Not a loss, but reported: more hits are sent than
-    /// expected.
+    /// A hit to be aggregated was sent. Not a loss, but reported: more is sent than expected.
     SentAlone = 7,
 }
 

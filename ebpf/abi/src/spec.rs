@@ -18,8 +18,7 @@ pub enum CaptureKind {
     VariableAtReturn = 4,
     /// The bytes that the call sends or receives, by the spec's [`MessageRule`].
     Bytes = 5,
-    /// A register at the probed instruction, by its number in machine code, or the sum of that and a second
-    /// one.
+    /// A register at the probed instruction, by its number in machine code, or the sum of two registers.
     Register = 6,
     /// A known number: the low half is in the first offset, the high half in the second.
     Constant = 7,
@@ -80,8 +79,8 @@ impl SpecFlags {
     pub const SUM_ENTRY: u32 = 1 << 9;
     /// As SUM_ENTRY, with [`SpecFlags::SEND_RETURN`].
     pub const SUM_RETURN: u32 = 1 << 10;
-    /// A hit of this probe that is sent begins a new epoch of its process: aggregates before and after it are
-    /// kept apart.
+    /// A sent hit of this probe begins a new epoch of its process: aggregates before and after it are
+    /// separate.
     pub const PARTS: u32 = 1 << 11;
     /// Durations of calls are counted in a histogram ([`crate::Durations`]), in the rows from `durations` on.
     pub const DURATIONS: u32 = 1 << 12;

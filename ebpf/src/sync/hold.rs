@@ -53,8 +53,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
 }
 
 /// Sends a signal instead of holding. The thread takes it on its way back to the program, one instruction
-/// after the probed one. A debugger of the thread intercepts the signal, and the thread stands still until
-/// then.
+/// after the probed one. A debugger intercepts the signal, and the thread stands still until then.
 fn send(reached: &Reached, signal: u32) {
     let hold = reached.hold;
     // SAFETY: the action is in the map, and this is the one hit that is wanted.

@@ -6,8 +6,7 @@ use aya_ebpf::{helpers::bpf_probe_read_user, programs::ProbeContext};
 
 use crate::holds;
 
-/// Whether this hit is the wanted one. Records its number; if that is greater than the wanted one, the action
-/// is over.
+/// Whether this hit is the wanted one. Records its number; a greater one than wanted ends the action.
 pub fn is_wanted(ctx: &ProbeContext, hold: *mut Hold, thread: u64) -> bool {
     // SAFETY: the action is in the map; these words do not change while it is armed.
     let source = unsafe { (*hold).key_source };

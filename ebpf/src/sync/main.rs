@@ -40,8 +40,7 @@ fn panic(_info: &core::panic::PanicInfo) -> ! {
     loop {}
 }
 
-/// Several helpers are available to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's name for our
-/// licence.
+/// Several helpers require a GPL-compatible program; "Dual MIT/GPL" is the kernel's name for our licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

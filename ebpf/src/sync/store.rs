@@ -32,8 +32,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
             unsafe { (*hold).stored = result as u64 };
             HoldState::Stored
         }
-        // The page is not resident or must be copied first: try at the next hit, or leave it to another
-        // mechanism.
+        // The page is not resident or must be copied first: retry at the next hit, or leave it to others.
         None => {
             // SAFETY: as above.
             unsafe { (*hold).misses += 1 };

@@ -45,8 +45,7 @@ type MpiFunctions = (Implementation, Vec<tuner::Function>);
 #[derive(Debug, Default)]
 pub struct Discovery {
     pub(super) images: Images,
-    /// The MPI that each file (device, inode) defines, with link addresses: equal for every process that maps
-    /// it.
+    /// The MPI that each file (device, inode) defines, with link addresses, which all processes share.
     libraries: HashMap<(String, u64), Option<MpiFunctions>>,
     /// Processes seen once below a program, which may have ended before they are worth watching.
     pub(super) short_lived: BTreeSet<i32>,
@@ -144,8 +143,7 @@ impl Discovery {
         Ok(job)
     }
 
-    /// A process that a program has started; `None` if it belongs to another user, is a launcher or has
-    /// ended.
+    /// A process that a program has started; `None` if it has ended, is a launcher or another user's.
     pub(super) fn relative(&mut self, pid: i32, user: u32) -> Option<Result<Member, SpaceError>> {
         let process = Process::open(pid).ok()?;
         if process.uid != user || launcher::is_launcher(&process.name) {
@@ -326,8 +324,7 @@ impl Discovery {
     }
 }
 
-/// The C functions under their profiling names: every language binding and every interposed tool ends in
-/// them.
+/// The C functions under their profiling names, in which all language bindings and interposed tools end.
 fn watched_functions(module: &Module) -> Vec<tuner::Function> {
     let names: Vec<String> = profile::mpi::FUNCTIONS
         .iter()

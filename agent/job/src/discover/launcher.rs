@@ -2,8 +2,7 @@
 
 use super::table::ProcessTable;
 
-/// Names of programs that start ranks, on the first node and on the others, truncated at 15 bytes as by the
-/// kernel.
+/// Names of programs that start ranks, on any node, truncated at 15 bytes as by the kernel.
 const LAUNCHERS: &[&str] = &[
     "mpirun",
     "mpiexec",

@@ -5,8 +5,7 @@
 pub struct Rank {
     /// Counts from 0.
     pub number: u32,
-    /// `None` if no variable states it. It cannot be derived: the ranks on this node may be a part of the
-    /// world.
+    /// `None` if no variable states it. It cannot be derived: the world may have ranks on other nodes.
     pub size: Option<u32>,
 }
 

@@ -74,8 +74,7 @@ impl Sampler {
         self.reach = cpus;
     }
 
-    /// Whether the process may have used CPU time between the last two samples. If not, it did nothing at
-    /// all.
+    /// Whether the process may have used CPU time between the last two samples; if not, it did nothing.
     pub fn has_run(&self) -> bool {
         self.has_run
     }
@@ -154,8 +153,7 @@ impl Sampler {
         Ok(self.process.tasks()?.flatten().map(|task| task.tid).collect())
     }
 
-    /// Reads the threads among these that were not read yet. A thread may end between the listing and the
-    /// read.
+    /// Reads those of the threads that were not read yet. A thread may end after the listing.
     fn look_at(&self, threads: &[i32], of_first: Option<(i32, &str)>, seen: &mut HashMap<i32, OfThread>) {
         for &thread in threads {
             if seen.contains_key(&thread) {

@@ -146,8 +146,7 @@ pub(super) fn granted(pids: &[i32]) -> BTreeSet<usize> {
     pids.iter().filter_map(|pid| of(*pid)).flatten().collect()
 }
 
-/// Number of online CPUs of the machine, whether or not the caller may use them; `None` if the kernel does
-/// not report it.
+/// Number of online CPUs, whether or not the caller may use them; `None` if not reported by the kernel.
 pub fn online() -> Option<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
     Some(list.trim().parse::<CpuList>().ok()?.cpus().len())

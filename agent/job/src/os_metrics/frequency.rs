@@ -1,5 +1,4 @@
-//! The clock frequency of CPUs, if the kernel reports it (cpufreq; most virtual machines have none). Reads
-//! only.
+//! The clock frequency of CPUs, if the kernel reports it (cpufreq; most virtual machines have none).
 
 use std::{collections::BTreeSet, fs};
 

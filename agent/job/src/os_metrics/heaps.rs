@@ -150,8 +150,7 @@ fn walk(heap: &Heap, mut size_at: impl FnMut(u64) -> Option<u64>) -> (u64, Vec<R
         before = Some(at..at + size);
         at += size;
     }
-    // Whether the last block is free is unknown, except at the end of the heap, where the block is left
-    // alone.
+    // Whether the last block is free is unknown, except at the end of the heap, which is left alone.
     let known = if at == heap.end {
         at
     } else {
@@ -218,8 +217,7 @@ mod tests {
         }
     }
 
-    /// In this process, whose allocator is glibc's: blocks of 8 KiB are freed, except one of 64 bytes after
-    /// every eighth.
+    /// In this process, which uses glibc: 8 KiB blocks are freed, except 64 bytes after every eighth.
     #[test]
     fn blocks_that_a_thread_of_this_process_freed_are_found() {
         let us = Process::myself().unwrap();

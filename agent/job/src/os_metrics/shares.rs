@@ -32,8 +32,7 @@ struct CachedShares {
 pub struct Around {
     /// CPUs that the processes or their launchers may use.
     pub launched: BTreeSet<usize>,
-    /// CPUs that the starters of the job may use: its launchers, or the parents of its first processes; empty
-    /// if unknown.
+    /// CPUs of the starters of the job (launchers, or parents of its first processes); empty if unknown.
     pub started: BTreeSet<usize>,
     /// CPUs that the cgroups of the processes grant.
     pub granted: BTreeSet<usize>,

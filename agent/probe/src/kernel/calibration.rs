@@ -68,8 +68,7 @@ mod functions {
     /// Calls in a round of functions that cost ten times as much.
     const STEPPED_CALLS: u32 = 8;
 
-    /// The cases timed at a jump, as (number, offset of the last jump), and the case timed at its return
-    /// instruction.
+    /// The cases timed at a jump, as (number, offset of the last jump), and the one timed at its return.
     const TO_JUMP: [(usize, u64); 3] = [(3, 3), (4, 4), (8, 5)];
     const TO_RETURN: [(usize, u64); 1] = [(5, 2)];
 
@@ -221,8 +220,8 @@ mod functions {
         spec
     }
 
-    /// Measures the CPU time of a call of each case on this thread. The cases alternate, so that other load on
-    /// the machine affects all of them. Such load only makes rounds longer, so a short one is used.
+    /// Measures the CPU time of a call of each case on this thread. The cases alternate, so that other load
+    /// on the machine affects all of them. Such load only makes rounds longer, so a short one is used.
     fn call<const N: usize>(cases: &[Case; N], measured: &mut Measured) {
         let mut rounds = [[0.0; ROUNDS]; N];
         for round in 0..=ROUNDS {

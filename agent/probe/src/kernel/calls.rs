@@ -94,8 +94,7 @@ mod tests {
         file
     }
 
-    /// The rings of two slots, and the calls as the kernel side writes them: with the lowest 32 bits of each
-    /// number.
+    /// The rings of two slots, and calls as the kernel side writes them: with 32 bits of each number.
     fn rings() -> (Rings, Cells<Call>) {
         let (calls, heads) = (file::<Call>(2 * SIZE), file::<RingHead>(2));
         let rings = Rings {

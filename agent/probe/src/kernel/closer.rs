@@ -389,8 +389,7 @@ mod tests {
         serve_on(theirs.as_fd()).unwrap();
         let mut answers = [0; 8];
         let mut observed = || rustix::net::recv(&ours, &mut answers, RecvFlags::DONTWAIT);
-        // One answer for the links that it was ordered to close; the others were closed when the stream
-        // ended.
+        // One answer for the links of the order to close; the others were closed at the end of the stream.
         assert_eq!(observed().map(|(_, count)| count), Ok(1));
         assert_eq!(observed().map(|(_, count)| count), Err(Errno::AGAIN));
         assert!(is_closed(&read_first) && is_closed(&read_second));

@@ -72,8 +72,7 @@ impl Family {
         kind: LinkKind,
         room: u32,
     ) -> Result<Family, KernelError> {
-        // Without cookies a probe is identified by its address, which is unknown for a process that has just
-        // started.
+        // Without cookies a probe is identified by its address, which is unknown for a new process.
         if kind == LinkKind::Tracefs {
             return Err(KernelError::NoFamily(
                 "the kernel has no uprobe_multi (before 6.6)",

@@ -28,8 +28,8 @@ pub(super) fn of_family() -> Option<[(&'static str, u32); 8]> {
 const MAGIC: u16 = 0xeb9f;
 const STRUCT: u32 = 4;
 
-/// Offset of a thread's run-queue time in `task_struct`, in bytes; `None` if the kernel has no BTF or does
-/// not count it.
+/// Offset of a thread's run-queue time in `task_struct`, in bytes; `None` if there is no BTF or no such
+/// field.
 pub(super) fn waited_offset() -> Option<u32> {
     let types = std::fs::read(TYPES).ok()?;
     let [outer, inner] = offsets(

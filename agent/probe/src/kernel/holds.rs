@@ -101,8 +101,7 @@ impl Holds {
         Ok([take("WAKE_FIRST")?, take("WAKE_SECOND")?])
     }
 
-    /// Attaches the probe of a sync point. All sites belong to the record `probe`; with `stores` the probe
-    /// itself writes.
+    /// Attaches the probe of a sync point. All sites belong to one record; with `stores` the probe writes.
     pub fn attach(&self, request: &LinkRequest, stores: bool) -> Result<Link, KernelError> {
         let program = match (&self.store, stores) {
             (Ok(store), true) => store,

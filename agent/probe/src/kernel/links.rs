@@ -25,8 +25,7 @@ pub struct ProbeSite {
     pub offset: u64,
     /// Index of the probe's spec.
     pub probe: u32,
-    /// Offset in the file of a counter that the kernel keeps above 0 while the place is probed; 0 if there is
-    /// none.
+    /// File offset of a counter that the kernel keeps above 0 while the place is probed; 0 if absent.
     pub semaphore: u64,
     /// For an instruction by which a function is left, its bits of [`ExitSite`]; 0 is a return instruction.
     pub exit: u64,
@@ -107,8 +106,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// All descriptors that keep it attached. Together with its event they suffice to detach it in another
-    /// process.
+    /// All descriptors that keep it attached. With its event they suffice to detach it elsewhere.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (multi, event) = match self {
             Link::Multi(link) => (Some(link.as_fd()), None),

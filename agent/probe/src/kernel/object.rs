@@ -91,8 +91,7 @@ impl Kernel {
         Kernel::load_for(options, None)
     }
 
-    /// As [`Kernel::load`]; the kernel side itself finds the processes of a command that is about to be
-    /// executed.
+    /// As [`Kernel::load`]; the kernel side itself finds the processes of a command that will be executed.
     pub fn load_for(options: LoadOptions, root: Option<FamilyRoot>) -> Result<Kernel, KernelError> {
         let setting = root
             .map(|root| Setting::of(root, options.processes))
@@ -235,8 +234,7 @@ impl Kernel {
         }
     }
 
-    /// Gives a process of the family a slot if it has none yet, or returns its slot; `None` if no slot is
-    /// free.
+    /// Gives a process of the family a slot, or returns the one it has; `None` if no slot is free.
     pub fn admit(&mut self, pid: u32) -> Result<Option<u32>, KernelError> {
         const BPF_NOEXIST: u64 = 1;
         let map = self.maps.map_mut("PROCESSES");
@@ -470,8 +468,7 @@ impl Kernel {
         self.sum_cell(SumId { slot, number, is_odd }).is_some()
     }
 
-    /// Ends the calibration and removes its data. Returns the calls of this thread at each of the first
-    /// probes.
+    /// Ends the calibration and removes its data. Returns this thread's calls at the first probes.
     pub(super) fn end_calibration(&mut self, probes: u32) -> Result<Vec<u64>, KernelError> {
         let (pid, thread) = (std::process::id(), rustix::thread::gettid());
         self.forget(pid)?;
@@ -571,8 +568,7 @@ fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
 
 /// Loads the programs for the kind of links that this kernel supports.
 fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
-    // Sums over ranks use bpf_loop, and the verifier checks functions separately only if it knows their
-    // types.
+    // Sums over ranks use bpf_loop, and the verifier needs types to check functions separately.
     let text = ProgramText::parse(OBJECT, maps)?.with_types()?;
     let load = |name| text.load(name, links::attach_type(kind));
     Ok(Programs {

@@ -212,8 +212,7 @@ impl Probes {
         let linked = |(probes, link)| Linked { probes, at, to, link };
         match kernel.attach(&request) {
             Ok(link) => Ok(vec![linked((probes, link))]),
-            // Instructions that the kernel does not probe (with a lock prefix) must not prevent all other
-            // probes.
+            // Instructions that the kernel does not probe (with a lock prefix) must not prevent other probes.
             Err(_) if probes.iter().all(|probe| self.numbers.is_quiet(*probe)) => {
                 Ok(one_by_one(kernel, &request).into_iter().map(linked).collect())
             }

@@ -1,5 +1,4 @@
-//! Selects the values that the kernel side reads at a function, over all rules that share it, and their
-//! paths.
+//! Selects the values that the kernel side reads at a function, over all rules that share it.
 
 use abi::{Capture, CaptureKind};
 use job::Job;

@@ -501,8 +501,7 @@ impl Probes {
             .count()
     }
 
-    /// Whether the function was searched and found in no process. Unknown for a command, whose processes come
-    /// later.
+    /// Whether the function was searched and no process has it. Unknown for a command: processes come later.
     fn is_absent(&self, probe: u32) -> bool {
         self.late.is_none() && self.defined.get(&probe) == Some(&false)
     }

@@ -65,8 +65,7 @@ struct KnownFile {
     /// The named functions that it defines; `None` before the first search.
     functions: Option<Vec<Function>>,
     entries: Entries,
-    /// Links have cookies, which identify a place. Without them, only a return instruction shows that the
-    /// call ends.
+    /// Links have cookies, which identify a place. Without them, only a return instruction ends a call.
     has_cookies: bool,
     /// Exits of functions, or why they are unknown, by the offset of the function.
     exits: BTreeMap<FileOffset, Result<Exits, String>>,

@@ -33,8 +33,7 @@ pub struct ResolvedFunction {
     /// The linker name.
     pub symbol: String,
     pub offset: u64,
-    /// How well it matches a name; the best ones are used. `None` for a pattern or a set, which use all
-    /// matches.
+    /// How well it matches a name; the best ones are used. `None` for patterns and sets, which use all.
     pub fit: Option<MatchQuality>,
 }
 
@@ -74,8 +73,7 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
     let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
     let found = module.image.functions(&symbols).unwrap_or_default();
     let name = |symbol: &str| match selector {
-        // A run-time calls its driver as part of the same call: of nested calls of a probe only the outer one
-        // is timed.
+        // A run-time calls its driver within the same call: only the outer one of nested calls is timed.
         ProbeSelector::Gpu(call) => call.name().to_owned(),
         _ if is_set => blas_function(symbol).unwrap_or_else(|| symbol.to_owned()),
         _ => shown(symbol),

@@ -21,8 +21,7 @@ impl Probes {
         Ok(job::world_size(&world))
     }
 
-    /// Checks again the processes that had not begun with MPI. Fills in the sizes of worlds that no launcher
-    /// stated.
+    /// Checks again the processes that had not begun with MPI. Fills in world sizes that no launcher stated.
     pub fn settle(&mut self, members: &mut [Member]) -> Result<(), KernelError> {
         for (slot, member) in (0..).zip(members) {
             if self.unsettled.contains(&slot) {

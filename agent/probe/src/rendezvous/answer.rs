@@ -95,12 +95,10 @@ impl HeldActions {
         }
     }
 
-    /// A thread is held: calls the action, unless the thread was released meanwhile. Returns what needs
-    /// supervision.
+    /// A thread is held: calls the action, unless the thread was released. Returns what needs supervision.
     fn answer(&self, index: u32) -> Option<Watched> {
         let place = self.actions.get(index as usize)?;
-        // The lock is kept until the state says that the action is over: a record is reused only when it is
-        // free.
+        // The lock is kept until the state says that the action is over: only a free record is reused.
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.records.step(index, HoldState::Held, HoldState::Writing) {
             return None;

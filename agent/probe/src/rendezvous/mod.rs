@@ -237,8 +237,7 @@ impl Rendezvous for KernelRendezvous {
             }
             std::thread::sleep(RELEASE_LOOK);
         }
-        // The record stays in use, because the held thread still reads it; but its action is not carried out
-        // any more.
+        // The record stays in use, because the held thread still reads it; its action is dropped.
         self.held_actions.take(index);
         Progress::Missed(
             self.held_actions

@@ -236,8 +236,7 @@ impl Sampling {
         }
     }
 
-    /// Begins a window: returns the functions to attach. Their cost while they are being attached is part of
-    /// the window.
+    /// Begins a window: returns the functions to attach. The cost of attaching is part of the window.
     pub fn open(&mut self, now_ns: u64) -> BTreeSet<u32> {
         self.windows.open(now_ns);
         self.sampled.functions.clone_from(self.windows.functions());
@@ -284,8 +283,7 @@ impl Sampling {
         self.budget().0.is_some() && self.windows.next_ns().is_none() && !is_early
     }
 
-    /// Records that no process has run since the last check. False if there was none: then a full check is
-    /// needed.
+    /// Records that no process has run since the last check. False if a full check is needed first.
     pub fn look_at_nothing(&mut self, read_ns: u64, agent_ns: u64) -> bool {
         let Some(before) = &mut self.before else {
             return false;

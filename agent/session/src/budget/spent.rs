@@ -85,8 +85,7 @@ impl Spent {
         Some((hits / job_ns, (hits + agent) / job_ns))
     }
 
-    /// The load in CPUs: functions that are `sampled` as in the window since `opened`, everything else since
-    /// `before`.
+    /// The load in CPUs: of `sampled` functions since `opened` (the open window), of the rest since `before`.
     pub(crate) fn load_since(
         &self,
         before: &Spent,

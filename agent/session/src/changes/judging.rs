@@ -121,7 +121,7 @@ impl Changes {
         let (decision, judgement, guard) = self.reverting.answered(change, failed)?;
         self.judge(decision, judgement, &guard);
         if judgement == Judgement::Reverted && guard.verdict == words::COMPARED {
-            // A trial reverts its change often: only the first time is reported, and only the judged change
+            // A trial reverts its change often: only the first time is reported, and the judged change
             // counts.
             let is_first = self
                 .decisions

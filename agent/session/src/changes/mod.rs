@@ -354,8 +354,7 @@ impl Changes {
                     self.reverted(change, RevertResult::Failed { reason, may_pass }, now)
                 })
                 .collect(),
-            // A change that cannot be confirmed now is reverted at the end; one that was given up, when it is
-            // done.
+            // An unconfirmed change is reverted at the end; a given-up decision, when it is done.
             Order::Confirm(_) | Order::GiveUp(_) => vec![ChangeEffect::NoRoom(machine, order)],
         }
     }

@@ -34,8 +34,7 @@ impl Retry {
         before.is_none()
     }
 
-    /// Records that it was reverted, or that there is nothing to revert any more. True if it had failed
-    /// before.
+    /// Records that it was reverted, or that nothing is left to revert. True if it had failed before.
     pub(super) fn over(&mut self, change: ChangeId) -> bool {
         self.waiting.remove(&change).is_some()
     }

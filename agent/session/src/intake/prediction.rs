@@ -69,8 +69,7 @@ impl Prediction {
         }
     }
 
-    /// When the next decision is likely; `None` if the intervals are too irregular for polling, or that time
-    /// has passed.
+    /// When the next decision is likely; `None` if intervals are too irregular, or that time has passed.
     pub fn next(&self, now_ns: u64) -> Option<Expected> {
         if self.intervals.len() < RECENT {
             return None;

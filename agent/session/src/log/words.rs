@@ -48,8 +48,7 @@ fn known(fields: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// The fields that are not empty, by name, the short ones first. The name of a single field stands for its
-/// value.
+/// The fields that are not empty, the short ones first. The name of a single field stands for its value.
 fn named(fields: &Map<String, Value>) -> String {
     let is_single = fields.len() == 1;
     let mut fields: Vec<_> = fields

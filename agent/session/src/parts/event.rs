@@ -67,8 +67,7 @@ pub enum Event {
     },
     /// The session must end.
     Stop(&'static str),
-    /// The result of [`leave::LeaveEffect::Revert`], and the number of changes that the actuator did not
-    /// name.
+    /// The result of [`leave::LeaveEffect::Revert`], and the number of changes without a report.
     Reverted {
         actuator_end: Box<ActuatorEnd>,
         unnamed: usize,

@@ -56,8 +56,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of a session that begins, with its log if there is a file for it; `check` checks added
-    /// rules.
+    /// The parts of a new session, with its log if there is a file for it; `check` checks added rules.
     pub fn new(setup: Setup, log: Option<LogFile>, check: Check) -> Parts {
         let Setup {
             may_write,
@@ -115,8 +114,7 @@ impl Parts {
             .collect()
     }
 
-    /// A process has ended or runs another program: its changes no longer exist, and nothing needs to be
-    /// done.
+    /// A process has ended or runs another program: its changes no longer exist.
     pub fn ended(&mut self, process: MemberProcess, now: Time) {
         self.log
             .on(&mut self.changes, changes::ChangeEvent::Ended(process), now);
@@ -421,8 +419,7 @@ fn found(rule: &str, text: &str) -> Effects {
         .collect()
 }
 
-/// Marks this moment in the trace and in the recording. A verdict is recorded with its rule, where it is
-/// judged.
+/// Marks this moment in the trace and in the recording. Verdicts are recorded where they are judged.
 fn marks(kind: MarkKind, name: &str, text: &str) -> impl Iterator<Item = Effect> {
     let (name, text) = (name.to_owned(), text.to_owned());
     let recorded = (kind != MarkKind::Verdict).then(|| Effect::Record(kind, name.clone(), text.clone()));

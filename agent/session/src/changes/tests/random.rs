@@ -256,8 +256,7 @@ impl World {
         self.on(ChangeEvent::Decided(decided));
     }
 
-    /// The session stops: all orders are answered, and each actuator reverts unconfirmed changes, or fails
-    /// to.
+    /// The session stops: all orders are answered, and actuators revert unconfirmed changes or fail to.
     fn stop(&mut self, keeps: bool, how: u8) {
         self.on(stop());
         while !self.sent.is_empty() {

@@ -1,5 +1,4 @@
-//! Sessions that attached to a job: late ranks, ended ranks, replaced processes, ranks that load their MPI
-//! late.
+//! Sessions that attached to a job: late ranks, ended ranks, replaced processes, late MPI.
 
 use super::vocabulary::*;
 
