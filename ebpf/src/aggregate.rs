@@ -1,6 +1,5 @@
-//! Aggregates hits that are not needed one by one, instead of sending them: by process, probe and key.
-//! Nothing waits, and no sum is overwritten before it was read. A hit that cannot be aggregated is left to
-//! the caller.
+//! Aggregates hits that need not be sent individually, by process, probe and key. Nothing blocks, and no sum
+//! is overwritten before it was read. A hit that cannot be aggregated is left to the caller.
 
 use abi::{Loss, SumCell, SumRule, SumValue, ValueSums};
 use aya_ebpf::{macros::map, maps::Array};
@@ -12,39 +11,39 @@ use crate::{
     namespace::constant,
 };
 
-/// Two cells for each process and probe that is added up: (slot × TALLY_COUNT + number) × 2, and one more for
-/// odd keys. The user side sets the size at load and reads them as shared memory.
+/// Two cells, for even and odd keys, for each aggregating probe of a process: (slot × SUM_COUNT + number) ×
+/// 2, plus 1 for odd keys. The user side sets the size at load and reads the cells as shared memory.
 #[map]
 pub static PARTIAL_SUMS: Array<SumCell> = Array::with_max_entries(2, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Between which hits each process is that part what is added up. The user side sets the size at load.
+/// The current epoch of each process, by slot. The user side sets the size at load.
 #[map]
 pub static EPOCHS: Array<Epoch> = Array::with_max_entries(1, 0);
 
-/// What is added up between two of them goes together.
+/// The time between two sent hits that end an epoch; hits within it are aggregated together.
 #[repr(C)]
 pub struct Epoch {
-    /// How many were sent so far.
+    /// Number of such hits so far.
     number: u64,
-    /// When the last of them was.
+    /// Time of the last one.
     since_ns: u64,
 }
 
-/// When the user side looked last at what is added up, by its own clock; written by it, as shared memory.
+/// Time of the user side's last read of partial sums, by its own clock; shared memory that it writes.
 #[map]
 pub static LOOKED: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Number of probes of one process in PARTIAL_SUMS; set at load.
+/// Number of aggregating probes of one process in PARTIAL_SUMS; set at load.
 #[unsafe(no_mangle)]
 static SUM_COUNT: u32 = 0;
 
-/// What is added up stays below, so that doubles have it exactly.
+/// Aggregated values stay below this bound, so that doubles represent them exactly.
 const BOUND: u64 = 1 << 53;
 
-/// Hits that one cell takes: the squares of so many such numbers fit into 128 bits.
+/// Hits per cell: the squares of this many values below [`BOUND`] fit into 128 bits.
 const HITS_MAX: u64 = 1 << 20;
 
-/// How often a cell is tried to be had.
+/// Attempts to lock a cell.
 const TRIES: usize = 8;
 
 const NOTHING: ValueSums = ValueSums {
@@ -56,7 +55,7 @@ const NOTHING: ValueSums = ValueSums {
     greatest: i64::MIN,
 };
 
-/// What is known of a hit.
+/// The data of a hit.
 struct Seen<'a> {
     captured: &'a CapturedValues,
     process: u32,
@@ -65,8 +64,8 @@ struct Seen<'a> {
     duration_ns: u64,
 }
 
-/// Adds a hit up: 1 if it need not be sent. `whose` is the slot of its process, and in the lower half the
-/// index of the probe's spec.
+/// Aggregates a hit; returns 1 if it need not be sent. `whose` is the slot of the process, with the index of
+/// the probe's spec in the lower half.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn hit_is_added_up(
@@ -90,20 +89,20 @@ pub extern "C" fn hit_is_added_up(
     u32::from(add(rule, &hit).is_some())
 }
 
-/// What is added up from now on in a process is apart from what was before.
+/// Begins a new epoch of a process.
 pub fn part(process: u32, since_ns: u64) {
     let Some(epoch) = EPOCHS.get_ptr_mut(process) else {
         return;
     };
-    // First: a reader that finds the new number also finds its begin. SAFETY: the kernel returned the address
-    // of a complete `Epoch`, whose words are written in one piece each.
+    // Written first: a reader that finds the new number also finds its start. SAFETY: the kernel returned the
+    // address of a complete `Epoch`, whose words are written in one piece each.
     unsafe {
         (&raw mut (*epoch).since_ns).write_volatile(since_ns);
         maps::add(&(*epoch).number, 1);
     }
 }
 
-/// The number of the epoch that a process is in, and its begin.
+/// Number and start of a process's current epoch.
 #[inline(always)]
 fn epoch(process: u32) -> Option<(u64, u64)> {
     let epoch = EPOCHS.get_ptr(process)?;
@@ -139,9 +138,10 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     // SAFETY: the kernel returned the address of a complete `SumCell`, and it has no other writer while its
     // version is odd.
     let partial_sum = unsafe { &mut *partial_sum };
-    // The hit may have been delayed on its way here. A reader that has looked at the cell meanwhile has set
-    // the time before, and takes all up to then as known; and an epoch has no hits from before it. So the hit
-    // is no earlier than both: reading the clock again would add nothing, and cost as much as all else here.
+    // The hit may have been delayed on its way here. A reader that has read the cell meanwhile stored the
+    // time first and takes everything up to it as known; and an epoch has no hits from before its start. So
+    // the later of these two and the hit's time is used: reading the clock again would add nothing and cost
+    // as much as the rest of this function.
     // SAFETY: the kernel returned the address of a word, which is read in one piece.
     let looked_ns = unsafe { looked.read_volatile() };
     let time_ns = hit.time_ns.max(since_ns).max(looked_ns);
@@ -158,7 +158,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
         partial_sum.sums = [NOTHING; abi::SUMMED_MAX];
     }
     partial_sum.count += 1;
-    // Of several threads the one that was first need not be here first.
+    // The thread with the earliest hit need not be the first to arrive here.
     partial_sum.first_ns = partial_sum.first_ns.min(time_ns);
     partial_sum.last_ns = partial_sum.last_ns.max(time_ns);
     for (place, (sums, value)) in partial_sum.sums.iter_mut().zip(values).enumerate() {
@@ -167,8 +167,8 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
         }
         sum(sums, value);
     }
-    // A plain write: there is no other writer now, and the processor (x86-64) shows writes in their order.
-    // The compiler must keep it, too: it assumes that the assembly may read all memory. SAFETY: no
+    // A plain write suffices: there is no other writer now, and the processor (x86-64) keeps the order of
+    // writes. The compiler must keep it, too: it assumes that the assembly may read all memory. SAFETY: no
     // instruction, and the word belongs to the sum.
     unsafe {
         core::arch::asm!("");
@@ -177,7 +177,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     Some(())
 }
 
-/// A value of the hit, if it could be read and is small enough.
+/// A value of the hit; `None` if it could not be read or is too large.
 #[inline(always)]
 fn number_of(of: &SumValue, hit: &Seen<'_>) -> Option<i64> {
     let place = opaque(u64::from(of.place));
@@ -202,8 +202,8 @@ fn number_of(of: &SumValue, hit: &Seen<'_>) -> Option<i64> {
     (size < BOUND).then_some(value)
 }
 
-/// Has the cell for this hit alone, with an odd version from now on. Another thread of the process that has
-/// it is done in a fraction of a microsecond, unless it was interrupted: that is not waited for.
+/// Locks the cell for this hit: its version is odd from now on. Another thread of the process that holds the
+/// lock needs a fraction of a microsecond, unless it was interrupted; that case is not waited for.
 #[inline(always)]
 fn lock(partial_sum: *mut SumCell) -> Option<u64> {
     for _ in 0..TRIES {
@@ -218,8 +218,8 @@ fn lock(partial_sum: *mut SumCell) -> Option<u64> {
     None
 }
 
-/// Sends what is in a cell that another key needs. Its wake-up flag is read before it has its place: no
-/// decision is due at it, and it may lie until the next hit. If there is no room for it, the reader is awake.
+/// Sends the content of a cell that another key needs. The wake-up flag is read before room is reserved: no
+/// decision is due at this record, so it may wait for the next hit. If there is no room, the reader is awake.
 #[inline(always)]
 fn hand_over(partial_sum: &SumCell, now_ns: u64) {
     if partial_sum.count > 0

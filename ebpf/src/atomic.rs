@@ -1,6 +1,6 @@
-//! What the kernel side changes in one piece beside others. Shared by both objects.
+//! Atomic instructions of the kernel side. Shared by both objects.
 
-/// True when `word` was `from` and is now `to`.
+/// Sets `word` to `to` if it is `from`; returns whether it did.
 pub fn compare_and_swap(word: *mut u64, from: u64, to: u64) -> bool {
     let found: u64;
     // SAFETY: the pointer is to an aligned u64 of a map. The instruction compares with r0 and leaves there

@@ -5,15 +5,14 @@ use aya_ebpf::helpers::{bpf_loop, bpf_probe_read_user};
 
 use crate::{capture::HitContext, registers::argument_or, task, world};
 
-/// What the bytes of a call are.
 pub fn of_call(moment: &HitContext) -> u64 {
     bytes_of(moment, OF_CALL)
 }
 
-/// The first of the two amounts of a call.
+/// Selects the first of the two amounts of a call.
 pub const FIRST: u64 = 0;
 pub const OTHER: u64 = 1;
-/// The amount that the call's bytes are: the other one if it works in place.
+/// Selects the amount that counts as the call's bytes: the other one if the call works in place.
 const OF_CALL: u64 = 2;
 
 #[unsafe(no_mangle)]
@@ -65,13 +64,13 @@ pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
     product(count, size)
 }
 
-/// An argument, which is [`UNREAD`] when it is not there or cannot be read.
+/// An argument; [`UNREAD`] if it does not exist or cannot be read.
 pub fn argument(moment: &HitContext, index: u8) -> u64 {
     argument_or(moment, u64::from(index), UNREAD)
 }
 
-/// The product, unless a factor is not known or beyond what a message can be (then it was no count or no
-/// size). The target has no 128-bit multiplication, which an overflow check would need.
+/// The product; [`UNKNOWN_BYTES`] if a factor is unknown or larger than a message can be (then it was not a
+/// count or size). The target has no 128-bit multiplication, which an overflow check would need.
 fn product(count: u64, size: u64) -> u64 {
     const COUNT_MAX: u64 = 1 << 43;
     const SIZE_MAX: u64 = 1 << 20;
@@ -96,7 +95,7 @@ fn is_in_place(moment: &HitContext, rule: &MessageRule) -> bool {
     argument_or(moment, u64::from(rule.buffer), 0) == in_place
 }
 
-/// A count as a number of four or eight bytes; a negative one is none.
+/// A count of four or eight bytes; [`UNKNOWN_BYTES`] if it is negative.
 fn counted(raw: u64, width: u32) -> u64 {
     let count = if width == 4 {
         i64::from(raw as i32)
@@ -110,7 +109,7 @@ fn one_count(moment: &HitContext, rule: &MessageRule, amount: &Amount) -> u64 {
     counted(argument(moment, amount.count), u32::from(rule.count_width))
 }
 
-/// Ranks of the communicator; 0 when they are not known.
+/// Number of ranks of the communicator; 0 if unknown.
 fn ranks(moment: &HitContext, rule: &MessageRule) -> u32 {
     world::world_ranks(moment.process, argument(moment, rule.comm))
 }
@@ -123,7 +122,7 @@ fn own_count(moment: &HitContext, rule: &MessageRule, amount: &Amount) -> u64 {
     count_at(argument(moment, amount.count), own, u32::from(rule.count_width))
 }
 
-/// The count of a rank in an array of them.
+/// The count of a rank in an array of counts.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn count_at(counts: u64, rank: u32, width: u32) -> u64 {
@@ -139,23 +138,24 @@ pub extern "C" fn count_at(counts: u64, rank: u32, width: u32) -> u64 {
     raw.map_or(UNKNOWN_BYTES, |raw| counted(raw, width))
 }
 
-/// A sum under way.
+/// State of a sum in progress.
 #[repr(C)]
 struct Sum {
     counts: u64,
-    /// Where the datatypes stand; 0 when all have the same.
+    /// Address of the array of datatypes; 0 if all counts have the same type.
     types: u64,
     total: u64,
     width: u8,
     layout: u8,
     size_offset: u16,
-    /// How many were added.
+    /// Number of counts added.
     added: u32,
     process: u32,
     zero: u32,
 }
 
-/// Of the counts of all ranks; each × the size of its datatype when `types` says where those stand.
+/// The sum of the counts of all ranks. `types` is the address of an array of datatypes, whose sizes multiply
+/// the counts, or 0.
 #[inline(always)]
 fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> u64 {
     let ranks = ranks(moment, rule);
@@ -184,7 +184,7 @@ fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> 
     }
 }
 
-/// Adds the count of one rank; 1 ends the sum, which is incomplete then.
+/// Adds the count of one rank. Returns 1 to end the sum, which is incomplete then.
 #[inline(never)]
 extern "C" fn add_count(rank: u32, sum: *mut Sum) -> i64 {
     // SAFETY: the helper passes on the pointer that it was given, and there is no other one.
@@ -209,7 +209,7 @@ extern "C" fn add_count(rank: u32, sum: *mut Sum) -> i64 {
     0
 }
 
-/// The datatype of a rank in an array of them; 0 where it cannot be read.
+/// The datatype of a rank in an array of datatypes; 0 if it cannot be read.
 fn type_at(types: u64, rank: u32, layout: u8) -> u64 {
     let rank = u64::from(rank);
     // SAFETY: the helper checks the address.
@@ -242,5 +242,5 @@ pub extern "C" fn size_of_type(process: u32, datatype: u64, layout: u32, offset:
     }
 }
 
-/// No handle, no count, and no address that can be read.
+/// Stands for an argument that cannot be read: not a valid handle, count or address.
 pub const UNREAD: u64 = u64::MAX;

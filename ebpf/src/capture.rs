@@ -1,7 +1,7 @@
 //! The values that a probe reads at a hit, each with a bit that says whether it could be read.
 //!
-//! Functions that are exported take numbers and records of numbers: the kernel's verifier looks at each of
-//! them once, by itself, and not once for each way that leads to it.
+//! Exported functions take numbers and records of numbers: the kernel's verifier then checks each of them
+//! once, and not once for each path that leads to it.
 
 use abi::{CAPTURES_MAX, Capture, CaptureKind, ProbeSpec, TEXT_MAX, UNKNOWN_BYTES};
 use aya_ebpf::{
@@ -18,15 +18,15 @@ use crate::{
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CapturedValues {
-    /// The values, in the order of the spec.
+    /// In the order of the spec.
     pub values: [u64; CAPTURES_MAX],
-    /// A bit for each that could be read.
+    /// A bit for each value that could be read.
     pub valid: u64,
 }
 
 impl CapturedValues {
-    /// Nothing. A zero that the compiler knows would be filled in byte by byte, by a loop that takes longer
-    /// than all else at an entry.
+    /// No values. A zero known to the compiler would be filled in byte by byte, by a loop that takes longer
+    /// than everything else at an entry.
     #[inline(always)]
     pub fn nothing() -> CapturedValues {
         let zero = opaque(0);
@@ -37,25 +37,24 @@ impl CapturedValues {
     }
 }
 
-/// The process and time of a hit, and what was passed. The stacks of all functions under way have 512 bytes
-/// together: what is rarely needed is not here.
+/// Process, time, arguments and return value of a hit. The stacks of all active functions have 512 bytes
+/// together, so data that is rarely needed is not here.
 #[repr(C)]
 pub struct HitContext {
     pub time_ns: u64,
-    /// The key of the thread.
+    /// The thread's key, `pid << 32 | tid`.
     pub thread: u64,
-    /// The slot of its process.
+    /// Slot of the process.
     pub process: u32,
     /// Index of the probe's spec.
     pub probe: u32,
-    /// The arguments that are in registers.
+    /// The arguments passed in registers.
     pub arguments: [u64; ARGUMENTS],
     pub stack_pointer: u64,
     pub returned: u64,
 }
 
 impl HitContext {
-    /// A hit of a thread.
     #[inline(always)]
     pub fn of(task: &Task, probe: u32, time_ns: u64, regs: &pt_regs) -> HitContext {
         HitContext {
@@ -70,10 +69,10 @@ impl HitContext {
     }
 }
 
-/// What can be read at a function's entry.
+/// Reads the captures of a function's entry.
 pub fn at_entry(moment: &HitContext, captured: &mut CapturedValues, spec: &ProbeSpec, regs: &pt_regs) {
     for (place, capture) in spec.captures.iter().enumerate() {
-        // Any register may be requested, and only from here can it be read.
+        // Any register may be requested, and registers can be read only from here.
         if capture.kind == CaptureKind::Register as u8 {
             let Some(start) = registers::sum(regs, capture) else {
                 continue;
@@ -84,14 +83,14 @@ pub fn at_entry(moment: &HitContext, captured: &mut CapturedValues, spec: &Probe
     }
 }
 
-/// Adds what can be read only when the function has returned.
+/// Adds the captures of a function's return.
 pub fn at_return(moment: &HitContext, captured: &mut CapturedValues) {
     for place in 0..CAPTURES_MAX as u64 {
         capture_returning(moment, captured, place);
     }
 }
 
-/// Reads one value if it is one of a function's entry.
+/// Reads one value if its capture belongs to a function's entry.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn capture_entering(
@@ -128,7 +127,7 @@ pub extern "C" fn capture_entering(
     start.map_or(0, |start| capture_following(moment, captured, place, start))
 }
 
-/// Reads one value if it is one of a function's return.
+/// Reads one value if its capture belongs to a function's return.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn capture_returning(
@@ -153,8 +152,7 @@ pub extern "C" fn capture_returning(
     start.map_or(0, |start| capture_following(moment, captured, place, start))
 }
 
-/// Puts the value at the end of the chain of reads into its place. A read that fails on the way leaves the
-/// capture without a value.
+/// Stores the value at the end of the chain of reads. If a read fails, the capture has no value.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn capture_following(
@@ -174,7 +172,7 @@ pub extern "C" fn capture_following(
     1
 }
 
-/// What the spec of the probe has in a place.
+/// The capture at index `place` of the probe's spec.
 #[inline(always)]
 fn wanted(moment: &HitContext, place: u64) -> Option<&'static Capture> {
     task::spec(moment.probe)?.captures.get(opaque(place) as usize)
@@ -212,7 +210,7 @@ fn follow(start: u64, capture: &Capture, moment: &HitContext, place: u64) -> Opt
     }
 }
 
-/// What stands at an address of the program.
+/// An integer at an address of the program, with a width in bytes.
 #[inline(always)]
 pub fn number(address: u64, width: u8) -> Option<u64> {
     match width {
@@ -224,14 +222,14 @@ pub fn number(address: u64, width: u8) -> Option<u64> {
     }
 }
 
-/// An integer of the program; none if its page is not resident.
+/// An integer of the program; `None` if its page is not resident.
 #[inline(always)]
 fn value<T: Into<u64>>(address: u64) -> Option<T> {
     // SAFETY: the helper checks the address; a page that is not resident is an error, not a fault.
     unsafe { bpf_probe_read_user(address as *const T).ok() }
 }
 
-/// Sends a text before its hit; the hit has the text's time in its place.
+/// Sends a text before its hit. Returns the time that links the hit to it.
 #[inline(never)]
 fn text(address: u64, width: u8, moment: &HitContext, place: u64) -> Option<u64> {
     let mut entry = maps::reserve_text()?;
@@ -266,8 +264,8 @@ fn text(address: u64, width: u8, moment: &HitContext, place: u64) -> Option<u64>
     Some(moment.time_ns)
 }
 
-/// The same value, of which the compiler knows nothing: what is compared is the very register that is passed
-/// on, or the verifier does not see the bound; and what was read to have it is read there and not elsewhere.
+/// Returns the value unchanged, opaque to the compiler. The compared register is then the one that is used,
+/// so the verifier sees the bound; and the reads that produce the value are not moved elsewhere.
 pub fn opaque(mut value: u64) -> u64 {
     // SAFETY: no instruction is executed.
     unsafe { core::arch::asm!("/* {0} */", inout(reg) value) };

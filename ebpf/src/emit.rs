@@ -1,12 +1,11 @@
-//! Sends a hit on its own, or has it added up.
+//! Sends a hit individually, or aggregates it.
 
 use abi::{HitKind, HitRecord, Loss, NO_DURATION, ProbeSpec, SpecFlags};
 
 use crate::{aggregate, capture::CapturedValues, maps, task::Task};
 
-/// One hit, with when it was and how long the call took, which is [`abi::NO_DURATION`] at an entry. One that
-/// is sent gets its time then. A hit that cannot be added up is sent like any other, so that each is known in
-/// one of the two ways.
+/// Handles one hit; its duration is [`abi::NO_DURATION`] at an entry. A hit that is sent gets its time when
+/// it is sent. A hit that cannot be aggregated is sent, so that each hit is counted in one of the two ways.
 #[inline(always)]
 pub fn hit(
     task: &Task,
@@ -31,8 +30,7 @@ pub fn hit(
     send(captured, spec.flags, whose, task.thread(), duration_ns);
 }
 
-/// A function of its own: what is put together here is not to lie on the stack of those that go deepest (512
-/// bytes in all).
+/// Not inlined: the record must not be on the stack of the deepest call chain (512 bytes in total).
 #[inline(never)]
 fn send(captured: &CapturedValues, flags: u32, whose: u64, thread: u32, duration_ns: u64) {
     let (process, probe) = ((whose >> 32) as u32, whose as u32);

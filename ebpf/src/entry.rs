@@ -1,4 +1,4 @@
-//! A probed function is entered: count the call, remember when, send the hit if requested.
+//! Runs when a probed function is entered: counts the call, records its time, and sends the hit if requested.
 
 use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Totals};
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
@@ -32,7 +32,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         let moment = HitContext::of(&task, probe, now, regs);
         capture::at_entry(&moment, &mut captured, spec, regs);
     }
-    // Not earlier: what is kept while values are read lies on the stack beside those that go deepest.
+    // Not earlier: what is kept while values are read takes stack space during the deepest calls.
     let Some(totals) = maps::totals(task.process, probe) else {
         maps::lost(Loss::UnknownProbe);
         return None;
@@ -59,14 +59,14 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         }
         pending = &raw mut thread.pending;
     } else if is_timed {
-        // Where a thread's record could not be made, the call is counted but not timed.
+        // Without a thread record the call is counted but not timed.
         maps::add(&totals.too_deep, 1);
     }
     count(totals, is_nested);
     if spec.flags & SpecFlags::MESSAGE != 0 && !is_nested {
         messages::message_entered(&HitContext::of(&task, probe, now, regs), pending);
     }
-    // What a library calls within itself is no hit of it.
+    // Calls that a library makes internally are not its hits.
     if spec.flags & SpecFlags::SEND_ENTRY != 0 && !is_nested {
         emit::hit(
             &task,
@@ -79,7 +79,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     Some(())
 }
 
-/// Of a library's functions only the outermost call is timed; of any other function the outermost of its own.
+/// Of a library's functions only the outermost call is timed, of any other function its own outermost call.
 fn is_outermost(thread: &Thread, spec: &ProbeSpec, probe: u32) -> bool {
     if spec.flags & SpecFlags::OUTERMOST != 0 {
         thread.inside == 0

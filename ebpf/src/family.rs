@@ -1,9 +1,9 @@
-//! The family of a command: itself and every process that it starts, kept here as they come and go, so that
-//! what one does is counted from its first instruction on, however short it lives. A member gets its slot
+//! The family of a command: its process and all its descendants. It is maintained here as processes start and
+//! end, so that each is counted from its first instruction on, however short it lives. A member gets its slot
 //! when it first hits a probe.
 //!
-//! A program that runs with more rights than the command had (set-uid, file capabilities) is no member: its
-//! affairs are not the user's. Without a command (`FAMILY_ROOT` is 0) none of this runs.
+//! A program that runs with more rights than the command (set-uid, file capabilities) is not a member: the
+//! user has no right to inspect it. Without a command (`FAMILY_ROOT` is 0) none of this runs.
 
 use abi::{Coming, ComingKind, FamilyState, Loss};
 use aya_ebpf::{
@@ -22,42 +22,42 @@ use crate::{
     namespace::{self, constant},
 };
 
-/// The members: the kernel's own number of the process → [`OPEN`], or [`NO_SLOT`].
+/// The members: pid in the kernel's initial namespace → [`OPEN`] or [`NO_SLOT`].
 #[map]
 pub static FAMILY: HashMap<u32, u32> =
     HashMap::with_max_entries(abi::FAMILY_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
-/// Its counters, which the user side sees as shared memory.
+/// Counters of the family, in memory shared with the user side.
 #[map]
 pub static FAMILY_STATE: Array<FamilyState> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Who came and went.
+/// Reports of processes that got a slot or ended.
 #[map]
 pub static COMINGS: RingBuf = RingBuf::with_byte_size(abi::COMINGS_BYTES, 0);
 
-/// A member may get a slot, or has one.
+/// The member has a slot, or may get one.
 const OPEN: u32 = 0;
-/// There was none left for it.
+/// No slot was left for the member.
 const NO_SLOT: u32 = 1;
 const NONE: u64 = u64::MAX;
 
 const BPF_NOEXIST: u64 = 1;
 
-/// The command's number, as the agent's pid namespace counts; its family begins when it executes its program.
-/// All set at load.
+/// Pid of the command in the agent's pid namespace; the family begins when it executes its program. This and
+/// the following constants are set at load.
 #[unsafe(no_mangle)]
 static FAMILY_ROOT: u32 = 0;
-/// How many slots there are.
+/// Number of slots.
 #[unsafe(no_mangle)]
 static FAMILY_ROOM: u32 = 0;
-/// The command's user; of root's command everything is a member.
+/// The command's user. If it is root, all descendants are members.
 #[unsafe(no_mangle)]
 static FAMILY_USER: u32 = 0;
-/// The capabilities that the command may hand on.
+/// The capabilities that the command can pass on.
 #[unsafe(no_mangle)]
 static FAMILY_RIGHTS: u64 = 0;
 
-/// Where the kernel keeps these in its own records, in bytes.
+/// Offsets of fields in the kernel's structures, in bytes.
 #[unsafe(no_mangle)]
 static TASK_TGID: u32 = 0;
 #[unsafe(no_mangle)]
@@ -75,8 +75,7 @@ static CRED_EUID: u32 = 0;
 #[unsafe(no_mangle)]
 static CRED_PERMITTED: u32 = 0;
 
-/// The slot of a member that hits a probe for the first time; none for everybody else, and when there is none
-/// left.
+/// Assigns a slot to a member at its first hit; `None` for other processes, and if no slot is left.
 pub fn slot(key: u64) -> Option<u32> {
     if constant(&FAMILY_ROOT) == 0 {
         return None;
@@ -84,7 +83,7 @@ pub fn slot(key: u64) -> Option<u32> {
     u32::try_from(family_slot(key)).ok()
 }
 
-/// The same, [`NONE`] for none.
+/// As [`slot`]; [`NONE`] for `None`.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn family_slot(key: u64) -> u64 {
@@ -101,14 +100,13 @@ fn given(key: u64) -> Option<u32> {
     let slot = maps::fetch_and_add(&state.next_slot, 1);
     if slot >= u64::from(constant(&FAMILY_ROOM)) {
         maps::add(&state.without_slot, 1);
-        // A member that is replaced is there already: this cannot fail for want of room.
+        // The member's entry already exists, so replacing it cannot fail for lack of room.
         let _ = FAMILY.insert(member, NO_SLOT, 0);
         return None;
     }
     let (pid, slot) = ((key >> 32) as u32, slot as u32);
     if PROCESSES.insert(pid, slot, BPF_NOEXIST).is_err() {
         // Another thread of the process, or the agent, was faster: this slot stays empty.
-        // SAFETY: as for every value of this map, see `Task::current`.
         return unsafe { PROCESSES.get(pid) }.copied();
     }
     maps::changed();
@@ -116,22 +114,21 @@ fn given(key: u64) -> Option<u32> {
     Some(slot)
 }
 
-/// A member has started a process, which is one too. It does not run yet.
+/// A member has started a process, which becomes a member before it runs.
 pub fn forked(ctx: &RawTracePointContext) -> Option<()> {
     let parent = number();
     standing(parent)?;
-    // SAFETY: the tracepoint passes two words, the threads' records: of the one that starts, and of the one
-    // that was started.
+    // SAFETY: the tracepoint passes two words, the `task_struct` addresses of the parent and of the child.
     let child = unsafe { *ctx.as_ptr().cast::<u64>().add(1) };
     let child: u32 = field(child, &TASK_TGID)?;
-    // A thread has its process's number.
+    // A new thread has the number of its process.
     if child != parent && FAMILY.insert(child, OPEN, 0).is_err() {
         maps::lost(Loss::FamilyTable);
     }
     Some(())
 }
 
-/// A process has begun another program: the command, whose family begins so, or a member.
+/// A process has executed a program: it is the command, whose family begins here, or a member.
 pub fn executed() -> Option<()> {
     let key = namespace::current()?;
     let (pid, member) = ((key >> 32) as u32, number());
@@ -149,7 +146,7 @@ pub fn executed() -> Option<()> {
         maps::lost(Loss::FamilyTable);
     }
     maps::add(&state.execs, 1);
-    // What was open belongs to the program that was.
+    // Open calls belong to the previous program.
     let thread = maps::thread(key)?;
     thread.depth = 0;
     thread.inside = 0;
@@ -158,7 +155,7 @@ pub fn executed() -> Option<()> {
     Some(())
 }
 
-/// A thread of a member ends; with the last one the process does.
+/// A thread of a member ends; the process ends with its last thread.
 pub fn exited() -> Option<()> {
     let member = number();
     standing(member)?;
@@ -171,9 +168,9 @@ pub fn exited() -> Option<()> {
     Some(())
 }
 
-/// It is no member any more, and what its number hits from now on is somebody else's.
+/// Removes a member. Later hits under its pid belong to another process.
 fn leave(member: u32, pid: u32) -> Option<()> {
-    // Who is not there any more need not be removed.
+    // Failure means that the entry is already gone.
     let _ = FAMILY.remove(member);
     // SAFETY: as for every value of this map, see `Task::current`.
     let slot = *unsafe { PROCESSES.get(pid) }?;
@@ -183,7 +180,7 @@ fn leave(member: u32, pid: u32) -> Option<()> {
     Some(())
 }
 
-/// Whether the current process may do what the command may not.
+/// Whether the current process has rights that the command does not have.
 fn has_more_rights() -> bool {
     let user = constant(&FAMILY_USER);
     if user == 0 {
@@ -197,22 +194,22 @@ fn has_more_rights() -> bool {
         let permitted: u64 = field(rights, &CRED_PERMITTED)?;
         Some(acts_as != user || acts_for != group || permitted & !constant(&FAMILY_RIGHTS) != 0)
     };
-    // A process that cannot be checked is left alone.
+    // A process that cannot be checked is excluded.
     has().unwrap_or(true)
 }
 
-/// Whether a process is a member, and how it stands.
+/// The state of a member; `None` if the process is not one.
 fn standing(member: u32) -> Option<u32> {
     // SAFETY: a u32 is read in one piece.
     unsafe { FAMILY.get(member) }.copied()
 }
 
-/// The kernel's own number of the current process.
+/// The current process's pid in the kernel's initial namespace.
 fn number() -> u32 {
     (bpf_get_current_pid_tgid() >> 32) as u32
 }
 
-/// What a record of the kernel has at a place.
+/// Reads a field of a kernel structure.
 fn field<T>(record: u64, place: &'static u32) -> Option<T> {
     let address = record.wrapping_add(u64::from(constant(place))) as *const T;
     // SAFETY: the helper checks the address; a bad one is an error, not a fault.

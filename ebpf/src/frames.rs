@@ -1,29 +1,28 @@
 //! The open calls of a thread. Each is identified by the stack pointer at its entry: the stack grows down, so
-//! a call that is still open has its frame above every later one. A frame that is found at or below a newer
-//! one was left without a return (longjmp, a cancelled thread), is closed unseen and counted as unpaired.
+//! the frame of an open call is above those of all later calls. A frame at or below a newer one was left
+//! without a return (longjmp, a cancelled thread); it is closed and counted as unpaired.
 //!
-//! A thread that switches stacks (coroutines) makes live calls look abandoned; they are counted as unpaired
-//! as well.
+//! If a thread switches stacks (coroutines), live calls appear abandoned; they count as unpaired, too.
 
 use abi::{FRAMES_MAX, Frame, Thread};
 
 use crate::{maps, task};
 
-/// A frame's place among those of its thread; masked, so that the verifier sees the bound.
+/// The greatest index of a frame. It is also the mask that shows the bound to the verifier.
 const LAST: usize = FRAMES_MAX - 1;
 
-/// Stands for a probe that is not known, where the kernel does not say which function returned.
+/// Stands for an unknown probe, if the kernel does not report which function returned.
 pub const ANY_PROBE: u64 = u64::MAX;
 
-/// Closes what was abandoned by the time a function is entered with this stack pointer.
+/// Closes the calls that are abandoned if a function is entered with this stack pointer.
 pub fn close_abandoned(thread: &mut Thread, stack_pointer: u64, probe: u32) {
     if thread.depth != 0 {
         frames_close_abandoned(thread, stack_pointer, probe);
     }
 }
 
-/// A frame of another function at the very same place stays: it ended in a jump to the one that is entered
-/// now, and both return together.
+/// A frame of another function at the same address stays: that function ended in a jump to the entered one,
+/// and both return together.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64, probe: u32) -> u32 {
@@ -42,10 +41,10 @@ pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64
     1
 }
 
-/// The open call of a probe, or of [`ANY_PROBE`], that returns to just above this stack pointer, taken off;
-/// what lies below it is closed as abandoned. Its place, for [`at`].
+/// Closes the open call of a probe, or of [`ANY_PROBE`], that returns to just above this stack pointer, and
+/// returns its index for [`at`]. Calls below it are closed as abandoned.
 pub fn close_returning(thread: &mut Thread, stack_pointer: u64, probe: u64) -> Option<u32> {
-    // Nearly always it is the newest.
+    // Fast path: the newest call.
     if let Some(newest) = thread.depth.checked_sub(1) {
         let top = at(thread, newest);
         if top.stack_pointer == stack_pointer && u64::from(top.probe) == probe {
@@ -56,12 +55,12 @@ pub fn close_returning(thread: &mut Thread, stack_pointer: u64, probe: u64) -> O
     frames_close_returning(thread, stack_pointer, probe).checked_sub(1)
 }
 
-/// What is in a place; what was taken off stays there until the next call is entered.
+/// The frame at an index. A closed frame stays valid until the next call is entered.
 pub fn at(thread: &Thread, place: u32) -> &Frame {
     &thread.frames[place as usize & LAST]
 }
 
-/// One more than its place; 0 when there is none.
+/// The index of the closed frame plus one; 0 if there is none.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_close_returning(thread: *mut Thread, stack_pointer: u64, probe: u64) -> u32 {
@@ -84,7 +83,6 @@ pub extern "C" fn frames_close_returning(thread: *mut Thread, stack_pointer: u64
     0
 }
 
-/// Whether a call of this probe is open.
 pub fn is_open(thread: &Thread, probe: u32) -> bool {
     thread.depth != 0 && frames_is_open(thread, probe) != 0
 }
@@ -107,7 +105,7 @@ pub extern "C" fn frames_is_open(thread: *const Thread, probe: u32) -> u32 {
     0
 }
 
-/// Puts a call on top; false when there is no room.
+/// Pushes a call; returns false if there is no room.
 pub fn push(thread: &mut Thread, frame: Frame) -> bool {
     let depth = thread.depth as usize;
     if depth >= FRAMES_MAX {
@@ -142,7 +140,7 @@ fn pop(thread: &mut Thread) {
     }
 }
 
-/// The newest call was left without a return.
+/// Drops the newest call, which was left without a return.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_drop_top(thread: *mut Thread) -> u32 {

@@ -1,21 +1,20 @@
-//! Histograms by powers of two, one addition for each value: messages by size, calls by duration. To which
-//! bucket a value belongs is said by [`abi`].
+//! Counts values in histograms by powers of two: messages by size, calls by duration.
 
 use abi::Row;
 use aya_ebpf::{macros::map, maps::Array};
 
 use crate::{maps::add, namespace::constant};
 
-/// The rows of each process: slot × ROW_COUNT + row. The user side sets the size at load and reads them as
-/// shared memory.
+/// The rows of each process: slot × ROW_COUNT + row. The user side sets the size at load and reads the rows
+/// as shared memory.
 #[map]
 pub static HISTOGRAMS: Array<Row> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Rows of one process in HISTOGRAMS; set at load.
+/// Number of rows of one process in HISTOGRAMS; set at load.
 #[unsafe(no_mangle)]
 static ROW_COUNT: u32 = 0;
 
-/// One more in a bucket of the histogram whose first row this is.
+/// Increments a bucket of the histogram that begins at row `first`.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn histogram_count(process: u32, first: u32, bucket: u32) -> u32 {

@@ -1,8 +1,8 @@
-//! The kernel side of tuneagent: what runs at every probe hit.
+//! The kernel side of tuneagent: the programs that run at every probe hit.
 //!
-//! One program for entries and two for exits serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what
-//! is captured, counted and sent. Nothing is decided here: the programs capture, aggregate, and count what
-//! they lose.
+//! One program for entries and one for exits serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what
+//! is captured, counted and sent. There is no policy here: the programs capture, aggregate, and count their
+//! losses.
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
@@ -30,37 +30,37 @@ use aya_ebpf::{
     programs::{ProbeContext, RawTracePointContext},
 };
 
-/// Runs at a probed function's first instructions.
+/// Runs before a probed function's first instruction.
 #[uprobe]
 pub fn entry(ctx: ProbeContext) -> u32 {
     entry::run(&ctx);
     0
 }
 
-/// Runs at an instruction by which a probed function is left, before it, or at the last jump before that: no
-/// address on the program's stack is changed, so exceptions, jumps, cancelled threads and fibers leave the
-/// function as ever.
+/// Runs before an instruction by which a probed function is left, or before the last jump to it. No return
+/// address on the program's stack is changed, so exceptions, longjmp, cancelled threads and fibers work as
+/// without a probe.
 #[uprobe]
 pub fn leaves(ctx: ProbeContext) -> u32 {
     returns::run(&ctx);
     0
 }
 
-/// Runs when a process or a thread is started, in the one that starts it.
+/// Runs when a process or a thread is started, in the parent.
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub fn family_forks(ctx: RawTracePointContext) -> i32 {
     family::forked(&ctx);
     0
 }
 
-/// Runs when a process has begun another program, in it.
+/// Runs when a process has executed a program, in that process.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn family_execs(_ctx: RawTracePointContext) -> i32 {
     family::executed();
     0
 }
 
-/// Runs when a thread ends, in it.
+/// Runs when a thread ends, in that thread.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn family_exits(_ctx: RawTracePointContext) -> i32 {
     family::exited();
@@ -69,13 +69,11 @@ pub fn family_exits(_ctx: RawTracePointContext) -> i32 {
 
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // The verifier refuses a loop without an end, so a panic that is not optimised away fails at load, not at
-    // a hit.
+    // The verifier refuses an infinite loop, so a panic that is not optimised away fails at load.
     loop {}
 }
 
-/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our
-/// licence.
+/// Several helpers require a GPL-compatible program; "Dual MIT/GPL" is the kernel's name for our licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,4 +1,4 @@
-//! The maps, and the one helper that turns a map's pointer into a reference.
+//! The maps and their accessors.
 
 use abi::{Alarm, Call, Filling, HitRecord, Loss, ProbeSpec, RingHead, TextRecord, Thread, Totals};
 use aya_ebpf::{
@@ -9,16 +9,16 @@ use aya_ebpf::{
 
 use crate::{atomic::compare_and_swap, namespace::constant};
 
-/// What each probe does; the index is its cookie less one.
+/// The spec of each probe; the index is its cookie less one.
 #[map]
 pub static PROBES: Array<ProbeSpec> = Array::with_max_entries(abi::PROBES_MAX, 0);
 
-/// The processes that are watched: number of the process → its slot.
+/// The watched processes: pid → slot.
 #[map]
 pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::PROCESSES_MAX, 0);
 
-/// How often PROCESSES has changed. Who changes it adds here afterwards; the user side does so as in shared
-/// memory.
+/// Number of changes of PROCESSES. Every writer of PROCESSES increments it afterwards; the user side does so
+/// in shared memory.
 #[map]
 pub static CHANGES: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
@@ -27,49 +27,49 @@ pub static CHANGES: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMA
 #[map]
 pub static TOTALS: Array<Totals> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Where each process has the variables that are captured: one address a capture, in the order of TOTALS; 0
-/// where there is none. The user side sets the size at load.
+/// Addresses of captured variables in each process: one for each capture, in the order of TOTALS; 0 if there
+/// is none. The user side sets the size at load.
 #[map]
 pub static ADDRESSES: Array<u64> = Array::with_max_entries(1, 0);
 
-/// What is open in each thread; the key is the kernel's own `pid << 32 | tid`.
+/// The state of each thread; the key is `pid << 32 | tid`.
 #[map]
 pub static THREADS: HashMap<u64, Thread> = HashMap::with_max_entries(abi::THREADS_MAX, 0);
 
-/// A thread record of zeros: it is larger than the stack of a program may be.
+/// A zeroed thread record: it is larger than a program's stack.
 #[map]
 pub static NEW_THREAD: Array<Thread> = Array::with_max_entries(1, 0);
 
-/// Probe by process and address, for links without cookies: `[process number, address]` → spec index.
+/// Probe by process and address, for links without cookies: `[pid, address]` → spec index.
 #[map]
 pub static SITES: HashMap<[u64; 2], u32> =
     HashMap::with_max_entries(abi::SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
-/// The newest calls of each process, a ring each: slot × RING_SIZE + number of the call. The user side sets
-/// the size at load and reads them as shared memory.
+/// The newest calls of each process, in one ring each: slot × RING_SIZE + number of the call. The user side
+/// sets the size at load and reads the rings as shared memory.
 #[map]
 pub static CALLS: Array<Call> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// How many calls each ring has seen, by slot.
+/// State of each ring, by slot.
 #[map]
 pub static HEADS: Array<RingHead> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Call sites within language bindings of MPI, as `mpi_barrier_` of Fortran: `[slot, address]` → bytes on the
-/// stack from the return address to that of the binding's caller.
+/// Call sites inside language bindings of MPI, such as `mpi_barrier_` of Fortran: `[slot, address]` → bytes
+/// on the stack from the return address to that of the binding's caller.
 #[map]
 pub static BINDINGS: HashMap<[u64; 2], u64> =
     HashMap::with_max_entries(abi::BINDING_SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
-/// Hits that are sent on their own.
+/// Individually sent hits.
 #[map]
 pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
 
-/// When who reads HITS is woken. The user side sees it as shared memory.
+/// State of the reader of HITS, which decides when it is woken. Shared memory for the user side.
 #[map]
 pub static ALARM: Array<Alarm> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// What was lost, by [`Loss`]. The user side looks at it each time that it reads hits, as shared memory: that
-/// costs no system call.
+/// Loss counters, indexed by [`Loss`]. The user side reads them each time it reads hits, as shared memory, so
+/// without a system call.
 #[map]
 pub static LOSSES: Array<u64> = Array::with_max_entries(Loss::COUNT, 1 << 10 /* BPF_F_MMAPABLE */);
 
@@ -77,11 +77,11 @@ pub static LOSSES: Array<u64> = Array::with_max_entries(Loss::COUNT, 1 << 10 /* 
 #[unsafe(no_mangle)]
 static PROBE_COUNT: u32 = 0;
 
-/// Number of calls that the ring of a process has room for, a power of two; set at load.
+/// Size of each ring in calls, a power of two; set at load.
 #[unsafe(no_mangle)]
 static RING_SIZE: u32 = 0;
 
-/// Enters a call into the ring of its process. Its number is set here.
+/// Records a call in the ring of its process, and sets its number.
 pub fn enter_call(process: u32, call: Call) {
     let size = constant(&RING_SIZE);
     let Some(head) = HEADS.get(process) else {
@@ -93,7 +93,7 @@ pub fn enter_call(process: u32, call: Call) {
         return;
     };
     // SAFETY: the kernel returned the address of a complete `Call`. The user side reads word by word, and
-    // takes it as complete only if it finds the number there, which is written last.
+    // takes the call as complete only if it finds its number, which is written last.
     unsafe {
         (&raw mut (*entry).number).write_volatile(0);
         (&raw mut (*entry).probe).write_volatile(call.probe);
@@ -101,7 +101,7 @@ pub fn enter_call(process: u32, call: Call) {
         (&raw mut (*entry).thread).write_volatile(call.thread);
         (&raw mut (*entry).stack).write_volatile(call.stack);
     }
-    // SAFETY: the same record, whose number is written after all other words.
+    // SAFETY: the same record; its number is written after all other words.
     unsafe {
         (&raw mut (*entry).entered_ns).write_volatile(call.entered_ns);
         (&raw mut (*entry).duration_ns).write_volatile(call.duration_ns);
@@ -115,15 +115,15 @@ pub fn enter_call(process: u32, call: Call) {
     }
 }
 
-/// How far behind this call site the binding's caller has its return address; none where it is no site of a
-/// binding.
+/// Distance on the stack from this return address to that of the binding's caller, in bytes; `None` if it is
+/// not a call site of a binding.
 #[inline(always)]
 pub fn binding(process: u32, site: u64) -> Option<u64> {
     // SAFETY: the value is read at once; an entry is never changed.
     unsafe { BINDINGS.get(&[u64::from(process), site]) }.copied()
 }
 
-/// Calls of this process come through bindings.
+/// Whether calls of this process pass through bindings.
 #[inline(always)]
 pub fn has_bindings(process: u32) -> bool {
     let head = HEADS.get(process);
@@ -131,8 +131,8 @@ pub fn has_bindings(process: u32) -> bool {
     head.is_some_and(|head| unsafe { (&raw const head.has_bindings).read_volatile() } != 0)
 }
 
-/// Once for all rings, until the user side sleeps again: it reads all of them then. Where there is no room it
-/// is awake.
+/// Wakes the user side once for all rings until it sleeps again, because it reads all of them then. If there
+/// is no room for the record, it is awake.
 fn report_filling(process: u32) {
     let Some(first) = HEADS.get_ptr_mut(0) else {
         return;
@@ -145,12 +145,11 @@ fn report_filling(process: u32) {
         entry.write(Filling {
             process: u64::from(process),
         });
-        // Hits that were submitted without a wake-up may lie before it.
+        // Hits that were submitted without a wake-up may precede it.
         entry.submit(FORCE_WAKEUP);
     }
 }
 
-/// The cell of a process and a probe.
 pub fn totals(process: u32, probe: u32) -> Option<&'static Totals> {
     let count = constant(&PROBE_COUNT);
     if probe >= count {
@@ -159,7 +158,7 @@ pub fn totals(process: u32, probe: u32) -> Option<&'static Totals> {
     TOTALS.get(process * count + probe)
 }
 
-/// Where a process has a captured variable.
+/// Address of a captured variable in a process.
 pub fn address(process: u32, probe: u32, capture: u32) -> Option<u64> {
     let cell = process * constant(&PROBE_COUNT) + probe;
     ADDRESSES
@@ -168,7 +167,6 @@ pub fn address(process: u32, probe: u32, capture: u32) -> Option<u64> {
         .filter(|address| *address != 0)
 }
 
-/// The record of a thread, for changing.
 pub fn thread(key: u64) -> Option<&'static mut Thread> {
     let pointer = THREADS.get_ptr_mut(key)?;
     // SAFETY: the kernel returned the address of a complete `Thread`, which lives as long as the program
@@ -176,7 +174,7 @@ pub fn thread(key: u64) -> Option<&'static mut Thread> {
     Some(unsafe { &mut *pointer })
 }
 
-/// A record for a thread that has none.
+/// Creates the record of a thread.
 pub fn new_thread(key: u64, process: u32) -> Option<&'static mut Thread> {
     let zeros = NEW_THREAD.get(0)?;
     if THREADS.insert(key, zeros, 0).is_err() {
@@ -188,7 +186,6 @@ pub fn new_thread(key: u64, process: u32) -> Option<&'static mut Thread> {
     Some(thread)
 }
 
-/// How often PROCESSES has changed.
 pub fn changes() -> u64 {
     let changes = CHANGES.get_ptr(0);
     // SAFETY: the kernel returned the address of a word, which is read in one piece.
@@ -207,14 +204,14 @@ pub fn lost(what: Loss) {
     }
 }
 
-/// Adds to a counter that other threads of the process may be adding to.
+/// Adds to a counter to which other threads may be adding.
 pub fn add(counter: &u64, amount: u64) {
     // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic
     // instruction. (The target has it, but not the compare-and-swap that `core::sync::atomic` needs.)
     unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
 }
 
-/// What a counter was before it was added to.
+/// Adds to a counter and returns its previous value.
 pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
     let mut before = amount;
     // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic
@@ -225,10 +222,10 @@ pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
     before
 }
 
-/// Sends a hit, or counts its loss. Its time is taken once it has its place in the ring: who finds the ring
-/// empty then knows that every hit up to that moment was seen, however long a program was kept from running
-/// in between. `timed` is called with it before anybody sees the hit. Where something may fall due at it, it
-/// `decides`.
+/// Sends a hit, or counts its loss. Its time is taken after room in the ring was reserved: a reader that
+/// finds the ring empty then knows that it has read every hit up to that moment, even if a program was
+/// preempted in between. `timed` is called with the time before the hit becomes visible. `decides`: a
+/// decision may be due.
 #[inline(always)]
 pub fn send(hit: HitRecord, decides: bool, timed: impl FnOnce(u64)) {
     let is_sent = match hit.is_short() {
@@ -247,7 +244,7 @@ pub fn send(hit: HitRecord, decides: bool, timed: impl FnOnce(u64)) {
     }
 }
 
-/// As what it is `sent` as; whether there was room.
+/// Puts the hit into the ring in the form that `sent` returns; false if there was no room.
 #[inline(always)]
 fn put<T: 'static>(
     hit: HitRecord,
@@ -266,7 +263,7 @@ fn put<T: 'static>(
     true
 }
 
-/// Room for a text in the ring, to be filled and submitted; its loss is counted.
+/// Reserves room for a text in the ring, to be filled and submitted; counts a loss.
 pub fn reserve_text() -> Option<RingBufEntry<TextRecord>> {
     let entry = HITS.reserve::<TextRecord>(0);
     if entry.is_none() {
@@ -275,7 +272,7 @@ pub fn reserve_text() -> Option<RingBufEntry<TextRecord>> {
     entry
 }
 
-/// From the kernel's interface: flags of submitting, and a query of a ring.
+/// Constants of the kernel's interface: flags for submitting, and a query of a ring.
 const NO_WAKEUP: u64 = 1;
 const FORCE_WAKEUP: u64 = 2;
 const UNREAD_BYTES: u64 = 0;

@@ -1,6 +1,6 @@
-//! What goes between whom: messages by pair of ranks and by size, persistent requests from their making to
-//! their starts, messages from their finding to their receiving, and the source of one that could come from
-//! anybody, which is known when the call returns.
+//! Tracks messages by pair of ranks and by size: persistent requests from creation to their starts, matched
+//! messages (MPI_Mprobe) until they are received, and the source of a message from any rank, which is known
+//! when the call returns.
 
 use abi::{
     Flow, AmountForm, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
@@ -21,23 +21,24 @@ use crate::{
     task, world,
 };
 
-/// Messages of a process to and from each rank, by [`Pair::key`].
+/// Messages between a process and each rank, by [`Pair::key`].
 #[map]
 pub static PAIRS: HashMap<u64, Pair> =
     HashMap::with_max_entries(abi::PAIRS_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
-/// What persistent requests were made for, and from whom messages are that were found: `[slot, handle]`.
+/// What persistent requests carry, and the sources of matched messages: `[slot, handle]`.
 #[map]
 pub static REQUESTS: HashMap<[u64; 2], Template> =
     HashMap::with_max_entries(abi::REQUESTS_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// The other end is MPI_PROC_NULL: nothing is carried.
 const NO_PROCESS: i64 = -1;
-/// It could be anybody.
+/// The source may be any rank.
 const ANYBODY: i64 = -2;
 const UNSTATED: i64 = -3;
 
-/// An outermost call is entered. `pending` receives what its return needs; null if there is no room for that.
+/// Handles the entry of an outermost call. `pending` receives what its return needs; it is null if there is
+/// no room for that.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pending) -> u32 {
@@ -47,7 +48,7 @@ pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pendi
     let Some(spec) = task::spec(moment.probe) else {
         return 0;
     };
-    // A call whose return was never seen has left its own.
+    // Discard the data of a call whose return was never seen.
     if let Some(pending) = &mut pending {
         pending.what = Pending::NOTHING;
     }
@@ -92,7 +93,7 @@ pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pendi
     1
 }
 
-/// A message is received that an earlier call found: that one knows from whom it is.
+/// Receives a message that an earlier call matched, whose source is known from that call.
 #[inline(always)]
 fn received_found(moment: &HitContext, rule: &MessageRule) -> u32 {
     let pair = message_found(moment.process, argument(moment, rule.found));
@@ -108,11 +109,10 @@ fn received_found(moment: &HitContext, rule: &MessageRule) -> u32 {
     1
 }
 
-/// No pair of ranks: the message is from MPI_PROC_NULL.
+/// There is no pair of ranks: the message is from MPI_PROC_NULL.
 const FROM_NO_PROCESS: u64 = u64::MAX;
 
-/// The low half of the key of the pair of a message that was found, whose handle stands at an address; it is
-/// no more then.
+/// Removes a matched message, whose handle is at address `place`, and returns the low half of its pair's key.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_found(process: u32, place: u64) -> u64 {
@@ -127,7 +127,7 @@ pub extern "C" fn message_found(process: u32, place: u64) -> u64 {
     pair
 }
 
-/// A request is made persistent, or a message is found: which one is known when the call returns.
+/// Prepares the template of a persistent request or a matched message; its handle is known at the return.
 #[inline(always)]
 fn prepared(moment: &HitContext, rule: &MessageRule, (end, comm): (i64, u64), pending: Option<&mut Pending>) {
     let Some(pending) = pending else {
@@ -153,7 +153,7 @@ fn prepared(moment: &HitContext, rule: &MessageRule, (end, comm): (i64, u64), pe
     };
 }
 
-/// The half of a call that sends and receives which receives.
+/// Handles the receiving half of a call that sends and receives.
 #[inline(always)]
 fn received_too(moment: &HitContext, rule: &MessageRule, comm: u64, pending: Option<&mut Pending>) {
     let from = end(moment, rule.other.peer);
@@ -165,7 +165,7 @@ fn received_too(moment: &HitContext, rule: &MessageRule, comm: u64, pending: Opt
     received(moment, rule, (from, comm, posted), pending);
 }
 
-/// A message is received: if its source may be any rank, the status will show it.
+/// Counts a received message. If its source may be any rank, the status will contain it.
 #[inline(always)]
 fn received(
     moment: &HitContext,
@@ -188,7 +188,7 @@ fn received(
     message_pass(moment.process, comm, end, 1, bytes);
 }
 
-/// Where the status will stand; 0 where it is not wanted.
+/// Address of the status; 0 if the caller ignores it.
 #[inline(always)]
 fn status(moment: &HitContext, rule: &MessageRule) -> u64 {
     /// MPI_STATUS_IGNORE is 0 or 1.
@@ -197,7 +197,7 @@ fn status(moment: &HitContext, rule: &MessageRule) -> u64 {
     if status > IGNORED_MAX { status } else { 0 }
 }
 
-/// An outermost call returns: what was left open at its entry is learned.
+/// Handles the return of an outermost call: reads what was left open at its entry.
 pub fn close(spec: &ProbeSpec, process: u32, pending: &mut Pending) {
     if spec.flags & SpecFlags::MESSAGE != 0 && pending.what != Pending::NOTHING {
         message_returned(process, pending);
@@ -231,7 +231,7 @@ pub extern "C" fn message_returned(process: u32, pending: *mut Pending) -> u32 {
     1
 }
 
-/// From whom a message came, as the status of its call says.
+/// The source of a message, from the status of its call.
 #[inline(always)]
 fn source(process: u32, status: u64) -> i64 {
     let Some(world) = world::of(process) else {
@@ -246,7 +246,7 @@ fn source(process: u32, status: u64) -> i64 {
     }
 }
 
-/// The rank at the other end, which is in this argument.
+/// The rank at the other end, from argument `peer`.
 #[inline(always)]
 fn end(moment: &HitContext, peer: u8) -> i64 {
     const NO_RANK: u64 = i32::MIN as u32 as u64;
@@ -265,7 +265,7 @@ fn end(moment: &HitContext, peer: u8) -> i64 {
     }
 }
 
-/// Of the pair of a process and the rank at the other end.
+/// Key of the pair of a process and the rank at the other end.
 #[inline(always)]
 fn key(process: u32, comm: u64, end: i64, is_received: u64) -> u64 {
     let rank = if end < 0 {
@@ -276,7 +276,7 @@ fn key(process: u32, comm: u64, end: i64, is_received: u64) -> u64 {
     Pair::key(process, is_received != 0, rank & (Pair::RECEIVED - 1))
 }
 
-/// A message passes between the process and the other end.
+/// Counts a message between the process and the other end.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_pass(process: u32, comm: u64, end: i64, is_received: u64, bytes: u64) -> u32 {
@@ -289,7 +289,7 @@ pub extern "C" fn message_pass(process: u32, comm: u64, end: i64, is_received: u
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
-    /// Another thread may come first.
+    /// The flag BPF_NOEXIST: another thread may have inserted the pair.
     const IF_NOT_THERE: u64 = 1;
     let mut known = PAIRS.get_ptr(key);
     if known.is_none() {
@@ -314,7 +314,7 @@ pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
     1
 }
 
-/// Adds what a call carries to its function's totals and sizes. A message to no process has no size.
+/// Adds what a call carries to its function's totals and sizes. A message to MPI_PROC_NULL has no size.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_counted(moment: *const HitContext, bytes: u64, has_size: u32) -> u32 {
@@ -339,13 +339,13 @@ pub extern "C" fn message_counted(moment: *const HitContext, bytes: u64, has_siz
     1
 }
 
-/// Counts a message by its size.
+/// Counts a message in the histogram of sizes.
 #[inline(always)]
 fn sized(process: u32, row: u16, bytes: u64) {
     histograms::histogram_count(process, u32::from(row), Sizes::bucket(bytes) as u32);
 }
 
-/// The handle of the request at an address; 0 where it cannot be read.
+/// The handle of the request at an address; 0 if it cannot be read.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn request_at(process: u32, place: u64) -> u64 {
@@ -360,21 +360,21 @@ pub extern "C" fn request_at(process: u32, place: u64) -> u64 {
     }
 }
 
-/// Persistent requests that are being started.
+/// State of a loop over persistent requests that are being started.
 #[repr(C)]
 struct Starting {
     place: u64,
     bytes: u64,
     process: u32,
     row: u16,
-    /// Bytes from one request to the next.
+    /// Distance between requests in bytes.
     step: u16,
-    /// How many were known.
+    /// Number of requests that were found.
     known: u32,
     zero: u32,
 }
 
-/// A call starts persistent requests.
+/// Counts the persistent requests that a call starts.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
@@ -415,7 +415,7 @@ pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
     1
 }
 
-/// One request starts. What it receives is no part of the bytes that are sent.
+/// Counts the start of one request. Bytes that it receives are not part of the bytes sent.
 #[inline(never)]
 extern "C" fn start(index: u32, starting: *mut Starting) -> i64 {
     // SAFETY: the helper passes on the pointer that it was given, and there is no other one.

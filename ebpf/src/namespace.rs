@@ -1,11 +1,11 @@
-//! The numbers of processes and threads, as the agent's pid namespace counts them. Shared by both objects.
+//! Numbers of processes and threads in the agent's pid namespace. Shared by both objects.
 
 use aya_ebpf::{
     bindings::bpf_pidns_info,
     helpers::{bpf_get_current_pid_tgid, bpf_get_ns_current_pid_tgid},
 };
 
-/// Device and inode of the agent's pid namespace, both 0 when it is the machine's first one; set at load.
+/// Device and inode of the agent's pid namespace; both 0 if it is the initial one. Set at load.
 #[unsafe(no_mangle)]
 static NAMESPACE_DEVICE: u64 = 0;
 #[unsafe(no_mangle)]
@@ -18,7 +18,7 @@ pub fn constant<T: Copy>(value: &'static T) -> T {
     unsafe { core::ptr::read_volatile(value) }
 }
 
-/// The current thread as `pid << 32 | tid`; `None` when the agent's namespace has no number for it.
+/// The current thread as `pid << 32 | tid`; `None` if it has no number in the agent's namespace.
 pub fn current() -> Option<u64> {
     let inode = constant(&NAMESPACE_INODE);
     if inode == 0 {

@@ -1,14 +1,14 @@
-//! The registers of the program where a probe sits: what arguments are passed in.
+//! The program's registers at the probed instruction, and the arguments passed in them.
 
 use abi::{Capture, NO_ARGUMENT};
 use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user};
 
 use crate::capture::{HitContext, opaque};
 
-/// How many arguments are passed in registers.
+/// Number of arguments passed in registers.
 pub const ARGUMENTS: usize = 6;
 
-/// What the registers of a capture add up to.
+/// The value, or sum, of the registers of a capture.
 pub fn sum(regs: &pt_regs, capture: &Capture) -> Option<u64> {
     let first = register(regs, capture.index)?;
     let Some(second) = capture.second.checked_sub(1) else {
@@ -18,8 +18,8 @@ pub fn sum(regs: &pt_regs, capture: &Capture) -> Option<u64> {
     Some(first.wrapping_add(second << (capture.shift & 3)))
 }
 
-/// By its number in the machine's code. Each is read by an instruction of its own, for the verifier wants the
-/// place in the context to be a constant: the compiler would else choose the place first and read then.
+/// A register by its number in machine code. Each is read by its own instruction, because the verifier
+/// requires a constant offset into the context, which the compiler would otherwise compute.
 #[inline(never)]
 fn register(regs: &pt_regs, number: u8) -> Option<u64> {
     Some(match number {
@@ -43,7 +43,7 @@ fn register(regs: &pt_regs, number: u8) -> Option<u64> {
     })
 }
 
-/// An integer argument of the probed function. Those beyond the sixth are on the stack, above the return
+/// An integer argument of the probed function. Arguments beyond the sixth are on the stack, above the return
 /// address.
 #[inline(always)]
 pub fn argument(moment: &HitContext, index: u64) -> Option<u64> {
@@ -60,7 +60,7 @@ pub fn argument(moment: &HitContext, index: u64) -> Option<u64> {
     unsafe { bpf_probe_read_user(place) }.ok()
 }
 
-/// The same, or what stands for one that is not there or cannot be read.
+/// As [`argument`], with a default if the argument does not exist or cannot be read.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn argument_or(moment: *const HitContext, index: u64, otherwise: u64) -> u64 {

@@ -1,5 +1,6 @@
-//! A probed function is left, by a return instruction or by the last jump before one: close the call that was
-//! entered with this stack pointer, add its time, and aggregate the hit or send it, if requested.
+//! Runs when a probed function is left, by a return instruction or by the last jump before one: closes the
+//! call that was entered with this stack pointer, adds its time, and aggregates or sends the hit if
+//! requested.
 
 use abi::{Call, Durations, ExitSite, Frame, HitKind, Loss, ProbeSpec, SpecFlags, Thread};
 use aya_ebpf::{
@@ -15,7 +16,7 @@ use crate::{
     task::Task,
 };
 
-/// One exit, where it is one.
+/// Handles an instruction that may end a call.
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one that the kernel passed to this program.
     let cookie = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
@@ -70,7 +71,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
             maps::enter_call(task.process, call);
         }
     }
-    // What a library calls within itself is no hit of it.
+    // Calls that a library makes internally are not its hits.
     let is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && !is_outermost;
     if spec.flags & SpecFlags::DURATIONS != 0 && !is_nested {
         histograms::histogram_count(task.process, spec.durations, Durations::bucket(duration) as u32);
@@ -82,8 +83,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     Some(())
 }
 
-/// The caller's next instruction, which the stack says. Of a call through language bindings, the one of the
-/// caller of the outermost binding.
+/// The return address on the stack; for a call through language bindings, that of the outermost binding.
 #[inline(always)]
 fn call_site(process: u32, stack_pointer: u64) -> u64 {
     let mut site = capture::number(stack_pointer, 8).unwrap_or_default();
@@ -104,7 +104,7 @@ fn call_site(process: u32, stack_pointer: u64) -> u64 {
     site
 }
 
-/// No open call ends here. Where functions share the end it may be one that is not probed.
+/// No open call ends here. Functions may share an exit, so it may belong to one that is not probed.
 #[inline(always)]
 fn unmatched(thread: &mut Thread, process: u32, probe: u64) {
     if probe == frames::ANY_PROBE {
@@ -117,7 +117,7 @@ fn unmatched(thread: &mut Thread, process: u32, probe: u64) {
     }
 }
 
-/// Sends the hit of a call that was open in a frame, with all that was captured.
+/// Sends the hit of the call that was open in a frame, with all its captures.
 #[inline(always)]
 fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, (now, duration): (u64, u64)) {
     let probe = frame.probe;

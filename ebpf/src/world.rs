@@ -1,17 +1,16 @@
-//! Ranks of the world, read from the library's own structures: the process of a rank in a communicator. A
-//! rank that cannot be read is unresolved, never guessed.
+//! Translates ranks of communicators to world ranks, by reading the MPI library's own structures. A rank that
+//! cannot be read is unresolved, never guessed.
 //!
-//! Functions that take numbers alone are exported: the kernel's verifier then checks them once, and not once
-//! for each path that leads to them.
+//! Exported functions take numbers only: the kernel's verifier then checks each of them once, and not once
+//! for each path that leads to it.
 
 use abi::{Objects, Pair, RankMap, UNKNOWN_BYTES, World};
 use aya_ebpf::{helpers::bpf_probe_read_user, macros::map, maps::Array};
 
-/// Each process in its world, by slot. The user side sets the size at load.
+/// The MPI world of each process, by slot. The user side sets the size at load.
 #[map]
 pub static WORLDS: Array<World> = Array::with_max_entries(1, 0);
 
-/// The process in its world.
 pub fn of(process: u32) -> Option<&'static World> {
     WORLDS.get(process)
 }
@@ -39,7 +38,7 @@ pub extern "C" fn world_rank(process: u32, comm: u64, rank: u32) -> u32 {
     found.unwrap_or(Pair::UNRESOLVED)
 }
 
-/// Ranks at the other ends of a communicator; 0 when that is not known.
+/// Number of ranks at the other end of a communicator; 0 if unknown.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn world_ranks(process: u32, comm: u64) -> u32 {
@@ -59,7 +58,7 @@ pub extern "C" fn world_ranks(process: u32, comm: u64) -> u32 {
     size.unwrap_or_default()
 }
 
-/// The caller's rank in a communicator; `u32::MAX` when that is not known.
+/// The caller's rank in a communicator; `u32::MAX` if unknown.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn world_own_rank(process: u32, comm: u64) -> u32 {
@@ -79,7 +78,7 @@ pub extern "C" fn world_own_rank(process: u32, comm: u64) -> u32 {
     rank.unwrap_or(u32::MAX)
 }
 
-/// A handle without what a register may hold above it.
+/// Removes the bits that a register may contain above a small handle.
 pub fn handle(world: &World, raw: u64) -> u64 {
     if world.handles != 0 {
         raw & 0xffff_ffff
@@ -107,7 +106,7 @@ fn resolved(world: &World, comm: u64, rank: u32) -> Option<u32> {
     }
 }
 
-/// Of a process that it has not talked to yet, Open MPI keeps the name in the place of the address.
+/// For a process that it has not communicated with yet, Open MPI stores the name instead of an address.
 fn from_sentinel(world: &World, record: u64) -> Option<u32> {
     const FULL_NAME: u16 = 32;
     if world.sentinel_shift == 0 {
@@ -120,8 +119,7 @@ fn from_sentinel(world: &World, record: u64) -> Option<u32> {
     Some((record >> (world.sentinel_shift & 63)) as u32)
 }
 
-/// The size of a datatype that is no built-in one, where handles are integers; [`UNKNOWN_BYTES`] if it is
-/// unknown.
+/// The size of a datatype that is not built in, if handles are integers; [`UNKNOWN_BYTES`] if unknown.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn world_type_size(process: u32, datatype: u64) -> u64 {
@@ -136,7 +134,7 @@ pub extern "C" fn world_type_size(process: u32, datatype: u64) -> u64 {
     unsafe { bpf_probe_read_user(place) }.unwrap_or(UNKNOWN_BYTES)
 }
 
-/// The world's rank of a rank, by the map that the communicator's object has.
+/// The world rank of a rank, by the map in the communicator's object.
 #[inline(always)]
 fn mapped(world: &World, comm: u64, rank: u32) -> Option<u32> {
     let comm = object(&world.comms, comm)?;
@@ -173,7 +171,7 @@ fn mapped(world: &World, comm: u64, rank: u32) -> Option<u32> {
     (found < world.size).then_some(found)
 }
 
-/// The object that a handle stands for: it bears that handle itself.
+/// The object that a handle refers to; checked by the handle that the object contains.
 #[inline(always)]
 fn object(objects: &Objects, handle: u64) -> Option<u64> {
     const DIRECT: u64 = 2;

@@ -1,4 +1,4 @@
-//! Which function and line of the source an address behind a call is in.
+//! The function and source line of a return address.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,11 @@ pub struct Namer {
 type FileKey = (u64, String);
 
 impl Namer {
-    /// The places of these addresses, each of which follows a call. Unknown ones are none.
+    /// The places of these return addresses; default values for unknown ones.
     pub fn places(&mut self, modules: &[Module], addresses: &[u64]) -> Vec<SourcePlace> {
         let mut places = vec![SourcePlace::default(); addresses.len()];
         for module in modules {
-            // The call is in front of the address that it returns to; that may be in another function
-            // already.
+            // The call precedes its return address, which may already be in another function.
             let calls: Vec<(usize, LinkAddress)> = addresses
                 .iter()
                 .map(|address| Address(address.saturating_sub(1)))
@@ -63,7 +62,7 @@ impl Namer {
     }
 }
 
-/// Begin, size and name, by begin.
+/// Start, size and name, sorted by start.
 fn functions(module: &Module) -> Vec<(u64, u64, String)> {
     let symbols = module.image.defined_symbols().unwrap_or_default();
     let mut functions: Vec<(u64, u64, String)> = symbols

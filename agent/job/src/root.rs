@@ -1,9 +1,9 @@
-//! How a command is typed that takes root's rights.
+//! Command lines for commands that need root.
 
 use rustix::process::geteuid;
 
-/// A command that takes root's rights, as the user types it: root does without sudo, which containers have
-/// not. Who came by sudo is no root at the shell.
+/// A command line for a command that needs root, as the user types it: root needs no sudo, which containers
+/// lack. If this process was started with sudo, the user's shell does not belong to root.
 pub fn as_root(command: &str) -> String {
     let came_by_sudo = std::env::var_os("SUDO_UID").is_some();
     typed(command, geteuid().is_root() && !came_by_sudo)

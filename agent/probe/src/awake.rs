@@ -1,8 +1,9 @@
-//! Requests that idle CPUs do not sleep. A CPU that sleeps takes longer to wake than a held thread may wait,
-//! and than a decision takes; in a virtual machine its host returns it milliseconds later.
+//! Keeps idle CPUs from sleeping. A sleeping CPU takes longer to wake than a held thread may wait and than a
+//! decision takes; in a virtual machine the host returns the CPU milliseconds later.
 //!
-//! The request is `/dev/cpu_dma_latency` (PM QoS: Linux, Documentation/power/pm_qos_interface.rst). It holds
-//! for all CPUs of the machine, and ends with the process that made it, however that process ends.
+//! The request is made through `/dev/cpu_dma_latency` (PM QoS: Linux,
+//! Documentation/power/pm_qos_interface.rst). It applies to all CPUs of the machine and ends with the
+//! requesting process, however that ends.
 
 use std::{
     fs::{self, File},
@@ -10,25 +11,25 @@ use std::{
 };
 
 pub const DEVICE: &str = "/dev/cpu_dma_latency";
-/// Microseconds that a CPU may take to wake: none, so it waits awake.
+/// Permitted wake-up latency in microseconds: none, so an idle CPU polls.
 const AT_ONCE_US: i32 = 0;
-/// What the kernel takes for no request (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
+/// The value that the kernel treats as no request (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
 const WHENEVER_US: i32 = 2_000_000_000;
 
-/// Without effect until [`Awake::set`].
+/// An open device; without effect until [`Awake::set`].
 #[derive(Debug)]
 pub struct Awake(File);
 
 impl Awake {
-    /// Needs root's rights, which may be given up afterwards.
+    /// Opens the device. Needs root's rights, which may be given up afterwards.
     ///
     /// # Errors
-    /// The device is not there, or may not be written.
+    /// The device does not exist, or may not be written.
     pub fn open() -> io::Result<Awake> {
         File::options().write(true).open(DEVICE).map(Awake)
     }
 
-    /// Keeps the CPUs awake, or no longer.
+    /// Starts or ends the request to keep CPUs awake.
     ///
     /// # Errors
     /// The kernel refuses the request.
@@ -38,7 +39,7 @@ impl Awake {
     }
 }
 
-/// Whether the kernel decides how CPUs sleep. Where it does not, nothing follows from a request.
+/// Whether the kernel controls how CPUs sleep. If not, a request has no effect.
 pub fn is_heeded() -> bool {
     let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");
     driver.is_ok_and(|driver| driver.trim() != "none")
@@ -50,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// What of all requests on this machine is in force.
+    /// The latency that results from all requests on this machine.
     fn in_force() -> i32 {
         let mut bytes = [0; 4];
         File::open(DEVICE).unwrap().read_exact(&mut bytes).unwrap();

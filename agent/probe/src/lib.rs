@@ -1,11 +1,11 @@
-//! What the kernel side does for us: `probe` goes from functions to links and keeps them as processes come
+//! The user side of the BPF programs: `probe` turns functions into links and maintains them as processes come
 //! and go, [`kernel`] loads the BPF objects, attaches, and reads totals, sequences and hits, `rendezvous`
-//! holds threads at a sync point. The one crate that knows BPF; it decides nothing and knows no rule.
+//! holds threads at a sync point. This is the one crate that knows BPF; it decides nothing and knows no rule.
 #![deny(unsafe_code)]
 
-// Read as `awake::is_heeded`, `awake::DEVICE`.
+// Used as `awake::is_heeded`, `awake::DEVICE`.
 pub mod awake;
-// Read as `kernel::version`, `kernel::measure`.
+// Used as `kernel::version`, `kernel::measure`.
 pub mod kernel;
 mod probe;
 mod rendezvous;

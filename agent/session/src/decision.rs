@@ -1,5 +1,4 @@
-//! What rules decide, as the session takes it. Actions for the actuator stand apart from probes that are
-//! switched.
+//! Decisions of the rules as the session takes them: actions for the actuator, and probes to switch.
 
 use rules::DecisionId;
 use std::collections::BTreeSet;
@@ -9,10 +8,10 @@ use profile::GuardView;
 
 use crate::changes::ProbeSwitch;
 
-/// Something that follows from the windows of a rule.
+/// A result of the windows of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// A condition holds, with its present numbers.
+    /// A condition holds, with its current numbers.
     Found {
         rule: String,
         text: String,
@@ -21,9 +20,9 @@ pub enum Act {
         /// It did not hold before.
         is_new: bool,
     },
-    /// A condition holds no longer.
+    /// A condition no longer holds.
     Gone { rule: String },
-    /// Something is to be written.
+    /// An action was decided.
     Decided(Box<ResolvedDecision>),
     /// A change was judged.
     Judged {
@@ -31,33 +30,33 @@ pub enum Act {
         rule: String,
         guard: GuardView,
         keeps: bool,
-        /// The slots of the processes of which it is said; none is all of the decision.
+        /// The slots of the judged processes; `None` for all of the decision.
         slots: Option<BTreeSet<u32>>,
     },
 }
 
-/// Something to be done.
+/// A decision, resolved to processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedDecision {
     pub id: DecisionId,
     pub rule: String,
-    /// The numbers it was made from.
+    /// The numbers that led to it.
     pub because: Vec<String>,
     /// What the rule promises of it.
     pub expect: Option<String>,
-    /// All that is to be done, in words.
+    /// All steps, as text.
     pub steps: Vec<String>,
-    /// What to do, by process.
+    /// The actions, by process.
     pub changes: Vec<ResolvedAction>,
-    /// Where in the program; at once when it does not matter.
+    /// The place in the program; `None` if it does not matter.
     pub at: Option<SyncPoint>,
-    /// Where all processes do it at the same iteration, or none does; or why they cannot agree on one.
+    /// If all processes do it at the same iteration or none does: where; or why they cannot agree on one.
     pub together: Option<Result<Meeting, String>>,
-    /// It was reverted to be compared, and is made once more.
+    /// It was reverted to be compared, and is made again.
     pub again: bool,
     /// Probes to switch, by process.
     pub switches: Vec<ProbeSwitch>,
-    /// When the window began and ended that it was decided on; none of a first value.
+    /// Start and end of the window that led to it; `None` for a first value.
     pub window_ns: Option<(u64, u64)>,
 }
 
@@ -68,7 +67,7 @@ pub struct ResolvedAction {
 }
 
 impl ResolvedAction {
-    /// In words: `call flush(3)`; of a `set` the variable alone.
+    /// The action as text: `call flush(3)`; for a `set` only the variable.
     pub fn text(&self) -> String {
         match &self.action {
             Action::Set(set) => set.variable.clone(),

@@ -1,21 +1,21 @@
-//! What is said when a session begins: what is watched, what is not, and what may be written.
+//! The lines at the start of a session: what is watched, what is not, and what may be written.
 
 use profile::format::plural;
 
-/// What a greeting depends on.
+/// The data of the greeting.
 #[derive(Clone, Debug, Default)]
 pub struct Greeting {
-    /// The first line; none beside a command, of which nothing is known yet.
+    /// The first line; `None` for a command, of which nothing is known yet.
     pub header: Option<String>,
     pub can_probe: bool,
     pub watched: usize,
-    /// Those of MPI; none without MPI.
+    /// Number of watched MPI functions; `None` without MPI.
     pub of_mpi: Option<usize>,
     pub has_regions: bool,
     pub may_write: bool,
     pub is_of_command: bool,
-    /// Probes are attached by tracefs; where kernel.perf_event_paranoid bars changes at a place, its level
-    /// and the command that lowers it.
+    /// `Some` if probes are attached by tracefs. If kernel.perf_event_paranoid prevents changes at a place,
+    /// it contains the level and the command that lowers it.
     pub tracefs: Option<Option<(i32, String)>>,
     /// Programs that are not watched use the same library.
     pub others_pay: bool,
@@ -73,8 +73,8 @@ impl Greeting {
     }
 }
 
-/// What a session has not where the kernel attaches probes by tracefs alone; `paranoia` is the level at which
-/// that is not enough, and the command that lowers it.
+/// What a session lacks if the kernel attaches probes by tracefs only; `paranoia` is the level at which that
+/// is not sufficient, and the command that lowers it.
 fn notes_of_tracefs(may_write: bool, paranoia: Option<(i32, String)>) -> Vec<String> {
     let mut notes = vec![
         "note: on this kernel (before 6.6) probes are attached at the start only: later programs and rules use \

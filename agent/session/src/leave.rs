@@ -1,76 +1,76 @@
-//! The end of a session, as a pure sequence: what is read last, who is stopped, what is said and written, and
-//! with what code it ends. What comes of a step is an event, and gives the next steps.
+//! The end of a session as a pure sequence: what is read last, what is stopped, said and written, and the
+//! exit code. The result of a step is an event, which gives the next steps.
 
 use serde::{Deserialize, Serialize};
 
 use super::changes::{ActuatorPid, Ending, MachineReverts};
 use profile::format::duration;
 
-/// The reason when a request ends the session.
+/// The reason if a request ends the session.
 pub const STOPPED: &str = "stopped by tuneagent session stop";
 
-/// What happens on the way.
+/// Events on the way to the end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaveEvent {
-    /// The session is to end.
+    /// The session must end.
     Stop {
         reason: String,
         /// It started the command that it watches.
         is_of_command: bool,
-        /// Rules could write: an actuator has to revert what does not stay.
+        /// Rules could write: an actuator must revert what does not stay.
         has_actuator: bool,
     },
-    /// What came last was read.
+    /// The last events were read.
     Read {
         /// All processes have ended.
         has_program_ended: bool,
     },
-    /// The recording was completed, or could not be.
+    /// The recording was completed, or failed.
     Recorded(Result<(), String>),
     /// The actuator has reverted all changes that are not kept, and ended.
     #[serde(rename = "put_back")]
     Reverted(Box<ActuatorEnd>),
-    /// The actuator ended without saying what it reverted.
+    /// The actuator ended without reporting what it reverted.
     NotKnown(String),
-    /// The trace was completed, or could not be.
+    /// The trace was completed, or failed.
     Traced(Result<(), String>),
     /// The last snapshot was taken.
     Ready {
-        /// What it says of the job; of a command it was not known before.
+        /// Its line about the job; for a command it was unknown until now.
         header: String,
-        /// What it says at the end.
+        /// Its lines at the end.
         closing: Vec<String>,
-        /// A guard took a change back, or could not.
+        /// A guard reverted a change, or failed to.
         #[serde(rename = "has_undone")]
         has_reverted: bool,
-        /// What became of all changes, where an actuator said so.
+        /// The state of all changes, if an actuator reported it.
         changes: String,
     },
-    /// Reports were written, or could not be.
+    /// The reports were written, or failed.
     Written(Result<(), String>),
-    /// The probes are off, after so many nanoseconds; none where the kernel needs longer.
+    /// The probes are detached, after this many nanoseconds; `None` if the kernel needs longer.
     Detached(Option<u64>),
-    /// Standard output was written, or could not be.
+    /// Standard output was written, or failed.
     Printed(Result<(), String>),
 }
 
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaveEffect {
-    /// Give the terminal back: reverting may take a while, and is reported line by line.
+    /// Release the terminal: reverting may take a while, and is reported line by line.
     EndLive,
-    /// Take what came last: processes, hits, counters; and evaluate it: [`LeaveEvent::Read`].
+    /// Read the last processes, hits and counters, and evaluate them: [`LeaveEvent::Read`].
     ReadLast,
     /// Complete the recording: [`LeaveEvent::Recorded`].
     Record,
-    /// Nothing is decided any more, and what has not been judged never will be.
+    /// Nothing is decided any more; trials without a verdict are not judged.
     EndChanges(Ending),
-    /// Have the actuator revert all changes that are not kept: [`LeaveEvent::Reverted`] or
+    /// Let the actuator revert all changes that are not kept: [`LeaveEvent::Reverted`] or
     /// [`LeaveEvent::NotKnown`].
     #[serde(rename = "put_back")]
     Revert,
-    /// The changes receive what was reverted.
+    /// Report to the changes what was reverted.
     #[serde(rename = "tell_changes")]
     ReportReverts(MachineReverts),
     /// Complete the trace ([`LeaveEvent::Traced`]) and take the last snapshot ([`LeaveEvent::Ready`]).
@@ -78,9 +78,9 @@ pub enum LeaveEffect {
     Say(String),
     /// Write the reports: [`LeaveEvent::Written`].
     Write,
-    /// Take the probes off: [`LeaveEvent::Detached`].
+    /// Detach the probes: [`LeaveEvent::Detached`].
     Detach,
-    /// Remove the control socket, then print what standard output is to have: [`LeaveEvent::Printed`].
+    /// Remove the control socket, then print to standard output: [`LeaveEvent::Printed`].
     Print,
     End,
 }
@@ -88,12 +88,12 @@ pub enum LeaveEffect {
 /// What an actuator did at its end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ActuatorEnd {
-    /// What became of each change.
+    /// The result for each change.
     #[serde(rename = "farewell")]
     pub reverts: MachineReverts,
-    /// Of which processes nothing could be tried, and why.
+    /// Processes in which nothing could be tried, and why.
     pub refused: Vec<(ActuatorPid, String)>,
-    /// Something that does not stay could not be reverted.
+    /// A change that does not stay could not be reverted.
     pub has_failed: bool,
 }
 
@@ -102,17 +102,17 @@ pub struct Leaving {
     reason: String,
     is_of_command: bool,
     has_actuator: bool,
-    /// A guard took something back, or something could not be reverted.
+    /// A guard reverted a change, or a change could not be reverted.
     has_failed: bool,
     errors: Vec<String>,
-    /// What became of all changes; none where the actuator says it.
+    /// The state of all changes; `None` if the actuator reports it.
     changes: Option<String>,
-    /// The last line but for how the probes came off.
+    /// The last line, except how the probes were detached.
     last: String,
 }
 
 impl Leaving {
-    /// What is to be done next, in this order.
+    /// The next steps, in this order.
     pub fn on(&mut self, event: LeaveEvent) -> Vec<LeaveEffect> {
         match event {
             LeaveEvent::Stop {
@@ -196,11 +196,11 @@ impl Leaving {
         self.last = self.changes.take().unwrap_or(changes);
         let header = self.is_of_command.then_some(header);
         let said = header.into_iter().chain(closing).map(LeaveEffect::Say);
-        // Reports are written before anything that the kernel may take long for.
+        // Reports are written before anything that may take the kernel long.
         said.chain([LeaveEffect::Write, LeaveEffect::Detach]).collect()
     }
 
-    /// How the session ended: true where all went well, or what could not be written, the log included.
+    /// The result: true if all went well; the error names what could not be written, including the log.
     pub fn outcome(mut self, logged: Result<(), String>) -> Result<bool, String> {
         self.errors.extend(logged.err());
         match self.errors.is_empty() {

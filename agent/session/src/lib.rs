@@ -1,14 +1,14 @@
-//! What a session decides, as state machines: events carry all data, time is an argument, effects are values.
-//! [`members`] decides which processes join, end and run another program, [`changes`] what is ordered,
-//! judged, reverted and retried, [`intake`] up to when all hits are known, [`budget`] what watching may cost,
-//! [`requests`] what users may request, [`leave`] how it ends. [`log`] records their events and effects, and
-//! replays them. [`parts`] composes them.
+//! The decisions of a session, as state machines: events carry all data, time is an argument, effects are
+//! values. [`members`] decides which processes join, end and run another program, [`changes`] what is
+//! ordered, judged, reverted and retried, [`intake`] up to when all hits are known, [`budget`] what watching
+//! may cost, [`requests`] what users may request, [`leave`] how it ends. [`log`] records events and effects,
+//! and replays them. [`parts`] composes the state machines.
 //!
-//! Pure: nothing here reads a clock or a file, waits, looks into a process or knows the kernel's interfaces.
-//! The owner carries the effects out.
+//! Pure: nothing here reads a clock or a file, waits, accesses a process or knows the kernel's interfaces.
+//! The owner carries out the effects.
 #![forbid(unsafe_code)]
 
-/// Of an event at a time a state machine makes these effects.
+/// Asserts the effects of an event at a time.
 #[cfg(test)]
 macro_rules! gives {
     ($it:ident, $event:expr, $at:expr => $effects:expr $(, $($message:tt)+)?) => {
@@ -29,5 +29,5 @@ mod process;
 pub mod request;
 pub mod requests;
 
-// What rules decided, resolved to processes.
+// Decisions of the rules, resolved to processes.
 pub use decision::{Act, ResolvedAction, ResolvedDecision};

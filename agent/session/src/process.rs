@@ -1,4 +1,4 @@
-//! How machines and processes are named.
+//! Identifiers of machines and processes.
 
 use std::fmt;
 
@@ -12,19 +12,18 @@ impl MachineId {
     pub const HERE: MachineId = MachineId(0);
 }
 
-/// A process that runs one program: when it goes on as another one it gets another slot.
+/// A process that runs one program: when it executes another program, it gets another slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MemberProcess {
     pub machine: MachineId,
     pub slot: u32,
 }
 
-/// A process as the actuator names it: a number that is used again belongs to a process with another start
-/// time.
+/// A process as the actuator names it: a reused number belongs to a process with another start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ActuatorPid {
     pub number: i32,
-    /// Clock ticks after boot at which it started.
+    /// In clock ticks since boot.
     pub start_time: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Requests to a running session, their answers, and settings of rules: plain data, for the command line, the
-//! control socket, the live view and the session alike.
+//! Requests to a running session, their answers, and settings of rules: plain data for the command line, the
+//! control socket, the live view and the session.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Which session this is, and its rules.
+    /// Return the session and its rules.
     List,
-    /// The report as it is now.
+    /// Return the current report.
     Snapshot,
-    /// What a rule may do from now on.
+    /// Change the mode of a rule.
     Switch { rule: String, mode: Mode },
-    /// One more rule from now on.
+    /// Add a rule.
     Add {
-        /// Its text, and what it is bound to.
+        /// The rule's text and its settings.
         given: Box<Given>,
         mode: Mode,
     },
-    /// A rule is evaluated no more, its probes end, and what it changed is reverted.
+    /// Remove a rule: it is no longer evaluated, its probes are detached, and its changes are reverted.
     Remove {
         rule: String,
-        /// What it changed stays as it is.
+        /// The rule's changes stay.
         keep: bool,
     },
     /// End as with Ctrl-C.
@@ -35,29 +35,29 @@ pub enum Request {
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Session(Box<SessionView>),
-    /// To snapshot: the report, docs/report.md.
+    /// Answers a snapshot: the report, docs/report.md.
     Report(serde_json::Value),
-    /// To switch: the mode before.
+    /// Answers a switch.
     Switched {
-        /// The word for it.
+        /// The mode before, as text.
         before: String,
     },
     Added {
         rule: String,
         mode: Mode,
-        /// What of it could not be probed, in words.
+        /// Parts of the rule that could not be probed, as text.
         missing: Vec<String>,
     },
     Removed {
-        /// Changes that are reverted.
+        /// Number of changes that are reverted.
         #[serde(rename = "put_back")]
         reverted: usize,
         kept: usize,
     },
-    /// To stop: it ends now.
+    /// Answers a stop: the session ends now.
     Stopping,
     Refused {
-        /// For the exit code.
+        /// Determines the exit code.
         kind: RefusalKind,
         message: String,
     },
@@ -72,7 +72,7 @@ pub enum RefusalKind {
     NotThere,
     /// The request was not understood.
     Protocol,
-    /// The session could not do it.
+    /// The session failed to do it.
     Failed,
 }
 
@@ -82,17 +82,17 @@ pub struct SessionView {
     pub pid: u32,
     pub program: String,
     pub user: String,
-    /// The launcher, where there is one, and the processes.
+    /// The launcher, if there is one, and the processes.
     pub pids: Vec<i32>,
     /// It was started with --apply.
     pub applies: bool,
     pub elapsed_s: f64,
-    /// Its rules: name, mode, and what each does or why not.
+    /// For each rule its name, its mode, and what it does or why it does nothing.
     pub rules: Vec<(String, String, String)>,
 }
 
 impl Answer {
-    /// The session is ending, and does nothing more for anybody.
+    /// The session is ending and accepts no more requests.
     pub fn ending() -> Answer {
         Answer::refused(RefusalKind::Failed, "the session is ending")
     }
@@ -105,7 +105,7 @@ impl Answer {
     }
 }
 
-/// What the command line sets in rules: values of parameters, and names of the program.
+/// Settings of rules from the command line: values of parameters, and names of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
     /// `--param NAME=VALUE`
@@ -114,24 +114,23 @@ pub struct Settings<'a> {
     pub bindings: &'a [(String, String)],
 }
 
-/// The text of a rule and where it is from.
+/// The text of a rule and its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleText {
     /// Its name, or its file.
     pub name: String,
-    /// As it is written.
     pub text: String,
-    /// It takes the place of a built-in rule of the same name.
+    /// It replaces a built-in rule of the same name.
     pub replaces: bool,
     /// Distinguishes it from the same rule loaded again.
     pub instance: Option<String>,
-    /// What a bindings file says.
+    /// The content of a bindings file.
     pub names: BTreeMap<String, String>,
-    /// The texts of the rules that it uses, where they are known already; else they are read from files.
+    /// The texts of the rules that it uses, if they are known already; otherwise they are read from files.
     pub uses: Option<BTreeMap<String, String>>,
 }
 
-/// A rule as one process gives it to another: all texts that it is made of, and its settings.
+/// A rule that one process passes to another: all texts of which it consists, and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
     pub source: RuleText,

@@ -1,5 +1,5 @@
-//! What comes in through the control socket, as pure functions: a request and what the session may do give
-//! the steps that answer it, and what came of a step gives the answer. Only `switch`, `add`, `remove` and
+//! Requests from the control socket, as pure functions: a request and the state of the session determine the
+//! steps that answer it, and the result of a step determines the answer. Only `switch`, `add`, `remove` and
 //! `stop` change anything.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use super::leave::STOPPED;
 use crate::request::{Answer, Given, Mode, RefusalKind, Request};
 use profile::format::plural;
 
-/// A session without an actuator never gets one: who was started to watch watches.
+/// A session without an actuator never gets one: it was started to watch only.
 pub(crate) const CANNOT_WRITE: &str =
     "this session was started without --apply and cannot write: start another one with it";
 
@@ -25,7 +25,7 @@ pub enum RequestState {
     Leaves,
 }
 
-/// What is to be done for a request.
+/// A step that a request requires.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestStep {
@@ -45,7 +45,7 @@ pub enum RequestStep {
     },
     Remove {
         rule: String,
-        /// What it changed stays.
+        /// Its changes stay.
         keeps: bool,
     },
     Say(RequestNotice),
@@ -74,12 +74,12 @@ pub enum RequestNotice {
     },
     /// A rule was added.
     Added { rule: String, mode: Mode },
-    /// What of an added rule is not probed.
+    /// Parts of an added rule that are not probed.
     Missing(String),
-    /// A rule was removed, and so many of its changes are reverted, or stay.
+    /// A rule was removed.
     Removed {
         rule: String,
-        /// Changes that are reverted.
+        /// Number of changes that are reverted.
         reverted: usize,
         kept: usize,
     },
@@ -102,15 +102,15 @@ impl fmt::Display for RequestNotice {
     }
 }
 
-/// A rule's text is in its request.
+/// Writes only the name: the rule's text is in its request.
 fn name<S: Serializer>(rule: &CheckedRule, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(rule.name())
 }
 
-/// Checks a rule that is given; the error is for the user.
+/// Checks a given rule; the error is for the user.
 pub type Check = fn(&Given) -> Result<CheckedRule, String>;
 
-/// The steps that a request takes, in this order.
+/// The steps of a request, in this order.
 pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<RequestStep> {
     let may = |mode: Mode| mode != Mode::Applying || state == RequestState::MayWrite;
     match request {
@@ -134,8 +134,7 @@ pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<Request
     }
 }
 
-/// What follows once a rule was switched, from its mode before, or was not; `unknown` is what is said where
-/// there is no such rule.
+/// The steps after switching a rule, given its mode before; `unknown` is the text if there is no such rule.
 pub fn switched(
     rule: &str,
     mode: Mode,
@@ -173,15 +172,15 @@ pub enum NotSwitched {
     NoSuchRule,
     /// It must be named, and `--apply` did not name it.
     NotNamed,
-    /// It makes calls that stay, and the session puts everything back.
+    /// It makes calls that stay, and the session reverts everything.
     Stays,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdded {
-    /// It makes calls that stay, and the session puts everything back.
+    /// It makes calls that stay, and the session reverts everything.
     Stays(String),
-    /// Another rule has its name, or changes the same.
+    /// Another rule has its name, or changes the same target.
     Conflict(String),
     /// Its probes could not be attached.
     NotProbed(String),
@@ -189,17 +188,17 @@ pub enum NotAdded {
     Failed(String),
 }
 
-/// What came of removing a rule.
+/// The result of removing a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoveResult {
-    /// Its probes are off.
+    /// Its probes are detached.
     Removed,
-    /// It is removed, and its probes could not be detached.
+    /// It is removed, but its probes could not be detached.
     StillProbed(String),
     NoSuchRule(String),
 }
 
-/// What follows once a rule was added, without what is missing, or was not.
+/// The steps after a rule was added, with what is missing, or was not.
 pub fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) -> Vec<RequestStep> {
     let missing = match result {
         Ok(missing) => missing,
@@ -224,7 +223,7 @@ pub fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) ->
     steps
 }
 
-/// What follows once a rule was removed that had so many changes in force.
+/// The steps after a rule was removed that had `in_force` changes.
 pub fn removed(rule: String, keeps: bool, in_force: usize) -> Vec<RequestStep> {
     let (reverted, kept) = match keeps {
         true => (0, in_force),
@@ -240,7 +239,7 @@ pub fn refused(kind: RefusalKind, message: impl Into<String>) -> Vec<RequestStep
     vec![RequestStep::Answer(Answer::refused(kind, message))]
 }
 
-/// An answer in the words of the live view.
+/// An answer as text for the live view.
 pub fn in_words(answer: Answer, rule: &str, mode: Mode) -> String {
     match answer {
         Answer::Refused { message, .. } => message,

@@ -1,49 +1,49 @@
-//! What both sides know of the family of a command: itself and every process that it starts, directly or not.
+//! Records about the family of a command: the command's process and all its descendants.
 
 /// Why a [`Coming`] was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ComingKind {
-    /// The process has hit a probe for the first time, and has its slot from now on.
+    /// The process hit a probe for the first time and got its slot.
     Came = 1,
-    /// It has ended. Its slot is not given to another one.
+    /// The process ended. Its slot is not reused.
     Went = 2,
 }
 
-/// A process of the family that got a slot from the kernel side, or that had one and has ended.
+/// A process of the family got a slot from the kernel side, or ended after it had one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Coming {
-    /// When, in nanoseconds of CLOCK_MONOTONIC.
+    /// Nanoseconds of CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// The process, as the agent's pid namespace counts.
+    /// In the agent's pid namespace.
     pub pid: u32,
     pub slot: u32,
     /// A [`ComingKind`].
     pub kind: u32,
     pub zero: u32,
-    /// The short name of its thread that hit or ended, up to a zero.
+    /// Short name of the thread that hit or ended, terminated by a zero.
     pub name: [u8; 16],
 }
 
-/// Counters of the family, in memory that both sides share. Updated with atomic additions.
+/// Counters of the family in shared memory. Updated with atomic additions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct FamilyState {
-    /// The slot that the next process gets. Both sides give slots.
+    /// The slot that the next process gets. Both sides assign slots.
     pub next_slot: u64,
-    /// How often a member has executed a program.
+    /// Number of programs that members have executed.
     pub execs: u64,
     /// Processes that hit a probe when no slot was left.
     pub without_slot: u64,
-    /// Programs that were executed with more rights than the command has: they are no members.
+    /// Executed programs with more rights than the command has: they are not members.
     pub privileged: u64,
 }
 
 impl FamilyState {
-    /// Which word `next_slot` is.
+    /// The index of `next_slot` among the words of the record.
     pub const NEXT_SLOT: usize = 0;
 }
 

@@ -1,7 +1,6 @@
-//! Histograms by powers of two: of sizes of messages, and of how long calls took. What their buckets count,
-//! and the rows that they are kept in.
+//! Histograms by powers of two, of message sizes and of call durations: buckets and stored rows.
 
-/// A row of counts of a process. A histogram has one, or several side by side. Updated with atomic additions.
+/// A row of counts of a process. A histogram has one or several adjacent rows. Updated with atomic additions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -14,18 +13,17 @@ impl Row {
     pub const BUCKETS: usize = 32;
 }
 
-/// How many messages of each size a process handed over in one function.
+/// Histogram of the sizes of the messages that a process passed to one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes;
 
 impl Sizes {
     pub const ROWS: u32 = 1;
 
-    /// The first is of 0 bytes, the one with number n of more than 2^(n-2) up to 2^(n-1) bytes, the last of
-    /// all that are greater.
+    /// Bucket 0 counts 0 bytes, bucket n more than 2^(n-2) up to 2^(n-1) bytes, the last one the rest.
     pub const BUCKETS: usize = Sizes::ROWS as usize * Row::BUCKETS;
 
-    /// The greatest size that a bucket counts; none for the last.
+    /// The greatest size that a bucket counts, in bytes; `None` for the last bucket.
     pub const fn greatest(bucket: usize) -> Option<u64> {
         match bucket {
             0 => Some(0),
@@ -34,12 +32,11 @@ impl Sizes {
         }
     }
 
-    /// The bucket of a size.
     pub const fn bucket(bytes: u64) -> usize {
         if bytes < 2 {
             return bytes as usize;
         }
-        // Without a branch: the kernel's verifier would follow each of them.
+        // Branch-free: the kernel's verifier would follow each branch.
         let bits = (u64::BITS - (bytes - 1).leading_zeros()) as usize;
         let bucket = bits + 1;
         if bucket < Sizes::BUCKETS {
@@ -50,14 +47,14 @@ impl Sizes {
     }
 }
 
-/// How many calls of one function by a process took how long.
+/// Histogram of the durations of a process's calls of one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durations;
 
 impl Durations {
     pub const ROWS: u32 = 2;
 
-    /// The first is of 0 and 1 ns, the one with number n of 2^n to less than 2^(n+1) ns.
+    /// Bucket 0 counts 0 and 1 ns, bucket n from 2^n to less than 2^(n+1) ns.
     pub const BUCKETS: usize = Durations::ROWS as usize * Row::BUCKETS;
 
     /// The least duration that a bucket counts, in nanoseconds.
@@ -65,7 +62,6 @@ impl Durations {
         if bucket == 0 { 0 } else { 1 << bucket }
     }
 
-    /// The bucket of a duration.
     pub const fn bucket(duration_ns: u64) -> usize {
         (u64::BITS - 1 - (duration_ns | 1).leading_zeros()) as usize
     }

@@ -1,37 +1,36 @@
-//! A pending action that waits for its sync point: what the probe there and the answering thread agree on.
-//! All fields are words of 8 bytes, for both sides look at them as shared memory.
+//! A pending action at its sync point: the record that the probe there and the answering thread share. All
+//! fields are words of 8 bytes, because both sides access them as shared memory.
 
-/// How a [`Hold`] stands. Only one side may make each step; every step out of a state that both may leave is
-/// a compare-and-swap.
+/// The state of a [`Hold`]. Each step is made by one side only; a step out of a state that both sides may
+/// leave is a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum HoldState {
-    /// No action waits; hits pass.
+    /// No action is pending; hits pass.
     Idle = 0,
-    /// The next hit is held (the probe goes to [`HoldState::Held`], or to [`HoldState::Storing`]).
+    /// The next hit is held (the probe moves to [`HoldState::Held`], or to [`HoldState::Storing`]).
     Armed = 1,
-    /// A thread is held, and waits for an answer (the answering thread goes to [`HoldState::Writing`]; at the
-    /// bound the probe goes back to [`HoldState::Armed`], or to [`HoldState::Missed`]).
+    /// A thread is held and waits for an answer (the answering thread moves to [`HoldState::Writing`]; at the
+    /// bound the probe moves back to [`HoldState::Armed`], or to [`HoldState::Missed`]).
     Held = 2,
-    /// The action is being carried out (the answering thread goes to [`HoldState::Done`]; at the second bound
-    /// the probe goes to [`HoldState::Late`]).
+    /// The action is being carried out (the answering thread moves to [`HoldState::Done`]; at the second
+    /// bound the probe moves to [`HoldState::Late`]).
     Writing = 3,
     /// Carried out while the thread was held.
     Done = 4,
-    /// No answer came, as often as was allowed. Never carried out.
+    /// All permitted holds ended without an answer. The action was not carried out.
     Missed = 5,
-    /// The thread was let go while the action was being carried out: its instant is not known.
+    /// The thread was released while the action was being carried out: the instant of the action is unknown.
     Late = 6,
-    /// The probe itself writes.
+    /// The probe itself is writing.
     Storing = 7,
-    /// The probe itself has written; `found` and `stored` have the result.
+    /// The probe itself has written; `found` and `stored` contain the result.
     Stored = 8,
-    /// The iteration that was wanted has gone by without a hold. Never carried out.
+    /// The wanted iteration passed without a hold. The action was not carried out.
     GoneBy = 9,
 }
 
 impl HoldState {
-    /// The state of this number.
     pub fn from_word(word: u64) -> Option<HoldState> {
         use HoldState::{Armed, Done, GoneBy, Held, Idle, Late, Missed, Stored, Storing, Writing};
         [
@@ -49,72 +48,69 @@ impl HoldState {
 pub struct Hold {
     /// A [`HoldState`].
     pub state: u64,
-    /// The process, as the agent's pid namespace counts.
+    /// In the agent's pid namespace.
     pub process: u64,
-    /// How long a thread is held at most until somebody answers.
+    /// Longest time for which a thread is held without an answer.
     pub answer_ns_max: u64,
-    /// How much longer it is held at most once somebody has.
+    /// Longest additional time for which it is held after an answer.
     pub action_ns_max: u64,
-    /// After so many misses it is given up.
+    /// The action is given up after this number of misses.
     pub misses_max: u64,
     /// Hits of the process since the action was armed.
     pub hits: u64,
     /// Holds that ended at the bound, without an answer.
     pub misses: u64,
-    /// Hits that were not held, because another thread of the machine was, or no answering thread could be
-    /// woken.
+    /// Hits that were not held: another thread was held, or no answering thread could be woken.
     pub passed: u64,
     /// Time in holds without an answer.
     pub missed_ns: u64,
-    /// When the thread was held last.
+    /// When the last hold began.
     pub held_at_ns: u64,
-    /// When it was let go for good; 0 until then. The last word that the probe writes.
+    /// When the thread was finally released; 0 until then. The last word that the probe writes.
     pub released_at_ns: u64,
-    /// The thread, as the agent's pid namespace counts.
+    /// In the agent's pid namespace.
     pub thread: u64,
-    /// Where the probe itself writes.
+    /// The address to which the probe itself writes.
     pub address: u64,
-    /// Only if this is there.
+    /// The probe writes only if it finds this value.
     pub expected: u64,
     pub value: u64,
-    /// What was found: after the write, or instead of what was expected.
+    /// The value read back after the write, or the one found instead of `expected`.
     pub found: u64,
-    /// Bytes of the value: 1 or 8. 0 when the probe itself does not write.
+    /// Bytes of the value: 1 or 8; 0 if the probe itself does not write.
     pub width: u64,
-    /// What the probe itself did, a [`StoreResult`].
+    /// Result of the probe's own write: a [`StoreResult`].
     pub stored: u64,
-    /// The thread is not held: it gets this signal, which its debugger (the actuator) gets before it; 0: it
-    /// is held.
+    /// 0: the thread is held. Otherwise it gets this signal, which the actuator as its debugger intercepts.
     pub signal: u64,
-    /// Where the number of the iteration is: 0 for every hit, the argument (the first is 1), or
+    /// Source of the iteration's number: 0 if every hit counts, an argument (the first is 1), or
     /// [`KEY_IN_MEMORY`].
     pub key_source: u64,
-    /// Its address, in memory.
+    /// Address of the number for [`KEY_IN_MEMORY`].
     pub key_address: u64,
-    /// Its size in bytes: 4 or 8. A signed number.
+    /// Size of the number in bytes: 4 or 8. It is signed.
     pub key_width: u64,
-    /// The hit with this number is held, an earlier one passes. The user side changes it while the action is
-    /// armed.
+    /// The hit with this number is held; earlier hits pass. The user side may change it while armed.
     pub key_wanted: u64,
     /// The number at the last hit.
     pub key_last: u64,
-    /// By how much it was greater than at the hit before.
+    /// Difference between the numbers of the last two hits.
     pub key_step: u64,
     pub zero: [u64; 7],
 }
 
-/// A [`Hold::key_source`]: memory of the program.
+/// A [`Hold::key_source`]: the number is in memory of the program.
 pub const KEY_IN_MEMORY: u64 = 7;
-/// A [`Hold::key_wanted`] of which no hit can be: they are only looked at.
+/// A [`Hold::key_wanted`] that no hit reaches: numbers are only observed.
 pub const KEY_NONE_YET: u64 = i64::MAX as u64;
 
-/// What came of a write by the probe itself.
+/// Result of a write by the probe itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum StoreResult {
-    /// Written; `found` was read back.
+    /// Written; `found` is the value that was read back.
     Written = 1,
-    /// Something else was there: `found`. Nothing was written.
+    /// Nothing was written: `found` differs from the expected value.
     Unexpected = 2,
 }
 

@@ -1,11 +1,11 @@
-//! The records that the kernel side and the user side of tuneagent share: what a probe has to do
-//! ([`ProbeSpec`]), what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Row`]), what it sends
-//! ([`HitRecord`], [`TextRecord`]), what it aggregates instead ([`SumCell`]), what it lost ([`Loss`]), what
-//! waits for a sync point ([`Hold`]); and which processes are of a command ([`Coming`], [`FamilyState`]).
+//! The records that the kernel side and the user side of tuneagent share: what a probe does ([`ProbeSpec`]),
+//! what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Row`]), sends ([`HitRecord`],
+//! [`TextRecord`]), aggregates ([`SumCell`]) and loses ([`Loss`]), pending actions at sync points ([`Hold`]),
+//! and the processes of a command ([`Coming`], [`FamilyState`]).
 //!
-//! Plain `repr(C)` data without padding and without dependencies; every size is asserted where it is
-//! declared, so that a change of one side alone does not compile. No policy lives here, and no knowledge of
-//! MPI's functions: a probe learns from its spec which registers to read.
+//! Plain `repr(C)` data without padding and without dependencies. Every size is asserted where the type is
+//! declared, so a change of one side alone does not compile. There is no policy here and no knowledge of
+//! MPI's functions: a probe's spec says which registers to read.
 #![no_std]
 #![forbid(unsafe_code)]
 

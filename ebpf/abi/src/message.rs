@@ -1,77 +1,77 @@
-//! What MPI calls carry, to which rank, and where a process keeps what identifies it. Numbers of arguments
-//! count from 0.
+//! What MPI calls carry and to which rank, and where a process keeps the structures that identify ranks.
+//! Arguments count from 0.
 
-/// How the size of an MPI datatype is found from the handle that was passed.
+/// How the size of an MPI datatype is derived from its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SizeLayout {
-    /// It is not known: the call's bytes are counted as unknown.
+    /// Unknown: the call's bytes are counted as unknown.
     Unknown = 0,
-    /// The handle points to an object that holds the size as a `size_t` at `size_offset` (Open MPI).
+    /// The handle points to an object that stores the size as a `size_t` at `size_offset` (Open MPI).
     AtPointer = 1,
-    /// The handle of a built-in type carries its size in bits 8 to 15, that of any other names its object
+    /// The handle of a built-in type contains its size in bits 8 to 15; any other handle identifies an object
     /// (MPICH and its descendants).
     InHandle = 2,
 }
 
 impl SizeLayout {
-    /// Whether a record says this.
+    /// Whether the byte of a record has this value.
     #[inline(always)]
     pub const fn is(self, in_record: u8) -> bool {
         self as u8 == in_record
     }
 }
 
-/// How an amount follows from the arguments.
+/// How an amount of bytes follows from the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AmountForm {
-    /// There is none: 0 bytes.
+    /// No amount: 0 bytes.
     None = 0,
     One = 1,
     /// count × size × ranks of the communicator.
     PerRank = 2,
-    /// The sum of a count for each rank of the communicator, × size.
+    /// (Sum of the counts, one for each rank of the communicator) × size.
     Counts = 3,
-    /// The sum of count × size over the ranks of the communicator.
+    /// Sum of count × size over the ranks of the communicator.
     CountsAndTypes = 4,
-    /// Of a count for each rank the caller's own, × size.
+    /// (The caller's own entry in an array with a count for each rank) × size.
     OwnCount = 5,
     /// The size of one element.
     Element = 6,
-    /// What the persistent request at the argument was made for.
+    /// The amount of the persistent request at the argument.
     Start = 7,
-    /// What the persistent requests of an array (the argument of the datatype) were made for.
+    /// The amounts of the persistent requests in an array (the datatype argument).
     Startall = 8,
-    /// None, and the request at the argument is no more.
+    /// No amount; the request at the argument is freed.
     Free = 9,
     Unstated = 10,
 }
 
 impl AmountForm {
-    /// Whether a record says this.
+    /// Whether the byte of a record has this value.
     #[inline(always)]
     pub const fn is(self, in_record: u8) -> bool {
         self as u8 == in_record
     }
 }
 
-/// How much a call carries one way, and the rank at its other end.
+/// How much a call carries in one direction, and the rank at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Amount {
-    /// A [`AmountForm`].
+    /// An [`AmountForm`].
     pub form: u8,
-    /// Which argument is the count, or the array of counts.
+    /// Argument index of the count, or of the array of counts.
     pub count: u8,
-    /// Which argument is the datatype, or the array of them.
+    /// Argument index of the datatype, or of the array of datatypes.
     pub datatype: u8,
-    /// Which argument is the rank; [`NO_ARGUMENT`] without one.
+    /// Argument index of the rank; [`NO_ARGUMENT`] if there is none.
     pub peer: u8,
 }
 
-/// Stands where no argument does.
+/// Placeholder for an absent argument.
 pub const NO_ARGUMENT: u8 = u8::MAX;
 
 impl Amount {
@@ -89,29 +89,29 @@ impl Default for Amount {
     }
 }
 
-/// Between whom a call carries what it does, point to point.
+/// Direction of a point-to-point call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Flow {
-    /// No pair of ranks.
+    /// Not between a pair of ranks.
     None = 0,
     /// The amount goes to its peer.
     Sent = 1,
     /// The amount comes from its peer.
     Received = 2,
-    /// The amount goes to its peer, the other amount comes from its own.
+    /// The amount goes to its peer, the other amount comes from the other peer.
     Both = 3,
 }
 
 impl Flow {
-    /// Whether a record says this.
+    /// Whether the byte of a record has this value.
     #[inline(always)]
     pub const fn is(self, in_record: u8) -> bool {
         self as u8 == in_record
     }
 }
 
-/// What a call carries.
+/// How to read what a call carries from its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -120,39 +120,39 @@ pub struct MessageRule {
     pub layout: u8,
     /// Width of counts in bytes: 4, or 8 for the large-count functions.
     pub count_width: u8,
-    /// Where the size stands in the datatype's object, in bytes, for [`SizeLayout::AtPointer`].
+    /// Offset of the size in the datatype's object, in bytes, for [`SizeLayout::AtPointer`].
     pub size_offset: u16,
-    /// What the call's bytes are.
+    /// The amount that counts as the call's bytes.
     pub amount: Amount,
-    /// The other half of a [`Flow::Both`]; else what the bytes are when `buffer` says MPI_IN_PLACE.
+    /// For [`Flow::Both`] the receiving half; otherwise the amount if `buffer` is MPI_IN_PLACE.
     pub other: Amount,
     /// A [`Flow`].
     pub flow: u8,
-    /// Which argument is the buffer that may be MPI_IN_PLACE; [`NO_ARGUMENT`] when that changes nothing.
+    /// Argument index of the buffer that may be MPI_IN_PLACE; [`NO_ARGUMENT`] if that makes no difference.
     pub buffer: u8,
-    /// Which argument is the communicator.
+    /// Argument index of the communicator.
     pub comm: u8,
-    /// Which argument points to the status that says from whom a message came.
+    /// Argument index of the pointer to the status that contains the source of a message.
     pub status: u8,
-    /// Which argument points to what the call makes for a later one: a persistent request, whose start
-    /// carries what it was made for, or a message that was found, whose receiving carries it.
+    /// Argument index of the pointer to the result that a later call uses: a persistent request, which
+    /// carries its amount at each start, or a matched message, which carries it when it is received.
     pub template: u8,
-    /// Which argument points to the message that an earlier call found.
+    /// Argument index of the pointer to a message that an earlier call matched.
     pub found: u8,
-    /// Its row in the sizes of a process; [`MessageRule::NO_ROW`] without one.
+    /// Its row in the size histograms of a process; [`MessageRule::NO_ROW`] if there is none.
     pub row: u16,
 }
 
 impl MessageRule {
-    /// No sizes are kept.
+    /// No sizes are counted.
     pub const NO_ROW: u16 = u16::MAX;
-    /// The address that means "in place" with [`SizeLayout::AtPointer`] (Open MPI).
+    /// The address of MPI_IN_PLACE with [`SizeLayout::AtPointer`] (Open MPI).
     pub const IN_PLACE_AT_POINTER: u64 = 1;
-    /// The address that means "in place" with [`SizeLayout::InHandle`] (MPICH and its descendants).
+    /// The address of MPI_IN_PLACE with [`SizeLayout::InHandle`] (MPICH and its descendants).
     pub const IN_PLACE_IN_HANDLE: u64 = u64::MAX;
 }
 
-/// Nothing is carried, and no argument named: a rule of zeros would name the first one everywhere.
+/// Carries nothing and reads no argument. All zeros would refer to the first argument everywhere.
 impl Default for MessageRule {
     fn default() -> MessageRule {
         MessageRule {
@@ -172,124 +172,123 @@ impl Default for MessageRule {
     }
 }
 
-/// Objects that handles of one kind stand for, where those are integers. All zeros: it is not known where
-/// they lie.
+/// Objects of one kind to which integer handles refer. All zeros if their location is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Objects {
-    /// Where the first of them lie, side by side.
+    /// Address of the array of the first objects.
     pub direct: u64,
-    /// Where the address of the table of blocks stands, in which all others lie.
+    /// Address of the pointer to the table of blocks that contain all other objects.
     pub blocks: u64,
-    /// How many the first are.
+    /// Number of objects in the first array.
     pub direct_count: u32,
-    /// Bytes from one to the next; 0 when it is not known where they lie.
+    /// Distance between objects in bytes; 0 if their location is unknown.
     pub step: u32,
 }
 
-/// Whom the ranks of a communicator mean, as MPICH's device ch4 keeps it in the communicator until 4.2.
+/// Maps the ranks of a communicator to processes, as in communicators of MPICH's device ch4 until 4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct RankMap {
-    /// One of the constants; the one above an even constant means the same within the table of the world.
+    /// One of the constants below. An even constant plus 1 is the same mode within the table of the world.
     pub mode: u32,
-    /// The table that the numbers are of: 0 has the world's processes, in the order of their ranks.
+    /// The table that the numbers index: table 0 contains the world's processes in the order of their ranks.
     pub table: u32,
     pub size: u32,
     pub offset: u32,
-    /// From one rank, or from one block, to the next.
+    /// Distance from one rank, or one block, to the next.
     pub stride: u32,
     /// Ranks in a block.
     pub block: u32,
-    /// The object that has the list.
+    /// The object that owns the list.
     pub owner: u64,
-    /// The list of numbers.
+    /// Address of the list of numbers.
     pub list: u64,
 }
 
 impl RankMap {
-    /// Each rank is its number.
+    /// The rank is the number.
     pub const DIRECT: u32 = 0;
     pub const OFFSET: u32 = 2;
-    /// With an offset and a stride.
+    /// Offset and stride.
     pub const STRIDE: u32 = 4;
-    /// The same for blocks of ranks.
+    /// Offset and stride of blocks of ranks.
     pub const BLOCKS: u32 = 6;
-    /// There is a list of numbers.
+    /// A list of numbers.
     pub const LIST: u32 = 8;
-    /// There is a list of tables and numbers.
+    /// A list of tables and numbers.
     pub const LIST_OF_BOTH: u32 = 10;
     pub const NONE: u32 = 11;
-    /// Set where all are of the world's table.
+    /// Set if all numbers index the world's table.
     pub const OF_WORLD: u32 = 1;
 }
 
-/// A process in its MPI world: what is needed to translate a rank of another communicator to the world's. All
-/// zeros: nothing is known.
+/// A process in its MPI world: the data that translates a rank of another communicator to a world rank. All
+/// zeros if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct World {
     /// The handle of MPI_COMM_WORLD.
     pub comm: u64,
-    /// The handle of MPI_COMM_SELF where its structures are not read; else 0.
+    /// The handle of MPI_COMM_SELF if communicators are not read; else 0.
     pub own: u64,
     pub rank: u32,
-    /// Ranks of the world; 0 when that is not known.
+    /// Ranks of the world; 0 if unknown.
     pub size: u32,
-    /// The job that the world's processes belong to, as their records name it.
+    /// The job of the world's processes, as it appears in their records.
     pub job: u32,
     pub proc_null: i32,
     pub any_source: i32,
-    /// Where a status has the source, in bytes.
+    /// Offset of the source in a status, in bytes. The offsets below are in bytes, too.
     pub status_source: u16,
-    /// 1 when handles are integers of four bytes.
+    /// 1 if handles are 4-byte integers.
     pub handles: u16,
-    /// Where a communicator has the group of its other ends; 0 when structures are not read.
+    /// Offset of the group of the other ends in a communicator; 0 if structures are not read.
     pub comm_group: u16,
-    /// Where a group has its size.
+    /// Offset of the size in a group.
     pub group_size: u16,
-    /// Where it has the caller's rank.
+    /// Offset of the caller's rank in a group.
     pub group_rank: u16,
-    /// Where it has the address of the records of its processes.
+    /// Offset of the pointer to the process records in a group.
     pub group_procs: u16,
-    /// Where such a record names the job.
+    /// Offset of the job in a process record.
     pub proc_job: u16,
-    /// Where it has the rank in the world.
+    /// Offset of the world rank in a process record.
     pub proc_rank: u16,
-    /// An odd address of a record is none, but has the rank above these bits; 0 when that is not so.
+    /// An odd record address is a sentinel, with the rank above this number of bits; 0 if there are none.
     pub sentinel_shift: u16,
     pub zero: u16,
-    /// Where the object of a communicator has how many the other ends are.
+    /// Offset of the number of other ends in a communicator's object.
     pub comm_size: u16,
-    /// Where it has the caller's rank.
+    /// Offset of the caller's rank in a communicator's object.
     pub comm_rank: u16,
-    /// Where it has its [`RankMap`].
+    /// Offset of the [`RankMap`] in a communicator's object.
     pub comm_map: u16,
-    /// Where the object of a datatype has its size.
+    /// Offset of the size in a datatype's object.
     pub type_size: u16,
-    /// The communicators that handles stand for. Last, and its step last of it: what stands before it is
-    /// there when this is.
+    /// The communicators that handles refer to. Words are written in order: if `comms.step` is set, so are
+    /// all words before it.
     pub comms: Objects,
     pub types: Objects,
 }
 
-/// Messages of one process to or from one rank. Updated with atomic additions.
+/// Messages between a process and one rank, in one direction. Updated with atomic additions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Pair {
     pub messages: u64,
-    /// Their bytes, of those whose bytes are known.
+    /// Bytes of the messages whose size is known.
     pub bytes: u64,
 }
 
 impl Pair {
-    /// Set in the low half of a key when the messages come from the rank.
+    /// Set in the low half of a key if the messages come from the rank.
     pub const RECEIVED: u32 = 1 << 31;
-    /// The rank if it is unknown.
+    /// Stands for an unknown rank.
     pub const UNRESOLVED: u32 = Pair::RECEIVED - 1;
 
     /// The key: slot of the process, direction, rank.
@@ -299,32 +298,31 @@ impl Pair {
     }
 }
 
-/// What a persistent request was made for, or a message that was found.
+/// What a persistent request, or a matched message, carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Template {
-    /// Bytes; [`UNKNOWN_BYTES`] when they are not known.
+    /// Bytes; [`UNKNOWN_BYTES`] if unknown.
     pub bytes: u64,
     /// The low half of the key of its [`Pair`].
     pub pair: u32,
-    /// 1 when it has a pair: not when the other end is MPI_PROC_NULL.
+    /// 1 if it has a pair; 0 if the other end is MPI_PROC_NULL.
     pub has_pair: u32,
 }
 
-/// Bytes that are unknown.
 pub const UNKNOWN_BYTES: u64 = u64::MAX;
 
-/// What is still to be learned of a call when it returns; of the outermost call of a thread.
+/// What remains to be read when a thread's outermost call returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Pending {
     /// [`Pending::NOTHING`], [`Pending::SOURCE`] or [`Pending::REQUEST`].
     pub what: u64,
-    /// Where the request, or the message that was found, will stand.
+    /// Address at which the request, or the matched message, will be stored.
     pub place: u64,
-    /// The status that will say from whom it came; 0 without one.
+    /// Address of the status that will contain the source; 0 if there is none.
     pub status: u64,
     pub comm: u64,
     pub template: Template,
@@ -332,9 +330,9 @@ pub struct Pending {
 
 impl Pending {
     pub const NOTHING: u64 = 0;
-    /// From whom the message came.
+    /// Read the source of the message.
     pub const SOURCE: u64 = 1;
-    /// Which persistent request was made, or which message was found.
+    /// Read the handle of the persistent request or of the matched message.
     pub const REQUEST: u64 = 2;
 }
 

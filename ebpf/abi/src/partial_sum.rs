@@ -1,30 +1,30 @@
-//! Aggregates of hits that are not needed one by one: the rule for the kernel side, and what it keeps.
+//! Aggregates of hits that need not be sent individually: the rule for the kernel side, and its cells.
 
 use crate::SUMMED_MAX;
 
-/// An integer at a hit.
+/// An integer value of a hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct SumValue {
-    /// Which capture of the spec, [`SumValue::DURATION`], or [`SumValue::NOTHING`], which is 0, and as a key
-    /// the number of the epoch: how often a hit that parts aggregates ([`crate::SpecFlags::PARTS`]) was sent
-    /// of the process.
+    /// The index of a capture of the spec, [`SumValue::DURATION`], or [`SumValue::NOTHING`]. The latter is 0
+    /// as a value; as a key it is the number of the epoch: how many hits with [`crate::SpecFlags::PARTS`]
+    /// were sent of the process.
     pub place: u8,
-    /// How many of the upper bits of what was captured have no meaning.
+    /// Number of upper bits of the captured word to discard.
     pub shift: u8,
-    /// 1 when the uppermost of the others is a sign.
+    /// 1 if the highest remaining bit is a sign.
     pub is_signed: u8,
     pub zero: u8,
 }
 
 impl SumValue {
-    /// How long the call took.
+    /// The duration of the call.
     pub const DURATION: u8 = 0xfe;
     /// No value of the hit.
     pub const NOTHING: u8 = 0xff;
 
-    /// What is in a place, all bits of it and without a sign.
+    /// A value with all its bits, unsigned.
     pub const fn plain(place: u8) -> SumValue {
         SumValue {
             place,
@@ -35,23 +35,23 @@ impl SumValue {
     }
 }
 
-/// What is added up of a probe's hits instead of sending each.
+/// What is aggregated of a probe's hits instead of sending each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct SumRule {
-    /// Which of the cells of a process, counted from 1; 0 adds nothing up.
+    /// Number of the cell within a process, counted from 1; 0 disables aggregation.
     pub number: u16,
-    /// How many of `of` have a meaning.
+    /// How many elements of `of` are used.
     pub values: u16,
-    /// Hits with the same one go together.
+    /// Hits with the same key are aggregated together.
     pub key: SumValue,
-    /// What is added up.
+    /// The values to aggregate.
     pub of: [SumValue; SUMMED_MAX],
 }
 
 impl SumRule {
-    /// Durations of calls, for each epoch; without a number.
+    /// Aggregates durations of calls for each epoch; without a number.
     pub const DURATIONS: SumRule = {
         let mut of = [SumValue::plain(SumValue::NOTHING); SUMMED_MAX];
         of[0] = SumValue::plain(SumValue::DURATION);
@@ -64,43 +64,43 @@ impl SumRule {
     };
 }
 
-/// What came of one value.
+/// The aggregate of one value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct ValueSums {
-    /// The lower half of the sum, a number of 128 bits with a sign.
+    /// The lower half of the sum, a signed number of 128 bits.
     pub sum_low: u64,
     pub sum_high: u64,
-    /// The lower half of the sum of the squares.
+    /// The lower half of the sum of squares.
     pub squares_low: u64,
     pub squares_high: u64,
     pub least: i64,
     pub greatest: i64,
 }
 
-/// The aggregate of hits of one probe in one process with the same key. A process has two such cells for each
-/// probe, for odd keys and for even ones, so that one is read while the other fills. When another key needs a
-/// cell, its content is sent as it is: its size distinguishes it from a [`crate::HitRecord`].
+/// The aggregate of the hits of one probe in one process with the same key. A process has two such cells for
+/// each probe, for odd and for even keys, so one can be read while the other fills. When another key needs a
+/// cell, the cell is sent as it is: its size distinguishes it from a [`crate::HitRecord`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct SumCell {
-    /// Odd while it is being written; another one afterwards.
+    /// Odd while the cell is being written. Every write changes it.
     pub version: u64,
-    /// How many keys have had the cell.
+    /// How many keys have used the cell.
     pub generation: u64,
-    /// The key, a number with a sign.
+    /// A signed number.
     pub key: u64,
     pub count: u64,
-    /// When the first was added.
+    /// Time of the first hit.
     pub first_ns: u64,
-    /// When the last was added.
+    /// Time of the last hit.
     pub last_ns: u64,
-    /// Index of their [`crate::ProbeSpec`].
+    /// Index of the hits' [`crate::ProbeSpec`].
     pub probe: u32,
     pub process: u32,
-    /// [`SumRule::number`] by which it was added up.
+    /// The [`SumRule::number`] of the rule that applied.
     pub number: u64,
     pub sums: [ValueSums; SUMMED_MAX],
 }

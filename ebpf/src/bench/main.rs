@@ -1,6 +1,6 @@
-//! A synthetic producer: puts hits into the ring of a session by the very function that probes send them
-//! with, as fast as a CPU can. An object of its own, for benchmarks and tests of what reads the ring; no
-//! session loads it.
+//! A synthetic producer: puts hits into the ring of a session as fast as a CPU can, with the function that
+//! probes use to send them. A separate object for benchmarks and tests of the ring's reader; no session loads
+//! it.
 //!
 //! Nothing is attached: the programs are run one by one (BPF_PROG_TEST_RUN), with arguments.
 #![no_std]
@@ -25,20 +25,20 @@ use core::ffi::c_void;
 use abi::{HitKind, HitRecord};
 use aya_ebpf::{helpers::bpf_loop, programs::RawTracePointContext};
 
-/// What hits have in common.
+/// Properties common to the produced hits.
 #[repr(C)]
 struct Producing {
-    /// Number of the first one.
+    /// Number of the first hit.
     first: u64,
-    /// The thread that they are said to be of.
+    /// The thread to which the hits are attributed.
     thread: u32,
-    /// Something may fall due at them.
+    /// A decision may be due at them.
     decides: u32,
 }
 
-/// Puts hits into the ring; the arguments are the number of the first one, how many, and the thread, above
-/// whose 32 bits is 1 where something may fall due at them. What does not fit is counted as a loss, as a
-/// probe's hit is. Returns how many were tried; aya's macro for such programs would not.
+/// Puts hits into the ring. Arguments: number of the first hit, count, and the thread, with bit 32 set if a
+/// decision may be due at the hits. Hits that do not fit count as losses, as for a probe. Returns the number
+/// of attempts, which aya's macro for such programs does not permit.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp/sys_enter")]
 pub extern "C" fn produce(ctx: *mut c_void) -> i32 {
@@ -53,8 +53,7 @@ pub extern "C" fn produce(ctx: *mut c_void) -> i32 {
     unsafe { bpf_loop(count as u32, put as *mut c_void, (&raw mut producing).cast(), 0) as i32 }
 }
 
-/// One hit: a return at the first probe of the first process, with its number in the place of a captured
-/// value.
+/// Produces one hit: a return at the first probe of the first process, with its number as a captured value.
 #[inline(never)]
 extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
     // SAFETY: the helper passes on the pointer that it was given, and there is no other one.
@@ -75,7 +74,7 @@ extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
     0
 }
 
-/// How many bytes were put into the ring so far, the lowest 32 bits.
+/// Number of bytes put into the ring so far, the lowest 32 bits.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp/sys_enter")]
 pub extern "C" fn position(_ctx: *mut c_void) -> i32 {
@@ -85,12 +84,11 @@ pub extern "C" fn position(_ctx: *mut c_void) -> i32 {
 
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // As in the other objects: the verifier refuses a loop without an end.
+    // As in the other objects: the verifier refuses an infinite loop.
     loop {}
 }
 
-/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our
-/// licence.
+/// Several helpers require a GPL-compatible program; "Dual MIT/GPL" is the kernel's name for our licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,8 +1,8 @@
 //! Holds the thread: wakes an answering thread on another CPU and spins until it has acted, or until a bound
 //! is reached.
 //!
-//! The answering threads are two, each bound to a CPU of its own, and the probe wakes the one that is not on
-//! its own CPU: whether the kernel would preempt the spin does not matter then.
+//! There are two answering threads, each bound to its own CPU. The probe wakes the one that is not on the
+//! probe's CPU, so it does not matter whether the kernel would preempt the spin.
 
 use abi::{Hold, HoldState};
 use aya_ebpf::{
@@ -27,7 +27,7 @@ const FORCE_WAKEUP: u64 = 2;
 struct Wait {
     since_ns: u64,
     index: u32,
-    /// 1 once the action is armed again: from then on it may be somebody else's.
+    /// 1 once the action is armed again: from then on another thread may own it.
     armed_again: u32,
 }
 
@@ -52,8 +52,8 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     Some(())
 }
 
-/// The thread takes the signal on its way back to the program, one instruction after the probed one. A
-/// debugger of it gets the signal instead, and the thread stands still until then.
+/// Sends a signal instead of holding. The thread takes it on its way back to the program, one instruction
+/// after the probed one. A debugger intercepts the signal, and the thread stands still until then.
 fn send(reached: &Reached, signal: u32) {
     let hold = reached.hold;
     // SAFETY: the action is in the map, and this is the one hit that is wanted.
@@ -71,8 +71,8 @@ fn send(reached: &Reached, signal: u32) {
 fn keep(reached: &Reached) {
     let hold = reached.hold;
     let since_ns = now_ns();
-    // SAFETY: the action is in the map, and we are its only holder. The answering thread reads this once the
-    // state says that somebody is held.
+    // SAFETY: the action is in the map, and we are its only holder. The answering thread reads these words
+    // once the state says that a thread is held.
     unsafe {
         (*hold).thread = reached.thread;
         (*hold).held_at_ns = since_ns;
@@ -89,7 +89,7 @@ fn keep(reached: &Reached) {
         let step = spin as *mut core::ffi::c_void;
         // SAFETY: the callback has the signature that the helper needs, and `wait` outlives the call.
         unsafe { bpf_loop(abi::HOLD_STEPS_MAX, step, (&raw mut wait).cast(), 0) };
-        // Nothing but a clock that stands still leads here in one of these states.
+        // Only a clock that stands still leads here in one of these states.
         if holds::state(hold) != HoldState::Held as u64 || !miss(hold, &mut wait) {
             holds::step(hold, HoldState::Writing, HoldState::Late);
         }
@@ -119,7 +119,7 @@ fn wake(index: u32) -> bool {
     true
 }
 
-/// One step of a hold; 1 ends it.
+/// One step of a hold; returns 1 to end it.
 #[inline(never)]
 extern "C" fn spin(_step: u32, wait: *mut Wait) -> i64 {
     // SAFETY: the helper passes on the pointer that it was given, and there is no other one.
@@ -141,16 +141,15 @@ extern "C" fn spin(_step: u32, wait: *mut Wait) -> i64 {
     i64::from(over)
 }
 
-/// The bound is reached without an answer: the action waits for the next hit, unless that was tried often
-/// enough. False if an answer came at this very moment.
+/// The bound is reached without an answer: the action waits for the next hit, unless all attempts are used.
+/// False if an answer came at this moment.
 #[inline(always)]
 fn miss(hold: *mut Hold, wait: &mut Wait) -> bool {
     let held_ns = now_ns().wrapping_sub(wait.since_ns);
     // SAFETY: the action is in the map; these words are written by its holder alone.
     let (misses, missed_ns, misses_max) = unsafe { ((*hold).misses, (*hold).missed_ns, (*hold).misses_max) };
     let is_last = misses.wrapping_add(1) >= misses_max;
-    // Counted before the step: after it the action may be somebody else's.
-    // SAFETY: as above.
+    // Counted before the step: after it another thread may own the action. SAFETY: as above.
     unsafe {
         (*hold).misses = misses.wrapping_add(1);
         (*hold).missed_ns = missed_ns.wrapping_add(held_ns);

@@ -1,13 +1,12 @@
-//! The number of the iteration that a hit begins, as the program counts it: where several processes act at
-//! the same one.
+//! The program's own number of the iteration that a hit begins, used if several processes must act at the
+//! same iteration.
 
 use abi::{Hold, HoldState, KEY_IN_MEMORY};
 use aya_ebpf::{helpers::bpf_probe_read_user, programs::ProbeContext};
 
 use crate::holds;
 
-/// Whether this hit is the one that is wanted. Takes note of its number; when a later one than that comes,
-/// the action is over.
+/// Whether this hit is the wanted one. Records its number; a greater one than wanted ends the action.
 pub fn is_wanted(ctx: &ProbeContext, hold: *mut Hold, thread: u64) -> bool {
     // SAFETY: the action is in the map; these words do not change while it is armed.
     let source = unsafe { (*hold).key_source };

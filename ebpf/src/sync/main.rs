@@ -1,9 +1,9 @@
-//! The kernel side of synchronisation: what runs at a sync point while an action waits for it. An object of
-//! its own, loaded by the actuator when the first action is to wait.
+//! The kernel side of sync points: the programs that run at a sync point while an action is pending. A
+//! separate object, loaded by the actuator for the first such action.
 //!
-//! `hold` keeps the thread that has reached the sync point where it is until the actuator has acted, or until
-//! a bound is reached. `store` writes by itself; kernels in lockdown refuse to load it, which affects no
-//! other program. Nothing is decided here: the [`abi::Hold`] says what is held, how long and how often.
+//! `hold` holds the thread at the sync point until the actuator has acted, or until a bound is reached.
+//! `store` writes by itself; kernels in lockdown refuse to load it, which affects no other program. There is
+//! no policy here: the [`abi::Hold`] says what is held, for how long and how often.
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
@@ -36,12 +36,11 @@ pub fn store(ctx: ProbeContext) -> u32 {
 
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // As in the other object: the verifier refuses a loop without an end.
+    // As in the other object: the verifier refuses an infinite loop.
     loop {}
 }
 
-/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our
-/// licence.
+/// Several helpers require a GPL-compatible program; "Dual MIT/GPL" is the kernel's name for our licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

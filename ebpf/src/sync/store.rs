@@ -1,4 +1,4 @@
-//! Writes by itself, where the kernel lets a probe do so: no answer is waited for.
+//! Writes by itself if the kernel permits it, so that no answer is needed.
 
 use abi::{Hold, HoldState, StoreResult};
 use aya_ebpf::{
@@ -32,7 +32,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
             unsafe { (*hold).stored = result as u64 };
             HoldState::Stored
         }
-        // The page is not there now, or must be copied first: the next hit, or somebody else's way.
+        // The page is not resident or must be copied first: retry at the next hit, or leave it to others.
         None => {
             // SAFETY: as above.
             unsafe { (*hold).misses += 1 };
@@ -52,7 +52,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     Some(())
 }
 
-/// Writes the value if what is expected is there; `None` when the place cannot be reached now.
+/// Writes the value if the expected one is found; `None` if the address cannot be accessed now.
 #[inline(always)]
 fn exchange<T: Copy + PartialEq + Into<u64>>(hold: *mut Hold, of: fn(u64) -> T) -> Option<StoreResult> {
     // SAFETY: the action is in the map.

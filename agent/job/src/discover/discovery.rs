@@ -1,5 +1,5 @@
-//! Finds the job of a process, and who joins it later. Keeps what it has learned of the files that processes
-//! map, and of processes that had nothing worth watching.
+//! Finds the job of a process, and the processes that join it later. Caches what it has learned of mapped
+//! files, and of processes that had nothing worth watching.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -28,37 +28,36 @@ pub enum DiscoverError {
     NoRanks { pid: i32, name: String },
 }
 
-/// A library is loaded within some of these.
+/// Interval and number of checks while a process loads a library.
 const LOADING: Duration = Duration::from_millis(2);
 const LOADING_LOOKS: u32 = 500;
 
-/// How often a job is read again whose process executed another program meanwhile.
+/// How often a job is read again if a process executed another program meanwhile.
 const EXEC_RETRIES: u32 = 10;
 
-/// No dynamic linker is at work for so much CPU time.
+/// After this much CPU time of a process its dynamic linker is assumed to have finished.
 const LINKING_NS: u64 = 1_000_000_000;
 
-/// What is known of a file that defines MPI.
+/// The MPI that a file defines, and its functions.
 type MpiFunctions = (Implementation, Vec<tuner::Function>);
 
-/// Finds jobs, and keeps what it has learned of the files they map.
+/// Finds jobs, and caches what it has learned of the files they map.
 #[derive(Debug, Default)]
 pub struct Discovery {
     pub(super) images: Images,
-    /// What each file (device, inode) defines of MPI, with link addresses: the same for every process that
-    /// maps it.
+    /// The MPI that each file (device, inode) defines, with link addresses, which all processes share.
     libraries: HashMap<(String, u64), Option<MpiFunctions>>,
-    /// Processes seen once below a program, which may be gone before it is worth watching them.
+    /// Processes seen once below a program, which may have ended before they are worth watching.
     pub(super) short_lived: BTreeSet<i32>,
-    /// By what started them, the processes below it in which newcomers were looked for.
+    /// By root of a job: the processes below it that were searched for new ones.
     still: BTreeMap<i32, Still>,
-    /// Processes that were no ranks with an MPI when they were looked into.
+    /// Processes that were not ranks with MPI when they were read.
     without_mpi: InVain,
 }
 
 impl Discovery {
-    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all
-    /// of them. For those that load a library just now it waits a moment, for all of them together.
+    /// The job that process `pid` belongs to or launches. For a process around several jobs, all of them.
+    /// Waits a moment for processes that are loading a library, once for all of them.
     pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         let mut job = self.job_that_stays(pid)?;
         for _ in 0..LOADING_LOOKS {
@@ -77,7 +76,7 @@ impl Discovery {
         Ok(job)
     }
 
-    /// A process that executes another program while it is read is read again.
+    /// Reads again if a process executes another program during the read.
     fn job_that_stays(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         for _ in 0..EXEC_RETRIES {
             match self.job_as_it_is(pid) {
@@ -100,8 +99,8 @@ impl Discovery {
         let mut all = Job::default();
         for launcher in launchers {
             match self.launched_by(Process::open(launcher)?, &table) {
-                // A program that was started without one has a daemon of its MPI's below it (`orted`), which
-                // launches nothing.
+                // A program that was started without a launcher has a daemon of its MPI library below it
+                // (`orted`), which launches nothing.
                 Err(DiscoverError::NoRanks { .. })
                     if table.lineage(launcher).skip(1).any(|(above, _)| above == pid) => {}
                 job => all.join(job?),
@@ -113,7 +112,7 @@ impl Discovery {
         }
     }
 
-    /// A program that nothing launched, with everything that it has started.
+    /// A program without a launcher, with all its descendants.
     fn family_of(&mut self, start: Process, table: &ProcessTable) -> Result<Job, SpaceError> {
         let environment = start.environment().unwrap_or_default();
         let (pid, user) = (start.pid.number, start.uid);
@@ -144,8 +143,7 @@ impl Discovery {
         Ok(job)
     }
 
-    /// A process that a program has started; none of another user's, none that launches others, none that is
-    /// gone.
+    /// A process that a program has started; `None` if it has ended, is a launcher or another user's.
     pub(super) fn relative(&mut self, pid: i32, user: u32) -> Option<Result<Member, SpaceError>> {
         let process = Process::open(pid).ok()?;
         if process.uid != user || launcher::is_launcher(&process.name) {
@@ -162,7 +160,7 @@ impl Discovery {
         let (number, name) = (launcher.pid.number, launcher.name.clone());
         let job = self.job_under(launcher, table);
         match job.unreachable.first() {
-            // Everything was refused: the reason of the first one is the answer.
+            // All processes were refused: the error of the first one is returned.
             Some((pid, _)) if job.members.is_empty() => {
                 let process = Process::open(*pid)?;
                 AddressSpace::read(&process, &self.images)?;
@@ -173,8 +171,8 @@ impl Discovery {
         }
     }
 
-    /// The ranks below a launcher. A rank's number may be in the environment of a wrapper script as well: the
-    /// process with MPI counts, and of several the one started last.
+    /// The ranks below a launcher. A wrapper script may have the rank in its environment too: the process
+    /// with MPI counts, and of several the one started last.
     pub(crate) fn job_under(&mut self, launcher: Process, table: &ProcessTable) -> Job {
         let mut by_rank: BTreeMap<u32, Member> = BTreeMap::new();
         let mut unreachable = Vec::new();
@@ -206,7 +204,7 @@ impl Discovery {
                 Err(error) => unreachable.push((pid, error.to_string())),
             }
         }
-        // A wrapper script carries a rank too; the program that it will start joins later, with its MPI.
+        // A wrapper script has a rank too; the program that it will start joins later, with its MPI.
         if by_rank.values().any(|member| member.mpi.is_some()) {
             by_rank.retain(|_, member| member.mpi.is_some());
         }
@@ -220,9 +218,9 @@ impl Discovery {
         }
     }
 
-    /// Processes below what started the job that are not known yet: ranks that have mapped their MPI, and
-    /// what a program without a launcher has started and is still there at the second look, or goes on as
-    /// itself. What lives shorter is not worth a probe.
+    /// Unknown processes of a root of the job: below a launcher, ranks that have mapped their MPI; of any
+    /// other program, itself and its descendants if they still exist at the second check. Shorter-lived
+    /// processes are not worth a probe.
     pub fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
         let pid = root.process.pid;
         let still = self.still.entry(pid.number).or_default();
@@ -234,7 +232,7 @@ impl Discovery {
         let below = descendants(pid.number, usize::MAX);
         let all = itself.into_iter().chain(below.iter().copied());
         let unknown: Vec<i32> = all.filter(|pid| !known.contains(pid)).collect();
-        // Of whom is seen for the first time it has to be seen whether it stays.
+        // A process that is seen for the first time must be checked again.
         let are_reported = root.is_launcher || unknown.iter().all(|pid| self.short_lived.contains(pid));
         let below = below.into_iter().chain([pid.number]);
         still.walked(below.collect(), known, used_before.filter(|_| are_reported));
@@ -251,9 +249,9 @@ impl Discovery {
         found
     }
 
-    /// A rank with its MPI; none as long as it has mapped none, or its dynamic linker may be at work still:
-    /// what rules look for may be in a library that is mapped behind it. Who has used no CPU time since the
-    /// last look has mapped nothing.
+    /// A rank with its MPI; `None` as long as it has mapped none, or its dynamic linker may still be working:
+    /// a library that rules need may be mapped after MPI. A process without CPU time since the last check has
+    /// mapped nothing.
     pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
         let used = used(pid);
         if self.without_mpi.holds(pid, used) {
@@ -274,7 +272,7 @@ impl Discovery {
         (member.mpi.is_some() && has_begun).then_some(member)
     }
 
-    /// Of processes that have ended nothing is kept.
+    /// Drops data of processes that have ended.
     pub(super) fn forget_gone(&mut self) {
         self.short_lived.retain(|pid| Process::open(*pid).is_ok());
         self.without_mpi.forget_gone();
@@ -326,8 +324,7 @@ impl Discovery {
     }
 }
 
-/// The C functions under their profiling names: what every language binding and every interposed tool ends
-/// in.
+/// The C functions under their profiling names, in which all language bindings and interposed tools end.
 fn watched_functions(module: &Module) -> Vec<tuner::Function> {
     let names: Vec<String> = profile::mpi::FUNCTIONS
         .iter()
@@ -358,7 +355,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever is looked into from now on has an MPI.
+    /// Every process that is read from now on has MPI.
     fn takes_all_for_mpi(discovery: &mut Discovery) {
         let mpi = Implementation {
             name: "MPI",
@@ -387,7 +384,7 @@ mod tests {
         };
         does_something();
         let mut discovery = Discovery::default();
-        // It may still be on its way to sleep.
+        // The process may still be about to sleep.
         let is_left_alone = (0..100).any(|_| {
             discovery = Discovery::default();
             assert!(discovery.late_rank(pid).is_none());
@@ -395,7 +392,7 @@ mod tests {
             discovery.late_rank(pid).is_none()
         });
         assert!(is_left_alone);
-        // What a thread that runs has used is told up to a tick late.
+        // The CPU time of a running thread is reported up to a tick late.
         let is_found = (0..1000).any(|_| {
             does_something();
             discovery.late_rank(pid).is_some()
@@ -451,7 +448,7 @@ mod tests {
         assert!(discovery.rank_with_mpi(pid, used(pid)).is_none());
         takes_all_for_mpi(&mut discovery);
         assert!(discovery.rank_with_mpi(pid, used(pid)).is_none());
-        // After so long it is taken as it is.
+        // After this much CPU time the process is accepted as it is.
         let long_since = used(pid).map(|(clock, _)| (clock, LINKING_NS + 1));
         assert!(discovery.rank_with_mpi(pid, long_since).is_some());
         assert!(!discovery.job_of(pid).unwrap().members[0].space.is_linked());

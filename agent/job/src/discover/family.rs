@@ -1,5 +1,5 @@
-//! The processes of a command that was started to be watched: what they will have before there are any, and
-//! who they are once they run.
+//! The processes of a command that was started to be watched: their expected files before they exist, and the
+//! processes once they run.
 
 use std::{collections::BTreeSet, io, path::Path};
 
@@ -10,8 +10,8 @@ use super::{Discovery, Job, Member, job::Root, launcher};
 use crate::mpi::Rank;
 
 impl Discovery {
-    /// What a process will be that runs these files, the program first; none when one of them cannot be read.
-    /// `process` is the one that is about to run it, or to start it.
+    /// The member that a process will be if it runs these files, the program first; `None` if one of them
+    /// cannot be read. `process` is about to run the program, or to start it.
     pub fn expected(&mut self, process: &Process, files: &[String]) -> Option<Member> {
         let program = files.first()?;
         let images = files.iter().map(|path| {
@@ -32,14 +32,14 @@ impl Discovery {
         })
     }
 
-    /// A process that has just hit its first probe; none when it cannot be looked into any more.
+    /// A process that has just hit its first probe; `None` if it can no longer be read.
     pub fn arrived(&mut self, pid: i32) -> Option<Member> {
         let process = Process::open(pid).ok()?;
         let rank = Rank::from_environment(&process.environment().ok()?);
         self.look_into(process, rank).ok()
     }
 
-    /// A process of which nothing is known.
+    /// A placeholder for a process of which nothing is known.
     pub fn no_member() -> io::Result<Member> {
         let process = Process::gone(0, "?");
         Ok(Member {
@@ -50,9 +50,9 @@ impl Discovery {
         })
     }
 
-    /// Processes of the command that are not known yet and are worth watching though they have hit nothing:
-    /// of a command that launches ranks those ranks that have mapped their MPI, of any other whatever is
-    /// still there at the second look.
+    /// Unknown processes of the command that are worth watching although they have hit nothing: for a command
+    /// that launches ranks, the ranks that have mapped their MPI; for any other, all that still exist at the
+    /// second check.
     pub fn family(&mut self, command: Pid, user: u32, known: &BTreeSet<i32>) -> Vec<Member> {
         let all: Vec<i32> = std::iter::once(command.number)
             .chain(descendants(command.number, usize::MAX))
@@ -75,7 +75,7 @@ impl Discovery {
 }
 
 impl Job {
-    /// Of a command that is about to start, by the process that will be it: it has no members yet.
+    /// The job of a command that is about to start in this process: it has no members yet.
     pub fn of_command(process: Process) -> Job {
         let root = Root {
             process,
@@ -87,7 +87,7 @@ impl Job {
         }
     }
 
-    /// The command has executed a program: which, and whether that launches ranks, is known now.
+    /// Updates the command's program, and whether it launches ranks, after it has executed one.
     pub fn look_at_command(&mut self) {
         if let Some(root) = self.roots.first_mut()
             && let Ok(process) = root.process.pid.open()

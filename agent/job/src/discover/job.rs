@@ -1,5 +1,4 @@
-//! What a job is: its ranks with their mappings, and the MPI they use. How one is found is
-//! [`super::discovery`]'s.
+//! A job: its ranks with their mappings, and the MPI they use. Jobs are found by [`super::discovery`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +9,29 @@ use crate::mpi::{self, Implementation, Rank};
 #[derive(Clone, Debug)]
 pub struct Mpi {
     pub implementation: Implementation,
-    /// The file that defines it, as the process sees it.
+    /// Path of the file that defines it, as the process sees it.
     pub library: String,
     pub sites: Vec<WatchedSite>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedSite {
-    /// Its name, such as `MPI_Send` or `MPI_Send_c`.
+    /// Such as `MPI_Send` or `MPI_Send_c`.
     pub name: String,
-    /// Where it begins in the file.
+    /// Offset of its first instruction in the file.
     pub offset: FileOffset,
-    /// Bytes that it takes; 0 when the file does not say.
+    /// In bytes; 0 if the file does not state it.
     pub size: u64,
-    /// Where the process has it.
+    /// Address in the process.
     pub address: Address,
 }
 
 #[derive(Clone, Debug)]
 pub struct Member {
     pub process: Process,
-    /// Its number in the job; `None` for a program without a launcher.
+    /// `None` for a program without a launcher.
     pub rank: Option<Rank>,
-    /// What it has mapped.
+    /// The mapped modules.
     pub space: AddressSpace,
     pub mpi: Option<Mpi>,
 }
@@ -49,7 +48,7 @@ impl Member {
         name.map_or_else(|| "?".to_owned(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// File names of what it has mapped.
+    /// File names of its mapped modules.
     pub fn libraries(&self) -> impl Iterator<Item = String> + '_ {
         self.space
             .modules
@@ -57,13 +56,12 @@ impl Member {
             .map(|module| module.file_name().to_owned())
     }
 
-    /// What it has mapped by now; none when that cannot be read any more.
+    /// The modules that are mapped now; `None` if they can no longer be read.
     pub fn space_now(&self, images: &Images) -> Option<AddressSpace> {
         AddressSpace::read(&self.process, images).ok()
     }
 
-    /// The modules that have a copy of a variable, as the process is now; one that is not named where there
-    /// is one copy or none.
+    /// The modules that have a copy of a variable now; a single `None` if there is at most one copy.
     pub fn copies(&self, variable: &str, images: &Images) -> Vec<Option<String>> {
         let now = self.space_now(images);
         let space = now.as_ref().unwrap_or(&self.space);
@@ -75,12 +73,12 @@ impl Member {
                 modules.dedup();
                 modules
             }
-            // Who writes finds the one, or says why there is none.
+            // The write resolves the single copy, or reports why there is none.
             _ => vec![None],
         }
     }
 
-    /// The modules that had a copy of a variable when it was found.
+    /// The modules that had a copy of a variable when the process was read.
     pub fn copies_at_start(&self, variable: &str) -> Vec<String> {
         let locations = self.space.every_variable(&VariableName::from(variable));
         let paths = locations.unwrap_or_default().into_iter();
@@ -91,8 +89,8 @@ impl Member {
         Ok(self.space.variable(&VariableName::from(name))?.address.0)
     }
 
-    /// Register number and type of a parameter of a function, as the debug information says them. Parameters
-    /// that are passed as floating-point numbers have none.
+    /// Register number and type of a parameter of a function, from the debug information. `None` for
+    /// floating-point parameters.
     pub fn parameter(&self, function: &str, index: u8) -> Option<(u8, &'static str)> {
         let places = self.space.functions(&[function]).ok()?;
         places.iter().find_map(|(module, function)| {
@@ -102,7 +100,7 @@ impl Member {
         })
     }
 
-    /// Why its MPI cannot be watched, where that was linked into its program and has no symbols.
+    /// Why its MPI cannot be watched, if it was linked into a program without symbols.
     pub fn stripped_mpi(&self) -> Option<&'static str> {
         let program = self.space.executable().filter(|_| self.mpi.is_none())?;
         mpi::is_stripped_of(&program.image).then_some(
@@ -112,24 +110,25 @@ impl Member {
         )
     }
 
-    /// Whether a variable of this name is in it; several libraries may have one.
+    /// Whether it has a variable of this name; several libraries may have one.
     pub fn has_variable(&self, name: &str) -> bool {
         let copies = self.space.every_variable(&VariableName::from(name));
         copies.is_ok_and(|copies| !copies.is_empty())
     }
 }
 
-/// What started processes of a job, and may start more.
+/// A process that started processes of a job, and may start more.
 #[derive(Clone, Debug)]
 pub struct Root {
     pub process: Process,
-    /// It launches ranks; else it is a program that nothing launched, and one of the job's processes itself.
+    /// Whether it launches ranks; otherwise it is a program without a launcher, and one of the job's
+    /// processes itself.
     pub is_launcher: bool,
 }
 
-/// The sum of the sizes of all worlds that these ranks, each with its process, are of. One launcher starts
-/// one world; with several, the number of equal ranks is the number of worlds, and fewer than launchers means
-/// that parts of several were taken for one.
+/// The sum of the sizes of all worlds of these ranks, each given with its process. One launcher starts one
+/// world; with several, the number of equal ranks is the number of worlds, and fewer worlds than launchers
+/// means that parts of several were taken for one.
 fn world_size(ranks: &[(Rank, i32)], launchers: usize) -> Option<usize> {
     let mut processes: BTreeMap<u32, BTreeMap<u32, BTreeSet<i32>>> = BTreeMap::new();
     for (rank, pid) in ranks {
@@ -149,20 +148,20 @@ fn world_size(ranks: &[(Rank, i32)], launchers: usize) -> Option<usize> {
     (count >= launchers).then(|| worlds.iter().map(|(size, worlds)| size * worlds).sum())
 }
 
-/// What is looked at together, on this machine: all processes of a parallel program, or of several that share
-/// CPUs.
+/// The processes that are watched together on this machine: those of one parallel program, or of several that
+/// share CPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// What started it: more than one when several programs are looked at together.
+    /// The processes that started it; more than one if several programs are watched together.
     pub roots: Vec<Root>,
-    /// The processes, program by program, by rank.
+    /// Ordered by program, then by rank.
     pub members: Vec<Member>,
-    /// Processes that belong to it but could not be looked into, with the reason.
+    /// Processes of the job that could not be read, with the reason.
     pub unreachable: Vec<(i32, String)>,
 }
 
 impl Job {
-    /// Name of the program that most processes run, of several programs all their names.
+    /// Name of the program that most processes run; for several programs all their names.
     pub fn program(&self) -> String {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for member in &self.members {
@@ -182,8 +181,8 @@ impl Job {
         Some(&root.process)
     }
 
-    /// Ranks of the world communicator, of several jobs those of all; `None` where nothing states it for each
-    /// rank, or the statements differ. Of a job without ranks the number of processes here.
+    /// Number of ranks of the world communicators; `None` if it is not stated for each rank, or the
+    /// statements differ. For a job without ranks, the number of processes here.
     pub fn size(&self) -> Option<usize> {
         let ranks = self.members.iter().map(|member| {
             let rank = member.rank.map(|rank| (rank, member.process.pid.number));
@@ -209,7 +208,7 @@ impl Job {
         }
     }
 
-    /// Takes note of programs whose MPI cannot be watched, each by the first of its processes.
+    /// Records programs whose MPI cannot be watched, once for each program.
     pub fn report_stripped(&mut self) {
         let mut seen = BTreeSet::new();
         for member in self.members.iter().filter(|member| member.mpi.is_none()) {
@@ -225,7 +224,7 @@ impl Job {
         }
     }
 
-    /// The processes of another job are looked at with these.
+    /// Adds the processes of another job, to be watched together.
     pub fn join(&mut self, other: Job) {
         let known: BTreeSet<i32> = self
             .members
@@ -257,7 +256,7 @@ mod tests {
             (vec![(0, four), (1, Some(2))], 1, None),
             // A wrapper script has the rank of its program.
             (vec![(0, four), (0, four), (1, four)], 1, four),
-            // Containers show no launcher.
+            // In containers no launcher is visible.
             (vec![(0, Some(2)), (1, Some(2))], 0, Some(2)),
             (
                 vec![(0, Some(2)), (1, Some(2)), (0, Some(2)), (1, Some(2))],

@@ -1,17 +1,17 @@
-//! What a site calls a job: the number that its batch system gave it, else that of the process that started
-//! it.
+//! The name of a job at its site: the number that its batch system assigned, otherwise the pid of the process
+//! that started it.
 
 use tuner::printable;
 
 use super::Job;
 
-/// Variables of batch systems that hold the number of a job: Slurm, PBS, LSF, Flux, Grid Engine.
+/// Variables of batch systems that contain the number of a job: Slurm, PBS, LSF, Flux, Grid Engine.
 const VARIABLES: &[&str] = &["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID"];
 
-/// A longer one is cut: it becomes a label of every metric.
+/// Longer names are truncated: the name is a label of every metric.
 const CHARACTERS_MAX: usize = 64;
 
-/// The name of a job among those of its site, or without a batch system of this machine.
+/// The name of a job, unique within its site, or without a batch system within this machine.
 pub fn job_id(job: &Job) -> String {
     let members = job.members.iter().take(1);
     let given = members.filter_map(|member| from_environment(&member.process.environment().ok()?));

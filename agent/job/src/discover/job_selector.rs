@@ -1,5 +1,5 @@
-//! Targets that say what processes belong to: a job of Slurm on this node (`slurm:4711`, `slurm:4711.0`), a
-//! container (`container:3f9c`). Reads environments and cgroups, and looks into no process.
+//! Targets that name what processes belong to: a job of Slurm on this node (`slurm:4711`, `slurm:4711.0`), or
+//! a container (`container:3f9c`). Reads environments and cgroups only.
 
 use std::{collections::BTreeSet, fs};
 
@@ -12,19 +12,19 @@ use super::table::ProcessTable;
 pub(super) enum JobSelector<'a> {
     /// A job of Slurm, or one step of it.
     Slurm { job: &'a str, step: Option<&'a str> },
-    /// A container, by the begin of its number.
+    /// A container, by the first digits of its id.
     Container(&'a str),
 }
 
-/// Fewer digits of a container's number may mean anything.
+/// Fewer digits of a container's id are ambiguous.
 const DIGITS_MIN: usize = 4;
 
-/// Where a container's number stands in the path of its cgroup, with any runtime: `…/docker-3f9c….scope`,
+/// Digits of a container's id in the path of its cgroup, with any runtime: `…/docker-3f9c….scope`,
 /// `…/docker/3f9c…`, `…/libpod-3f9c….scope/container`, `…/cri-containerd-3f9c….scope`.
 const DIGITS_OF_CONTAINER: usize = 64;
 
 impl JobSelector<'_> {
-    /// What `KIND:ID` means; none for a kind that is not known.
+    /// Parses `KIND:ID`; `None` for an unknown kind.
     pub(super) fn of<'a>(kind: &str, id: &'a str) -> Option<JobSelector<'a>> {
         match kind {
             "slurm" => {
@@ -38,9 +38,9 @@ impl JobSelector<'_> {
         }
     }
 
-    /// The processes that belong to it and were started by none that does.
+    /// The processes that belong to it and have no ancestor that does.
     pub(super) fn topmost(self, table: &ProcessTable) -> Vec<i32> {
-        // Who looks may have been started within it (srun --overlap).
+        // The agent itself may have been started within it (srun --overlap).
         let ours = table.lineage(std::process::id().cast_signed());
         let ours: BTreeSet<i32> = ours.map(|(pid, _)| pid).collect();
         let others = table
@@ -67,7 +67,7 @@ impl JobSelector<'_> {
     }
 }
 
-/// Nothing where it may not be read.
+/// The cgroups of a process; empty if they may not be read.
 fn cgroups(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default()
 }
@@ -93,8 +93,8 @@ fn is_of_job(environment: &[String], job: &str, step: Option<&str>) -> bool {
     is("SLURM_JOB_ID", job) && step.is_none_or(|step| is("SLURM_STEP_ID", step))
 }
 
-/// Of what `srun` started, and not of the script around it, which Slurm gives one of its greatest numbers for
-/// a step.
+/// Whether a process belongs to what `srun` started, and not to the surrounding script, whose step number is
+/// one of Slurm's greatest.
 fn is_of_step(environment: &[String]) -> bool {
     const FIRST_OF_SLURM: u32 = 0xffff_fff0;
     let step = environment

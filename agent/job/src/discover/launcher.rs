@@ -1,8 +1,8 @@
-//! Which process started the job.
+//! Finds the process that started the job.
 
 use super::table::ProcessTable;
 
-/// What starts ranks, on the first node and on the others. Names are cut at 15 bytes, as the kernel does.
+/// Names of programs that start ranks, on any node, truncated at 15 bytes as by the kernel.
 const LAUNCHERS: &[&str] = &[
     "mpirun",
     "mpiexec",
@@ -25,7 +25,7 @@ const LAUNCHERS: &[&str] = &[
     "palsd",
 ];
 
-/// True for the short name of a launcher.
+/// Whether the short name of a process is that of a launcher.
 pub fn is_launcher(name: &str) -> bool {
     LAUNCHERS.contains(&name.get(..15).unwrap_or(name))
 }
@@ -41,9 +41,9 @@ pub fn above(table: &ProcessTable, pid: i32) -> Option<i32> {
         .map(|(launcher, _)| launcher)
 }
 
-/// The launcher that a process belongs to: itself, the nearest one above it (and further up while launchers
-/// start launchers, as mpiexec does its proxies), or those below it, when the process is a script around
-/// jobs; none below the first process of all, which is around everything.
+/// The launchers of a process: itself, the nearest one above it (and further up while launchers start
+/// launchers, as mpiexec does its proxies), or those below it, if the process is a script around jobs. None
+/// for process 1, which is the ancestor of everything.
 pub(super) fn find(table: &ProcessTable, pid: i32) -> Vec<i32> {
     if let Some(launcher) = above(table, pid) {
         return vec![launcher];

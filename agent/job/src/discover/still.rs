@@ -1,44 +1,45 @@
-//! Whether a tree of processes can have started any since it was last walked, and one process mapped
-//! anything: none of them can while it uses no CPU time. Reading their clocks takes a tenth of a walk.
+//! Determines whether a tree of processes may have grown since it was last walked, or a process may have
+//! mapped anything: neither is possible without using CPU time. Reading the CPU clocks takes a tenth of the
+//! time of a walk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tuner::CpuClock;
 
-/// What a process has used, by its clock.
+/// The CPU time that a process has used, with its clock.
 pub(super) type Used = (CpuClock, u64);
 
-/// Of a process; none where there is no such process.
+/// The CPU time of a process; `None` if it does not exist.
 pub(super) fn used(pid: i32) -> Option<Used> {
     let clock = CpuClock::of(pid)?;
     Some((clock, clock.ns()?))
 }
 
-/// A tree as it was found at the last walk.
+/// A tree of processes at the last walk.
 #[derive(Debug, Default)]
 pub(super) struct Still {
     pids: BTreeSet<i32>,
-    /// Of them, those that the session had.
+    /// Those of them that the session watched.
     known: BTreeSet<i32>,
-    /// Of each, what it had used when the tree was begun to be walked; none where that is not known of all.
+    /// The CPU time of each when the walk began; `None` if it is unknown for any of them.
     used: Option<Vec<Used>>,
 }
 
 impl Still {
-    /// No process in it used CPU time since, and the session knows the same processes.
+    /// Whether no process of the tree has used CPU time since, and the session watches the same processes.
     pub(super) fn holds(&self, known: &BTreeSet<i32>) -> bool {
         let stands = |(clock, used): &Used| clock.ns() == Some(*used);
         let used = self.used.as_ref().filter(|used| !used.is_empty());
         self.known == *known && used.is_some_and(|used| used.iter().all(stands))
     }
 
-    /// Call it before the tree is walked.
+    /// CPU times of the tree. Call it before the tree is walked.
     pub(super) fn used(&self) -> Option<Vec<Used>> {
         self.pids.iter().map(|pid| used(*pid)).collect()
     }
 
-    /// What the walk has found, and what those of the walk before had used when it began: it says nothing of
-    /// others.
+    /// Stores the result of a walk. `used` are the CPU times of the previous tree when the walk began; they
+    /// apply only if the tree is the same.
     pub(super) fn walked(&mut self, found: BTreeSet<i32>, known: &BTreeSet<i32>, used: Option<Vec<Used>>) {
         self.used = used.filter(|_| found == self.pids);
         self.pids = found;
@@ -46,22 +47,22 @@ impl Still {
     }
 }
 
-/// Processes in which something was looked for in vain, with what each had used before.
+/// Processes that were searched without success, with the CPU time that each had used before.
 #[derive(Debug, Default)]
 pub(super) struct InVain(BTreeMap<i32, Used>);
 
 impl InVain {
-    /// Whether a process has used no CPU time since the last search in it found nothing.
+    /// Whether a process has used no CPU time since the last search without success.
     pub(super) fn holds(&self, pid: i32, used: Option<Used>) -> bool {
         used.is_some() && self.0.get(&pid).copied() == used
     }
 
-    /// It was not found in a process that had used so much before anybody looked.
+    /// Records a search without success; `used` is the CPU time before the search.
     pub(super) fn add(&mut self, pid: i32, used: Option<Used>) {
         self.0.extend(used.map(|used| (pid, used)));
     }
 
-    /// Lets go of processes that have ended.
+    /// Drops processes that have ended.
     pub(super) fn forget_gone(&mut self) {
         self.0.retain(|_, (clock, _)| clock.ns().is_some());
     }

@@ -1,11 +1,11 @@
-//! A snapshot of which processes there are and who started whom.
+//! A snapshot of all processes and their parents.
 
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessEntry {
     pub parent: i32,
-    /// Its short name, cut at 15 bytes by the kernel.
+    /// Short name, truncated at 15 bytes by the kernel.
     pub name: String,
     pub is_kernel_thread: bool,
 }
@@ -13,14 +13,14 @@ pub struct ProcessEntry {
 /// The flag of kernel threads in /proc/PID/stat (include/linux/sched.h).
 const PF_KTHREAD: u32 = 0x0020_0000;
 
-/// All processes that were there when it was taken.
+/// All processes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTable {
     entries: BTreeMap<i32, ProcessEntry>,
 }
 
 impl ProcessTable {
-    /// Reads /proc. Processes that end meanwhile are left out.
+    /// Reads /proc. Processes that end meanwhile are omitted.
     pub fn read() -> ProcessTable {
         let Ok(processes) = procfs::process::all_processes() else {
             return ProcessTable::default();
@@ -46,21 +46,21 @@ impl ProcessTable {
         self.entries.get(&pid)
     }
 
-    /// All numbers with their entries, in the order of the numbers.
+    /// All processes, ordered by pid.
     pub fn iter(&self) -> impl Iterator<Item = (i32, &ProcessEntry)> {
         self.entries.iter().map(|(pid, entry)| (*pid, entry))
     }
 
-    /// The process itself and who started it, and so on up.
+    /// The process itself, its parent, and so on.
     pub fn lineage(&self, pid: i32) -> impl Iterator<Item = (i32, &ProcessEntry)> {
-        // A table of processes has no cycles, but two reads may disagree: the length bounds the walk.
+        // Processes have no cycles, but two reads may disagree: the number of entries bounds the walk.
         let start = self.entries.get_key_value(&pid);
         std::iter::successors(start, |(_, entry)| self.entries.get_key_value(&entry.parent))
             .take(self.entries.len())
             .map(|(pid, entry)| (*pid, entry))
     }
 
-    /// Everything that this process started, directly or not, nearest first; not itself.
+    /// All descendants of the process, nearest first, without itself.
     pub fn descendants(&self, pid: i32) -> Vec<i32> {
         let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (child, entry) in &self.entries {
@@ -69,7 +69,7 @@ impl ProcessTable {
         let mut found = Vec::new();
         let mut waiting = VecDeque::from([pid]);
         while let Some(parent) = waiting.pop_front() {
-            // Taken out, so that no process is visited twice.
+            // Removed, so that no process is visited twice.
             for child in children.remove(&parent).unwrap_or_default() {
                 found.push(child);
                 waiting.push_back(child);

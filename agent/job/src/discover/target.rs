@@ -1,4 +1,4 @@
-//! TARGET on the command line: a process number, the name of a program, or what its processes belong to.
+//! TARGET on the command line: a pid, the name of a program, or what its processes belong to.
 
 use super::{job_selector::JobSelector, table::ProcessTable};
 
@@ -15,20 +15,20 @@ pub enum TargetError {
         count: usize,
         listed: String,
     },
-    /// No process here is of this target.
+    /// No process here belongs to this target.
     #[error("no process that you may inspect here belongs to {target}{}", elsewhere(.target))]
     NoProcessOf { target: String },
-    /// A kind of target that there is not.
+    /// An unknown kind of target.
     #[error(
         "there are no targets of the form {kind}:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c"
     )]
     Kind {
-        /// What stands before the colon.
+        /// The text before the colon.
         kind: String,
     },
 }
 
-/// What leads to those that are not here.
+/// How to reach processes on other nodes.
 fn elsewhere(target: &str) -> String {
     match target
         .strip_prefix("slurm:")
@@ -41,8 +41,8 @@ fn elsewhere(target: &str) -> String {
     }
 }
 
-/// The processes of a target. A name must match exactly one program: processes of that name that one process
-/// started are one program. If the caller runs one of that name, those of other users are ignored.
+/// The processes of a target. A name must match exactly one program: processes of that name with the same
+/// parent are one program. If the caller runs one of that name, those of other users are ignored.
 pub fn resolve(
     target: &str,
     table: &ProcessTable,
@@ -63,7 +63,7 @@ pub fn resolve(
     let named = table.iter().filter(|(_, entry)| entry.name == cut);
     let mut named: Vec<i32> = named.map(|(pid, _)| pid).collect();
     if named.is_empty() {
-        // An interpreter that was started by a link has the name of the link.
+        // An interpreter that was started through a link has the name of the link.
         let of_file = |pid: &i32| {
             let file = std::fs::read_link(format!("/proc/{pid}/exe"));
             file.is_ok_and(|file| file.file_name() == Some(target.as_ref()))

@@ -1,6 +1,5 @@
-//! Which variables processes have, by the files that they have mapped. The ranks of a job have the same
-//! files, and to find out that none has a variable every symbol is read. Does not know what the variables are
-//! for.
+//! Whether processes have certain variables, by their mapped files. The ranks of a job have the same files,
+//! and determining that none has a variable reads every symbol, so the results are cached.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
@@ -8,19 +7,19 @@ use tuner::Image;
 
 use super::Member;
 
-/// More sets of files are not remembered together.
+/// Most sets of files that are cached.
 const FILES_MAX: usize = 64;
 
-/// Files in the order of the dynamic linker, and what is known of each variable.
+/// Files in the order of the dynamic linker, and whether they have each variable.
 type OfFiles = (Vec<Arc<Image>>, HashMap<String, bool>);
 
-/// What is known of variables.
+/// Cache of known variables.
 #[derive(Debug, Default)]
 pub struct Variables(RefCell<Vec<OfFiles>>);
 
 impl Variables {
-    /// Whether a process has a variable of this name. What is found while its files are not mapped yet, or
-    /// not linked, says nothing of others that have the same.
+    /// Whether a process has a variable of this name. The result is cached only if its files are all mapped
+    /// and linked: otherwise it does not apply to other processes with the same files.
     pub fn has(&self, member: &Member, name: &str) -> bool {
         if !member.space.is_linked() {
             return member.has_variable(name);

@@ -1,8 +1,8 @@
-//! Where MPICH keeps what its handles stand for. Handles are integers there, and no symbol says where the
-//! objects are: what the library writes is searched for the pools that it takes them from, whose objects bear
-//! their handles, and the objects of the world's and the process's own communicator are searched for what the
-//! launcher says of rank and size. What does not show itself so, or shows itself twice, is not known. Nothing
-//! here reads an object for a call: that is the kernel side.
+//! Locates the objects that MPICH's handles stand for. Its handles are integers, and no symbol gives the
+//! addresses of the objects. So the library's writable data is searched for the object pools, whose objects
+//! contain their handles; and the objects of MPI_COMM_WORLD and MPI_COMM_SELF are searched for the rank and
+//! size that the launcher states. What is not found exactly once is unknown. Objects are read at calls by the
+//! kernel side only.
 
 use abi::{Objects, RankMap, World};
 use tuner::{Address, AddressSpace, Module, Segment};
@@ -12,30 +12,30 @@ use super::implementation::is_mpich;
 pub(super) const WORLD: u32 = 0x4400_0000;
 pub(super) const OWN: u32 = 0x4400_0001;
 
-/// What a library writes that is searched; Debian's has 0.3 MiB. A program that MPICH is linked into may have
-/// arrays of its own there.
+/// Most bytes of a library's writable data that are searched; Debian's has 0.3 MiB. A program that MPICH is
+/// linked into may have arrays of its own there.
 const SEARCHED_MAX: u64 = 4 << 20;
 
-/// Kinds of objects, as handles have them.
+/// Kinds of objects, as encoded in handles.
 const COMM: u32 = 1;
 const DATATYPE: u32 = 3;
 
-/// Objects of the pools have sizes between these, in bytes.
+/// Possible sizes of the objects in pools, in bytes.
 const STEP: std::ops::RangeInclusive<u32> = 64..=1 << 16;
-/// Objects that lie side by side; every release has had 8.
+/// Most adjacent objects of a pool; every release has had 8.
 const DIRECT_MAX: u32 = 4096;
 /// The halves of a word.
 const LOWER: std::ops::Range<usize> = 0..4;
 const UPPER: std::ops::Range<usize> = 4..8;
-/// Ranks and sizes stand within the first bytes of a communicator.
+/// Rank and size are within this many first bytes of a communicator.
 const HEAD: usize = 256;
-/// The map of the local ranks stands behind that of the others.
+/// The map of the local ranks follows that of the remote ranks.
 const MAP_BYTES: usize = size_of::<RankMap>();
 
-/// Types of two parts, the sizes of which nothing else in their objects has: by the index in their pool.
+/// Pair types whose sizes occur nowhere else in their objects: (index in the pool, size).
 const PAIR_TYPES: [(usize, u64); 3] = [(0, 8), (1, 12), (3, 6)];
 
-/// The process in its world, with what its communicators and datatypes show.
+/// The process in its world, completed with what its communicators and datatypes show.
 pub(super) fn calibrated(known: World, space: &AddressSpace, has_rank: bool) -> World {
     if !has_rank {
         return known;
@@ -45,7 +45,7 @@ pub(super) fn calibrated(known: World, space: &AddressSpace, has_rank: bool) -> 
     found.next().map_or(known, |data| data.world(known))
 }
 
-/// What a module writes, as it is now.
+/// The writable data of a module, read once.
 struct Data {
     start: u64,
     bytes: Vec<u8>,
@@ -79,7 +79,7 @@ impl Data {
         bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// Where in the data an address is, with so many bytes behind it.
+    /// Index of an address in the data, if `length` bytes follow it.
     fn place(&self, address: u64, length: u64) -> Option<usize> {
         let at = address.checked_sub(self.start)?;
         let end = at.checked_add(length)?;
@@ -104,20 +104,21 @@ impl Data {
         })
     }
 
-    /// Where words are that have this in their half.
+    /// Indices of words with this value in the given half.
     fn words(&self, half: std::ops::Range<usize>, value: u32) -> impl Iterator<Item = usize> {
         let value = value.to_le_bytes();
         let words = self.bytes.chunks_exact(8).enumerate();
         words.filter_map(move |(number, word)| (word[half.clone()] == value).then_some(8 * number))
     }
 
-    /// The pool of a kind, once it was taken from: its first objects bear their handles.
+    /// The pool of a kind, once an object was taken from it: its first objects contain their handles.
     fn pool(&self, kind: u32) -> Option<Objects> {
         let words = self.words(UPPER, kind);
         only(words.filter_map(|at| self.pool_at(kind, at + 16)))
     }
 
-    /// A pool has the kind of its objects, the size of one, where the first are (here), how many those are.
+    /// The pool at an index. A pool stores the kind and the size of its objects, the address of the first
+    /// ones (at the index), and their number.
     fn pool_at(&self, kind: u32, at: usize) -> Option<Objects> {
         let step = self.half(at.checked_sub(8)?)?;
         let is_kind = self.half(at.checked_sub(12)?)? == kind;
@@ -142,8 +143,9 @@ impl Data {
         (bears(0) && bears(1) && bears(direct_count - 1)).then_some(objects)
     }
 
-    /// Before the kind stand how many blocks there are, in newer releases two counts more, where the table of
-    /// blocks is, that the pool was taken from (1), the next free object.
+    /// The index of the pointer to the table of blocks. Before the kind, a pool stores the number of blocks,
+    /// in newer releases two more counts, the table of blocks, a flag that it was used (1), the next free
+    /// object.
     fn blocks_before(&self, at: usize) -> Option<usize> {
         const TAKEN_FROM: u64 = 1;
         let is_blocks = |place: &usize| {
@@ -154,7 +156,7 @@ impl Data {
         only(places.into_iter().filter(|place| *place >= 8).filter(is_blocks))
     }
 
-    /// The datatypes, and where they have their sizes.
+    /// The datatypes, and the offset of the size in them.
     fn datatypes(&self) -> Option<(Objects, u16)> {
         let types = self.pool(DATATYPE)?;
         let first = self.place(types.direct, 0)?;
@@ -169,15 +171,16 @@ impl Data {
         Some((types, u16::try_from(offset).ok()?))
     }
 
-    /// Where a communicator has how many its other ends are, the caller's rank, and its map: as the world's
-    /// and the process's own show. Some launchers state the rank alone; then the world's has the size, too.
+    /// Offsets of the number of other ends, of the caller's rank and of the map in a communicator, as
+    /// MPI_COMM_WORLD and MPI_COMM_SELF show them. Some launchers state the rank only; then the size is read
+    /// from the world's communicator.
     fn communicators(&self, comms: Objects, known: &World) -> Option<World> {
         let step = comms.step as usize;
         let pairs = self.words(LOWER, WORLD);
         let all = only(pairs.filter(|at| self.half(at + step) == Some(OWN)))?;
         let own = all + step;
         let numbered = |comm: usize, offset: usize, size: u32, rank: u32| {
-            // Behind them, and an address, stands how many the own ends are.
+            // After them, and an address, comes the size of the local group.
             let local = (offset + 8).next_multiple_of(8) + 8;
             self.half(comm + offset) == Some(size)
                 && self.half(comm + offset + 4) == Some(rank)
@@ -215,7 +218,7 @@ impl Data {
     }
 }
 
-/// The one that there is: several mean that we do not know.
+/// The only item; `None` if there are several, which is ambiguous.
 fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
     let one = found.next()?;
     found.next().is_none().then_some(one)
@@ -234,7 +237,7 @@ mod tests {
     const COMMS: usize = 32 << 10;
     const MAP: usize = 512;
 
-    /// A library as release 4.0 has it, of rank 2 of 5.
+    /// A library as in release 4.0, of rank 2 of 5.
     struct Library(Vec<u8>);
 
     impl Library {
@@ -286,7 +289,7 @@ mod tests {
             self.world_of(5)
         }
 
-        /// 0 where the launcher does not state the size.
+        /// `size` is 0 if the launcher does not state it.
         fn world_of(&self, size: u32) -> World {
             let known = World {
                 rank: 2,

@@ -8,21 +8,21 @@ use tuner::{AddressSpace, Image, LinkAddress, Module, printable};
 /// An MPI library (or a program with MPI linked in).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Implementation {
-    /// "Open MPI", "MPICH", "Intel MPI" or "MPI" for one that is not known.
+    /// "Open MPI", "MPICH", "Intel MPI", or "MPI" if unknown.
     pub name: &'static str,
     pub version: Option<String>,
-    /// How the size of a datatype is found.
+    /// How the size of a datatype is read.
     pub layout: SizeLayout,
     /// Offset of the size in a datatype's object, for [`SizeLayout::AtPointer`].
     pub size_offset: u16,
 }
 
-/// Every MPI program begins with one of these. One with MPI linked in has, of all other functions, only those
-/// that it calls.
+/// Every MPI program calls one of these. A program with MPI linked in has, apart from these, only the
+/// functions that it calls.
 const BEGINNINGS: [&str; 3] = ["PMPI_Init", "PMPI_Init_thread", "PMPI_Session_init"];
 
-/// Recognises the MPI that `module` defines; `None` when it defines none. What stands between a program and
-/// its MPI (a profiler that was preloaded) defines the functions under their first names alone.
+/// Detects the MPI that `module` defines; `None` if it defines none. A library between a program and its MPI
+/// (a preloaded profiler) defines the functions under their public names only.
 pub(crate) fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation> {
     let image = &module.image;
     if !defines_mpi(image) {
@@ -55,12 +55,12 @@ pub(crate) fn recognise(module: &Module, space: &AddressSpace) -> Option<Impleme
     known("MPI", None, SizeLayout::Unknown, 0)
 }
 
-/// Whether a file has MPICH or a descendant of it.
+/// Whether a file contains MPICH or a descendant of it.
 pub(super) fn is_mpich(image: &Image) -> bool {
-    // Of one that is linked in, what is not used is left out; the last is in every program.
+    // If it is linked in, unused variables are missing; the last one is in every program.
     let names = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process"];
-    // Since 5.0 the library hides these. A Fortran program and its bindings have this one, too, but not the
-    // functions.
+    // Since 5.0 the library hides these. A Fortran program and its bindings have this variable too, but not
+    // the functions.
     let is_hiding = || has_variable(image, "MPIR_F08_MPI_STATUS_IGNORE_OBJ") && defines_mpi(image);
     names.iter().any(|name| has_variable(image, name)) || is_hiding()
 }
@@ -73,17 +73,16 @@ fn has_variable(image: &Image, name: &str) -> bool {
     variable(image, name).is_some()
 }
 
-/// How Intel MPI begins what it says of itself.
+/// The first words of Intel MPI's version string.
 const INTEL: &[u8] = b"Intel(R) MPI Library";
 
-/// Programs with MPI linked in are some tens of MiB.
+/// Programs with MPI linked in have some tens of MiB.
 const SEARCHED: u64 = 256 << 20;
 
-/// The name that every MPI gives its first communicator, as it stands among its constants.
+/// The name that every MPI gives its first communicator, as a constant.
 const FIRST_COMMUNICATOR: &[u8] = b"MPI_COMM_WORLD\0";
 
-/// Whether MPI was linked into a file whose symbols were removed, so that the begins of its functions are
-/// unknown.
+/// Whether MPI was linked into a file without symbols, so that the addresses of its functions are unknown.
 pub(crate) fn is_stripped_of(image: &Image) -> bool {
     let has_symbols = image
         .static_symbols()
@@ -98,22 +97,22 @@ pub(super) fn variable(image: &Image, name: &str) -> Option<tuner::Symbol> {
         .find_map(|table| table.named(name).find(|symbol| symbol.defined))
 }
 
-/// Where the size stands in Open MPI's datatype objects: an offset at which types of known size show it. It
-/// moves between versions and debug builds.
+/// The offset of the size in Open MPI's datatype objects: one at which types of known size show it. It
+/// differs between versions and debug builds.
 ///
-/// A basic type shows its size three times, as size and as its upper bounds. A short and an int are six bytes
-/// with two of padding between them: only the size is six. That type is made in MPI_Init; before, the first
-/// of the three is taken, for the size stands before the bounds in every release.
+/// A basic type contains its size three times, as size and as its upper bounds. A short and an int are six
+/// bytes with two bytes of padding between them: only the size is six. That type is initialised in MPI_Init;
+/// before that, the first of the three is used, because the size precedes the bounds in every release.
 fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
     const BASIC: [(&str, u64); 3] = [("ompi_mpi_byte", 1), ("ompi_mpi_int", 4), ("ompi_mpi_double", 8)];
     const COMPOSED: (&str, u64) = ("ompi_mpi_short_int", 6);
-    /// Sizes have stood within the first hundred bytes in every release.
+    /// The size has been within the first hundred bytes in every release.
     const SEARCHED: u16 = 128;
     let word = |name: &str, offset: u16| {
         let link = variable(&module.image, name)?.address;
         let link = LinkAddress(link.0.checked_add(u64::from(offset))?);
         let now = space.memory().word(module.address(link)).ok();
-        // Before the program runs the file has what will stand there: sizes are not relocated.
+        // Before the program runs the file contains the initial value: sizes are not relocated.
         now.or_else(|| module.image.initial_word(link))
     };
     let shows = |(name, size): &(&str, u64), offset| word(name, offset) == Some(*size);
@@ -129,12 +128,12 @@ fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
     match (&composed[..], &basic[..]) {
         ([only], _) => Some(*only),
         ([], [first, ..]) if word(COMPOSED.0, *first) == Some(0) => Some(*first),
-        // Several candidates, or none, mean that we do not know.
+        // Several candidates, or none: unknown.
         _ => None,
     }
 }
 
-/// Open MPI keeps its release as a string of its own among its constants: `v4.1.4`, since 5.0 `5.0.11`.
+/// Open MPI's release is a separate string among its constants: `v4.1.4`, since 5.0 `5.0.11`.
 fn open_mpi_version(image: &Image) -> Option<String> {
     let mut untagged = None;
     let tagged = constant(image, |text| {
@@ -144,14 +143,14 @@ fn open_mpi_version(image: &Image) -> Option<String> {
     tagged.or(untagged)
 }
 
-/// What `read` makes of the first constant of a file of which it makes something.
+/// The first result of `read` over the constants of a file.
 fn constant(image: &Image, mut read: impl FnMut(&[u8]) -> Option<String>) -> Option<String> {
-    /// Longer constants are left out where they lie across two pieces.
+    /// Longer constants are skipped if they cross a boundary of two pieces.
     const OVERLAP: usize = 64;
     let mut cut = 0;
     image.find((OVERLAP, SEARCHED), |piece| {
-        // The first is cut off at its beginning, but for that of the file; what is behind the last zero at
-        // its end.
+        // The first text of a piece is truncated at its start, except that of the file; the bytes after the
+        // last zero are truncated at their end.
         let last = piece.iter().rposition(|&byte| byte == 0).unwrap_or(0);
         let mut texts = piece[..last]
             .split(|&byte| byte == 0)
@@ -160,7 +159,7 @@ fn constant(image: &Image, mut read: impl FnMut(&[u8]) -> Option<String>) -> Opt
     })
 }
 
-/// Three numbers with points between them.
+/// Three numbers separated by dots.
 fn release(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let is_number =
@@ -169,12 +168,12 @@ fn release(text: &[u8]) -> Option<String> {
     is_release.then(|| text.to_owned())
 }
 
-/// Intel MPI counts its releases by the year.
+/// Releases of Intel MPI begin with the year.
 fn year_release(text: &[u8]) -> Option<String> {
     release(text).filter(|text| text.starts_with("20") && text.find('.') == Some(4))
 }
 
-/// MPICH counts its releases from 1 to 9 up to now.
+/// The major numbers of MPICH's releases have one digit so far.
 fn small_release(text: &[u8]) -> Option<String> {
     release(text).filter(|text| !text.starts_with('0') && text.find('.') == Some(1))
 }

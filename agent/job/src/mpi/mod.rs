@@ -1,5 +1,5 @@
-//! What the agent knows of MPI: which functions communicate or wait, what they carry, how an implementation
-//! is recognised, and where it keeps who is who. Nothing here probes.
+//! Knowledge of MPI: which functions communicate or wait, what they carry, how an implementation is detected,
+//! and where it stores ranks. Nothing here probes.
 
 mod handles;
 mod implementation;

@@ -1,16 +1,15 @@
-//! A process's number in its job, from the environment that its launcher gave it.
+//! The rank of a process, from the environment that its launcher set.
 
 /// Rank and size of the world communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    /// The number, from 0.
+    /// Counts from 0.
     pub number: u32,
-    /// How many there are; `None` where nothing states it. It is unknown then: the ranks that are seen here
-    /// may be a part.
+    /// `None` if no variable states it. It cannot be derived: the world may have ranks on other nodes.
     pub size: Option<u32>,
 }
 
-/// Variables that hold the rank, the most specific first: a job of Open MPI inside a Slurm step has both.
+/// Variables that contain the rank, the most specific first: a job of Open MPI inside a Slurm step has both.
 const RANKS: [&str; 5] = [
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -19,8 +18,8 @@ const RANKS: [&str; 5] = [
     "SLURM_PROCID",
 ];
 
-/// Variables that hold the size, each with the rank that it belongs to. SLURM_NTASKS is none of them: it is
-/// the size that the job was submitted with, not that of the step.
+/// Variables that contain the size, each with the rank to which it belongs. SLURM_NTASKS is not among them:
+/// it is the size with which the job was submitted, not that of the step.
 const SIZES: [(&str, &str); 4] = [
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
@@ -29,7 +28,7 @@ const SIZES: [(&str, &str); 4] = [
 ];
 
 impl Rank {
-    /// Reads it out of `NAME=VALUE` lines. The size may come from another row than the rank, if the ranks of
+    /// Reads it from `NAME=VALUE` lines. The size may come from another row than the rank, if the ranks of
     /// both rows are equal.
     pub(crate) fn from_environment(environment: &[String]) -> Option<Rank> {
         let number = RANKS.iter().find_map(|name| parsed(environment, name))?;
@@ -46,8 +45,8 @@ impl Rank {
     }
 }
 
-/// Whether the tasks of the Slurm step are the world: the namespace of PMIx, where there is one, is Slurm's
-/// own (another launcher runs its daemons as a step), and the step is not one component of several.
+/// Whether the tasks of the Slurm step are the world: the namespace of PMIx, if there is one, is Slurm's own
+/// (another launcher runs its daemons as a step), and the step is not one component of several.
 fn step_is_world(environment: &[String]) -> bool {
     let namespace = value(environment, "PMIX_NAMESPACE");
     namespace.is_none_or(|name| name.starts_with("slurm.")) && value(environment, "SLURM_HET_SIZE").is_none()
@@ -86,7 +85,7 @@ mod tests {
             ),
             // srun without PMI
             (of_slurm.to_owned(), Some((3, Some(4)))),
-            // What the job was submitted with is not the size of a step.
+            // The size at submission is not the size of a step.
             ("SLURM_PROCID=3 SLURM_NTASKS=10".to_owned(), Some((3, None))),
             (
                 "PMIX_RANK=3 SLURM_PROCID=3 SLURM_NTASKS=10".to_owned(),
@@ -103,7 +102,7 @@ mod tests {
                 format!("PMIX_RANK=3 PMIX_NAMESPACE=slurm.pmix.7.0 SLURM_HET_SIZE=2 {of_slurm}"),
                 Some((3, None)),
             ),
-            // No rank is as great as the size.
+            // A rank must be less than the size.
             ("PMI_RANK=4 PMI_SIZE=4".to_owned(), Some((4, None))),
         ] {
             let lines: Vec<String> = environment.split(' ').map(String::from).collect();

@@ -1,4 +1,4 @@
-//! The spec of an MPI function for the kernel side: in which arguments are the size of a message, and its
+//! The spec of an MPI function for the kernel side: which arguments contain the size of a message, and its
 //! sender and receiver.
 
 use abi::{AmountForm, Flow, MessageRule, NO_ARGUMENT};
@@ -7,7 +7,7 @@ use profile::mpi::{AmountSource, BytesKind, CalledFunction};
 
 use super::Implementation;
 
-/// The rule of a function of this library. Rows of sizes are given by who numbers the functions.
+/// The rule of a function of this library. Rows of sizes are assigned where the functions are numbered.
 pub fn rule(called: CalledFunction, implementation: &Implementation) -> MessageRule {
     let mut rule = MessageRule {
         layout: implementation.layout as u8,

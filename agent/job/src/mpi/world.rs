@@ -1,6 +1,6 @@
-//! Finds what the kernel side needs to translate a rank in any communicator to one in the world. Relies only
-//! on what the process shows: Open MPI's structures move between releases and builds, so they are searched
-//! for the launcher's values of rank and size. Those of MPICH are found in `handles`.
+//! Finds what the kernel side needs to translate a rank of any communicator to a world rank. Relies only on
+//! what the process shows: Open MPI's structures change between releases and builds, so they are searched for
+//! the launcher's values of rank and size. Those of MPICH are found in `handles`.
 
 use abi::World;
 use tuner::{Address, AddressSpace, Memory};
@@ -14,19 +14,18 @@ const COMM_WORLD: &str = "ompi_mpi_comm_world";
 /// the first 300 and 100.
 const COMM_SEARCHED: u16 = 512;
 const RECORD_SEARCHED: usize = 128;
-/// A group has its size, then the caller's rank, within its first bytes, and the addresses of the records
-/// soon behind.
+/// Within its first bytes a group has its size, then the caller's rank, and soon after them the address of
+/// the records.
 const GROUP_SEARCHED: u16 = 64;
 const RECORDS_BEHIND: u16 = 40;
-/// Records that are compared; one that fits by chance in so many is out of the question.
+/// Records that are compared; that this many match by chance is practically impossible.
 const COMPARED_MAX: usize = 64;
-/// A world of more ranks is not searched.
+/// Larger worlds are not searched.
 const SIZE_MAX: u32 = 1 << 20;
-/// Where every release since 2.0 has the name of a process in its record.
+/// Offset of the name of a process in its record, in every release since 2.0.
 const USUAL_NAME: u16 = 40;
 
-/// The process in its world, as far as it can be found now: Open MPI's structures exist once MPI_Init has
-/// made them.
+/// The process in its world, as far as it can be found now: Open MPI's structures exist after MPI_Init.
 pub fn world(implementation: &Implementation, space: &AddressSpace, rank: Option<Rank>) -> World {
     let number = rank.map_or(0, |rank| rank.number);
     let size = rank.and_then(|rank| rank.size);
@@ -53,8 +52,8 @@ pub fn world(implementation: &Implementation, space: &AddressSpace, rank: Option
     }
 }
 
-/// Whether more may be found later: the MPI of the process has not made its structures yet, or keeps them
-/// where they are not found.
+/// Whether more may be found later: the MPI of the process has not created its structures yet, or they were
+/// not found.
 pub fn may_settle(implementation: &Implementation, world: &World, rank: Option<Rank>) -> bool {
     rank.is_some()
         && match implementation.name {
@@ -64,7 +63,7 @@ pub fn may_settle(implementation: &Implementation, world: &World, rank: Option<R
         }
 }
 
-/// Ranks of the world, where what the process shows has it: its communicator was found.
+/// Ranks of the world; `None` if the process's communicator was not found.
 pub fn size(world: &World) -> Option<u32> {
     (world.comm_group != 0 || world.comms.step != 0).then_some(world.size)
 }
@@ -75,7 +74,7 @@ fn open_mpi(known: World, space: &AddressSpace, has_rank: bool) -> World {
         any_source: -1,
         ..known
     };
-    // A program may have a copy of the library's variable, which is the one in use then; programs come first.
+    // A program may have a copy of the library's variable, which is then the one in use; programs come first.
     let places: Vec<Address> = space
         .modules
         .iter()
@@ -89,8 +88,8 @@ fn open_mpi(known: World, space: &AddressSpace, has_rank: bool) -> World {
     })
 }
 
-/// The world's communicator is at this place: it has its group twice, side by side, and that has the size and
-/// the rank of the launcher.
+/// Checks for the world's communicator at an address: it has two equal adjacent pointers to its group, and
+/// that contains the size and the rank stated by the launcher.
 fn calibrated(known: &World, memory: &Memory, comm: Address) -> Option<World> {
     let words = read::<8>(memory, comm.0, usize::from(COMM_SEARCHED / 8))?;
     let words: Vec<u64> = words.into_iter().map(u64::from_le_bytes).collect();
@@ -99,7 +98,7 @@ fn calibrated(known: &World, memory: &Memory, comm: Address) -> Option<World> {
     let mut found = groups.filter_map(|(pair, offset)| {
         let world = World {
             comm: comm.0,
-            // The second is that of the other ends.
+            // The second is the group of the other ends.
             comm_group: offset + 8,
             ..*known
         };
@@ -113,7 +112,7 @@ fn group(known: &World, memory: &Memory, address: u64) -> Option<World> {
     let halves = read::<4>(memory, address, usize::from(GROUP_SEARCHED / 4))?;
     let halves: Vec<u32> = halves.into_iter().map(u32::from_le_bytes).collect();
     let pairs = halves.windows(2).zip((0..GROUP_SEARCHED).step_by(4));
-    // Some launchers state the rank alone.
+    // Some launchers state the rank only.
     let may_be = |size: u32| (known.size == 0 || size == known.size) && size > known.rank && size <= SIZE_MAX;
     let sizes = pairs.filter(|(pair, _)| may_be(pair[0]) && pair[1] == known.rank);
     let worlds = sizes.filter_map(|(pair, offset)| {
@@ -135,11 +134,11 @@ fn group(known: &World, memory: &Memory, address: u64) -> Option<World> {
             })
             .next()
     });
-    // A count of references looks like the size of a part of the ranks, whose records fit as well.
+    // A reference count may look like the size of a part of the ranks, whose records match as well.
     worlds.min_by_key(|world| std::cmp::Reverse(world.size))
 }
 
-/// The records of the world's processes, in the order of their ranks: each names its own.
+/// The records of the world's processes, in the order of their ranks; each contains its own.
 fn records_at(known: &World, memory: &Memory, address: u64) -> Option<World> {
     if address == 0 || !address.is_multiple_of(8) {
         return None;
@@ -179,8 +178,8 @@ fn records_at(known: &World, memory: &Memory, address: u64) -> Option<World> {
     })
 }
 
-/// How the ranks stand in those places that are no addresses; 0 where they do not, or where there are none to
-/// see it by.
+/// The shift of the rank in pointers that are sentinels instead of addresses; 0 if there is none, or no
+/// sentinel from which to derive it.
 fn sentinel_shift(world: &World, places: &[u64]) -> u16 {
     let sentinels: Vec<(u64, u64)> = (0u64..)
         .zip(places.iter().copied())

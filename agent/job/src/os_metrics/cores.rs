@@ -1,5 +1,5 @@
-//! Which cores each process of a job gets for itself. A core is the CPUs that share one (hyper-threads); who
-//! has one of them has all that the job may use.
+//! Assigns each process of a job cores of its own. A core is the set of CPUs that share one (hyper-threads);
+//! a process that gets one of them gets all that the job may use.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ pub struct TooFewCores {
     cores: usize,
 }
 
-/// The CPUs of each of the processes, which are given in order.
+/// The CPUs for each of the processes, in the order of `pids`.
 pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<CpuList>, TooFewCores> {
     let threads: Vec<usize> = pids.iter().map(|pid| threads(*pid)).collect();
     let dealt = deal(how, &cores(cpus, &place), &threads)?;
@@ -26,12 +26,12 @@ pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<Cpu
         .collect())
 }
 
-/// Threads that a process has now.
+/// Current number of threads of a process.
 fn threads(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/task")).map_or(1, |entries| entries.count().max(1))
 }
 
-/// Where a CPU sits: package and core; a CPU of which that is not known is a core by itself.
+/// Package and core of a CPU; a CPU without that information is a core of its own.
 fn place(cpu: usize) -> (usize, usize) {
     let read = |file: &str| -> Option<usize> {
         let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}")).ok()?;
@@ -51,7 +51,7 @@ fn cores(cpus: &BTreeSet<usize>, place: &dyn Fn(usize) -> (usize, usize)) -> Vec
     cores.into_values().collect()
 }
 
-/// The CPUs of each process; `threads` says how many it has.
+/// The CPUs of each process; `threads` has the number of threads of each.
 fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<usize>>, TooFewCores> {
     let (count, processes) = (cores.len(), threads.len());
     if processes == 0 || processes > count {
@@ -65,7 +65,7 @@ fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<u
     for (number, threads) in threads.iter().enumerate() {
         let (start, end) = match how {
             Cores::Spread => (number * count / processes, (number + 1) * count / processes),
-            // Everybody behind needs one at least.
+            // Each of the following processes needs at least one core.
             Cores::Compact => (
                 next,
                 (next + threads).clamp(next + 1, count - (processes - number - 1)),
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn dealt(how: Cores, cpus: usize, threads: &[usize]) -> Result<Vec<Vec<usize>>, TooFewCores> {
-        // Two CPUs a core, as Linux numbers them: 0 and 4 are one core of eight.
+        // Two CPUs for each core, as Linux numbers them: 0 and 4 are one core of eight CPUs.
         let place = |cpu| (0, cpu % cpus.div_ceil(2));
         deal(how, &cores(&(0..cpus).collect(), &place), threads)
     }

@@ -1,7 +1,8 @@
-//! Counters of a process that only grow, summed over its threads.
+//! Monotonic counters of a process, summed over its threads.
 //!
-//! The kernel keeps them by thread, and those of a thread that ended are gone from /proc: what was seen of it
-//! stays in the sum, what it did after the last look is lost (less than one period per thread that ends).
+//! The kernel keeps them by thread, and those of a thread that ended vanish from /proc. What was read of it
+//! stays in the sum; what it did after the last read is lost (less than one period for each thread that
+//! ends).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -13,32 +14,31 @@ use procfs::{ProcResult, process::Process};
 use profile::{Counters, Threads};
 use tuner::CpuClock;
 
-/// A process that uses no CPU time changes none of its counters, and is not looked at again. Its memory may
-/// still be changed by others: after so many looks it is read all the same.
+/// A process without CPU time changes none of its own counters and is not read again. Other processes may
+/// still change its memory: after this many skipped reads it is read all the same.
 const STILL_MAX: u32 = 20;
 
-/// What its allocator keeps is looked at so seldom, and not in small processes: it takes a millisecond.
+/// The heaps are read once in this many samples, and not in small processes, because it takes a millisecond.
 const LOOKS_AT_HEAPS: u32 = 20;
 const FIRST_HEAPS: u32 = 4;
 const HEAPS_BYTES_MIN: u64 = 64 << 20;
 
-/// Reads the counters of one process repeatedly. It holds the process's directory in /proc open, which still
-/// refers to this process if its number is used again.
+/// Reads the counters of one process repeatedly. It keeps the process's directory in /proc open, which still
+/// refers to this process if its pid is reused.
 #[derive(Debug)]
 pub struct Sampler {
     process: Process,
     threads: HashMap<i32, OfThread>,
     sum: Counters,
-    /// CPUs that the process could use if none of its threads were bound to fewer; none where that is not
-    /// known.
+    /// CPUs that the process could use if none of its threads were bound to fewer; `None` if unknown.
     reach: Option<usize>,
     clock: Option<CpuClock>,
-    /// What the clock showed just before the counters were read last.
+    /// CPU time on the clock just before the counters were last read.
     used_ns: Option<u64>,
-    /// Looks since then that found it as it was.
+    /// Number of samples since then in which the process had not run.
     still: u32,
     has_run: bool,
-    /// Samples until the heaps are looked at again.
+    /// Samples until the heaps are read again.
     until_heaps: u32,
 }
 
@@ -50,7 +50,7 @@ struct OfThread {
     runs: u64,
     involuntary: u64,
     voluntary: u64,
-    /// The list of the CPUs that it could use when it ran last; empty where that is not known.
+    /// List of the CPUs that it could use when it last ran; empty if unknown.
     allowed: String,
 }
 
@@ -69,18 +69,17 @@ impl Sampler {
         })
     }
 
-    /// The process could use so many CPUs if none of its threads were bound to fewer.
+    /// Sets how many CPUs the process could use if none of its threads were bound to fewer.
     pub fn set_reach(&mut self, cpus: Option<usize>) {
         self.reach = cpus;
     }
 
-    /// Whether the process has used CPU time between the last two samples, as far as is known: else it has
-    /// done nothing at all.
+    /// Whether the process may have used CPU time between the last two samples; if not, it did nothing.
     pub fn has_run(&self) -> bool {
         self.has_run
     }
 
-    /// Reads all counters. An error means that the process is gone, or that it may not be looked at.
+    /// Reads all counters. An error means that the process has ended, or may not be read.
     pub fn sample(&mut self) -> ProcResult<Counters> {
         let used_ns = self.clock.and_then(CpuClock::ns);
         self.has_run = used_ns.is_none() || used_ns != self.used_ns;
@@ -90,11 +89,11 @@ impl Sampler {
         }
         let stat = self.process.stat()?;
         let status = text(&self.process, "status").ok();
-        // What /proc has of a process is, of all that is not of the process, that of its first thread.
+        // The per-thread values in the files of a process are those of its first thread.
         let of_first = status.as_deref().map(|status| (stat.pid, status));
         let threads = match usize::try_from(stat.num_threads) {
             Ok(1) => vec![stat.pid],
-            // As many as before are the same, unless one of them cannot be read.
+            // If the number is unchanged, they are the same threads, unless one of them cannot be read.
             Ok(count) if count == self.threads.len() => self.threads.keys().copied().collect(),
             _ => self.listed()?,
         };
@@ -126,11 +125,11 @@ impl Sampler {
         self.until_heaps = self.until_heaps.saturating_sub(1);
     }
 
-    /// Adds what the threads have done since they were seen last.
+    /// Adds what the threads have done since they were last read.
     fn add(&mut self, seen: &HashMap<i32, OfThread>) {
         let (none, mut bound) = (OfThread::default(), BTreeSet::<usize>::new());
         for (thread, now) in seen {
-            // A number that is used again starts from zero: what it shows is then all new.
+            // Counters of a reused thread id start from zero; all they show is new.
             let before = self.threads.get(thread);
             let before = before
                 .filter(|before| now.cpu_ns >= before.cpu_ns)
@@ -154,7 +153,7 @@ impl Sampler {
         Ok(self.process.tasks()?.flatten().map(|task| task.tid).collect())
     }
 
-    /// Reads those of these threads that were not seen yet. One may end between the listing and the read.
+    /// Reads those of the threads that were not read yet. A thread may end after the listing.
     fn look_at(&self, threads: &[i32], of_first: Option<(i32, &str)>, seen: &mut HashMap<i32, OfThread>) {
         for &thread in threads {
             if seen.contains_key(&thread) {
@@ -172,7 +171,7 @@ impl Sampler {
 
 impl Threads for Sampler {
     fn lives(&self, thread: i32, is_sampled: bool) -> bool {
-        // Where threads were just sampled, those are all.
+        // The threads that were just sampled are all threads.
         match is_sampled {
             true => self.threads.contains_key(&thread),
             false => self.process.task_from_tid(thread).is_ok(),
@@ -185,8 +184,8 @@ impl Threads for Sampler {
 }
 
 impl OfThread {
-    /// Of a thread of a process; `status` where it is known already, and what was read of it before: who was
-    /// given no CPU since was not switched away either.
+    /// Reads a thread of a process; `status` if it is already known, and the previous values: a thread that
+    /// was given no CPU since was not switched away either.
     fn read(
         process: &Process,
         thread: i32,
@@ -235,13 +234,13 @@ fn text(process: &Process, file: &str) -> ProcResult<String> {
     Ok(text)
 }
 
-/// What a line of a status file says.
+/// The value of a line of a status file.
 fn line<'a>(status: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = status.lines();
     lines.find_map(|line| line.strip_prefix(key)).map(str::trim)
 }
 
-/// The number of a line of a status file.
+/// The number in a line of a status file.
 fn number(status: &str, key: &str) -> Option<u64> {
     line(status, key)?.split_ascii_whitespace().next()?.parse().ok()
 }

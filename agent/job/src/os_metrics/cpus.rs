@@ -1,5 +1,5 @@
-//! How many CPUs a set of processes may use: those that their affinity masks name, less what the quotas of
-//! their cgroups (version 1 and 2, and those above) cut off.
+//! How many CPUs a set of processes may use: those in their affinity masks, limited by the quotas of their
+//! cgroups (versions 1 and 2, including ancestors).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,25 +18,25 @@ use super::{
     groups::{cpuset_of, tightest_of},
 };
 
-/// CPUs that may be used.
+/// The CPUs that processes may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuShare {
-    /// CPUs named by at least one affinity mask.
+    /// CPUs in at least one affinity mask.
     pub allowed: BTreeSet<usize>,
-    /// CPUs worth of time that the tightest quota grants; `None` without a quota.
+    /// CPU time for each second that the tightest quota grants; `None` without a quota.
     pub quota: Option<f64>,
-    /// Time that the groups with these quotas were kept from running, in nanoseconds; `None` without a quota.
+    /// Time for which the groups with these quotas were throttled, in nanoseconds; `None` without a quota.
     pub throttled_ns: Option<u64>,
-    /// Their periods so far; `None` without a quota.
+    /// Their quota periods so far; `None` without a quota.
     pub periods: Option<Periods>,
 }
 
-/// Periods over which quotas are counted, of all groups together.
+/// Quota periods of all groups together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Periods {
-    /// All in which something ran.
+    /// Periods in which something ran.
     pub all: u64,
-    /// Those at whose end the group had been kept from running.
+    /// Periods in which the group was throttled.
     pub throttled: u64,
 }
 
@@ -46,7 +46,7 @@ impl CpuShare {
         self.cpus_beside(0.0)
     }
 
-    /// CPUs that can be kept busy while others do so with some of those that are allowed.
+    /// CPUs that can be kept busy while others keep `others` of the allowed ones busy.
     pub fn cpus_beside(&self, others: f64) -> f64 {
         let left = (self.allowed.len() as f64 - others).max(0.0);
         self.quota.map_or(left, |quota| quota.min(left))
@@ -61,18 +61,18 @@ impl CpuShare {
 
 /// What the processes may use together; `None` if none of them could be read.
 ///
-/// A quota counts once for all processes of a cgroup. Where they sit in several with quotas of their own, the
-/// quotas add up, but never beyond one that stands above them.
+/// A quota counts once for all processes of a cgroup. Quotas of several cgroups add up, but never beyond one
+/// of a common ancestor.
 pub fn available(pids: &[i32]) -> Option<CpuShare> {
     RequestedCpus::of(pids).map(|requested| requested.share())
 }
 
-/// What was read of some processes and seldom changes.
+/// Data of some processes that rarely changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestedCpus {
-    /// CPUs named by at least one affinity mask.
+    /// CPUs in at least one affinity mask.
     allowed: BTreeSet<usize>,
-    /// CPUs that each may keep busy for itself.
+    /// CPUs that each process may keep busy by itself.
     pub(super) each: BTreeMap<i32, f64>,
     quota: Option<f64>,
     /// The groups with these quotas.
@@ -80,7 +80,7 @@ pub(super) struct RequestedCpus {
 }
 
 impl RequestedCpus {
-    /// None if none of them could be read.
+    /// `None` if none of them could be read.
     pub(super) fn of(pids: &[i32]) -> Option<RequestedCpus> {
         let mut requested = RequestedCpus::default();
         let mut known = HashMap::new();
@@ -107,7 +107,7 @@ impl RequestedCpus {
         (!requested.allowed.is_empty()).then_some(requested)
     }
 
-    /// With what was kept from running up to now, which is read where there is a quota.
+    /// The share, with the throttled time up to now, which is read if there is a quota.
     pub(super) fn share(&self) -> CpuShare {
         let groups = self.groups.iter();
         let groups = groups.filter_map(|group| fs::read_to_string(group.join("cpu.stat")).ok());
@@ -123,18 +123,18 @@ impl RequestedCpus {
     }
 }
 
-/// The CPUs that a thread of at least one of the processes is bound to.
+/// The CPUs to which at least one thread of the processes is bound.
 pub fn usable(pids: &[i32]) -> BTreeSet<usize> {
     pids.iter().filter_map(|pid| mask(*pid)).flatten().collect()
 }
 
-/// The CPUs that the processes could use if none of their threads were bound: those that the cpusets of their
-/// cgroups grant; where these cannot be read, those that they are bound to.
+/// The CPUs that the processes could use if none of their threads were bound: those granted by the cpusets of
+/// their cgroups, or, if these cannot be read, those to which they are bound.
 pub fn reach(pids: &[i32]) -> BTreeSet<usize> {
     &granted(pids) | &usable(pids)
 }
 
-/// The CPUs that the cpusets of their cgroups grant, as far as these can be read.
+/// The CPUs granted by the cpusets of their cgroups, as far as these can be read.
 pub(super) fn granted(pids: &[i32]) -> BTreeSet<usize> {
     let mut known: HashMap<String, Option<BTreeSet<usize>>> = HashMap::new();
     let mut of = |pid: i32| {
@@ -146,14 +146,13 @@ pub(super) fn granted(pids: &[i32]) -> BTreeSet<usize> {
     pids.iter().filter_map(|pid| of(*pid)).flatten().collect()
 }
 
-/// The machine's online CPUs, whether or not the caller may use them; none if the kernel does not report
-/// them.
+/// Number of online CPUs, whether or not the caller may use them; `None` if not reported by the kernel.
 pub fn online() -> Option<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
     Some(list.trim().parse::<CpuList>().ok()?.cpus().len())
 }
 
-/// What its threads may use together: each has a mask of its own.
+/// The CPUs that its threads may use together: each thread has its own mask.
 fn mask(pid: i32) -> Option<BTreeSet<usize>> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let threads = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -165,8 +164,8 @@ fn mask(pid: i32) -> Option<BTreeSet<usize>> {
     (!cpus.is_empty()).then_some(cpus)
 }
 
-/// The smallest quota on the way from a process's cgroup to the root, and where it stands. Ranks are mostly
-/// in one group: what was found for it is `known`.
+/// The smallest quota from a process's cgroup up to the root, and the group that has it. Ranks usually share
+/// a group, so results are cached in `known`.
 fn tightest_quota(pid: i32, known: &mut HashMap<String, Option<(PathBuf, f64)>>) -> Option<(PathBuf, f64)> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     if let Some(found) = known.get(&groups) {
@@ -195,7 +194,7 @@ fn number(stat: &str, name: &str) -> Option<u64> {
     line?.trim().parse().ok()
 }
 
-/// Nanoseconds in version 1, microseconds in version 2.
+/// Throttled time in nanoseconds: version 1 reports nanoseconds, version 2 microseconds.
 fn throttled(stat: &str) -> Option<u64> {
     let of_v2 = || number(stat, "throttled_usec").map(|us| us.saturating_mul(1000));
     number(stat, "throttled_time").or_else(of_v2)

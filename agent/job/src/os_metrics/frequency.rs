@@ -1,14 +1,13 @@
-//! How fast CPUs are clocked, if the kernel reports it (cpufreq; virtual machines mostly have none). Reads
-//! only.
+//! The clock frequency of CPUs, if the kernel reports it (cpufreq; most virtual machines have none).
 
 use std::{collections::BTreeSet, fs};
 
 use profile::Frequency;
 
-/// CPUs whose clock is read; each answer may take an interrupt.
+/// Most CPUs whose frequency is read; each read may take an interrupt.
 const CPUS_MAX: usize = 64;
 
-/// The clock of these CPUs now, in hertz, or of 64 of them; `None` if the kernel does not report it.
+/// The current frequency of these CPUs, in hertz, or of 64 of them; `None` if the kernel does not report it.
 pub fn frequency(cpus: &BTreeSet<usize>) -> Option<Frequency> {
     let step = cpus.len().div_ceil(CPUS_MAX).max(1);
     let file = |cpu: &usize| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
@@ -19,7 +18,7 @@ pub fn frequency(cpus: &BTreeSet<usize>) -> Option<Frequency> {
     of_texts(&texts.collect::<Option<Vec<_>>>()?)
 }
 
-/// Of what the kernel says, in kilohertz.
+/// From the kernel's texts, in kilohertz.
 fn of_texts(texts: &[String]) -> Option<Frequency> {
     let read = |text: &String| text.trim().parse::<f64>().ok().map(|kilohertz| kilohertz * 1e3);
     let all = texts.iter().map(read).collect::<Option<Vec<f64>>>()?;

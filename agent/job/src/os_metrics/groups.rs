@@ -1,5 +1,5 @@
-//! The control group of a process, of version 1 and 2: which CPUs its cpuset grants, and the smallest quota
-//! on the way to the root.
+//! The cgroup of a process, of versions 1 and 2: the CPUs granted by its cpuset, and the smallest quota up to
+//! the root.
 
 use std::{
     collections::BTreeSet,
@@ -9,18 +9,18 @@ use std::{
 
 use plan::CpuList;
 
-/// The CPUs that a group's cpuset grants, of one line of /proc/PID/cgroup.
+/// The CPUs granted by a group's cpuset, from one line of /proc/PID/cgroup.
 pub(super) fn cpuset_of(line: &str) -> Option<BTreeSet<usize>> {
     let files = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
     let (group, root) = group_of(line, "cpuset")?;
-    // A group without the controller has what the one above it has.
+    // A group without the controller has the CPUs of its parent.
     let groups = group.ancestors().take_while(|path| path.starts_with(root));
     let mut places = groups.flat_map(|group| files.map(|file| group.join(file)));
     let text = places.find_map(|file| fs::read_to_string(file).ok())?;
     Some(text.trim().parse::<CpuList>().ok()?.cpus().clone())
 }
 
-/// The smallest quota that applies to a group, and where it stands, of one line of /proc/PID/cgroup.
+/// The smallest quota that applies to a group, and the group that has it, from one line of /proc/PID/cgroup.
 pub(super) fn tightest_of(line: &str) -> Option<(PathBuf, f64)> {
     let (group, root) = group_of(line, "cpu")?;
     group
@@ -30,8 +30,8 @@ pub(super) fn tightest_of(line: &str) -> Option<(PathBuf, f64)> {
         .min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The group with this controller, and the mount that it lies in, of one line of /proc/PID/cgroup: number of
-/// the hierarchy, its controllers, the group's path.
+/// The group with this controller and the mount that contains it, from one line of /proc/PID/cgroup: number
+/// of the hierarchy, its controllers, the group's path.
 fn group_of(line: &str, controller: &str) -> Option<(PathBuf, &'static Path)> {
     const V1: [(&str, &str); 3] = [
         ("cpu", "/sys/fs/cgroup/cpu"),
@@ -53,7 +53,7 @@ fn group_of(line: &str, controller: &str) -> Option<(PathBuf, &'static Path)> {
     };
     let root = Path::new(mount?);
     let inside = fields.next()?.trim_start_matches('/');
-    // In a container the path is the host's; what applies to us is then at the mount itself.
+    // In a container the path is the host's; the limits that apply to us are then at the mount itself.
     let group = Some(root.join(inside)).filter(|path| path.exists());
     Some((group.unwrap_or_else(|| root.to_owned()), root))
 }

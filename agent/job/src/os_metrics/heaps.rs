@@ -1,9 +1,9 @@
-//! Memory that a program has freed and glibc's allocator keeps.
+//! Memory that a program has freed and that glibc's allocator keeps.
 //!
-//! Each arena of glibc (malloc/arena.c) has heaps, chains of blocks without a gap: each block begins with its
-//! size, and the block after it knows whether it is free. A free block between two in use keeps its pages
-//! until `malloc_trim` gives them back. The chains are read while the program goes on: where one makes no
-//! sense, it is left there.
+//! Each arena of glibc (malloc/arena.c) has heaps, contiguous chains of blocks: each block begins with its
+//! size, and the block after it records whether it is free. A free block between two in use keeps its pages
+//! until `malloc_trim` returns them. The chains are read while the program runs: an inconsistent chain is
+//! abandoned at that point.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,17 +11,16 @@ use std::os::unix::fs::FileExt;
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-/// Heaps of threads begin at multiples of their greatest size (HEAP_MAX_SIZE).
+/// Heaps of threads begin at multiples of their maximum size (HEAP_MAX_SIZE).
 const HEAP_BYTES: u64 = 64 << 20;
-/// So many heaps are looked at, and the beginning of each by so many reads: the others are taken to be like
-/// these.
+/// Number of heaps that are read, and of reads from the start of each: the rest is assumed to be similar.
 const LOOKED_AT: usize = 8;
 const READS: u32 = 16;
 const READ_BYTES: u64 = 32 << 10;
-/// A chain that breaks before this says nothing.
+/// A chain that breaks before this length is ignored.
 const CHAIN_BYTES_MIN: u64 = 64 << 10;
 const PAGE: u64 = 4096;
-/// The header of a block while it is free (struct malloc_chunk), which `malloc_trim` leaves.
+/// The header of a free block (struct malloc_chunk), which `malloc_trim` leaves.
 const FREE_HEADER: u64 = 48;
 const SIZE_FLAGS: u64 = 7;
 const PREVIOUS_IN_USE: u64 = 1;
@@ -31,14 +30,14 @@ const ARENA_BYTES: u64 = 2200;
 /// `struct heap_info`: up to glibc 2.34, and since.
 const HEAP_HEADERS: [u64; 2] = [0x20, 0x30];
 
-/// A heap: where its blocks begin, and where it ends.
+/// A heap: the address of its first block, and its end.
 #[derive(Clone, Debug, PartialEq)]
 struct Heap {
     blocks: u64,
     end: u64,
 }
 
-/// The resident bytes of the process that are free and that its allocator keeps, estimated; none where that
+/// An estimate of the resident bytes that the process has freed and its allocator keeps; `None` if they
 /// cannot be read.
 pub(super) fn freed_bytes(process: &Process) -> Option<u64> {
     let memory = process.open_relative("mem").ok()?;
@@ -59,7 +58,7 @@ pub(super) fn freed_bytes(process: &Process) -> Option<u64> {
     (known > 0).then_some((share * all as f64) as u64)
 }
 
-/// The heaps of all arenas, those of the main one that `brk` made included.
+/// The heaps of all arenas, including the one that the main arena gets by `brk`.
 fn heaps<'a>(memory: &File, maps: impl Iterator<Item = &'a MemoryMap>) -> Vec<Heap> {
     let mut found = Vec::new();
     let both = MMPermissions::READ | MMPermissions::WRITE;
@@ -77,8 +76,8 @@ fn heaps<'a>(memory: &File, maps: impl Iterator<Item = &'a MemoryMap>) -> Vec<He
     found
 }
 
-/// The heap of a thread's arena that begins here, if one does: its header names the arena, itself at the
-/// begin of a heap, and its size.
+/// The heap of a thread's arena at this address, if there is one: its header contains its size and the
+/// address of the arena, which is at the start of a heap.
 fn heap_at(memory: &File, base: u64, end: u64) -> Option<Heap> {
     let [arena, _, size, writable] = words(memory, base)?;
     let is_arena = HEAP_HEADERS.contains(&(arena % HEAP_BYTES));
@@ -110,7 +109,7 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// How much of the beginning of a heap was looked at, and how much of that is free and resident.
+/// How many bytes from the start of a heap were read, and how many of them are free and resident.
 fn look(memory: &File, pages: &File, heap: &Heap) -> Option<(u64, u64)> {
     let (mut at, mut bytes, mut reads) = (0, Vec::new(), 0);
     let (walked, free) = walk(heap, |header| {
@@ -136,8 +135,8 @@ fn look(memory: &File, pages: &File, heap: &Heap) -> Option<(u64, u64)> {
     Some((walked, resident * PAGE))
 }
 
-/// Follows the chain of blocks by the word behind each begin, its size and flags: how far it went, and the
-/// pages of free blocks that `malloc_trim` would give back.
+/// Follows the chain of blocks by their size words. Returns how many bytes were walked, and the pages of free
+/// blocks that `malloc_trim` would return.
 fn walk(heap: &Heap, mut size_at: impl FnMut(u64) -> Option<u64>) -> (u64, Vec<Range<u64>>) {
     let (mut at, mut free, mut before) = (heap.blocks, Vec::new(), None::<Range<u64>>);
     while let Some(head) = (at + 16 <= heap.end).then(|| size_at(at)).flatten() {
@@ -151,8 +150,7 @@ fn walk(heap: &Heap, mut size_at: impl FnMut(u64) -> Option<u64>) -> (u64, Vec<R
         before = Some(at..at + size);
         at += size;
     }
-    // Of the last block it is not known whether it is free, but for that at the end of the heap, which is
-    // left alone.
+    // Whether the last block is free is unknown, except at the end of the heap, which is left alone.
     let known = if at == heap.end {
         at
     } else {
@@ -167,7 +165,7 @@ mod tests {
 
     const START: u64 = 0x1000_08d0;
 
-    /// What is found of blocks of these sizes that are in use or not, in a heap of so many bytes.
+    /// Walks blocks of these sizes, in use or not, in a heap of `bytes` bytes.
     fn walked(blocks: &[(u64, bool)], bytes: u64) -> (u64, Vec<Range<u64>>) {
         let heap = Heap {
             blocks: START,
@@ -196,20 +194,20 @@ mod tests {
                 0x4080,
                 (0x4080, vec![]),
             ),
-            // Less than a page, wherever it lies.
+            // Less than a page, at any address.
             (
                 &[(0x40, true), (0xf00, false), (0x40, true)],
                 0xf80,
                 (0xf80, vec![]),
             ),
-            // The heap goes on, and the chain cannot be read on.
+            // The heap continues, but the chain cannot be read further.
             (
                 &[(0x40, true), (0x3000, false), (0x40, true)],
                 0x8000,
                 (0x3040, vec![free]),
             ),
             (&[(0x40, true), (0x3000, false)], 0x8000, (0x40, vec![])),
-            // Sizes that are none: a block behind the end of its heap, no multiple of 16, none at all.
+            // Invalid sizes: beyond the end of the heap, not a multiple of 16, zero.
             (&[(0x40, true), (0x9000, true)], 0x8000, (0, vec![])),
             (&[(0x40, true), (0x48, true)], 0x8000, (0, vec![])),
             (&[(0, true)], 0x8000, (0, vec![])),
@@ -219,8 +217,7 @@ mod tests {
         }
     }
 
-    /// Of this process, whose allocator is glibc's: blocks of 8 KiB are freed, but for one of 64 bytes behind
-    /// every eighth.
+    /// In this process, which uses glibc: 8 KiB blocks are freed, except 64 bytes after every eighth.
     #[test]
     fn blocks_that_a_thread_of_this_process_freed_are_found() {
         let us = Process::myself().unwrap();

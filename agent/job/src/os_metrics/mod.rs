@@ -1,6 +1,6 @@
-//! What /proc and the cgroups show of a process without any probe: the CPU time it got, the time it waited
-//! for a CPU, how often it was switched away, how many CPUs it may use, how many of these others keep busy,
-//! and how fast they are clocked. Reads only.
+//! What /proc and the cgroups show of a process without a probe: its CPU time, run-queue time and context
+//! switches, how many CPUs it may use, how many of these others keep busy, and their clock frequency. Reads
+//! only.
 
 mod cores;
 mod counters;

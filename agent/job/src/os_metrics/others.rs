@@ -1,6 +1,6 @@
-//! How many CPUs others keep busy: the load of the CPUs that some processes may use, less their own.
+//! How many CPUs other processes keep busy: the load of the CPUs that some processes may use, less their own.
 //!
-//! The other processes need not be visible: the kernel's sum is of the entire machine, also inside a
+//! The other processes need not be visible: the kernel's sum covers the entire machine, also inside a
 //! container. It is sampled by the kernel's tick, so it is measured over seconds, not over one window.
 
 use std::{
@@ -12,33 +12,33 @@ use std::{
 
 use super::Around;
 
-/// Rates are taken over about this time.
+/// Approximate time over which rates are measured.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Over less than this a tick more or less would be a tenth of a CPU.
+/// Over a shorter time, one tick would be a tenth of a CPU.
 const SPAN_MIN: Duration = Duration::from_millis(400);
 
-/// Once there are rates, the kernel's sum is read this often: it takes the counters of every interrupt of
-/// every CPU along. Half as often where the processes have done nothing since.
+/// Once there are rates, the kernel's sum is read at this interval: the file also contains the counters of
+/// every interrupt of every CPU. Half as often if the processes have done nothing since.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The size of the kernel's file on a machine of hundreds of CPUs; a smaller buffer needs several reads.
+/// The size of the kernel's file on a machine with hundreds of CPUs; a smaller buffer needs several reads.
 const STAT_BYTES: usize = 64 << 10;
 
-/// How CPUs were used of late.
+/// Recent use of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
-    /// CPUs that others kept busy among those that may be used.
+    /// CPUs that others kept busy among the allowed ones.
     pub by_others: f64,
     /// Idle CPUs among those that the processes or their launcher may use.
     pub idle: f64,
-    /// The same among those that their cgroups grant.
+    /// Idle CPUs among those that their cgroups grant.
     pub idle_granted: f64,
     /// CPUs that the processes kept busy.
     pub by_us: f64,
 }
 
-/// Looks again and again.
+/// Samples the use of CPUs repeatedly.
 #[derive(Debug, Default)]
 pub struct Others {
     looks: VecDeque<CpuSample>,
@@ -47,7 +47,7 @@ pub struct Others {
 #[derive(Clone, Debug)]
 struct CpuSample {
     at_ns: u64,
-    /// Time that each CPU was busy since the machine started.
+    /// Time for which each CPU was busy since the machine started.
     busy_ns: BTreeMap<usize, u64>,
     own_ns: u64,
 }
@@ -96,7 +96,7 @@ impl Others {
         })
     }
 
-    /// A process came or went: what all used cannot be compared with what all others used.
+    /// Drops the samples after a process joined or ended: the sums before and after cannot be compared.
     pub fn forget(&mut self) {
         self.looks.clear();
     }
@@ -106,14 +106,14 @@ fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 
-/// Of the CPUs that are online (those that are not have no line), all but idleness; time that a hypervisor
-/// took away is not there for us either.
+/// Busy time of each online CPU (offline ones have no line): all but idle time. Time stolen by a hypervisor
+/// is not available to us either, so it counts as busy.
 fn busy_ns(stat: &str, ticks_per_s: u64) -> BTreeMap<usize, u64> {
     let cpu = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
         let cpu = words.next()?.parse().ok()?;
         let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; what guests get is in user and nice.
+        // user nice system idle iowait irq softirq steal; time of guests is part of user and nice.
         let idle = ticks.get(3..5)?.iter().sum::<u64>();
         let busy = ticks.iter().take(8).sum::<u64>() - idle;
         Some((cpu, busy.saturating_mul(1_000_000_000 / ticks_per_s.max(1))))
@@ -125,7 +125,7 @@ fn busy_ns(stat: &str, ticks_per_s: u64) -> BTreeMap<usize, u64> {
         .collect()
 }
 
-/// CPUs of a set that were kept busy between two looks.
+/// CPUs of a set that were kept busy between two samples.
 fn busy(first: &CpuSample, last: &CpuSample, cpus: &BTreeSet<usize>) -> Option<f64> {
     let elapsed = last.at_ns.checked_sub(first.at_ns)?;
     if elapsed < nanos(SPAN_MIN) {

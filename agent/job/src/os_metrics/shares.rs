@@ -1,7 +1,5 @@
-//! What a job may use, read now and then: masks and quotas seldom change, and reading them takes files of
-//! every process.
-//!
-//! Not here: how they are read ([`super::cpus`]).
+//! What a job may use, read occasionally: masks and quotas rarely change, and reading them takes files of
+//! every process. They are read by [`super::cpus`].
 
 use std::collections::BTreeSet;
 
@@ -9,13 +7,13 @@ use procfs::process::Process;
 
 use super::cpus::{CpuShare, RequestedCpus, granted, usable};
 
-/// As old as an answer may be, in nanoseconds.
+/// Maximum age of an answer, in nanoseconds.
 const PERIOD_NS: u64 = 1_000_000_000;
 
-/// And where none of the processes has run meanwhile: what they may use changes nothing for them then.
+/// Maximum age if none of the processes has run since: a change has no effect on them then.
 const STILL_PERIOD_NS: u64 = 10_000_000_000;
 
-/// Answers, kept while they are young and the processes the same.
+/// Cached answers, valid while they are recent and for the same processes.
 #[derive(Debug, Default)]
 pub struct Shares {
     known: Option<CachedShares>,
@@ -29,22 +27,21 @@ struct CachedShares {
     around: Around,
 }
 
-/// CPUs of more than the processes themselves.
+/// Sets of CPUs beyond those of the processes themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Around {
-    /// Those that the processes or what launched them may use.
+    /// CPUs that the processes or their launchers may use.
     pub launched: BTreeSet<usize>,
-    /// Those that what started the job may use: its launchers, or the parents of its first processes; empty
-    /// where that is not known.
+    /// CPUs of the starters of the job (launchers, or parents of its first processes); empty if unknown.
     pub started: BTreeSet<usize>,
-    /// Those that the cgroups of the processes grant.
+    /// CPUs that the cgroups of the processes grant.
     pub granted: BTreeSet<usize>,
 }
 
 impl Shares {
-    /// What the processes may use together, and which CPUs are around them; `None` when none of them could be
-    /// read. What was kept from running is always of now. `roots` are what started processes of the job, each
-    /// with whether it is a launcher. `are_still` says that none of them has run of late.
+    /// What the processes may use together, and the CPUs around them; `None` if none of them could be read.
+    /// The throttled time is always current. `roots` are the processes that started those of the job, each
+    /// with whether it is a launcher. `are_still`: none of the processes has run recently.
     pub fn look(
         &mut self,
         pids: &[i32],
@@ -64,7 +61,7 @@ impl Shares {
             let starters: Vec<i32> = roots.iter().filter_map(starter).collect();
             let launched = usable(&all);
             let around = Around {
-                // Where a cpuset cannot be read, what they are bound to counts as granted.
+                // If a cpuset cannot be read, the CPUs to which they are bound count as granted.
                 granted: &granted(&all) | &launched,
                 started: usable(&starters),
                 launched,
@@ -80,19 +77,19 @@ impl Shares {
         Some((known.requested.as_ref()?.share(), &known.around))
     }
 
-    /// CPUs that the groups of the processes grant them.
+    /// Number of CPUs that the cgroups grant to the processes.
     pub fn granted(&self) -> Option<usize> {
         let granted = self.known.as_ref()?.around.granted.len();
         (granted > 0).then_some(granted)
     }
 
-    /// CPUs that one of them may keep busy for itself.
+    /// CPUs that one of them may keep busy by itself.
     pub fn of(&self, pid: i32) -> Option<f64> {
         self.known.as_ref()?.requested.as_ref()?.each.get(&pid).copied()
     }
 }
 
-/// What gave a process the CPUs that it had at first: a launcher its ranks, a parent any other.
+/// The process from which another one inherited its CPUs: a launcher for its ranks, otherwise the parent.
 fn starter(&(pid, is_launcher): &(i32, bool)) -> Option<i32> {
     match is_launcher {
         true => Some(pid),

@@ -1,9 +1,9 @@
-//! What a hit costs on this machine: functions of our own are called with the session's own programs at them,
-//! on this thread and before anything else is probed. Their hits have a slot that no process gets and numbers
-//! that no function has yet. Computes no price, see [`profile::cost`].
+//! Measures what a hit costs on this machine: functions of our own are called with the session's programs
+//! attached to them, on this thread and before anything else is probed. Their hits use a slot that no process
+//! gets and probe numbers that are not assigned yet. Prices are computed elsewhere, see [`profile::cost`].
 //!
-//! What is measured is the price in a loop, with everything in the caches. The probes stay until the session
-//! ends, for to close them takes a grace period of the kernel; the functions are not called any more.
+//! The measured price is that in a loop with warm caches. The probes stay until the session ends, because
+//! closing them takes a grace period of the kernel; the functions are not called any more.
 
 use profile::cost::Prices;
 
@@ -13,14 +13,14 @@ use super::{
     object::Kernel,
 };
 
-/// Prices, and the probes that they were measured with.
+/// Prices, and the probes used to measure them.
 pub struct Calibration {
     pub prices: Prices,
-    /// Dropped with all others.
+    /// Dropped together with the session's other links.
     pub links: Vec<Link>,
 }
 
-/// Measures. Must precede every other probe, and every spec.
+/// Measures the prices. Must precede every other probe and every spec.
 pub fn measure(kernel: &mut Kernel) -> Calibration {
     let table = |why: String| Calibration {
         prices: Prices::table(why),
@@ -59,25 +59,24 @@ mod functions {
     use super::{At, Calibration, Kernel, KernelError, LinkRequest, Prices, ProbeSite};
     use profile::cost::Measured;
 
-    /// Each is measured so often.
+    /// Repetitions of each measurement.
     const ROUNDS: usize = 9;
-    /// And the third shortest is taken.
+    /// The third shortest round is used.
     const TAKEN: usize = 2;
     /// Calls in a round.
     const CALLS: u32 = 32;
-    /// Of those that cost ten times as much.
+    /// Calls in a round of functions that cost ten times as much.
     const STEPPED_CALLS: u32 = 8;
 
-    /// The cases that are timed, by number, and where their last jump is; and the one that is timed at its
-    /// return instruction.
+    /// The cases timed at a jump, as (number, offset of the last jump), and the one timed at its return.
     const TO_JUMP: [(usize, u64); 3] = [(3, 3), (4, 4), (8, 5)];
     const TO_RETURN: [(usize, u64); 1] = [(5, 2)];
 
     macro_rules! functions {
         ($($(#[$doc:meta])* $name:ident: $($line:literal),+;)+) => {$(
             $(#[$doc])*
-            // SAFETY: every one follows the calling convention: it changes no register that it does not put
-            // back but rax, takes off the stack what it put there, and returns.
+            // SAFETY: each function follows the calling convention: it restores every register that it
+            // changes but rax, pops what it pushed, and returns.
             #[unsafe(naked)]
             extern "C" fn $name() {
                 naked_asm!($($line),+)
@@ -86,8 +85,8 @@ mod functions {
     }
 
     functions! {
-        /// Probed on a push, which the kernel does itself. Each has its own instructions: equal functions
-        /// could be made one.
+        /// Probed on a push, which the kernel emulates. Each function has different instructions, so that the
+        /// linker cannot merge them.
         counted: "push rbp", "pop rbp", "ret";
         reading: "push rbp", "pop rbp", "nop", "ret";
         sending: "push rbp", "pop rbp", "nop", "nop", "ret";
@@ -95,13 +94,13 @@ mod functions {
         in_sequence: "push rbp", "nop", "nop", "pop rbp", "jmp 2f", "2:", "ret";
         added: "push rbp", "nop", "nop", "nop", "pop rbp", "jmp 2f", "2:", "ret";
         left: "push rbp", "pop rbp", "ret", "nop";
-        /// On a move between registers, which the processor runs apart.
+        /// Probed on a move between registers, which the processor single-steps.
         stepped: "mov eax, edi", "ret";
-        /// On a nop of five bytes, which newer kernels make a call of.
+        /// Probed on a nop of five bytes, which newer kernels replace by a call.
         long_nop: ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret";
     }
 
-    /// Where what a call of a case took is kept.
+    /// Selects the field that receives the time of one call.
     type Place = fn(&mut Measured) -> &mut f64;
 
     struct Case {
@@ -123,14 +122,14 @@ mod functions {
     }
 
     const TIMED: u32 = SpecFlags::SPAN;
-    /// Where there is no room to add anything up, each is sent.
+    /// If there is no room to aggregate, each hit is sent.
     const ADDED: u32 = SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::SUM_RETURN;
     const IN_SEQUENCE: u32 = SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::SEQUENCE;
 
-    /// Called before anybody probes it.
+    /// Called before it is probed.
     static BARE: [Case; 1] = [case(counted, 0, 0, CALLS, |calls| &mut calls.bare)];
 
-    /// By number of the probe.
+    /// Indexed by the number of the probe.
     static CASES: [Case; 9] = [
         case(counted, 0, 0, CALLS, |calls| &mut calls.emulated),
         case(reading, 0, abi::CAPTURES_MAX, CALLS, |calls| &mut calls.reading),
@@ -186,7 +185,7 @@ mod functions {
         })
     }
 
-    /// A call that was not seen had another price.
+    /// Fails if a call was not counted: it had another price.
     fn all_seen(calls: &[u64]) -> Result<(), KernelError> {
         let expected = |case: &Case| u64::from(case.calls) * (ROUNDS as u64 + 1);
         match calls.iter().copied().eq(CASES.iter().map(expected)) {
@@ -197,7 +196,7 @@ mod functions {
         }
     }
 
-    /// Values are read from the stack of the caller, as an argument that points to something would be.
+    /// Values are read from the caller's stack, as for an argument that points to memory.
     fn spec(case: &Case, adds_up: bool) -> ProbeSpec {
         const STACK_POINTER: u8 = 4;
         let without = if adds_up { 0 } else { SpecFlags::SUM_RETURN };
@@ -221,8 +220,8 @@ mod functions {
         spec
     }
 
-    /// Enters what a call of each takes, in CPU time of this thread. The cases take turns, so that whatever
-    /// else the machine does meets all of them; it only ever makes a round longer, so a short one is taken.
+    /// Measures the CPU time of a call of each case on this thread. The cases alternate, so that other load
+    /// on the machine affects all of them. Such load only makes rounds longer, so a short one is used.
     fn call<const N: usize>(cases: &[Case; N], measured: &mut Measured) {
         let mut rounds = [[0.0; ROUNDS]; N];
         for round in 0..=ROUNDS {
@@ -232,7 +231,7 @@ mod functions {
                     black_box(case.function)();
                 }
                 let ns = thread_ns().saturating_sub(began) as f64 / f64::from(case.calls);
-                // In the first the kernel sees the thread and the probes for the first time.
+                // In the first round the kernel sees the thread and the probes for the first time.
                 if let Some(took) = round.checked_sub(1).and_then(|round| took.get_mut(round)) {
                     *took = ns;
                 }
@@ -249,7 +248,7 @@ mod functions {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
-    /// Where the functions are in our file.
+    /// Offsets of the functions in our executable.
     fn offsets() -> Option<[u64; CASES.len()]> {
         let text = std::fs::read_to_string("/proc/self/maps").ok()?;
         let mappings = parse_maps(&text).ok()?;

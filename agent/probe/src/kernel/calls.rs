@@ -1,5 +1,5 @@
-//! The rings of calls: the newest of each process, one after the other, read while the kernel side writes
-//! them. What a call is, is not known here.
+//! The rings of the newest calls of each process, read while the kernel side writes them. This module does
+//! not interpret calls.
 
 use std::{io, mem::offset_of, sync::atomic::Ordering};
 
@@ -7,7 +7,7 @@ use abi::{Call, RingHead};
 
 use super::cells::Cells;
 
-/// Room for calls that each process gets.
+/// Size of the ring of each process, in calls.
 pub(super) fn ring_size(processes: u32) -> u32 {
     let each = abi::CALLS_MAX / processes.max(1);
     let power = each.checked_ilog2().map_or(1, |power| 1 << power);
@@ -17,19 +17,19 @@ pub(super) fn ring_size(processes: u32) -> u32 {
 pub(super) struct Rings {
     pub(super) calls: Cells<Call>,
     pub(super) heads: Cells<RingHead>,
-    /// Calls that the ring of a process has room for, a power of two.
+    /// Size of each ring in calls, a power of two.
     pub(super) size: u32,
 }
 
 impl Rings {
-    /// How many calls the ring of a process has seen.
+    /// Number of calls that the ring of a process has received.
     pub(super) fn so_far(&self, slot: u32) -> Option<u64> {
         self.heads.get(slot as usize).map(|head| head.next)
     }
 
-    /// The newest calls of a process from this number on, in their order; `None` for each that was being
-    /// overwritten while it was read. Before them so many were overwritten already. None where there is no
-    /// such ring.
+    /// The newest calls of a process from number `from` on, in order; `None` for each call that was
+    /// overwritten while it was read. The first number returned counts calls that had been overwritten
+    /// before. `None` if there is no such ring.
     pub(super) fn newest(&self, slot: u32, from: u64) -> Option<(u64, Vec<Option<Call>>)> {
         let next = self.so_far(slot)?;
         let size = u64::from(self.size);
@@ -44,22 +44,22 @@ impl Rings {
         Some((first - from, calls))
     }
 
-    /// Calls of a process before this number are not read any more.
+    /// Marks calls of a process before this number as read.
     pub(super) fn pass(&self, slot: u32, next: u64) {
         self.set(slot, offset_of!(RingHead, read), next);
     }
 
-    /// Who reads them sleeps from now on.
+    /// Marks the reader as asleep.
     pub(super) fn sleep(&self) {
         self.set(0, offset_of!(RingHead, is_asleep), 1);
     }
 
-    /// Some call sites of this process are within language bindings.
+    /// Sets that some call sites of this process are inside language bindings.
     pub(super) fn set_has_bindings(&self, slot: u32) {
         self.set(slot, offset_of!(RingHead, has_bindings), 1);
     }
 
-    /// Which of both could not be looked at, and why.
+    /// For each of both maps, why a part of it could not be mapped.
     pub(super) fn refusals(&self) -> [(&'static str, Option<&io::Error>); 2] {
         [("CALLS", self.calls.refusal()), ("HEADS", self.heads.refusal())]
     }
@@ -71,8 +71,8 @@ impl Rings {
     }
 }
 
-/// The number of a call in its ring, counted from 1; it wraps after 2^32. None for the call whose number is 0
-/// then: it looks like one that is being written.
+/// The stored number of a call, counted from 1; it wraps after 2^32. `None` for the call whose number is then
+/// 0, because it cannot be distinguished from one that is being written.
 fn number_there(number: u64) -> Option<u32> {
     let there = (number as u32).wrapping_add(1);
     (there != 0).then_some(there)
@@ -94,8 +94,7 @@ mod tests {
         file
     }
 
-    /// The rings of two slots, and the calls of the kernel side, which writes as it does: the lowest 32 bits
-    /// of each number.
+    /// The rings of two slots, and calls as the kernel side writes them: with 32 bits of each number.
     fn rings() -> (Rings, Cells<Call>) {
         let (calls, heads) = (file::<Call>(2 * SIZE), file::<RingHead>(2));
         let rings = Rings {
@@ -133,7 +132,7 @@ mod tests {
         (first..first + 8).for_each(|number| enter(&rings, &calls, number));
         let (skipped, newest) = rings.newest(1, first).unwrap();
         let sites: Vec<Option<u64>> = newest.iter().map(|call| call.map(|call| call.site)).collect();
-        // The last before that bears the number of a call that is being written.
+        // The last call before the wrap has the number of a call that is being written.
         let expected =
             (first..first + 8).map(|number| Some(number).filter(|number| *number != u64::from(u32::MAX)));
         assert_eq!((skipped, sites), (0, expected.collect()));

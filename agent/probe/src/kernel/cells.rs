@@ -1,6 +1,7 @@
-//! The records of a mappable array of the kernel side, read and written as shared memory. It is mapped piece
-//! by piece, each when it is first looked at: there is room for far more processes than there are mostly, and
-//! the kernel counts as ours whatever is mapped, touched or not. What a record means is not known here.
+//! The records of a mappable array of the kernel side, read and written as shared memory. It is mapped in
+//! pieces, each at its first access: arrays have room for far more processes than there usually are, and the
+//! kernel attributes mapped memory to us whether it is touched or not. This module does not interpret
+//! records.
 
 use std::{
     io,
@@ -18,16 +19,16 @@ use super::sys::{Access, Mapping};
 const PIECE_BYTES: usize = 64 << 10;
 const PIECE_WORDS: usize = PIECE_BYTES / size_of::<u64>();
 
-/// The records. No piece is ever given back.
+/// The records. Pieces are never unmapped.
 #[derive(Debug)]
 pub(super) struct Cells<T> {
     array: OwnedFd,
-    /// Where the first of them is in what the kernel offers to be mapped, in bytes.
+    /// Offset of the first record in the mappable file, in bytes.
     offset: u64,
     pieces: Box<[OnceLock<Mapping>]>,
     words: usize,
     access: Access,
-    /// Why the first piece that could not be mapped was not: records in it are there all the same.
+    /// Why the first piece that failed could not be mapped. Records in it exist all the same.
     refusal: OnceLock<io::Error>,
     _record: PhantomData<T>,
 }
@@ -39,7 +40,7 @@ impl<T: bytemuck::Pod> Cells<T> {
         Cells::map_for(array, (0, cells), Access::Read)
     }
 
-    /// To read, of what offers something else before them.
+    /// Maps records, for reading, that follow other data.
     pub(super) fn map_behind(array: BorrowedFd<'_>, offset: u64, cells: u32) -> io::Result<Cells<T>> {
         Cells::map_for(array, (offset, cells), Access::Read)
     }
@@ -64,7 +65,7 @@ impl<T: bytemuck::Pod> Cells<T> {
             refusal: OnceLock::new(),
             _record: PhantomData,
         };
-        // Whether it can be mapped at all shows with the first.
+        // The first piece shows whether the array can be mapped at all.
         match cells.pieces.first() {
             Some(first) => drop(first.set(cells.mapping(0)?)),
             None => return Err(io::ErrorKind::InvalidInput.into()),
@@ -87,7 +88,7 @@ impl<T: bytemuck::Pod> Cells<T> {
             return Some(mapping);
         }
         match self.mapping(piece) {
-            // Who was faster has mapped the same.
+            // A concurrent caller has mapped the same piece.
             Ok(mapping) => Some(place.get_or_init(|| mapping)),
             Err(error) => {
                 self.refusal.get_or_init(|| error);
@@ -96,33 +97,32 @@ impl<T: bytemuck::Pod> Cells<T> {
         }
     }
 
-    /// Which pieces are mapped.
     #[cfg(test)]
     pub(super) fn mapped(&self) -> Vec<bool> {
         let pieces = self.pieces.iter();
         pieces.map(|piece| piece.get().is_some()).collect()
     }
 
-    /// Why existing records could not be read; none if all requested ones could.
+    /// Why existing records could not be read; `None` if all requested ones could.
     pub(super) fn refusal(&self) -> Option<&io::Error> {
         self.refusal.get()
     }
 
-    /// A record, word by word.
+    /// Copies a record, word by word.
     pub(super) fn get(&self, index: usize) -> Option<T> {
         let mut record = T::zeroed();
         self.copy(index, std::slice::from_mut(&mut record))?;
         Some(record)
     }
 
-    /// So many records in a row, word by word.
+    /// Copies `count` consecutive records, word by word.
     pub(super) fn row(&self, first: usize, count: usize) -> Option<Vec<T>> {
         let mut records = vec![T::zeroed(); count];
         self.copy(first, &mut records)?;
         Some(records)
     }
 
-    /// Whether the records in a row from here on are these, word by word; `None` where there are not as many.
+    /// Whether the records from `first` on equal these, word by word; `None` if there are fewer.
     pub(super) fn are(&self, first: usize, records: &[T]) -> Option<bool> {
         let mut place = first.checked_mul(Self::WORDS_PER_CELL)?;
         let mut rest: &[u64] = bytemuck::cast_slice(records);
@@ -137,7 +137,7 @@ impl<T: bytemuck::Pod> Cells<T> {
         Some(true)
     }
 
-    /// As many records from here on as there is room for, word by word.
+    /// Copies as many records as `records` has room for, word by word.
     pub(super) fn copy(&self, first: usize, records: &mut [T]) -> Option<()> {
         let mut place = first.checked_mul(Self::WORDS_PER_CELL)?;
         let mut rest: &mut [u64] = bytemuck::cast_slice_mut(records);
@@ -158,8 +158,8 @@ impl<T: bytemuck::Pod> Cells<T> {
         piece.load(place % PIECE_WORDS, Ordering::Acquire)
     }
 
-    /// A record that another writes to meanwhile, and whose first word it changes before and after: `None`
-    /// where that changed while it was read.
+    /// A record that the other side may be writing. Its first word changes before and after a write: `None`
+    /// if it changed during the read.
     pub(super) fn get_complete(&self, index: usize) -> Option<T> {
         let before = self.first_word(index)?;
         let record = self.get(index)?;
@@ -167,7 +167,7 @@ impl<T: bytemuck::Pod> Cells<T> {
         (self.first_word(index)? == before).then_some(record)
     }
 
-    /// One word of a record, to change; `None` where the records may only be read.
+    /// One word of a record, for changing; `None` if the mapping is read-only.
     pub(super) fn word(&self, index: usize, word: usize) -> Option<&AtomicU64> {
         let place = index.checked_mul(Self::WORDS_PER_CELL)?.checked_add(word)?;
         if word >= Self::WORDS_PER_CELL {
@@ -183,11 +183,11 @@ mod tests {
 
     use super::*;
 
-    /// Longer than a word, and none of a piece's parts.
+    /// Longer than a word, and the size of a piece is not a multiple of it.
     type Record = [u64; 3];
     const RECORDS: u32 = 3 * PIECE_WORDS as u32 / 4;
 
-    /// A file stands for the array: word by word its own number.
+    /// A file stands for the array: each word contains its own index.
     fn array() -> OwnedFd {
         let file = memfd_create("records", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         let numbers = 0..3 * u64::from(RECORDS);
@@ -213,7 +213,7 @@ mod tests {
     fn a_piece_that_cannot_be_mapped_is_distinguished_from_one_that_is_not_there() {
         let array = array();
         let cells = Cells::<Record>::map_writable(array.as_fd(), RECORDS).unwrap();
-        // From here on nobody maps it to write: what is mapped stays.
+        // From here on it cannot be mapped for writing; existing mappings stay.
         fcntl_add_seals(&array, SealFlags::FUTURE_WRITE).unwrap();
         let last = RECORDS as usize - 1;
         assert_eq!(cells.get(2 * last), None);

@@ -1,9 +1,9 @@
-//! Detaching without waiting. Closing the last descriptor of a link waits until the kernel is sure that no
-//! hit is under way, which takes seconds beside threads that spin on every CPU; a process that ends closes
-//! its descriptors too and waits as long. So links are passed to a process of their own, the closer: it holds
-//! the last descriptors, closes them, and may outlive the sender.
+//! Detaches without waiting. Closing the last descriptor of a link waits until the kernel is sure that no hit
+//! is in progress, which takes seconds if threads spin on every CPU; a process that ends closes its
+//! descriptors too and waits as long. So links are passed to a separate process, the closer: it holds the
+//! last descriptors, closes them, and may outlive the sender.
 //!
-//! If that process cannot be started, threads close the links; if no thread can be started either, the caller
+//! If the closer cannot be started, threads close the links; if no thread can be started either, the caller
 //! closes them.
 
 use std::{
@@ -30,15 +30,15 @@ use rustix::{
 
 use super::links::Link;
 
-/// The kernel passes at most so many descriptors in one message.
+/// Maximum number of descriptors that the kernel passes in one message.
 const DESCRIPTORS_MAX: usize = 253;
-/// A message has a line for each link: how many descriptors it has, and the name of its event.
+/// A message has a line for each link: its number of descriptors, and the name of its event.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// The text of [`Message::Close`], which has no line for a link.
 const CLOSE: &[u8] = b"close";
-/// Threads that each close one link need no more.
+/// Stack size of threads that each close one link.
 const STACK_BYTES: usize = 64 << 10;
-/// How often it is looked whether the closer has ended.
+/// Interval for checking whether the closer has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Links that were handed over are closed once [`Closer::closed`] has reached this number.
@@ -48,9 +48,9 @@ pub struct CloseTicket(u64);
 #[derive(Debug, Default)]
 pub struct Closer {
     by: CloserWorker,
-    /// Links that were handed over, in messages.
+    /// Number of messages with links that were handed over.
     given: u64,
-    /// Of them, those that are closed.
+    /// Number of these messages whose links are closed.
     closed: u64,
 }
 
@@ -59,17 +59,17 @@ enum CloserWorker {
     Process {
         child: Child,
         stream: OwnedFd,
-        /// What did not fit into the stream yet.
+        /// Messages that did not fit into the stream yet.
         waiting: VecDeque<Message>,
     },
-    /// Each with the number that it closes up to.
+    /// Each with the ticket number up to which it closes.
     Threads(Vec<(u64, JoinHandle<()>)>),
 }
 
 #[derive(Debug)]
 enum Message {
     Take(Vec<Link>),
-    /// Ours are closed, so that to close the others is to close the last.
+    /// Our descriptors are closed, so the closer's are the last.
     Close,
 }
 
@@ -80,16 +80,16 @@ impl Default for CloserWorker {
 }
 
 impl Closer {
-    /// Starts the process. Without one ([`Closer::default`]) links are closed by threads.
+    /// Starts the closer. Without it ([`Closer::default`]) threads close the links.
     pub fn start() -> io::Result<Closer> {
         let (ours, theirs) = pair()?;
         let child = Command::new("/proc/self/exe")
             .arg("closer")
             .stdin(Stdio::from(theirs))
-            // The reader of our output does not wait for the closer.
+            // A reader of our output must not wait for the closer.
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Ctrl-C on the terminal is not for it.
+            // Ctrl-C on the terminal must not reach it.
             .process_group(0)
             .current_dir("/")
             .spawn()?;
@@ -104,7 +104,7 @@ impl Closer {
     }
 
     /// Passes links to the closer, in stages: the links of one stage are closed in parallel, and before those
-    /// of the next. Does not wait for the kernel, unless there is neither process nor thread that could.
+    /// of the next. Does not wait for the kernel, unless neither a process nor a thread is available.
     pub fn close(&mut self, stages: impl IntoIterator<Item = Vec<Link>>) -> CloseTicket {
         let stages: Vec<Vec<Link>> = stages.into_iter().flat_map(messages).collect();
         if stages.is_empty() {
@@ -123,7 +123,7 @@ impl Closer {
             CloserWorker::Threads(threads) => {
                 self.given += 1;
                 let close = move || stages.into_iter().for_each(side_by_side);
-                // One that cannot be started drops what it was to close: so it is closed in place.
+                // If no thread can be started, the closure is dropped and the links are closed here.
                 match std::thread::Builder::new().spawn(close) {
                     Ok(thread) => threads.push((self.given, thread)),
                     Err(error) => tracing::debug!(%error, "links were closed in place"),
@@ -133,7 +133,7 @@ impl Closer {
         CloseTicket(self.given)
     }
 
-    /// What is closed by now.
+    /// The ticket up to which links are closed now.
     pub fn closed(&mut self) -> CloseTicket {
         match &mut self.by {
             CloserWorker::Process { stream, .. } => {
@@ -143,7 +143,7 @@ impl Closer {
                         Ok((1.., count)) => self.closed += count as u64,
                         Err(Errno::INTR) => {}
                         Err(Errno::AGAIN) => break false,
-                        // The closer has ended: whatever it had is closed.
+                        // The closer has ended: the links that it had are closed.
                         _ => break true,
                     }
                 };
@@ -161,12 +161,12 @@ impl Closer {
         CloseTicket(self.closed)
     }
 
-    /// Whether some of what was handed over is not closed yet.
+    /// Whether some links that were handed over are not closed yet.
     pub fn is_busy(&mut self) -> bool {
         self.closed() < CloseTicket(self.given)
     }
 
-    /// Readable when links were closed; none if the caller has to poll.
+    /// Becomes readable when links were closed; `None` if the caller must poll.
     pub fn stream(&self) -> Option<BorrowedFd<'_>> {
         match &self.by {
             CloserWorker::Process { stream, .. } => Some(stream.as_fd()),
@@ -174,8 +174,8 @@ impl Closer {
         }
     }
 
-    /// Ends the queue. Waits at most this long until all links are closed, and returns whether they are; the
-    /// rest is closed in the background. Threads end with this process, so they are waited for in any case.
+    /// Ends the queue. Waits up to `patience` until all links are closed, and returns whether they are; the
+    /// rest is closed in the background. Threads end with this process, so they are always waited for.
     pub fn finish(mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while self.is_busy() && Instant::now() < until {
@@ -183,7 +183,7 @@ impl Closer {
         }
         match self.by {
             CloserWorker::Threads(threads) => {
-                // What one could have failed at is over in any case.
+                // A panic of the thread does not matter: its links are closed in any case.
                 threads.into_iter().for_each(|(_, thread)| drop(thread.join()));
                 true
             }
@@ -192,7 +192,7 @@ impl Closer {
                 stream,
                 waiting,
             } => {
-                // A duplicate of the stream that somebody waits on keeps it open.
+                // A duplicate of the stream on which another thread waits would keep it open.
                 let _ = shutdown(&stream, Shutdown::Write);
                 links_in(waiting).for_each(side_by_side);
                 loop {
@@ -205,7 +205,7 @@ impl Closer {
         }
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting messages while there is room.
     fn send(&mut self) {
         let CloserWorker::Process { stream, waiting, .. } = &mut self.by else {
             return;
@@ -218,13 +218,13 @@ impl Closer {
             match sent {
                 Ok(()) => links_in(waiting.pop_front()).for_each(handed_over),
                 Err(Errno::PIPE | Errno::CONNRESET) => return self.go_on_with_threads(),
-                // Too many are under way: it is tried again.
+                // Too many are in transit: retry later.
                 Err(_) => return,
             }
         }
     }
 
-    /// The closer has ended, and closed what it had.
+    /// The closer has ended and closed its links: continue with threads.
     fn go_on_with_threads(&mut self) {
         if let CloserWorker::Process { waiting, .. } = std::mem::take(&mut self.by) {
             self.closed = self.given;
@@ -240,7 +240,7 @@ fn links_in(messages: impl IntoIterator<Item = Message>) -> impl Iterator<Item =
     })
 }
 
-/// A message keeps its descriptors apart from those of the next. The other end is to outlive this one.
+/// Each message keeps its descriptors separate from the next. The other end must outlive this one.
 fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     Ok(socketpair(
@@ -251,7 +251,7 @@ fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// The same links, in as many messages as it takes.
+/// Splits links into as many messages as necessary.
 fn messages(links: Vec<Link>) -> Vec<Vec<Link>> {
     let mut messages: Vec<Vec<Link>> = Vec::new();
     let mut count = usize::MAX;
@@ -282,25 +282,25 @@ fn send_links(stream: BorrowedFd<'_>, links: &[Link]) -> Result<(), Errno> {
     sendmsg(stream, &[IoSlice::new(text.as_bytes())], &mut control, flags).map(drop)
 }
 
-/// Somebody else holds them too by now: to close ours waits for nothing.
+/// The closer holds the links too, so closing ours does not wait.
 fn handed_over(links: Vec<Link>) {
     links.into_iter().for_each(Link::hand_over);
 }
 
-/// Closed side by side, all wait for the same grace period. One for which there is no thread is closed in
-/// place.
+/// Closes links in parallel, so that all wait for the same grace period. A link for which no thread starts is
+/// closed here.
 fn side_by_side(links: Vec<Link>) {
     std::thread::scope(|scope| {
         for link in links {
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-            // A thread that cannot be started drops the link here.
+            // If the thread cannot be started, the link is dropped here.
             drop(thread.spawn_scoped(scope, move || drop(link)));
         }
     });
 }
 
-/// The closer's own process: takes what comes on its standard input, closes it when it is to or when that
-/// ends, and says so.
+/// Main function of the closer process: receives links on its standard input, closes them on request or at
+/// end of file, and reports it.
 pub fn serve() -> io::Result<()> {
     serve_on(io::stdin().as_fd())
 }
@@ -334,7 +334,7 @@ fn serve_on(stream: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// What a message says of its descriptors. Those of which it says nothing are closed with the rest.
+/// Builds links from a message and its descriptors. Descriptors that the message does not mention are closed.
 fn received_links(text: &[u8], descriptors: impl Iterator<Item = OwnedFd>) -> Vec<Link> {
     let mut descriptors = descriptors;
     let text = String::from_utf8_lossy(text);
@@ -354,8 +354,8 @@ mod tests {
 
     use super::*;
 
-    /// A link whose descriptor is the writing end of a pipe, and the other end: it is at its end once the
-    /// link is closed everywhere.
+    /// A link whose descriptor is the writing end of a pipe, and the reading end, which reports end of file
+    /// once the link is closed everywhere.
     fn link() -> (Link, File) {
         let (reader, writer) = io::pipe().unwrap();
         (
@@ -364,7 +364,7 @@ mod tests {
         )
     }
 
-    /// Whether nobody has the link any more. A process that another test just started may have all
+    /// Whether no process holds the link any more. A process just started by another test may have all
     /// descriptors for a moment.
     fn is_closed_within(reader: &File, patience: Duration) -> bool {
         let mut end = [PollFd::new(reader, PollFlags::IN)];
@@ -377,7 +377,7 @@ mod tests {
         is_closed_within(reader, Duration::from_secs(60))
     }
 
-    /// Whoever closes the last descriptor waits: that is not to be the session.
+    /// Closing the last descriptor waits, so the session must not do it.
     #[test]
     fn nothing_is_closed_before_the_session_has_closed_its_own() {
         let (ours, theirs) = pair().unwrap();
@@ -389,7 +389,7 @@ mod tests {
         serve_on(theirs.as_fd()).unwrap();
         let mut answers = [0; 8];
         let mut observed = || rustix::net::recv(&ours, &mut answers, RecvFlags::DONTWAIT);
-        // An answer for what it was told to close; the other one was closed when the stream ended.
+        // One answer for the links of the order to close; the others were closed at the end of the stream.
         assert_eq!(observed().map(|(_, count)| count), Ok(1));
         assert_eq!(observed().map(|(_, count)| count), Err(Errno::AGAIN));
         assert!(is_closed(&read_first) && is_closed(&read_second));
@@ -406,7 +406,7 @@ mod tests {
         }
     }
 
-    /// Not at once: a process that another test just started may have the other end too, for a moment.
+    /// Not immediately: a process just started by another test may have the other end for a moment.
     fn comes_to_rest(closer: &mut Closer) -> bool {
         let given_up = Instant::now() + Duration::from_secs(60);
         while closer.is_busy() && Instant::now() < given_up {
@@ -421,7 +421,7 @@ mod tests {
         let mut closer = by_process(ours);
         let (links, readers): (Vec<Link>, Vec<File>) = (0..2 * DESCRIPTORS_MAX + 1).map(|_| link()).unzip();
         let ticket = closer.close([links]);
-        // Nobody serves yet: the descriptors are in the socket, and nothing was waited for.
+        // There is no closer yet: the descriptors are in the socket, and nothing waited.
         assert!(closer.closed() < ticket && closer.is_busy());
         assert!(
             !readers

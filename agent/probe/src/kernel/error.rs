@@ -1,17 +1,17 @@
-//! What the kernel refused, in words that say what to do.
+//! Errors of the kernel side, with texts that say what to do.
 
 use std::io;
 
 use aya::maps::MapError;
 
-/// What the kernel refused, and what to do about it.
+/// The kernel refused a request; the text says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// The object, or one of its maps, was refused.
+    /// The object or one of its maps was refused.
     #[error("the kernel refused the BPF object: {0}")]
     Object(String),
-    /// The verifier refused a program: a defect of ours on this kernel, or a kernel without something that
-    /// the program needs.
+    /// The verifier refused a program: a bug of ours on this kernel, or the kernel lacks a feature that the
+    /// program needs.
     #[error("this kernel does not take our program `{program}`: {reason} ({source})")]
     Verifier {
         program: &'static str,
@@ -27,12 +27,12 @@ pub enum KernelError {
         count: usize,
         source: io::Error,
     },
-    /// Processes of a command cannot be distinguished from others here.
+    /// Processes of a command cannot be distinguished from others on this kernel.
     #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
     NoFamily(&'static str),
     #[error("{0}")]
     Calibration(String),
-    /// Some of what the kernel side has counted cannot be looked at.
+    /// Some data that the kernel side has counted cannot be read.
     #[error(
         "not all that the kernel side has counted is seen: its map {name} cannot be mapped any further: {why}"
     )]
@@ -43,8 +43,8 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// The kernel does not know the process that was to be probed: it has ended, or one of its threads is
-    /// about to take its number with another program.
+    /// Whether the kernel does not know the process to be probed: it has ended, or one of its threads is just
+    /// executing another program and takes over the process number.
     pub fn is_of_no_process(&self) -> bool {
         matches!(self, KernelError::Attach { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
     }

@@ -1,6 +1,6 @@
-//! Probes for kernels without `uprobe_multi`: one tracefs event that holds all places of one file. (One perf
-//! event for each place would take a grace period each to close: 95 s for 400.) The event has no cookies, so
-//! the kernel side identifies its probes by address.
+//! Probes for kernels without `uprobe_multi`: one tracefs event that contains all places of one file. (One
+//! perf event for each place would need a grace period each to close: 95 s for 400.) The event has no
+//! cookies, so the kernel side identifies its probes by address.
 
 use std::{
     collections::BTreeSet,
@@ -18,13 +18,13 @@ use super::{links::LinkRequest, sys};
 
 const GROUP: &str = "tuneagent";
 
-/// What would make the kernel take the probes of those who gave up CAP_SYS_ADMIN, as all of our processes do.
+/// The command that lets the kernel accept probes without CAP_SYS_ADMIN, which all our processes give up.
 pub fn lower_paranoia() -> String {
     as_root("sysctl kernel.perf_event_paranoid=2")
 }
 
-/// Debian's kernels have a third level of perf_event_paranoid, which is their default; at it they want
-/// CAP_SYS_ADMIN, whatever CAP_PERFMON says. The level, where it is that one.
+/// Debian's kernels have a third level of perf_event_paranoid, their default, which requires CAP_SYS_ADMIN
+/// even with CAP_PERFMON. Returns the level if it is that one.
 pub fn perf_wants_admin() -> Option<i32> {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
     level.trim().parse().ok().filter(|level| *level > 2)
@@ -55,7 +55,7 @@ pub struct TracefsLink {
 }
 
 impl TracefsLink {
-    /// With a cookie, the program gets it at every hit; the event has only one.
+    /// The program gets `cookie` at every hit; an event has one cookie at most.
     pub(super) fn attach(
         program: BorrowedFd<'_>,
         request: &LinkRequest,
@@ -70,8 +70,8 @@ impl TracefsLink {
             is_handed_over: false,
         };
         let path = request.path.display();
-        // From here on a failure drops `link`, which removes what was defined.
-        // Functions may end at the same instruction, and an event has each place once.
+        // From here on a failure drops `link`, which removes the definitions made so far. Functions may end
+        // at the same instruction, but an event contains each place once.
         let mut defined = BTreeSet::new();
         for site in request.sites.iter().filter(|site| defined.insert(site.offset)) {
             let semaphore = match site.semaphore {
@@ -95,7 +95,7 @@ impl TracefsLink {
         Ok(link)
     }
 
-    /// All that keeps it attached, after the file in which it is defined.
+    /// All descriptors that keep it attached, after the file of its definition.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (event, program) = match &self.event {
             Some((event, program)) => (Some(event), program.as_ref()),
@@ -109,12 +109,12 @@ impl TracefsLink {
         &self.name
     }
 
-    /// Another process has the same descriptors and removes the event.
+    /// Gives up the event: another process has the same descriptors and removes it.
     pub(super) fn hand_over(mut self) {
         self.is_handed_over = true;
     }
 
-    /// What another process has handed over.
+    /// Reconstructs a link that another process has handed over.
     pub(super) fn received(name: &str, descriptors: Vec<OwnedFd>) -> Option<TracefsLink> {
         let mut descriptors = descriptors.into_iter();
         let definitions = File::from(descriptors.next()?);
@@ -131,7 +131,7 @@ impl TracefsLink {
     }
 
     fn command(&self, command: &str) -> io::Result<()> {
-        // One write for one definition: tracefs parses what a write brings.
+        // One write for each definition: tracefs parses each write separately.
         (&self.root.definitions).write_all(format!("{command}\n").as_bytes())
     }
 }
@@ -148,23 +148,23 @@ impl Drop for TracefsLink {
     }
 }
 
-/// A CPU that is online: the first one need not be.
+/// A CPU that is online; CPU 0 need not be.
 fn online_cpu() -> i32 {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     first_of(&list).unwrap_or_default()
 }
 
-/// The first that `1-3,8` names.
+/// The first CPU of a list such as `1-3,8`.
 fn first_of(list: &str) -> Option<i32> {
     list.trim().split([',', '-']).next()?.parse().ok()
 }
 
-/// Where tracefs is: mounted by the system, else by us, in a mount that no other process sees and that ends
-/// with its descriptor.
+/// Location of tracefs: mounted by the system, otherwise by us, in a mount that no other process sees and
+/// that ends with its descriptor.
 #[derive(Debug)]
 struct Tracefs {
     path: PathBuf,
-    /// Open for appending from the start: the agent gives up the right to open files for writing.
+    /// Opened for appending at the start: later the agent gives up the right to open files for writing.
     definitions: File,
     /// Our own mount, kept as long as the path is used.
     _mount: Option<OwnedFd>,
@@ -209,7 +209,7 @@ mod tests {
         let firsts = ["0-3\n", "1-3,8\n", "2\n", "5,7-9", ""].map(first_of);
         assert_eq!(firsts, [Some(0), Some(1), Some(2), Some(5), None]);
         let offline = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{}/online", online_cpu()));
-        // Where a CPU cannot be taken offline there is no such file.
+        // CPUs that cannot be taken offline have no such file.
         assert!(offline.map_or(true, |state| state.trim() == "1"));
     }
 }

@@ -1,5 +1,5 @@
-//! The family of a command, on the user side: what the kernel side must know before, and the tracepoints that
-//! keep it.
+//! The family of a command, on the user side: the constants that the kernel side needs, and the tracepoints
+//! that maintain the family.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -21,10 +21,10 @@ use super::{
 /// The process that is about to execute the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FamilyRoot {
-    /// Its number, as our pid namespace counts.
+    /// In our pid namespace.
     pub pid: u32,
     pub user: u32,
-    /// The capabilities that it passes to programs that it executes, as a mask.
+    /// The capabilities that it passes to the programs it executes, as a mask.
     pub rights: u64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// For a family that has room for so many processes.
+    /// Collects them, for a family with room for `room` processes.
     pub(super) fn of(root: FamilyRoot, room: u32) -> Result<Setting, KernelError> {
         let places = fields::of_family();
         let places = places.ok_or(KernelError::NoFamily(
@@ -57,7 +57,7 @@ impl Setting {
     }
 }
 
-/// The tracepoints at work. Dropping it lets the family be.
+/// The attached tracepoints. Dropping it detaches them.
 pub(super) struct Family {
     state: Cells<FamilyState>,
     room: u32,
@@ -72,8 +72,7 @@ impl Family {
         kind: LinkKind,
         room: u32,
     ) -> Result<Family, KernelError> {
-        // Without cookies a probe is identified by its address, which is unknown for a process that just
-        // began.
+        // Without cookies a probe is identified by its address, which is unknown for a new process.
         if kind == LinkKind::Tracefs {
             return Err(KernelError::NoFamily(
                 "the kernel has no uprobe_multi (before 6.6)",
@@ -90,7 +89,7 @@ impl Family {
         let map = maps.map("FAMILY_STATE").and_then(data);
         let map = map.ok_or_else(|| missing("FAMILY_STATE"))?;
         let state = Cells::map_writable(map.fd().as_fd(), 1);
-        // Exits first: who came before they are seen would never be taken out.
+        // Exits first: members added before exits are seen would never be removed.
         let links = [
             attach("family_exits", c"sched_process_exit")?,
             attach("family_forks", c"sched_process_fork")?,
@@ -106,12 +105,12 @@ impl Family {
         })
     }
 
-    /// How many instructions the verifier followed in each program.
+    /// Number of instructions that the verifier followed in each program.
     pub(super) fn verified(&self) -> &[(&'static str, Option<u64>)] {
         &self.verified
     }
 
-    /// A free slot; none if all are taken.
+    /// Takes a free slot; `None` if all are taken.
     pub(super) fn next_slot(&self) -> Option<u32> {
         let next = self.state.word(0, FamilyState::NEXT_SLOT)?;
         let slot = next.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +122,7 @@ impl Family {
     }
 }
 
-/// Reads who came or went out of what the ring buffer holds; `None` when its size is not such a record's.
+/// Parses a [`Coming`] record of the ring buffer; `None` if the size differs.
 pub fn read_coming(bytes: &[u8]) -> Option<Coming> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }

@@ -1,10 +1,10 @@
-//! Offsets of fields in the kernel's own records, from its BTF (/sys/kernel/btf/vmlinux). aya-obj reads BTF
+//! Offsets of fields in the kernel's structures, from its BTF (/sys/kernel/btf/vmlinux). aya-obj reads BTF
 //! too, but only to relocate programs, and ours are loaded by hand.
 
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// Where the kernel side finds, in the record of a thread and in those that it leads to, what it needs to
-/// keep a family; each is the name of the constant there. None where the kernel has no BTF.
+/// The offsets that the kernel side needs to maintain a family, in bytes, each with the name of its constant
+/// there. `None` if the kernel has no BTF.
 pub(super) fn of_family() -> Option<[(&'static str, u32); 8]> {
     const FIELDS: [(&str, &str, &str); 8] = [
         ("TASK_TGID", "task_struct", "tgid"),
@@ -28,8 +28,8 @@ pub(super) fn of_family() -> Option<[(&'static str, u32); 8]> {
 const MAGIC: u16 = 0xeb9f;
 const STRUCT: u32 = 4;
 
-/// Where the record of a thread has the time that it was ready to run but waited for a CPU, in bytes; none
-/// where the kernel has no BTF, or does not count it.
+/// Offset of a thread's run-queue time in `task_struct`, in bytes; `None` if there is no BTF or no such
+/// field.
 pub(super) fn waited_offset() -> Option<u32> {
     let types = std::fs::read(TYPES).ok()?;
     let [outer, inner] = offsets(
@@ -39,8 +39,8 @@ pub(super) fn waited_offset() -> Option<u32> {
     outer?.checked_add(inner?)
 }
 
-/// Where structs have a member, in bytes, each the first of its name. All are looked for at once: the types
-/// of a kernel are megabytes.
+/// Offsets of struct members in bytes; the first struct of each name counts. One pass for all: the types of a
+/// kernel are megabytes.
 fn offsets<const N: usize>(types: &[u8], wanted: [(&str, &str); N]) -> Option<[Option<u32>; N]> {
     let (magic, header) = (half(types, 0)?, word(types, 4)?);
     if magic != MAGIC {
@@ -82,7 +82,7 @@ fn offsets<const N: usize>(types: &[u8], wanted: [(&str, &str); N]) -> Option<[O
     Some(found)
 }
 
-/// Bytes that follow the head of a type; none of a kind that is not known, behind which nothing can be found.
+/// Bytes that follow the header of a type; `None` for an unknown kind, after which nothing can be located.
 fn behind(kind: u32, count: usize) -> Option<usize> {
     Some(match kind {
         // Pointers, forward declarations, names of types, qualifiers, functions, floats, type tags.

@@ -1,6 +1,6 @@
-//! The kernel side of synchronisation: the object with the programs that hold a thread at a sync point, its
-//! records as shared memory, and the rings that wake the answering threads. Decides nothing, and does not
-//! know what an action is.
+//! The user side of sync points: the object whose programs hold a thread at a sync point, its records as
+//! shared memory, and the rings that wake the answering threads. It decides nothing and does not interpret
+//! actions.
 
 use std::{
     mem::offset_of,
@@ -30,8 +30,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     "/../../ebpf/prebuilt/sync.bpf.o"
 ));
 
-/// The loaded object. Dropping it (after its links) leaves nothing behind; a thread that is held then goes on
-/// at its bound.
+/// The loaded object. Dropping it (after its links) leaves nothing in the kernel; a held thread then
+/// continues at its bound.
 pub struct Holds {
     maps: Ebpf,
     records: Arc<Records>,
@@ -41,7 +41,7 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// Loads it. The first answering thread runs on `first_cpu`, the second on another CPU.
+    /// Loads the object. The first answering thread runs on `first_cpu`, the second on another CPU.
     pub fn load(first_cpu: u32, force_tracefs: bool) -> Result<Holds, KernelError> {
         let (device, inode) = pid_namespace();
         let maps = EbpfLoader::new()
@@ -77,8 +77,7 @@ impl Holds {
         self.kind
     }
 
-    /// How many instructions the verifier followed in each program that the kernel accepted, if it reports
-    /// them.
+    /// Number of instructions that the verifier followed in each accepted program, if the kernel reports it.
     pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
         let hold = ("hold", program::verified(self.hold.as_fd()));
         let store = self.store.as_ref().ok();
@@ -86,24 +85,23 @@ impl Holds {
         [Some(hold), store].into_iter().flatten().collect()
     }
 
-    /// Why the kernel does not let a probe write by itself; none when it does.
+    /// Why the kernel does not let a probe write; `None` if it does.
     pub fn store_refusal(&self) -> Option<&str> {
         self.store.as_ref().err().map(String::as_str)
     }
 
-    /// The records, which the answering threads work on too.
+    /// The records, shared with the answering threads.
     pub fn records(&self) -> &Arc<Records> {
         &self.records
     }
 
-    /// The rings that wake the first and the second answering thread. They can be taken once.
+    /// The rings that wake the first and the second answering thread. Can be taken once.
     pub(crate) fn take_wakers(&mut self) -> Result<[Ring; 2], KernelError> {
         let mut take = |name| take_ring(&mut self.maps, name, abi::WAKE_RING_BYTES);
         Ok([take("WAKE_FIRST")?, take("WAKE_SECOND")?])
     }
 
-    /// Puts the probe on a sync point. Its sites are all of the record `probe`; with `stores` it writes by
-    /// itself.
+    /// Attaches the probe of a sync point. All sites belong to one record; with `stores` the probe writes.
     pub fn attach(&self, request: &LinkRequest, stores: bool) -> Result<Link, KernelError> {
         let program = match (&self.store, stores) {
             (Ok(store), true) => store,
@@ -117,14 +115,14 @@ impl Holds {
     }
 }
 
-/// The pending actions, as both sides see them.
+/// The pending actions, shared by both sides.
 #[derive(Debug)]
 pub struct Records {
     cells: Cells<Hold>,
 }
 
 impl Records {
-    /// What a record says now.
+    /// A copy of a record.
     pub fn get(&self, index: u32) -> Option<Hold> {
         self.cells.get(index as usize)
     }
@@ -133,7 +131,7 @@ impl Records {
         HoldState::from_word(self.word(index)?.load(Ordering::Acquire))
     }
 
-    /// Goes from one state to another, if the other side was not faster.
+    /// Moves from one state to another, unless the other side was faster.
     pub fn step(&self, index: u32, from: HoldState, to: HoldState) -> bool {
         let exchange = |word: &AtomicU64| {
             word.compare_exchange(from as u64, to as u64, Ordering::AcqRel, Ordering::Acquire)
@@ -141,7 +139,7 @@ impl Records {
         self.word(index).is_some_and(|word| exchange(word).is_ok())
     }
 
-    /// Fills in a free record, and arms it. False if there is no such record.
+    /// Fills in a free record and arms it. False if there is no such record.
     pub fn arm(&self, index: u32, hold: &Hold) -> bool {
         let words: &[u64] = bytemuck::cast_slice(std::slice::from_ref(hold));
         for (place, value) in words.iter().enumerate().skip(1) {
@@ -154,7 +152,7 @@ impl Records {
         self.word(index).map(armed).is_some()
     }
 
-    /// From now on, the hit with this number is the one that holds.
+    /// From now on the hit with this number is held.
     pub fn want(&self, index: u32, number: i64) {
         const WANTED: usize = offset_of!(Hold, key_wanted) / size_of::<u64>();
         if let Some(word) = self.cells.word(index as usize, WANTED) {
@@ -162,7 +160,7 @@ impl Records {
         }
     }
 
-    /// The record is nobody's any more.
+    /// Frees the record.
     pub fn clear(&self, index: u32) {
         if let Some(word) = self.word(index) {
             word.store(HoldState::Idle as u64, Ordering::Release);
@@ -175,7 +173,7 @@ impl Records {
     }
 }
 
-/// Gives a thread of ours the lowest real-time priority, or takes it away again.
+/// Gives one of our threads the lowest real-time priority, or removes it.
 pub(crate) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> std::io::Result<()> {
     sys::set_real_time(thread, real_time)
 }

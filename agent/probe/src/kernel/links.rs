@@ -1,6 +1,5 @@
-//! Attaching: all places of one file with one `uprobe_multi` link, or, on kernels without it (before 6.6),
-//! with one tracefs event. What is attached is detached when the value is dropped, and by the kernel when the
-//! agent dies.
+//! Attaches all places of one file with one `uprobe_multi` link or, on kernels without it (before 6.6), with
+//! one tracefs event. Dropping the link detaches it; the kernel does so if the agent dies.
 
 use std::{
     ffi::CString,
@@ -26,15 +25,14 @@ pub struct ProbeSite {
     pub offset: u64,
     /// Index of the probe's spec.
     pub probe: u32,
-    /// Offset in the file of a counter that the kernel keeps above 0 while somebody probes here; 0 for none.
+    /// File offset of a counter that the kernel keeps above 0 while the place is probed; 0 if absent.
     pub semaphore: u64,
-    /// Of an instruction by which a function is left, what [`ExitSite`] says of it; 0 is a return
-    /// instruction.
+    /// For an instruction by which a function is left, its bits of [`ExitSite`]; 0 is a return instruction.
     pub exit: u64,
 }
 
 impl ProbeSite {
-    /// An instruction at which the kernel keeps no counter, where a function is entered or returns.
+    /// A site without a semaphore, at an entry or a return instruction.
     pub fn new(offset: u64, probe: u32) -> ProbeSite {
         ProbeSite {
             offset,
@@ -45,17 +43,17 @@ impl ProbeSite {
     }
 }
 
-/// Which moment of a function a site is.
+/// The moment of a call that a site marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum At {
-    /// One of its first instructions, where arguments and stack are as they were at the very first one: the
-    /// function is entered.
+    /// The function is entered: one of its first instructions, with arguments and stack unchanged since the
+    /// very first one.
     Entry,
-    /// An instruction by which it is left. (The kernel can also replace the return address on the program's
-    /// stack and call us when it is used: that is what ends a program whose exceptions, jumps, cancelled
-    /// threads or fibers leave the function another way. There is no program of ours for that.)
+    /// An instruction by which the function is left. (The kernel can also replace the return address on the
+    /// program's stack. That ends programs in which exceptions, longjmp, cancelled threads or fibers leave
+    /// the function another way, so we have no program for it.)
     Exit {
-        /// Other functions may be left by it, too: the stack pointer shows which call ends there.
+        /// Other functions may share it; the stack pointer shows which call ends there.
         is_shared: bool,
     },
 }
@@ -76,12 +74,11 @@ impl At {
 
 #[derive(Clone, Debug)]
 pub struct LinkRequest {
-    /// A path that names the file as the agent sees it.
+    /// Path of the file as the agent sees it.
     pub path: PathBuf,
     pub sites: Vec<ProbeSite>,
-    /// What the sites are.
     pub at: At,
-    /// Only in this process; every process that maps the file when absent.
+    /// Limits the link to this process; `None`: every process that maps the file.
     pub pid: Option<u32>,
 }
 
@@ -109,7 +106,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// All that keeps it attached. With its event they are enough to detach it elsewhere.
+    /// All descriptors that keep it attached. With its event they suffice to detach it elsewhere.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (multi, event) = match self {
             Link::Multi(link) => (Some(link.as_fd()), None),
@@ -118,7 +115,7 @@ impl Link {
         multi.into_iter().chain(event.into_iter().flatten())
     }
 
-    /// The name of its tracefs event; empty where it has none.
+    /// The name of its tracefs event; empty if it has none.
     pub(super) fn event(&self) -> &str {
         match self {
             Link::Multi(_) => "",
@@ -126,15 +123,14 @@ impl Link {
         }
     }
 
-    /// Another process has the same descriptors, and detaches it: here they are closed and nothing else is
-    /// done.
+    /// Closes the descriptors only: another process has the same ones and detaches the link.
     pub(super) fn hand_over(self) {
         if let Link::Tracefs(link) = self {
             link.hand_over();
         }
     }
 
-    /// What another process has handed over; none where descriptors are missing.
+    /// Reconstructs a link that another process has handed over; `None` if descriptors are missing.
     pub(super) fn received(event: &str, descriptors: Vec<OwnedFd>) -> Option<Link> {
         match event {
             "" => descriptors.into_iter().next().map(Link::Multi),
@@ -167,8 +163,8 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
     }
 }
 
-/// As [`attach`], for sites of one probe: the program gets its cookie on every kernel that has cookies at all
-/// (5.15).
+/// As [`attach`], for the sites of one probe: the program gets its cookie on every kernel that supports
+/// cookies (5.15).
 pub(super) fn attach_one(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequest) -> io::Result<Link> {
     let cookie = request.sites.first().map(|site| u64::from(site.probe) + 1);
     match kind {
@@ -177,7 +173,7 @@ pub(super) fn attach_one(kind: LinkKind, program: BorrowedFd<'_>, request: &Link
     }
 }
 
-/// With which attach type programs are loaded for links of a kind.
+/// The attach type with which programs are loaded for a kind of link.
 pub(super) fn attach_type(kind: LinkKind) -> u32 {
     match kind {
         LinkKind::UprobeMulti { .. } => sys::BPF_TRACE_UPROBE_MULTI,
@@ -185,8 +181,8 @@ pub(super) fn attach_type(kind: LinkKind) -> u32 {
     }
 }
 
-/// How probes are attached on this kernel: found out with the smallest program that there is. A kernel
-/// without `uprobe_multi` may refuse its attach type, or take it and refuse the link.
+/// The kind of links that this kernel supports, determined with the smallest possible program. A kernel
+/// without `uprobe_multi` may refuse its attach type, or accept it and refuse the link.
 pub(super) fn kind(force_tracefs: bool) -> LinkKind {
     if force_tracefs {
         return LinkKind::Tracefs;
@@ -194,13 +190,12 @@ pub(super) fn kind(force_tracefs: bool) -> LinkKind {
     load_nothing(sys::BPF_TRACE_UPROBE_MULTI).map_or(LinkKind::Tracefs, |program| probe_kind(program.as_fd()))
 }
 
-/// Whether probes are attached by what is written into files.
+/// Whether probes are attached by writing to files.
 pub fn attaches_by_files(force_tracefs: bool) -> bool {
     matches!(kind(force_tracefs), LinkKind::Tracefs)
 }
 
-/// A program that does nothing: what is left of a hit's cost when the program behind the probe costs nothing.
-/// For measurements.
+/// A program that does nothing: measures the cost of a hit without the cost of a program.
 pub struct Nothing {
     program: OwnedFd,
     kind: LinkKind,
@@ -218,8 +213,8 @@ impl Nothing {
         attach(self.kind, self.program.as_fd(), request)
     }
 
-    /// Attaches it to the return of the function at this place of a file, in a process of our own, the way
-    /// that other tools go: the kernel replaces the return address.
+    /// Attaches it to the return of the function at this offset of a file, in one of our own processes, as
+    /// other tools do: the kernel replaces the return address.
     pub fn attach_to_return(&self, path: &Path, offset: u64, pid: u32) -> io::Result<Link> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let places = sys::Places {
@@ -241,7 +236,7 @@ fn load_nothing(attach_type: u32) -> Result<OwnedFd, (io::Error, String)> {
     })
 }
 
-/// `return 0`.
+/// The instructions of `return 0`.
 fn nothing() -> [bpf_insn; 2] {
     const MOVE_NUMBER: u8 = 0xb7;
     const EXIT: u8 = 0x95;
@@ -254,8 +249,8 @@ fn nothing() -> [bpf_insn; 2] {
     })
 }
 
-/// Tries to attach to a folder, which no kernel does: one that knows the link refuses the file, one that does
-/// not (before 6.6) refuses the complete request. A process that cannot exist is refused first by kernels
+/// Tries to attach to a directory, which always fails: a kernel that knows the link refuses the file, one
+/// that does not (before 6.6) refuses the complete request. An impossible process is refused first by kernels
 /// that filter by process (since 6.10); others take it for "any".
 fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
     const NO_PROCESS: u32 = u32::MAX;
@@ -271,8 +266,8 @@ fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
     }
 }
 
-/// Which instructions this kernel does itself when they are probed, beyond those that all do. What emulates
-/// long nops came with the system call by which the kernel makes calls of them.
+/// The instructions that this kernel emulates at a probe, beyond those that all kernels do. Emulation of long
+/// nops came with the system call by which the kernel replaces them with calls.
 pub fn emulation() -> Emulation {
     Emulation {
         long_nops: sys::has_uprobe_call(),
@@ -291,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_conditional_jump_ends_a_call_as_the_processor_decides() {
-        // By the processor's numbers: where it jumps, and where not.
+        // By the processor's numbers of conditions: flags with which it jumps, and with which it does not.
         for (condition, jumps, goes_on) in [
             (0, OVERFLOW, 0),
             (2, CARRY, ZERO),

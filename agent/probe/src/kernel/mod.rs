@@ -1,8 +1,8 @@
-//! The kernel side, as the agent sees it: load the BPF object, attach its two programs to functions, read
-//! what they aggregated, receive what they send.
+//! The user side of the BPF programs: loads the object, attaches its two programs to functions, reads what
+//! they aggregated, receives what they send.
 //!
-//! Nothing here knows of MPI, rules or ranks: a probe is a number, a process a slot. [`Holds`] is an object
-//! of its own, which the actuator loads when an action is to wait for a sync point.
+//! This module knows neither MPI nor rules nor ranks: a probe is a number, a process a slot. [`Holds`] is a
+//! separate object, which the actuator loads for the first action with a sync point.
 
 mod calibration;
 mod calls;

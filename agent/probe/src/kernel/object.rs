@@ -39,18 +39,18 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions {
     pub probes: u32,
-    /// Number of processes that there is room for.
+    /// Number of processes for which there is room.
     pub processes: u32,
-    /// Number of rows of histograms that a process has.
+    /// Histogram rows of each process.
     pub rows: u32,
-    /// Number of probes whose hits are added up.
+    /// Number of probes whose hits are aggregated.
     pub partial_sums: u32,
-    /// Attach with tracefs even when the kernel has better.
+    /// Attach with tracefs even if the kernel supports better links.
     pub force_tracefs: bool,
 }
 
 impl LoadOptions {
-    /// To find out whether and how probes are possible.
+    /// Used to determine whether and how probes are possible.
     pub const ONE_PROBE: LoadOptions = LoadOptions {
         probes: 1,
         processes: 1,
@@ -65,7 +65,7 @@ struct Programs {
     leaves: OwnedFd,
 }
 
-/// The loaded kernel side. Dropping it (after its links) leaves nothing behind.
+/// The loaded kernel side. Dropping it (after its links) leaves nothing in the kernel.
 pub struct Kernel {
     maps: Ebpf,
     cells: Cells<Totals>,
@@ -76,28 +76,27 @@ pub struct Kernel {
     changes: Cells<u64>,
     alarm: Cells<Alarm>,
     losses: Cells<u64>,
-    /// Report how long threads wait for a CPU inside calls.
+    /// The run-queue time of threads inside calls is reported.
     pub reports_waits: bool,
     programs: Programs,
     kind: LinkKind,
     options: LoadOptions,
-    /// Of a command whose processes the kernel side finds by itself.
+    /// Present in a session of a command, whose processes the kernel side finds by itself.
     family: Option<Family>,
 }
 
 impl Kernel {
-    /// Loads the object and finds out how this kernel attaches probes.
+    /// Loads the object and determines how this kernel attaches probes.
     pub fn load(options: LoadOptions) -> Result<Kernel, KernelError> {
         Kernel::load_for(options, None)
     }
 
-    /// The same; the processes of a command that is about to execute its program are found by the kernel side
-    /// itself.
+    /// As [`Kernel::load`]; the kernel side itself finds the processes of a command that will be executed.
     pub fn load_for(options: LoadOptions, root: Option<FamilyRoot>) -> Result<Kernel, KernelError> {
         let setting = root
             .map(|root| Setting::of(root, options.processes))
             .transpose()?;
-        // One slot more than anybody gets: for hits of our own, see `calibration`.
+        // One slot more than processes can get, for hits of our own: see `calibration`.
         let slots = options.processes + 1;
         let cells = (options.probes * slots).clamp(1, abi::TOTALS_MAX);
         let ring_size = ring_size(options.processes);
@@ -153,7 +152,7 @@ impl Kernel {
         })
     }
 
-    /// How many probes there is room for.
+    /// Number of probes for which there is room.
     pub fn room(&self) -> usize {
         self.options.probes as usize
     }
@@ -162,8 +161,8 @@ impl Kernel {
         self.kind
     }
 
-    /// How many instructions the verifier followed in each program, if the kernel reports it (since 5.16). It
-    /// refuses a program beyond a million.
+    /// Number of instructions that the verifier followed in each program, if the kernel reports it (since
+    /// 5.16). The verifier refuses a program beyond a million.
     pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
         let Programs { entry, leaves } = &self.programs;
         let of_probes = [("entry", entry), ("leaves", leaves)]
@@ -184,7 +183,7 @@ impl Kernel {
         })
     }
 
-    /// Says what a probe does from now on. Must precede attaching it.
+    /// Sets what a probe does from now on. Must precede attaching it.
     pub fn set_spec(&mut self, probe: u32, spec: ProbeSpec) -> Result<(), KernelError> {
         let spec = ProbeSpec {
             flags: spec.flags | capture_flags(&spec.captures),
@@ -193,13 +192,13 @@ impl Kernel {
         Ok(self.array::<Spec>("PROBES")?.set(probe, Spec(spec), 0)?)
     }
 
-    /// Says where a probe stands in a process, for links without cookies.
+    /// Sets the address of a probe in a process, for links without cookies.
     pub fn set_address(&mut self, pid: u32, address: u64, probe: u32) -> Result<(), KernelError> {
         let mut sites: HashMap<_, [u64; 2], u32> = HashMap::try_from(self.map_mut("SITES")?)?;
         Ok(sites.insert([u64::from(pid), address], probe, 0)?)
     }
 
-    /// Says where a process has a variable that a probe captures.
+    /// Sets the address of a captured variable in a process.
     pub fn set_variable(
         &mut self,
         slot: u32,
@@ -212,7 +211,7 @@ impl Kernel {
         Ok(self.array::<u64>("ADDRESSES")?.set(place, address, 0)?)
     }
 
-    /// From now on the hits of this process count, in this slot.
+    /// Hits of this process count from now on, in this slot.
     pub fn watch(&mut self, pid: u32, slot: u32) -> Result<(), KernelError> {
         let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
         let watched = processes.insert(pid, slot, 0);
@@ -220,7 +219,7 @@ impl Kernel {
         Ok(watched?)
     }
 
-    /// The hits of this process no longer count.
+    /// Hits of this process no longer count.
     pub fn forget(&mut self, pid: u32) -> Result<(), KernelError> {
         let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
         let forgotten = processes.remove(&pid);
@@ -228,15 +227,14 @@ impl Kernel {
         removed(forgotten)
     }
 
-    /// What threads know of their processes is to be looked up again.
+    /// Invalidates the processes that threads have cached.
     fn processes_changed(&self) {
         if let Some(changes) = self.changes.word(0, 0) {
             changes.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Gives a process of the family a slot, if it has hit nothing yet, or returns the one that it has; none
-    /// if no slot is free.
+    /// Gives a process of the family a slot, or returns the one it has; `None` if no slot is free.
     pub fn admit(&mut self, pid: u32) -> Result<Option<u32>, KernelError> {
         const BPF_NOEXIST: u64 = 1;
         let map = self.maps.map_mut("PROCESSES");
@@ -253,29 +251,29 @@ impl Kernel {
                 self.processes_changed();
                 Ok(Some(slot))
             }
-            // It has hit a probe meanwhile: its own slot counts, this one stays empty.
+            // The process has hit a probe meanwhile: that slot counts, this one stays empty.
             Err(_) => Ok(processes.get(&pid, 0).ok()),
         }
     }
 
-    /// What is counted of the family; none without one.
+    /// The counters of the family; `None` without one.
     pub fn family_state(&self) -> Option<FamilyState> {
         self.family.as_ref().map(Family::state)
     }
 
-    /// The ring buffer of those who came and went. It can be taken once.
+    /// The ring buffer of processes that got a slot or ended. Can be taken once.
     pub fn take_comings(&mut self) -> Result<Ring, KernelError> {
         take_ring(&mut self.maps, "COMINGS", abi::COMINGS_BYTES)
     }
 
-    /// What a process did in each probed function, in the order of the probes.
+    /// Totals of a process, in the order of the probes.
     pub fn totals(&self, slot: u32) -> Result<Vec<Totals>, KernelError> {
         let probes = self.options.probes as usize;
         let totals = self.cells.row(slot as usize * probes, probes);
         totals.ok_or_else(|| not_seen("TOTALS", self.cells.refusal()))
     }
 
-    /// The same; none where it is what it was `before`.
+    /// As [`Kernel::totals`]; `None` if they equal `before`.
     pub fn totals_unless(&self, slot: u32, before: &[Totals]) -> Result<Option<Vec<Totals>>, KernelError> {
         let probes = self.options.probes as usize;
         let is_as_before =
@@ -289,20 +287,21 @@ impl Kernel {
         self.cells.get(cell).map_or(0, |totals| totals.calls)
     }
 
-    /// How many calls the ring of a process has seen.
+    /// Number of calls that the ring of a process has received.
     pub fn calls_so_far(&self, slot: u32) -> Option<u64> {
         self.rings.so_far(slot)
     }
 
-    /// The newest calls of a process from this number on, in their order; `None` for each that was being
-    /// overwritten while it was read. Before them so many were overwritten already.
+    /// The newest calls of a process from number `from` on, in order; `None` for each call that was
+    /// overwritten while it was read. The first number returned counts calls that had been overwritten
+    /// before.
     pub fn calls(&self, slot: u32, from: u64) -> Result<(u64, Vec<Option<Call>>), KernelError> {
         let newest = self.rings.newest(slot, from);
         newest.ok_or_else(|| not_seen("HEADS", self.rings.heads.refusal()))
     }
 
-    /// Calls that return to this site, within a language binding, are those of the binding's caller, so many
-    /// bytes further up the stack.
+    /// Attributes calls that return to this site, inside a language binding, to the binding's caller, whose
+    /// return address is `to_caller` bytes further up the stack.
     pub fn see_through(&mut self, slot: u32, site: u64, to_caller: u64) -> Result<(), KernelError> {
         let mut bindings: HashMap<_, [u64; 2], u64> = HashMap::try_from(self.map_mut("BINDINGS")?)?;
         bindings.insert([u64::from(slot), site], to_caller, 0)?;
@@ -310,18 +309,18 @@ impl Kernel {
         Ok(())
     }
 
-    /// Calls of a process before this number are not read any more.
+    /// Marks calls of a process before this number as read.
     pub fn pass_calls(&self, slot: u32, next: u64) {
         self.rings.pass(slot, next);
     }
 
-    /// Marks the reader of the rings of calls as asleep: once half of one is filled with unread calls, a
-    /// record in the ring of hits says so ([`super::is_filling`]).
+    /// Marks the reader of the rings of calls as asleep: once one of them is half full of unread calls, a
+    /// record in the ring of hits reports it ([`super::is_filling`]).
     pub fn sleep_until_half_full(&self) {
         self.rings.sleep();
     }
 
-    /// What exists and could not be read, as text, so that it is not taken for nothing, or for no room.
+    /// Data that exists but could not be read, as text, so that it is not mistaken for no data or no room.
     pub fn not_seen(&self) -> Vec<String> {
         let all = [
             ("TOTALS", self.cells.refusal()),
@@ -333,13 +332,13 @@ impl Kernel {
             .collect()
     }
 
-    /// The next record of the ring of hits; none if all were read. The caller may sleep then: a hit at which
-    /// something may fall due wakes it, even if it was woken meanwhile by a hit that it has read.
+    /// The next record of the ring of hits; `None` if all were read. The caller may sleep then: a hit at
+    /// which a decision may be due wakes it, even if it was woken meanwhile by a hit that it has read.
     pub fn take_hit<'ring>(&self, ring: &'ring mut Ring) -> Option<&'ring [u8]> {
         ring.take_until(|| !self.mark_asleep())
     }
 
-    /// Marks the reader of the hit ring as asleep: the next hit at which something may fall due wakes it.
+    /// Marks the reader of the hit ring as asleep: the next hit at which a decision may be due wakes it.
     /// Returns true if it was not marked before; hits may then have arrived without a wake-up, so the caller
     /// must check the ring once more.
     pub fn mark_asleep(&self) -> bool {
@@ -349,22 +348,21 @@ impl Kernel {
         state.is_some_and(|state| state.swap(Alarm::ASLEEP, Ordering::SeqCst) != Alarm::ASLEEP)
     }
 
-    /// Other hits do not wake the reader until then. Call it before the last check of the ring.
+    /// Until then, other hits do not wake the reader. Call it before the last check of the ring.
     pub fn look_at(&self, until_ns: u64) {
         if let Some(looks) = self.alarm.word(0, offset_of!(Alarm, looks_ns) / size_of::<u64>()) {
             looks.swap(until_ns, Ordering::SeqCst);
         }
     }
 
-    /// Sets where a process keeps its world communicator. Must precede watching it.
+    /// Sets where a process stores its world communicator. Must precede watching it.
     pub fn set_world(&mut self, slot: u32, world: World) -> Result<(), KernelError> {
         Ok(self
             .array::<WorldRecord>("WORLDS")?
             .set(slot, WorldRecord(world), 0)?)
     }
 
-    /// The histogram of a process that is in these of its rows, by bucket; none where there is no room for
-    /// it.
+    /// The histogram in these rows of a process, by bucket; `None` if there is no room for it.
     pub fn histogram(&self, slot: u32, rows: Range<u32>) -> Option<Vec<u64>> {
         if rows.end > self.options.rows {
             return None;
@@ -375,16 +373,16 @@ impl Kernel {
         Some(rows.iter().flat_map(|row| row.counts).collect())
     }
 
-    /// No hit that is added up after this has an earlier time. Must precede a look at what is added up.
+    /// No hit that is aggregated after this has an earlier time. Must precede reading partial sums.
     pub(super) fn note_look(&self, now_ns: u64) {
         if let Some(looked) = self.looked.word(0, 0) {
             looked.store(now_ns, Ordering::Relaxed);
         }
-        // Before any cell is looked at: a hit either has its cell by then, or finds this.
+        // Before any cell is read: a hit has either updated its cell by then, or finds this time.
         fence(Ordering::SeqCst);
     }
 
-    /// Where the cell of an aggregate is, and its version. None if there is no room for it.
+    /// Index and version of the cell of an aggregate; `None` if there is no room for it.
     pub(super) fn sum_cell(&self, of: SumId) -> Option<(usize, u64)> {
         let number = u32::from(of.number).checked_sub(1)?;
         let place = ((of.slot * self.options.partial_sums + number) * 2 + u32::from(of.is_odd)) as usize;
@@ -392,13 +390,13 @@ impl Kernel {
         (number < self.options.partial_sums).then_some((place, version))
     }
 
-    /// What is in a cell; none while it is being written.
+    /// The content of a cell; `None` while it is being written.
     pub(super) fn partial_sum(&self, place: usize) -> Option<SumCell> {
         let partial_sum = self.partial_sums.get_complete(place)?;
         (partial_sum.version & 1 == 0).then_some(partial_sum)
     }
 
-    /// Hits that were to be added up and were sent.
+    /// Number of hits that should have been aggregated and were sent.
     pub fn sent_alone(&self) -> u64 {
         self.lost(Loss::SentAlone)
     }
@@ -412,7 +410,7 @@ impl Kernel {
     /// Every thread that was inside a probed function, with its kernel key (`pid << 32 | tid`).
     pub fn threads(&self) -> Result<Vec<(u64, Thread)>, KernelError> {
         let threads: HashMap<_, u64, ThreadRecord> = HashMap::try_from(self.map("THREADS")?)?;
-        // A key may be evicted between the walk and the read; it is then no longer there to be reported.
+        // An entry may be removed between the walk and the read; it is then not reported.
         Ok(threads
             .iter()
             .flatten()
@@ -420,12 +418,12 @@ impl Kernel {
             .collect())
     }
 
-    /// What was lost so far, by kind.
+    /// Losses so far, by kind.
     pub fn losses(&self) -> Vec<(&'static str, u64)> {
         self.counted(&Loss::REPORTED)
     }
 
-    /// What is missing from the matrix alone, by kind.
+    /// Losses that affect only the matrix, by kind.
     pub fn losses_of_matrix(&self) -> Vec<(&'static str, u64)> {
         self.counted(&Loss::OF_MATRIX)
     }
@@ -441,12 +439,12 @@ impl Kernel {
         self.losses.first_word(what as usize).unwrap_or_default()
     }
 
-    /// Calls that were under way when the probes were armed and have returned since.
+    /// Calls that were in progress when the probes were armed and have returned since.
     pub fn under_way(&self) -> u64 {
         self.lost(Loss::UnderWay)
     }
 
-    /// Makes room: takes out the record of a thread that has ended.
+    /// Removes the record of a thread that has ended.
     pub fn forget_thread(&mut self, key: u64) -> Result<(), KernelError> {
         let mut threads: HashMap<_, u64, ThreadRecord> = HashMap::try_from(self.map_mut("THREADS")?)?;
         removed(threads.remove(&key))
@@ -464,14 +462,13 @@ impl Kernel {
         self.watch(std::process::id(), slot)
     }
 
-    /// Whether hits of our own can be added up.
+    /// Whether hits of our own can be aggregated.
     pub(super) fn adds_calibrated(&self) -> bool {
         let (slot, number, is_odd) = (self.options.processes, 1, false);
         self.sum_cell(SumId { slot, number, is_odd }).is_some()
     }
 
-    /// They do no longer, and what they left is taken away. The calls of this thread at each of the first
-    /// probes.
+    /// Ends the calibration and removes its data. Returns this thread's calls at the first probes.
     pub(super) fn end_calibration(&mut self, probes: u32) -> Result<Vec<u64>, KernelError> {
         let (pid, thread) = (std::process::id(), rustix::thread::gettid());
         self.forget(pid)?;
@@ -485,12 +482,12 @@ impl Kernel {
         Ok((0..probes).map(|probe| self.calls_of(slot, probe)).collect())
     }
 
-    /// The ring buffer of hits. It can be taken once.
+    /// The ring buffer of hits. Can be taken once.
     pub fn take_hits(&mut self) -> Result<Ring, KernelError> {
         take_ring(&mut self.maps, "HITS", abi::RING_BYTES)
     }
 
-    /// A map, for a program of another object that is to use it too.
+    /// Duplicates the descriptor of a map for a program of another object.
     pub(super) fn share(&self, name: &'static str) -> Result<OwnedFd, KernelError> {
         let map = data(self.map(name)?).ok_or_else(|| missing(name))?;
         let copy = map.fd().as_fd().try_clone_to_owned();
@@ -525,7 +522,7 @@ fn capture_flags(captures: &[Capture]) -> u32 {
     captures.iter().map(of).fold(0, |flags, flag| flags | flag)
 }
 
-/// A record that is not there, or that cannot be mapped.
+/// The error for a record that does not exist or cannot be mapped.
 fn not_seen(name: &'static str, refusal: Option<&io::Error>) -> KernelError {
     refusal.map_or_else(
         || missing(name),
@@ -536,7 +533,7 @@ fn not_seen(name: &'static str, refusal: Option<&io::Error>) -> KernelError {
     )
 }
 
-/// A map of the object as shared memory.
+/// Maps a map of the object as shared memory.
 fn shared<T: bytemuck::Pod>(
     maps: &Ebpf,
     name: &'static str,
@@ -548,7 +545,7 @@ fn shared<T: bytemuck::Pod>(
         .map_err(|error| KernelError::Object(format!("its map {name} cannot be mapped: {error}")))
 }
 
-/// The ring of a map of the object, for the one who reads it from now on.
+/// Takes the ring of a map, for its only reader.
 pub(super) fn take_ring(maps: &mut Ebpf, name: &'static str, bytes: u32) -> Result<Ring, KernelError> {
     let map = maps.take_map(name).ok_or_else(|| missing(name))?;
     ring_of(&map, name, bytes)
@@ -560,7 +557,7 @@ fn ring_of(map: &Map, name: &'static str, bytes: u32) -> Result<Ring, KernelErro
         .map_err(|error| KernelError::Object(format!("its ring {name} cannot be mapped: {error}")))
 }
 
-/// What is not there any more need not be removed.
+/// An entry that no longer exists need not be removed.
 fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
     match result {
         Ok(()) => Ok(()),
@@ -569,10 +566,9 @@ fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
     }
 }
 
-/// The programs, loaded for the kind of links that this kernel has.
+/// Loads the programs for the kind of links that this kernel supports.
 fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
-    // Sums over ranks are made with bpf_loop, and the verifier looks by themselves at functions whose types
-    // it knows.
+    // Sums over ranks use bpf_loop, and the verifier needs types to check functions separately.
     let text = ProgramText::parse(OBJECT, maps)?.with_types()?;
     let load = |name| text.load(name, links::attach_type(kind));
     Ok(Programs {
@@ -581,7 +577,7 @@ fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
     })
 }
 
-/// The records in the form that aya needs: it requires a marker trait of its own, on types of ours.
+/// Wraps the records for aya, which requires its own marker trait on them.
 macro_rules! record {
     ($name:ident, $of:ty) => {
         #[derive(Clone, Copy)]

@@ -1,5 +1,5 @@
-//! What the kernel side adds up of hits instead of sending each, read while it goes on: what has come since
-//! it was read last. What it means is not known here.
+//! Reads the partial sums of hits that the kernel side aggregates while it continues: returns the change
+//! since the last read. This module does not interpret them.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,34 @@ use abi::SumCell;
 
 use super::object::Kernel;
 
-/// How often a cell is looked at that is being written: a write takes a fraction of a microsecond, unless its
+/// Attempts to read a cell that is being written: a write takes a fraction of a microsecond, unless its
 /// thread is interrupted.
 const LOOKS: usize = 50;
 
-/// Which cell of an aggregate in a process.
+/// Identifies a cell of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SumId {
-    /// The slot of a process.
+    /// Slot of the process.
     pub(super) slot: u32,
-    /// The number of its aggregate.
+    /// Number of the aggregate.
     pub(super) number: u16,
-    /// The cell for odd keys, or that for even ones.
+    /// The cell for odd keys, or the one for even keys.
     pub(super) is_odd: bool,
 }
 
-/// What was read of what the kernel side adds up.
+/// The state of the reader of partial sums.
 #[derive(Debug, Default)]
 pub struct SumReadings {
-    /// The version of each cell when it was read, by its place.
+    /// The version of each cell when it was read, by index.
     versions: Vec<u64>,
-    /// What was taken of each key that had a cell, until it is all.
+    /// What was taken for each key that had a cell, until the cell is handed over.
     taken: BTreeMap<(SumId, u64), SumCell>,
 }
 
 impl SumReadings {
-    /// Passes on the cells that changed since they were read: each has the slot of a process, and the number
-    /// of its aggregate. False if one is being written: the cells after it are not read. Later hits in the
-    /// cells that were read have no time before `now_ns`.
+    /// Passes on the cells that changed since they were last read; each is given by the slot of a process and
+    /// the number of its aggregate. False if a cell is being written: the cells after it are not read. Later
+    /// hits in cells that were read have no time before `now_ns`.
     pub fn read(
         &mut self,
         kernel: &Kernel,
@@ -49,7 +49,7 @@ impl SumReadings {
 
     fn read_both(&mut self, kernel: &Kernel, slot: u32, number: u16, hear: &mut impl FnMut(SumCell)) -> bool {
         for is_odd in [false, true] {
-            // What finds no cell is sent.
+            // Hits without a cell are sent.
             let Some((place, version)) = kernel.sum_cell(SumId { slot, number, is_odd }) else {
                 continue;
             };
@@ -72,10 +72,10 @@ impl SumReadings {
         true
     }
 
-    /// The content of a cell that the kernel side has finished.
+    /// The final change of a cell that the kernel side sent because another key needed it.
     pub fn hand_over(&mut self, partial_sum: SumCell) -> Option<SumCell> {
         let (more, cell) = (self.more(partial_sum), cell(&partial_sum));
-        // Those before it were handed over too, or lost.
+        // Earlier generations were handed over too, or lost.
         let over = self.taken.range((cell, 0)..=(cell, partial_sum.generation));
         let over: Vec<(SumId, u64)> = over.map(|(of, _)| *of).collect();
         over.iter().for_each(|of| {
@@ -84,7 +84,7 @@ impl SumReadings {
         more
     }
 
-    /// What has come since it was taken last, if anything has.
+    /// The change since the last read; `None` if there is none.
     fn more(&mut self, partial_sum: SumCell) -> Option<SumCell> {
         let before = self
             .taken
@@ -102,7 +102,7 @@ fn cell(partial_sum: &SumCell) -> SumId {
     }
 }
 
-/// What was added to a cell. Its extremes and its first hit are those of all it has.
+/// The change of a cell. Its extremes and its first hit are those of the complete cell.
 fn since(mut partial_sum: SumCell, before: &SumCell) -> SumCell {
     partial_sum.count = partial_sum.count.saturating_sub(before.count);
     for (sums, before) in partial_sum.sums.iter_mut().zip(&before.sums) {
@@ -146,7 +146,7 @@ mod tests {
         let taken = |more: Option<SumCell>| more.map(|more| (more.count, more.sums[0].sum_low));
         assert_eq!(taken(partial_sums.more(partial_sum(1, 4, 40))), Some((4, 40)));
         assert_eq!(taken(partial_sums.more(partial_sum(1, 4, 40))), None);
-        // The next key has the cell already when the first is handed over.
+        // The next key already has the cell when the first one is handed over.
         assert_eq!(taken(partial_sums.more(partial_sum(2, 1, 7))), Some((1, 7)));
         assert_eq!(
             taken(partial_sums.hand_over(partial_sum(1, 6, 50))),

@@ -1,5 +1,5 @@
-//! Programs of an object whose maps aya has made, loaded by bpf(2) with an attach type of our choice: aya
-//! (0.14) cannot load one for `uprobe_multi`. Goes away with aya ≥ 0.16.
+//! Loads programs of an object whose maps aya has created, by bpf(2) with an attach type of our choice: aya
+//! (0.14) cannot load one for `uprobe_multi`. Becomes unnecessary with aya ≥ 0.16.
 
 use std::{
     collections::HashSet,
@@ -17,7 +17,7 @@ use aya_obj::btf::BtfFeatures;
 
 use super::{KernelError, sys};
 
-/// The programs of an object, bound to the maps that aya made of it.
+/// The programs of an object, bound to the maps that aya created for it.
 pub(super) struct ProgramText {
     object: aya_obj::Object,
     types: Option<OwnedFd>,
@@ -30,8 +30,8 @@ impl ProgramText {
         ProgramText::bound(bytes, descriptor)
     }
 
-    /// Parses an object; its maps are those that these descriptors, by name, are of. A program that uses
-    /// another one cannot be loaded.
+    /// Parses an object and binds its maps to these descriptors, by name. A program that uses another map
+    /// cannot be loaded.
     pub(super) fn bound(
         bytes: &[u8],
         descriptor: impl Fn(&str) -> Option<RawFd>,
@@ -51,7 +51,7 @@ impl ProgramText {
         Ok(ProgramText { object, types: None })
     }
 
-    /// Loads the types of the functions too, which programs with `bpf_loop` need.
+    /// Also loads the types of the functions, which programs with `bpf_loop` need.
     pub(super) fn with_types(mut self) -> Result<ProgramText, KernelError> {
         let refused = |error: &dyn std::fmt::Display| {
             KernelError::Object(format!("the types of its functions: {error}"))
@@ -114,8 +114,8 @@ impl ProgramText {
     }
 }
 
-/// What the verifier says last before its statistics: why it refused. What stands before is the program,
-/// which is for us to read.
+/// The verifier's last line before its statistics: the reason of a refusal. The lines before it are a listing
+/// of the program.
 fn reason(log: &str) -> &str {
     let is_reported = |line: &&str| {
         let is_statistics = line.starts_with("processed ")
@@ -130,8 +130,8 @@ fn reason(log: &str) -> &str {
         .trim()
 }
 
-/// How many instructions the verifier followed in a loaded program; none if the kernel does not report it
-/// (before 5.16).
+/// Number of instructions that the verifier followed in a loaded program; `None` if the kernel does not
+/// report it (before 5.16).
 pub(super) fn verified(program: BorrowedFd<'_>) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
     let number = text
@@ -140,7 +140,6 @@ pub(super) fn verified(program: BorrowedFd<'_>) -> Option<u64> {
     number.trim().parse().ok()
 }
 
-/// The map behind aya's types.
 pub(super) fn data(map: &Map) -> Option<&MapData> {
     match map {
         Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::RingBuf(data) => Some(data),
@@ -167,8 +166,8 @@ pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
     KernelError::Object(error.to_string())
 }
 
-/// Whether the kernel gives a probe the number that a process has here: for a process in a namespace below
-/// ours, it does so only if ours is the machine's first one.
+/// Whether the kernel side sees a process under the number that it has here: for a process in a namespace
+/// below ours, only if ours is the initial one.
 pub(crate) fn knows_number_of(pid: i32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let (_, ours) = pid_namespace();
@@ -176,8 +175,7 @@ pub(crate) fn knows_number_of(pid: i32) -> bool {
     ours == 0 || theirs.map_or(true, |theirs| theirs.ino() == ours)
 }
 
-/// Device and inode of our pid namespace; zeros in the machine's first one, whose numbers are the kernel's
-/// own.
+/// Device and inode of our pid namespace; zeros in the initial one, whose numbers are the kernel's own.
 pub(super) fn pid_namespace() -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;

@@ -1,9 +1,8 @@
-//! Parses the records of the rings. The size shows the type of a record; `ebpf/abi` has the types.
+//! Parses the records of the rings. The size shows the type of a record; `ebpf/abi` defines the types.
 
 use abi::{Filling, HitRecord, SumCell, TextRecord};
 
-/// Reads one hit from what the ring buffer holds; `None` if the size is that of no hit, with or without its
-/// captures.
+/// Parses a hit, with or without its last captures; `None` if the size is not that of a hit.
 pub fn read_hit(bytes: &[u8]) -> Option<HitRecord> {
     let mut hit = HitRecord::default();
     let is_hit = [size_of::<HitRecord>(), HitRecord::SHORT_BYTES].contains(&bytes.len());
@@ -12,17 +11,17 @@ pub fn read_hit(bytes: &[u8]) -> Option<HitRecord> {
     Some(hit)
 }
 
-/// Reads a captured text out of what the ring buffer holds; `None` when its size is not a text's.
+/// Parses a captured text; `None` if the size differs.
 pub fn read_text(bytes: &[u8]) -> Option<TextRecord> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
-/// Reads what was added up out of what the ring buffer holds; `None` when its size is another.
+/// Parses an aggregate; `None` if the size differs.
 pub fn read_sum_cell(bytes: &[u8]) -> Option<SumCell> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
-/// Whether this record of the ring buffer says that a ring of calls is half full.
+/// Whether this record says that a ring of calls is half full.
 pub fn is_filling(bytes: &[u8]) -> bool {
     bytes.len() == size_of::<Filling>()
 }

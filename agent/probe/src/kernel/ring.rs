@@ -1,9 +1,9 @@
-//! A ring of records that the kernel side fills and we empty (BPF_MAP_TYPE_RINGBUF): waits for nothing, and
-//! knows no record.
+//! A ring of records that the kernel side fills and we drain (BPF_MAP_TYPE_RINGBUF). Reading never blocks,
+//! and this module does not interpret records.
 //!
-//! The kernel offers its bytes twice in a row, so that no record is cut where the ring begins anew. It counts
-//! as ours whatever is mapped; here they are mapped once, each piece when the first record comes there, and a
-//! record is put together where it is cut.
+//! The kernel offers the data twice in a row, so that no record is split where the ring wraps. It attributes
+//! mapped memory to us; here the data is mapped once, each piece when the first record arrives there, and a
+//! record that is split is joined.
 
 use std::{
     io,
@@ -17,28 +17,28 @@ use super::{
 };
 
 const WORD: usize = size_of::<u64>();
-/// What stands before each record: its length, with two flags, and a word of the kernel's own.
+/// Size of a record's header: its length with two flags, and a word of the kernel's own.
 const HEAD_BYTES: u64 = 8;
 /// The record is still being written.
 const IS_BUSY: u32 = 1 << 31;
-/// It was given up.
+/// The record was discarded.
 const IS_DISCARDED: u32 = 1 << 30;
 
-/// One reader's side. What of it no record has come to yet is not mapped.
+/// The reader's side. Parts that no record has reached are not mapped.
 #[derive(Debug)]
 pub struct Ring {
     map: OwnedFd,
-    /// How far we have read, for the kernel.
+    /// Our read position, for the kernel.
     consumer: Mapping,
-    /// How far is written.
+    /// The kernel's write position.
     producer: Mapping,
     data: Cells<u64>,
-    /// How many words they are: a power of two.
+    /// Size of the data in words: a power of two.
     words: usize,
     read: u64,
-    /// How far was written when it was last looked.
+    /// The write position when it was last read.
     written: u64,
-    /// Something was taken since the kernel was last sure to see how far.
+    /// Records were taken since the last fence that made our position visible to the kernel.
     has_taken: bool,
     record: Vec<u64>,
 }
@@ -46,7 +46,7 @@ pub struct Ring {
 impl Ring {
     pub(super) fn of(map: BorrowedFd<'_>, bytes: u32) -> io::Result<Ring> {
         let page = procfs::page_size();
-        // As it is loaded: no ring is smaller than a page.
+        // As at load: no ring is smaller than a page.
         let words = u64::from(bytes).max(page) as usize / WORD;
         let consumer = Mapping::of(map, 0, 1, Access::Write)?;
         let producer = Mapping::of(map, page, 1, Access::Read)?;
@@ -65,13 +65,13 @@ impl Ring {
         })
     }
 
-    /// The next record; none when none is there, or the next one is still being written: the kernel then
-    /// makes the descriptor readable once it is.
+    /// The next record; `None` if there is none, or if the next one is still being written: the kernel then
+    /// makes the descriptor readable once it is complete.
     pub fn take(&mut self) -> Option<&[u8]> {
         self.take_until(|| true)
     }
 
-    /// The same; where none is there it is looked again until that is enough.
+    /// As [`Ring::take`]; without a record it checks again until `is_enough` returns true.
     pub(super) fn take_until(&mut self, mut is_enough: impl FnMut() -> bool) -> Option<&[u8]> {
         let length = loop {
             match self.copy_next() {
@@ -83,7 +83,7 @@ impl Ring {
         bytemuck::cast_slice::<u64, u8>(&self.record).get(..length)
     }
 
-    /// Copies it, and makes its place free. How long it is, in bytes.
+    /// Copies the next record and frees its place. Returns its length in bytes.
     fn copy_next(&mut self) -> Option<usize> {
         while self.has_more() {
             let head = self.data.first_word(self.place(self.read))? as u32;
@@ -99,7 +99,7 @@ impl Ring {
                 self.copy(self.read + HEAD_BYTES, length)?;
             }
             self.read += (HEAD_BYTES + length as u64).next_multiple_of(WORD as u64);
-            // The kernel uses the place again once it sees this.
+            // The kernel reuses the place once it sees this.
             self.consumer.word(0)?.store(self.read, Ordering::Release);
             self.has_taken = true;
             if is_complete {
@@ -117,8 +117,9 @@ impl Ring {
         self.read != self.written
     }
 
-    /// The kernel wakes us for a record only if it sees that we have read all before it. So either it sees
-    /// that from here on, or we see what it has written. False where there is nothing new to be seen.
+    /// The kernel wakes us for a record only if it sees that we have read all records before it. After the
+    /// fence either it sees our position, or we see what it has written. False if our position has not
+    /// changed.
     fn report_position(&mut self) -> bool {
         let has_taken = std::mem::take(&mut self.has_taken);
         if has_taken {
@@ -127,17 +128,17 @@ impl Ring {
         has_taken
     }
 
-    /// Where among the bytes what was written at a position is.
+    /// Index of the word at a position.
     fn place(&self, position: u64) -> usize {
         (position as usize / WORD) & (self.words - 1)
     }
 
-    /// Records are there that cannot be looked at, and no others ever will.
+    /// Whether records exist that cannot be mapped: no others will ever be read.
     pub fn is_out_of_reach(&self) -> bool {
         self.data.refusal().is_some()
     }
 
-    /// The same as text, so that it is not taken for nothing.
+    /// The same as text, so that it is not mistaken for an empty ring.
     pub fn not_seen(&self) -> Option<String> {
         let refusal = self.data.refusal()?;
         Some(format!(
@@ -145,7 +146,7 @@ impl Ring {
         ))
     }
 
-    /// Bytes from a position on, in one piece.
+    /// Copies bytes from a position on into one piece.
     fn copy(&mut self, from: u64, length: usize) -> Option<()> {
         let place = self.place(from);
         self.record.resize(length.div_ceil(WORD), 0);
@@ -205,7 +206,7 @@ mod tests {
             self.data.word(place).unwrap().store(word, Ordering::Release);
         }
 
-        /// So many words, each the same; gives the position of the head.
+        /// Writes a record of `words` equal words; returns the position of its header.
         fn write(&mut self, flags: u32, word: u64, words: u64) -> u64 {
             let at = self.written;
             self.put(at, u64::from(flags | (8 * words) as u32));
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn records_are_complete_wherever_the_ring_begins_anew() {
         let (mut kernel, mut ring) = Kernel::new();
-        // Of lengths that do not go into the ring, often enough to be cut at each of their words.
+        // The lengths do not divide the ring's size, so records are split at each of their words.
         for round in 0..4000 {
             let words = 1 + round % 11;
             kernel.write(0, round, words);

@@ -1,5 +1,5 @@
-//! A synthetic producer: hits that no probe saw, put into the ring of a session as fast as a CPU can, for
-//! benchmarks and tests of what reads them. No session has one, and it is not in the program that is shipped.
+//! A synthetic producer: puts hits that no probe saw into the ring of a session as fast as a CPU can, for
+//! benchmarks and tests of its reader. No session uses it, and the shipped program does not contain it.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     "/../../ebpf/prebuilt/bench.bpf.o"
 ));
 
-/// What it uses of a session: the ring, who is woken by it, and where is counted what did not fit.
+/// The maps of a session that it uses: the ring, the state that decides whom to wake, and the loss counters.
 const MAPS: [&str; 3] = ["HITS", "ALARM", "LOSSES"];
 
 /// Puts hits into a ring. Threads may share it.
@@ -32,12 +32,12 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// For the ring of a kernel side of this process, before it is taken.
+    /// Uses the ring of a kernel side in this process, before that is taken.
     pub fn of(kernel: &Kernel) -> Result<Producer, KernelError> {
         Producer::load(|name| kernel.share(name))
     }
 
-    /// For the ring of a session: the agent with this process number.
+    /// Uses the ring of a session: the agent with this pid.
     pub fn of_session(pid: u32) -> Result<Producer, KernelError> {
         let mut maps = maps_of(pid)
             .map_err(|error| KernelError::Object(format!("the maps of process {pid}: {error}")))?;
@@ -56,13 +56,13 @@ impl Producer {
         })
     }
 
-    /// So many hits, numbered from `first` on, as of this thread: each is in the ring then, or counted as
-    /// lost.
+    /// Puts hits into the ring, numbered from `first` on and attributed to `thread`; those without room count
+    /// as lost.
     pub fn produce(&self, first: u64, count: u32, thread: u32) -> io::Result<()> {
         self.put(first, count, u64::from(thread))
     }
 
-    /// The same, of hits at which something may fall due.
+    /// As [`Producer::produce`], with hits at which a decision may be due.
     pub fn produce_deciding(&self, first: u64, count: u32, thread: u32) -> io::Result<()> {
         self.put(first, count, 1 << 32 | u64::from(thread))
     }
@@ -75,17 +75,17 @@ impl Producer {
         }
     }
 
-    /// How many bytes were put into the ring so far, by whomever; the lowest 32 bits.
+    /// Number of bytes put into the ring so far by all producers, the lowest 32 bits.
     pub fn position(&self) -> io::Result<u32> {
         sys::run_raw_tracepoint(self.position.as_fd(), &[])
     }
 }
 
-/// The maps that a process has, by name.
+/// The BPF maps that a process has open, by name.
 fn maps_of(pid: u32) -> io::Result<BTreeMap<String, OwnedFd>> {
     let mut maps = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-        // A descriptor may be closed meanwhile; that of a map of a session is not.
+        // A descriptor may be closed meanwhile; those of a session's maps are not.
         let text = fs::read_to_string(entry?.path()).unwrap_or_default();
         let id = text.lines().find_map(|line| line.strip_prefix("map_id:"));
         let Some(id) = id.and_then(|id| id.trim().parse().ok()) else {

@@ -1,6 +1,6 @@
-//! The system calls that no library wraps for us: loading a program with a chosen attach type, `uprobe_multi`
-//! links, raw tracepoints, perf events on a tracepoint, maps as shared memory, real-time priority, and a
-//! signal's disposition. Each has a safe face. The links go away once aya has them (0.16).
+//! Safe wrappers of system calls that no library offers: loading a program with a chosen attach type,
+//! `uprobe_multi` links, raw tracepoints, perf events on a tracepoint, maps as shared memory, real-time
+//! priority, and a signal's disposition. Those for links become unnecessary once aya supports them (0.16).
 #![allow(
     unsafe_code,
     reason = "raw bpf(2), perf_event_open(2), mmap(2), sched_setscheduler(2) and signal(2)"
@@ -23,19 +23,19 @@ const BPF_RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BPF_BTF_LOAD: libc::c_int = 18;
 const BPF_LINK_CREATE: libc::c_int = 28;
 const BPF_PERF_EVENT: u32 = 41;
-/// The kind of a program that runs at probes.
+/// Type of programs that run at probes.
 pub(super) const BPF_PROG_TYPE_KPROBE: u32 = 2;
-/// The kind of one that runs at a tracepoint, and sees what the kernel passes there.
+/// Type of programs that run at a tracepoint with its raw arguments.
 pub(super) const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const PERF_TYPE_TRACEPOINT: u32 = 2;
 const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
-/// The verifier writes at most this much about a program that it refuses.
+/// The longest log of the verifier about a program that it refuses.
 const LOG_BYTES: usize = 1 << 20;
 
-/// The attach type a program must be loaded with to be used in a `uprobe_multi` link.
+/// The attach type with which a program must be loaded for a `uprobe_multi` link.
 pub(super) const BPF_TRACE_UPROBE_MULTI: u32 = 48;
 
 #[repr(C)]
@@ -74,7 +74,7 @@ struct BtfLoad {
     btf_size: u32,
     btf_log_size: u32,
     btf_log_level: u32,
-    /// Without it the struct would end in padding, which the kernel wants to be zero.
+    /// Replaces trailing padding, which the kernel requires to be zero.
     zero: u32,
 }
 
@@ -92,7 +92,7 @@ struct LinkCreatePerfEvent {
 struct RawTracepointOpen {
     name: u64,
     prog_fd: u32,
-    /// Without it the struct would end in padding, which the kernel wants to be zero.
+    /// Replaces trailing padding, which the kernel requires to be zero.
     zero: u32,
 }
 
@@ -114,7 +114,7 @@ struct ProgTestRun {
     flags: u32,
     cpu: u32,
     batch_size: u32,
-    /// Without it the struct would end in padding, which the kernel wants to be zero.
+    /// Replaces trailing padding, which the kernel requires to be zero.
     zero: u32,
 }
 
@@ -131,7 +131,7 @@ struct LinkCreateUprobeMulti {
     count: u32,
     multi_flags: u32,
     pid: u32,
-    /// Without it the struct would end in padding, which the kernel wants to be zero.
+    /// Replaces trailing padding, which the kernel requires to be zero.
     zero: u32,
 }
 
@@ -171,14 +171,13 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<()>() as u64
 }
 
-/// What a mapping is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
     Write,
 }
 
-/// A part of a map of the kernel side as shared memory, in words: no system call for each.
+/// A part of a map of the kernel side as shared memory, in words: accesses need no system call.
 #[derive(Debug)]
 pub(super) struct Mapping {
     first: NonNull<AtomicU64>,
@@ -192,7 +191,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// So many words from `offset` on, in bytes, which is the begin of a page.
+    /// Maps `words` words from `offset` (bytes, start of a page) on.
     pub(super) fn of(map: BorrowedFd<'_>, offset: u64, words: usize, access: Access) -> io::Result<Mapping> {
         let bytes = words * size_of::<u64>();
         let protection = match access {
@@ -206,14 +205,14 @@ impl Mapping {
         Ok(Mapping { first, words, access })
     }
 
-    /// A word as it is now; `None` behind the last one.
+    /// The current value of a word; `None` after the last one.
     pub(super) fn load(&self, place: usize, order: Ordering) -> Option<u64> {
         // SAFETY: within the mapping, by the check before; the kernel's pages are aligned.
         let word = (place < self.words).then(|| unsafe { self.first.add(place).as_ref() });
         word.map(|word| word.load(order))
     }
 
-    /// Words as they are now, one by one; `None` where there are not as many.
+    /// Copies the current values of words, one by one; `None` if there are fewer.
     pub(super) fn copy(&self, place: usize, to: &mut [u64]) -> Option<()> {
         place.checked_add(to.len()).filter(|end| *end <= self.words)?;
         for (word, at) in to.iter_mut().zip(place..) {
@@ -223,7 +222,7 @@ impl Mapping {
         Some(())
     }
 
-    /// Whether the words from here on are these now, one by one; `None` where there are not as many.
+    /// Whether the words from `place` on equal these now, one by one; `None` if there are fewer.
     pub(super) fn has(&self, place: usize, words: &[u64]) -> Option<bool> {
         place.checked_add(words.len()).filter(|end| *end <= self.words)?;
         let mut words = words.iter().zip(place..);
@@ -233,7 +232,7 @@ impl Mapping {
         }))
     }
 
-    /// A word, to change; `None` where they may only be read.
+    /// A word, for changing; `None` if the mapping is read-only.
     pub(super) fn word(&self, place: usize) -> Option<&AtomicU64> {
         if self.access == Access::Read || place >= self.words {
             return None;
@@ -251,12 +250,12 @@ impl Drop for Mapping {
     }
 }
 
-/// What a program is loaded from.
+/// The input for loading a program.
 pub(super) struct Text<'a> {
     pub(super) instructions: &'a [bpf_insn],
     pub(super) license: &'a CStr,
     pub(super) name: &'a str,
-    /// One of the kinds above.
+    /// One of the program types above.
     pub(super) kind: u32,
     pub(super) attach_type: u32,
     /// The types of its functions, for `bpf_loop`.
@@ -264,7 +263,7 @@ pub(super) struct Text<'a> {
 }
 
 pub(super) struct Types<'a> {
-    /// What [`load_btf`] gave.
+    /// The result of [`load_btf`].
     pub(super) btf: BorrowedFd<'a>,
     /// One record for each function.
     pub(super) functions: &'a [u8],
@@ -280,7 +279,7 @@ pub(super) fn load_btf(bytes: &[u8]) -> io::Result<OwnedFd> {
     bpf(BPF_BTF_LOAD, &attr)
 }
 
-/// Loads a program. On refusal the verifier's words come back with the error.
+/// Loads a program. If it is refused, the verifier's log is returned with the error.
 pub(super) fn load_program(text: &Text<'_>) -> Result<OwnedFd, (io::Error, String)> {
     let mut attr = ProgLoad {
         prog_type: text.kind,
@@ -315,7 +314,7 @@ pub(super) fn load_program(text: &Text<'_>) -> Result<OwnedFd, (io::Error, Strin
     }
 }
 
-/// Places of one file, each with its cookie and its semaphore; slices of one length.
+/// Places of one file, each with its cookie and its semaphore; all slices have the same length.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
     pub(super) offsets: &'a [u64],
@@ -331,9 +330,9 @@ impl Places<'_> {
     };
 }
 
-/// Attaches a program to many places of one file with one link. `pid` 0 means every process that maps the
-/// file. With `returns` the kernel replaces return addresses on the stack; that is for functions of our own
-/// alone.
+/// Attaches a program to many places of one file with one link. `pid` 0 stands for every process that maps
+/// the file. With `returns` the kernel replaces return addresses on the stack, which is only used for
+/// functions of our own.
 pub(super) fn link_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CStr,
@@ -376,12 +375,12 @@ pub(super) fn open_raw_tracepoint(name: &CStr, program: BorrowedFd<'_>) -> io::R
     bpf(BPF_RAW_TRACEPOINT_OPEN, &attr)
 }
 
-/// Runs a program for raw tracepoints once, here and now, with these arguments; what it returned.
+/// Runs a program for raw tracepoints once in this thread, with these arguments. Returns its result.
 pub(super) fn run_raw_tracepoint(program: BorrowedFd<'_>, arguments: &[u64]) -> io::Result<u32> {
     let mut attr = ProgTestRun {
         prog_fd: program.as_raw_fd() as u32,
         ctx_size_in: u32::try_from(size_of_val(arguments)).map_err(io::Error::other)?,
-        // The kernel refuses a place without a size.
+        // The kernel refuses an address without a size.
         ctx_in: if arguments.is_empty() {
             0
         } else {
@@ -401,7 +400,7 @@ pub(super) fn run_raw_tracepoint(program: BorrowedFd<'_>, arguments: &[u64]) -> 
 
 /// Runs a program at every hit of a tracepoint, of every process and on every CPU: the event itself belongs
 /// to one CPU, which must be online. With a cookie the program gets it at each hit (kernels since 5.15); the
-/// descriptor returned beside the event keeps it attached.
+/// second descriptor then keeps it attached.
 pub(super) fn attach_tracepoint(
     id: u64,
     cpu: libc::c_int,
@@ -448,10 +447,10 @@ fn ioctl(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_int) -> io::
     Ok(())
 }
 
-/// Whether the kernel has uprobe(2), by which it makes calls of nops that are probed: it refuses everybody
-/// but its own code.
+/// Whether the kernel has uprobe(2), which replaces probed nops by calls: it accepts only calls from the
+/// kernel's own code.
 pub(super) fn has_uprobe_call() -> bool {
-    // The number is x86-64's; elsewhere it may be another call.
+    // The number is that of x86-64; elsewhere it may be another call.
     const UPROBE: Option<libc::c_long> = if cfg!(target_arch = "x86_64") {
         Some(336)
     } else {
@@ -463,8 +462,7 @@ pub(super) fn has_uprobe_call() -> bool {
     refused && io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO)
 }
 
-/// Gives a thread of ours the lowest real-time priority, which is above everything ordinary; or takes it away
-/// again.
+/// Gives one of our threads the lowest real-time priority, which is above all normal threads, or removes it.
 pub(super) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> io::Result<()> {
     let (policy, priority) = if real_time {
         (libc::SCHED_FIFO, 1)
@@ -483,8 +481,8 @@ pub(super) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> io:
     Ok(())
 }
 
-/// A file that may not grow (`ulimit -f`) is refused with EFBIG from now on, instead of the signal that ends
-/// a process in the middle. Programs that this process executes inherit it.
+/// From now on, exceeding the file size limit (`ulimit -f`) fails with EFBIG instead of a signal that would
+/// end the process. Programs that this process executes inherit it.
 pub fn ignore_file_size_signal() {
     // SAFETY: SIG_IGN is a constant, no handler of ours runs; it fails only for signals that cannot be
     // ignored.

@@ -1,14 +1,15 @@
-//! Which kernel this is, and whether it takes our programs. What it can do beyond that is found out by
+//! The version of this kernel, and whether it accepts our programs. Its other capabilities are determined by
 //! trying.
 
 use std::fs;
 
 use super::{Kernel, KernelError, LoadOptions};
 
-/// Kernels from here on are known to take our programs; on older ones a program is loaded as a test first.
+/// From this version on, kernels are known to accept our programs; on older ones a program is loaded as a
+/// test first.
 const KNOWN_TO_TAKE: (u32, u32) = (6, 6);
 
-/// Its release, such as `6.1.0-29-amd64`.
+/// The kernel's release, such as `6.1.0-29-amd64`.
 pub fn release() -> std::io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/osrelease")?
         .trim()
@@ -21,7 +22,7 @@ pub fn version(release: &str) -> Option<(u32, u32)> {
     numbers.next()?.ok().zip(numbers.next()?.ok())
 }
 
-/// Why this kernel takes no programs of ours; none where it does.
+/// Why this kernel accepts no programs of ours; `None` if it does.
 pub fn refusal() -> Option<KernelError> {
     let version = release().ok().as_deref().and_then(version)?;
     let is_known = version >= KNOWN_TO_TAKE;

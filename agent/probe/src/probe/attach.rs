@@ -1,5 +1,5 @@
-//! What is chosen becomes links of the kernel, and the kernel side learns where a process has what is read.
-//! Chooses nothing.
+//! Turns chosen places into links of the kernel, and sends the kernel side the addresses that a process
+//! needs. Selects nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +16,11 @@ use super::{
 };
 use crate::kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
 
-/// How often, and after which pause, it is tried again to attach to a process that lives and that the kernel
-/// does not find.
+/// How often, and after which pause, attaching to a living process is retried if the kernel does not find it.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A link for each function of a request, where the kernel takes it.
+/// One link for each function of a request that the kernel accepts.
 fn one_by_one(kernel: &Kernel, request: &LinkRequest) -> Vec<(BTreeSet<u32>, Link)> {
     let probes: BTreeSet<u32> = request.sites.iter().map(|site| site.probe).collect();
     let attach = |probe: u32| {
@@ -85,7 +84,7 @@ impl Probes {
         else {
             return Ok(());
         };
-        // The stack pointer shows which call ends at an exit that functions share.
+        // The stack pointer shows which call ends at a shared exit.
         let is_own = |place: &&Place| place.at != At::Exit { is_shared: true };
         for place in places.iter().filter(is_own) {
             // A mark may be the first instruction of its function.
@@ -117,8 +116,7 @@ impl Probes {
         });
     }
 
-    /// The same as [`Probes::attach`]; false where the process has ended, of which there is nothing to watch
-    /// any more.
+    /// As [`Probes::attach`]; false if the process has ended, so there is nothing left to watch.
     pub(super) fn attach_living(
         &mut self,
         module: &Module,
@@ -129,7 +127,7 @@ impl Probes {
         for _ in 0..TRIES {
             match self.attach(module, path.clone(), places, pid.number) {
                 Err(error) if error.is_of_no_process() && !pid.is_alive() => return Ok(false),
-                // It is between two programs: that takes the kernel microseconds.
+                // The process is executing a program: that takes the kernel microseconds.
                 Err(error) if error.is_of_no_process() => std::thread::sleep(PAUSE),
                 attached => return attached.map(|()| true),
             }
@@ -137,7 +135,7 @@ impl Probes {
         self.attach(module, path, places, pid.number).map(|()| true)
     }
 
-    /// Attaches to what is not attached yet. A link of a process's own is made for each process.
+    /// Attaches to places that are not attached yet. Links limited to a process are made for each process.
     pub(super) fn attach(
         &mut self,
         module: &Module,
@@ -158,7 +156,7 @@ impl Probes {
         if new.is_empty() || self.puts_off(to) {
             return Ok(());
         }
-        // The right to define events of tracefs is given up by then.
+        // The right to define events of tracefs was given up before.
         let is_tracefs = |kernel: &Kernel| kernel.link_kind() == LinkKind::Tracefs;
         if self.is_armed && self.kernel.as_ref().is_some_and(is_tracefs) {
             self.report_late_file(module);
@@ -167,8 +165,8 @@ impl Probes {
         if let Some(late) = self.late.as_mut().filter(|_| self.is_armed) {
             late.attach(module);
         }
-        // All or nothing: where one is refused the next process of the file finds it refused too, instead of
-        // taking it for attached.
+        // All or nothing: if one link is refused, the next process of the file finds it refused too, instead
+        // of taking it for attached.
         let links = self.links_to(&path, &new, to)?;
         self.links.extend(links);
         self.attached.entry(to).or_default().extend(new);
@@ -184,8 +182,8 @@ impl Probes {
         }
         let mut links = Vec::new();
         for places in groups.into_values() {
-            // Returns first: a call that is entered in between then has its return seen without an entry,
-            // which can be distinguished from a loss; the other way round it cannot.
+            // Returns first: for a call that is entered in between, a return without an entry is seen, which
+            // can be distinguished from a loss; an entry without a return cannot.
             let moments: BTreeSet<At> = places.iter().map(|place| place.at).collect();
             for at in moments.into_iter().rev() {
                 let here = places.iter().filter(|place| place.at == at);
@@ -198,7 +196,7 @@ impl Probes {
         Ok(links)
     }
 
-    /// One link for all of these sites, or one for each that the kernel takes.
+    /// One link for all these sites; if the kernel refuses it, one for each function that the kernel accepts.
     fn links_at(
         &self,
         path: &Path,
@@ -214,8 +212,7 @@ impl Probes {
         let linked = |(probes, link)| Linked { probes, at, to, link };
         match kernel.attach(&request) {
             Ok(link) => Ok(vec![linked((probes, link))]),
-            // Instructions that the kernel does not probe (with a lock prefix) are no reason to do without
-            // all others.
+            // Instructions that the kernel does not probe (with a lock prefix) must not prevent other probes.
             Err(_) if probes.iter().all(|probe| self.numbers.is_quiet(*probe)) => {
                 Ok(one_by_one(kernel, &request).into_iter().map(linked).collect())
             }

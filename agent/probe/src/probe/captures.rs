@@ -1,4 +1,4 @@
-//! Which values the kernel side reads for a function, over all rules that share it, and where it finds them.
+//! Selects the values that the kernel side reads at a function, over all rules that share it.
 
 use abi::{Capture, CaptureKind};
 use job::Job;
@@ -19,17 +19,17 @@ pub enum CaptureError {
     )]
     TypeUnknown {
         function: String,
-        /// What is captured, as a rule writes it.
+        /// The captured value, as a rule writes it.
         what: String,
     },
-    /// The type is not one that can be read.
+    /// The type cannot be read.
     #[error("{function}: {what} cannot be captured as {type_name}")]
     NotReadable {
         function: String,
         what: String,
         type_name: &'static str,
     },
-    /// The way to it is not known.
+    /// The path to the value is unknown.
     #[error("{function}: {what} cannot be captured: {why}")]
     Unreadable {
         function: String,
@@ -44,7 +44,7 @@ pub enum CaptureError {
     TooMany { function: String, wanted: usize },
 }
 
-/// Everything that is wanted at the hits of a function, each value once.
+/// All values that are requested at the hits of a function, each once.
 pub(super) fn of_probe(
     probe: &Probe,
     wanted: &[Wanted],
@@ -79,9 +79,9 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
         let (function, what) = function();
         return Err(CaptureError::TypeUnknown { function, what });
     };
-    // A mark passes the bits of a number with a fraction.
+    // A mark passes the bits of a floating-point number.
     let in_register = way.reads.is_empty() && way.mark.is_none();
-    // Numbers with a fraction are passed in registers that a probe cannot read, and a text is no number.
+    // Floating-point arguments are passed in registers that a probe cannot read, and a text is not a number.
     let is_readable = match width(type_name) {
         Some(_) => !(in_register && type_name.starts_with('f')),
         None => length > 0 && !way.reads.is_empty(),
@@ -125,7 +125,7 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
     })
 }
 
-/// Begins where the mark has the value.
+/// Starts the path where the mark keeps the value.
 fn of_mark(spec: &mut Capture, place: MarkPlace) {
     spec.kind = CaptureKind::Register as u8;
     match place {

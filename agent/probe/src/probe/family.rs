@@ -1,5 +1,5 @@
-//! Probes for a command and everything that it starts: on the files that its processes will have, before
-//! there are any. Other files are attached to when a process that has them is seen.
+//! Probes for a command and all its descendants: attached to the files that its processes are expected to
+//! have, before any process exists. Other files are attached to when a process that has them is detected.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tuner::{FileId, Module, monotonic_ns};
 use super::{ArmError, Member, ProbeSelector, Probes, SPARE_PROCESSES, Spare, Wanted};
 use crate::kernel::{FamilyRoot, Kernel, KernelError};
 
-/// Room for at least so many processes that hit a probe.
+/// Least number of processes that hit a probe for which there is room.
 const PROCESSES_MIN: u32 = 128;
 
 /// A file that was attached to after the command began.
@@ -17,15 +17,15 @@ const PROCESSES_MIN: u32 = 128;
 pub struct LateFile {
     pub name: String,
     pub at_ns: u64,
-    /// It had been attached to before, and a window began.
+    /// It had been attached to before; this attachment began a window.
     pub is_again: bool,
 }
 
-/// What was attached to after the command began.
+/// Files that were attached to after the command began.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     files: BTreeMap<FileId, LateFile>,
-    /// What is attached to now was before.
+    /// The current attachments are repeated ones.
     pub(super) is_again: bool,
 }
 
@@ -41,9 +41,9 @@ impl Late {
 }
 
 impl Probes {
-    /// Loads the kernel side and attaches to the files of `expected`, in every process; the kernel side gives
-    /// slots only to processes of the family, as they hit. `requested` says for each of `expected` what is
-    /// requested in it.
+    /// Loads the kernel side and attaches to the files of `expected`, in every process. The kernel side gives
+    /// slots only to processes of the family, at their first hit. `requested` says for each member of
+    /// `expected` which of the wanted are requested in it.
     pub fn arm_family(
         expected: &Job,
         wanted: Vec<Wanted>,
@@ -66,7 +66,7 @@ impl Probes {
         Ok(armed)
     }
 
-    /// Attaches to what a process of the family has and `expected` did not contain.
+    /// Attaches to the files of a family's process that `expected` did not contain.
     pub fn admit(
         &mut self,
         member: &Member,
@@ -82,7 +82,7 @@ impl Probes {
         self.attach_late(member, slot, job)
     }
 
-    /// The file of a process that was attached to last, if that was after the command began, and when.
+    /// The file of a process that was attached to last, if that was after the command began.
     pub fn attached_late(&self, member: &Member) -> Option<&LateFile> {
         let late = self.late.as_ref()?;
         let modules = member.space.modules.iter();
@@ -90,7 +90,7 @@ impl Probes {
         files.max_by_key(|file| file.at_ns)
     }
 
-    /// Functions that were requested by name, in at least one process, and that no process had.
+    /// Functions that were requested by name in at least one process, and that no process has.
     pub fn never_found(&self) -> Vec<String> {
         if self.late.is_none() {
             return Vec::new();

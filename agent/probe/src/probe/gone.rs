@@ -1,6 +1,6 @@
-//! Probes that went with the pages that they were in: a program that throws code pages away (`madvise`,
-//! MADV_DONTNEED) gets those of the file from then on, without the kernel's breakpoints. The kernel does not
-//! report it, so one place of each page is compared. Reports it, and attaches nothing.
+//! Detects probes that were lost with their pages: a program that discards code pages (`madvise`,
+//! MADV_DONTNEED) then gets those of the file, without the kernel's breakpoints. The kernel does not report
+//! it, so one place of each page is compared. Reports the loss; attaches nothing.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use tuner::{Address, Images, Module, has_probe};
 
 use super::{LinkTarget, Probes, places::address_of};
 
-/// Pages of a file that are looked at in each process.
+/// Most pages of a file that are checked in each process.
 const PAGES_MAX: usize = 64;
 const PAGE: u64 = 4096;
 
 impl Probes {
-    /// Takes note of files whose probes are gone from the memory of one of these processes.
+    /// Records the files whose probes are gone from the memory of one of these processes.
     pub fn look_for_gone<'a>(&mut self, members: impl Iterator<Item = &'a Member>, images: &Images) {
         for member in members {
             for module in &member.space.modules {
@@ -35,7 +35,7 @@ impl Probes {
         }
     }
 
-    /// Where a process has the first place that is attached to of each page.
+    /// Addresses in a process of the first attached place of each page.
     fn looked_at(&self, member: &Member, module: &Module) -> impl Iterator<Item = u64> {
         let to = LinkTarget {
             file: module.file_id(),
@@ -53,7 +53,7 @@ impl Probes {
     }
 }
 
-/// A library that was unloaded has taken its probes with it.
+/// An unloaded library takes its probes with it, which is not a loss.
 fn is_still_there(member: &Member, module: &Module, images: &Images) -> bool {
     let now = member.space_now(images);
     now.is_some_and(|now| {

@@ -1,5 +1,5 @@
-//! MPI that no process had when the kernel side was loaded: programs load it late (Python), or join later
-//! than the session. Its functions get their numbers then.
+//! MPI that no process had when the kernel side was loaded: programs load it late (Python), or their
+//! processes join late. Its functions get their numbers then.
 
 use job::Job;
 use profile::probe::decide_partial_sum;
@@ -8,7 +8,7 @@ use super::{Member, ProbeSelector, Probes, Wanted, number::Numbers};
 use crate::kernel::{Kernel, KernelError};
 
 impl Probes {
-    /// Attaches to a process that came after the start, its MPI included.
+    /// Attaches to a process that came after the start, including its MPI.
     pub(super) fn attach_late(&mut self, member: &Member, slot: u32, job: &Job) -> Result<(), KernelError> {
         let without;
         let member = if self.is_of_another_mpi(member) {
@@ -38,7 +38,8 @@ impl Probes {
         Ok(())
     }
 
-    /// Bytes are counted as one implementation has them.
+    /// Whether the process uses another MPI implementation than the known functions: bytes are counted with
+    /// the layout of one implementation.
     fn is_of_another_mpi(&self, member: &Member) -> bool {
         let Some(mpi) = &member.mpi else { return false };
         let known = self.numbers.probes.iter();
@@ -46,7 +47,7 @@ impl Probes {
         known.any(|probe| probe.spec.message.layout != mpi.implementation.layout as u8)
     }
 
-    /// Gives the functions of an MPI their numbers, if they have none yet.
+    /// Assigns numbers to the functions of an MPI library, if they have none yet.
     fn number_mpi(&mut self, member: &Member, job: &Job) -> Result<(), KernelError> {
         let before = self.numbers.probes.len();
         let mut numbers = self.numbers.clone();
@@ -86,7 +87,7 @@ impl Numbers {
                     probe.spec.flags |= want.flags;
                 }
             }
-            // What cannot be captured is said when a rule looks for it.
+            // Values that cannot be captured are reported when a rule looks for them.
             probe.captures = super::captures::of_probe(probe, wanted, job).unwrap_or_default();
             for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
                 *place = capture.spec;

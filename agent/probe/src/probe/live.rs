@@ -1,5 +1,5 @@
-//! Probes of rules that are added and removed while the session runs. Other requests are not touched:
-//! functions keep their numbers, and values that are read at a hit already keep their places.
+//! Adds and removes probes of rules while the session runs. Other requests are not affected: functions keep
+//! their numbers, and captured values keep their indices.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use super::{ArmError, Linked, Probe, Probes, Wanted};
 use crate::kernel::{At, Kernel, KernelError};
 
 impl Probes {
-    /// How many were wanted so far: the next that is added has this number.
+    /// Number of requests so far: the index of the next one.
     pub fn wanted_count(&self) -> usize {
         self.wanted.len()
     }
 
-    /// Attaches what is newly wanted; `members` are the living ones, with their slots and which of the newly
-    /// wanted are requested in them. If it fails, nothing is wanted more than before.
+    /// Attaches new requests. `members` are the living processes, each with its slot and which of the new
+    /// requests apply to it. If it fails, the requests are as before.
     pub fn grow(
         &mut self,
         job: &Job,
@@ -78,7 +78,7 @@ impl Probes {
         Ok(attached?)
     }
 
-    /// All that is wanted is counted and timed already.
+    /// Whether all requested functions are already counted and timed.
     fn is_attached_already(&self, before: &[Probe]) -> bool {
         let known = before.iter().zip(&self.numbers.probes);
         before.len() == self.numbers.probes.len()
@@ -87,8 +87,8 @@ impl Probes {
                 .all(|(before, now)| before.is_timed() || !now.is_timed())
     }
 
-    /// The spec of a new function is sent before it is attached; of one that is attached already, after:
-    /// otherwise its calls would end at returns that are not probed.
+    /// The spec of a new function is sent before it is attached. That of an attached function is sent
+    /// afterwards: otherwise its calls would end at exits that are not probed.
     fn attach_more(
         &mut self,
         before: &[Probe],
@@ -118,8 +118,8 @@ impl Probes {
         self.set_specs(0..before.len())
     }
 
-    /// Where functions are left at other places than before, because what they return is read from now on,
-    /// the probes there go, with those of others that they are attached with. The numbers of all of these.
+    /// Detaches functions whose exits move because their return values are read from now on, together with
+    /// the functions that share their links. Returns the numbers of all of them.
     fn take_off_moved(&mut self, before: &[Probe]) -> BTreeSet<u32> {
         let known = before.iter().zip(&self.numbers.probes).zip(0..);
         let moved = known.filter(|((before, now), _)| before.reads_returned() != now.reads_returned());
@@ -131,7 +131,7 @@ impl Probes {
         probes
     }
 
-    /// Detaches what was attached for these alone.
+    /// Detaches what was attached for these requests only.
     pub fn shrink(&mut self, gone: &[usize]) -> Result<(), KernelError> {
         for want in gone {
             if let Some(on) = self.on.get_mut(*want) {

@@ -1,4 +1,4 @@
-//! Requested functions that are not probed, as text. Decides nothing.
+//! Reports requested functions that are not probed, as text. Decides nothing.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use profile::mpi;
 
 use super::{Probe, ProbeSelector, Probes, selection};
 
-/// What could not be probed, in words; each thing once, however many processes lack it.
+/// What could not be probed, as text; each item once, however many processes lack it.
 #[derive(Default)]
 pub(super) struct Missing {
     pub(super) texts: Vec<String>,
@@ -25,7 +25,7 @@ impl Missing {
 }
 
 impl Probes {
-    /// Patterns and sets that match no function of any process in which they are requested.
+    /// Reports patterns and sets that match no function of any process in which they are requested.
     pub(super) fn report_nothing(&mut self, requested: &[Vec<bool>]) {
         for (index, want) in self.wanted.iter().enumerate().filter(|(_, want)| !want.is_quiet) {
             let is_requested = requested
@@ -43,7 +43,7 @@ impl Probes {
         }
     }
 
-    /// Functions whose calls were to be counted by duration.
+    /// Reports functions without room for the requested histograms of durations.
     pub(super) fn report_rows(&mut self) {
         let is_to_be = |want: &usize| self.wanted[*want].flags & SpecFlags::DURATIONS != 0;
         let probes = self.numbers.probes.iter();
@@ -61,7 +61,7 @@ impl Probes {
         self.missing.report(text.clone(), || text);
     }
 
-    /// What a process that came later has beyond what was numbered at the start.
+    /// Reports functions of a process that came later and that were not numbered at the start.
     pub(super) fn report_unnumbered(&mut self, member: &Member, slot: u32) {
         let numbered: BTreeSet<&String> = self
             .numbers
@@ -91,7 +91,7 @@ impl Probes {
             let mut count = 0;
             for module in &member.space.modules {
                 let functions = self.numbers.seen.functions(module, &want.selector);
-                // MPI's are numbered by the names that users know.
+                // MPI's functions are numbered by the names that users know.
                 let is_new = |resolved: &&selection::ResolvedFunction| {
                     !numbered.contains(&resolved.symbol)
                         && mpi::find(resolved.name.trim_start_matches('P')).is_none()

@@ -1,5 +1,5 @@
-//! What is probed, in which processes: gives every function a number, loads the kernel side, attaches, and
-//! adds processes that come later. Reads no metric and decides nothing.
+//! The probes of a session: gives every function a number, loads the kernel side, attaches, and adds
+//! processes that come later. Reads no metric and decides nothing.
 
 mod attach;
 mod captures;
@@ -40,33 +40,33 @@ use crate::kernel::{
     knows_number_of,
 };
 
-/// Up to this many processes each gets links of its own, which cost strangers nothing but every hit about 28
-/// ns a link; beyond, one link for each file is filtered in the program.
+/// Up to this many processes get links of their own. Those cost other processes nothing, but about 28 ns a
+/// link at every hit. With more processes there is one link for each file, and the program filters.
 const OWN_LINKS_MAX: usize = 8;
 
 /// Room for processes that join later.
 const SPARE_PROCESSES: u32 = 64;
 /// Room for functions of rules that are added later.
 const SPARE_PROBES: u32 = 64;
-/// Room for those of them whose hits are added up.
+/// Room for the aggregating probes among them.
 const SPARE_SUMS: u32 = 4;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ArmError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// A rule requests what cannot be read.
+    /// A rule requests a value that cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// A pattern means more than anybody wants probed.
+    /// A pattern matches more functions than is sensible.
     #[error("{wanted} means {found} functions, and at most {most} are probed; a longer pattern means fewer")]
     TooManyFunctions {
         wanted: String,
         found: usize,
-        /// How many there may be.
+        /// The greatest permitted number.
         most: usize,
     },
-    /// A rule that is added requests probes, and nothing can be attached any more.
+    /// An added rule requests probes, and nothing can be attached any more.
     #[error("it needs probes, and {0}")]
     NoMore(String),
 }
@@ -75,61 +75,61 @@ pub enum ArmError {
 pub struct Probes {
     links: Vec<Linked>,
     closer: Closer,
-    /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted
-    /// twice.
+    /// The places at which links are being closed. Nothing is attached there until then: the same calls would
+    /// be counted twice.
     closing: Vec<(CloseTicket, LinkTarget)>,
     /// Since when something is not attached for that reason.
     put_off_since_ns: Option<u64>,
-    /// Functions that are watched in windows are not watched now.
+    /// The sampling window is closed: sampled functions are detached.
     is_shut: bool,
-    /// What hits cost; none where nothing is probed.
+    /// The prices of hits; `None` if nothing is probed.
     calibration: Option<Calibration>,
-    /// None in a session that may not probe.
+    /// `None` in a session without probe rights.
     kernel: Option<Kernel>,
     numbers: Numbers,
     wanted: Vec<Wanted>,
-    /// Which of the wanted are switched on.
+    /// For each request, whether it is switched on.
     on: Vec<bool>,
-    /// Which of them rest meanwhile, for the budget.
+    /// Requests that are suspended to keep the budget.
     resting: BTreeSet<usize>,
-    /// Which of the wanted are requested in each process, by slot.
+    /// For each slot, which of the requests apply to its process.
     requested: Vec<Vec<bool>>,
     attached: BTreeMap<LinkTarget, BTreeSet<Place>>,
-    /// Functions that were looked for, each with whether some process has it.
+    /// Functions that were searched, each with whether some process has it.
     defined: BTreeMap<u32, bool>,
     files: KnownFiles,
-    /// The members of the job at the start are attached to.
+    /// Probes are attached to the members that the job had at the start.
     is_armed: bool,
     room: u32,
     own_links: bool,
-    /// Of a command: what was attached only when a process that runs it was seen.
+    /// In a session of a command: files that were attached to only when a process with them was detected.
     late: Option<family::Late>,
     missing: Missing,
-    /// Functions of files, shared by all processes, that one of them has overwritten.
+    /// Functions of files with links for all processes whose code some process has overwritten.
     overwritten: BTreeSet<(FileId, u32)>,
-    /// Processes whose library has not shown yet where it keeps who is who.
+    /// Slots of processes whose MPI library does not show its world communicator yet.
     unsettled: BTreeSet<u32>,
 }
 
-/// A file, and the process that has a link of its own to it.
+/// A file, and the process if the link is limited to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LinkTarget {
     file: FileId,
     process: Option<u32>,
 }
 
-/// Functions that share links, and so are attached and detached together: those that the same requests include,
-/// unless they have a class of their own.
+/// Functions that share links, and so are attached and detached together: those of the same requests, unless
+/// they have a class of their own.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct LinkGroup {
     requests: Vec<usize>,
     class: Option<LinkClass>,
 }
 
-/// Functions whose links come and go without those of others.
+/// Functions whose links are attached and detached separately from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LinkClass {
-    /// One that is requested by its name.
+    /// A function that is requested by its name.
     Named(u32),
     Sampled,
     /// Functions that a process calls first.
@@ -146,17 +146,17 @@ struct Linked {
     link: Link,
 }
 
-/// Room on the kernel side beyond what is attached to at the start.
+/// Room on the kernel side beyond what is attached at the start.
 struct Spare {
-    /// For so many processes in all.
+    /// Total number of processes.
     processes: u32,
-    /// For the functions of an MPI that no process has yet.
+    /// Room for the functions of an MPI library that no process has yet.
     mpi: bool,
 }
 
 impl Probes {
-    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched.
-    /// `requested` says for each member which of the wanted are requested in it.
+    /// Loads the kernel side and attaches to every member of the job. Hits count only once a process is
+    /// watched. `requested` says for each member which of the wanted are requested in it.
     pub fn arm(
         job: &Job,
         wanted: Vec<Wanted>,
@@ -167,7 +167,7 @@ impl Probes {
         let is_launched = job.roots.iter().any(|root| root.is_launcher);
         let spare = Spare {
             processes: 2 * members + SPARE_PROCESSES,
-            // Ranks that are shells still, or interpreters, will have one.
+            // Ranks that are still shells, or interpreters, will load an MPI library.
             mpi: is_launched && job.members.iter().all(|member| member.mpi.is_none()),
         };
         let mut armed = Probes::load(job, wanted, &requested, spare, |options| {
@@ -214,8 +214,8 @@ impl Probes {
         })?;
         let calibration = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
-        // With tracefs nothing can be attached or detached once the right to write is given up: so all that
-        // is cheap is attached, and hits of what is off are dropped.
+        // With tracefs nothing can be attached or detached once the right to write is given up. So everything
+        // cheap is attached, and hits of probes that are switched off are dropped.
         let all_on = kernel.link_kind() == LinkKind::Tracefs;
         let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
         let is_on = |want: &Wanted| (want.is_on || all_on) && may_be_on(want);
@@ -256,7 +256,7 @@ impl Probes {
         Ok(loaded)
     }
 
-    /// No probe at all: the processes get their slots, and /proc is all there is.
+    /// Creates a session without probes: the processes get their slots, and only /proc is read.
     pub fn none(job: &Job, why: Vec<String>) -> Probes {
         Probes {
             links: Vec::new(),
@@ -287,7 +287,7 @@ impl Probes {
         }
     }
 
-    /// From now on the hits of the process in this slot count.
+    /// Hits of the process in this slot count from now on.
     pub fn watch(&mut self, slot: u32, pid: i32) -> Result<(), KernelError> {
         self.kernel
             .as_mut()
@@ -330,7 +330,7 @@ impl Probes {
         Ok(Some(slot))
     }
 
-    /// Attaches to those functions of a process that are needed there and chosen.
+    /// Attaches to the functions of a process that are needed there and chosen.
     fn place(
         &mut self,
         member: &Member,
@@ -341,7 +341,7 @@ impl Probes {
         self.place_requested(member, &requested, is_chosen)
     }
 
-    /// The same, with what is requested there.
+    /// As [`Probes::place`], with the requests of the process given.
     fn place_requested(
         &mut self,
         member: &Member,
@@ -358,7 +358,7 @@ impl Probes {
         for index in found.undefined {
             self.defined.entry(index).or_insert(false);
             let probe = &self.numbers.probes[index as usize];
-            // What a pattern means one program may have and another not.
+            // A pattern may match functions in one program and none in another.
             let is_named = |want: &usize| {
                 matches!(
                     self.wanted[*want].selector,
@@ -394,8 +394,8 @@ impl Probes {
         Ok(())
     }
 
-    /// MPI is watched whatever the rules request; another function if a request that is switched on includes
-    /// it. What is sampled is needed in windows.
+    /// MPI is watched whatever the rules request; another function if an active request includes it. Sampled
+    /// functions are needed only in sampling windows.
     fn is_needed(&self, probe: &Probe, requested: &[bool]) -> bool {
         let is_requested = |want: &usize| self.sits(*want) && requested.get(*want) == Some(&true);
         !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_requested))
@@ -424,7 +424,7 @@ impl Probes {
             .map_or(Ok(()), |kernel| kernel.forget(pid as u32))
     }
 
-    /// Links are closed by this one from now on.
+    /// Uses this closer from now on.
     pub fn close_by(&mut self, closer: Closer) {
         std::mem::replace(&mut self.closer, closer).finish(Duration::ZERO);
         self.closing.clear();
@@ -442,12 +442,12 @@ impl Probes {
         !self.closing.is_empty()
     }
 
-    /// Readable when links were closed; none if the caller has to poll.
+    /// Becomes readable when links were closed; `None` if the caller must poll.
     pub fn closed_stream(&self) -> Option<BorrowedFd<'_>> {
         self.closer.stream()
     }
 
-    /// Whether links to this file are being closed. Then what is to be attached there is put off.
+    /// Whether links to this file are being closed. If so, attaching there is postponed.
     fn puts_off(&mut self, to: LinkTarget) -> bool {
         let puts_off = self.is_closing() && self.closing.iter().any(|(_, closing)| *closing == to);
         if puts_off {
@@ -456,7 +456,7 @@ impl Probes {
         puts_off
     }
 
-    /// Detaches all. Waits at most this long until the kernel has closed the links, and returns whether it
+    /// Detaches all. Waits at most `patience` until the kernel has closed the links, and returns whether it
     /// has; the rest is closed in the background.
     pub fn detach(&mut self, patience: Duration) -> bool {
         let links = std::mem::take(&mut self.links).into_iter();
@@ -470,17 +470,18 @@ impl Probes {
         closer.finish(patience)
     }
 
-    /// The probes, by number.
+    /// The probes, indexed by number.
     pub fn list(&self) -> &[Probe] {
         &self.numbers.probes
     }
 
-    /// Whether values are read elsewhere than at hits under way, since the last call.
+    /// Whether captured values have moved to other indices since the last call, so that hits in flight have
+    /// the previous ones.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.numbers.has_moved)
     }
 
-    /// The number of each probe of which hits are or were added up.
+    /// Numbers of the aggregates of all probes that aggregate hits, or did.
     pub fn partial_sums(&self) -> impl Iterator<Item = u16> {
         let numbers = self
             .numbers
@@ -490,7 +491,7 @@ impl Probes {
         numbers.filter(|number| *number > 0)
     }
 
-    /// How many functions are watched that have rows of their own.
+    /// Number of watched functions that are shown separately.
     pub fn watched(&self) -> usize {
         let is_requested = |probe: &Probe| probe.wanted.iter().any(|want| self.is_requested(*want));
         let shown = self.numbers.probes.iter().zip(0..);
@@ -500,12 +501,12 @@ impl Probes {
             .count()
     }
 
-    /// Whether it was looked for and found in no process. What a command will have is not known.
+    /// Whether the function was searched and no process has it. Unknown for a command: processes come later.
     fn is_absent(&self, probe: u32) -> bool {
         self.late.is_none() && self.defined.get(&probe) == Some(&false)
     }
 
-    /// Those of the wanted that ask for functions or marks which no process has, each with their names.
+    /// The requests for functions or marks that no process has, each with their names.
     pub fn absent(&self) -> BTreeMap<usize, String> {
         let absent = self.numbers.probes.iter().zip(0..);
         let absent = absent.filter(|(probe, number)| probe.mpi.is_none() && self.is_absent(*number));
@@ -522,39 +523,38 @@ impl Probes {
         self.shown().filter(|probe| probe.mpi.is_some()).count()
     }
 
-    /// Those that have rows of their own where they are watched.
+    /// Probes that are shown separately if they are watched.
     fn shown(&self) -> impl Iterator<Item = &Probe> {
         self.numbers.probes.iter().filter(|probe| !probe.is_quiet)
     }
 
-    /// Whether what is wanted is requested in a process, if there is one yet. What a rule wants in processes
-    /// of a role, while none has it, is neither watched nor reported as missing.
+    /// Whether a request applies to some process, or there is no process yet. A request for processes of a
+    /// role that none has is neither watched nor reported as missing.
     fn is_requested(&self, want: usize) -> bool {
         let by = |requested: &Vec<bool>| requested.get(want) == Some(&true);
         self.requested.is_empty() || self.requested.iter().any(by)
     }
 
-    /// Processes that have a slot.
+    /// Number of slots in use.
     pub fn slots(&self) -> u32 {
         self.requested.len() as u32
     }
 
-    /// The kernel side; none in a session that may not probe.
+    /// The kernel side; `None` in a session without probe rights.
     pub fn kernel(&self) -> Option<&Kernel> {
         self.kernel.as_ref()
     }
 
-    /// The kernel side, for changing.
     pub fn kernel_mut(&mut self) -> Option<&mut Kernel> {
         self.kernel.as_mut()
     }
 
-    /// The ring of hits; none where nothing is probed.
+    /// The ring of hits; `None` if nothing is probed.
     pub fn take_hits(&mut self) -> Result<Option<Ring>, KernelError> {
         self.kernel.as_mut().map(Kernel::take_hits).transpose()
     }
 
-    /// What could not be probed, in words.
+    /// What could not be probed, as text.
     pub fn missing(&self) -> &[String] {
         &self.missing.texts
     }
@@ -570,8 +570,7 @@ impl Probes {
     }
 }
 
-/// Entries first: calls that are under way are then seen to return, and none is entered whose return is not
-/// seen.
+/// Entries first: the returns of open calls are still seen, and no call is entered whose return is not seen.
 fn in_order(over: Vec<Linked>) -> [Vec<Link>; 2] {
     let (entries, returns): (Vec<Linked>, Vec<Linked>) =
         over.into_iter().partition(|linked| linked.at == At::Entry);

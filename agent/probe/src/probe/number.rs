@@ -1,4 +1,4 @@
-//! Gives every function a number and says what is done at its hits.
+//! Gives every function a number and determines its spec.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use super::{
     selection::{FileSelections, PATTERN_MAX, ResolvedFunction},
 };
 
-/// A file (device, inode) and where in it a function begins: functions of several names share one probe, or
-/// every call would be two.
+/// A file (device, inode) and the offset at which a function begins: several names of a function share one
+/// probe, otherwise every call would count twice.
 type ProbedFunction = (String, u64, u64);
 
 /// Flags that only requests with sent hits need.
@@ -24,17 +24,17 @@ const OF_SENDING: u32 =
 /// Flags that the profile needs for parallel regions.
 const OF_PROFILE: u32 = SpecFlags::SPAN | SpecFlags::SEQUENCE;
 
-/// The functions by their numbers, which stay theirs.
+/// The functions by number. Numbers never change.
 #[derive(Clone, Default)]
 pub(super) struct Numbers {
     pub(super) probes: Vec<Probe>,
     spots: BTreeMap<ProbedFunction, usize>,
     pub(super) seen: FileSelections,
-    /// How many functions have had their hits added up.
+    /// Number of functions that ever had an aggregate in the kernel.
     pub(super) partial_sums: u16,
-    /// How many rows of histograms a process has.
+    /// Number of histogram rows of each process.
     pub(super) rows: u32,
-    /// Values that were read at hits under way stand elsewhere now.
+    /// Captured values have moved to other indices; hits in flight have the previous ones.
     pub(super) has_moved: bool,
 }
 
@@ -60,7 +60,7 @@ impl Numbers {
         first: usize,
         requested: &[(&Member, &Vec<bool>)],
     ) -> Result<(), ArmError> {
-        // What is named has a probe of its own; the rest of a GPU's functions share one.
+        // Named functions have a probe of their own; all other functions of a GPU library share one.
         let is_gpu = |(_, want): &(usize, &Wanted)| matches!(want.selector, ProbeSelector::Gpu(_));
         let of_gpu = wanted.iter().enumerate().skip(first).filter(is_gpu);
         let others = wanted.iter().enumerate().skip(first).filter(|want| !is_gpu(want));
@@ -81,7 +81,7 @@ impl Numbers {
             if !had_rows {
                 give_rows(probe, &mut self.rows);
             }
-            // A function that no process has is reported as missing, whatever it is to read.
+            // A function that no process has is reported as missing, whatever values it should capture.
             let captures = match captures::of_probe(probe, wanted, job) {
                 Err(_) if probe.mark.is_none() && !is_anywhere(&probe.name, job) => Vec::new(),
                 captures => captures?,
@@ -103,8 +103,7 @@ impl Numbers {
         Ok(())
     }
 
-    /// Drops the requests of these of the wanted: nothing is sent for them any more. Counts and times for
-    /// other requests go on.
+    /// Drops these requests: nothing is sent for them any more. Counts and times for other requests continue.
     pub(super) fn shrink(&mut self, gone: &[usize], wanted: &[Wanted]) -> Vec<u32> {
         let mut changed = Vec::new();
         for (probe, index) in self.probes.iter_mut().zip(0..) {
@@ -127,9 +126,9 @@ impl Numbers {
         changed
     }
 
-    /// The profile's share of a function that a rule probes is done only while the profile watches: the end
-    /// of a call, which a rule that counts does not need, may cost ten times as much as its begin. `on` says
-    /// which of the wanted are switched on. Returns the functions that are probed in another way from now on.
+    /// Requests the profile's share of a function that a rule probes only while the profile watches: the end
+    /// of a call, which a counting rule does not need, may cost ten times as much as its entry. `on` says
+    /// which requests are switched on. Returns the functions whose flags changed.
     pub(super) fn share_with_profile(&mut self, wanted: &[Wanted], on: &[bool]) -> Vec<u32> {
         let mut changed = Vec::new();
         for (probe, index) in self.probes.iter_mut().zip(0..) {
@@ -195,7 +194,7 @@ impl Numbers {
             self.add_mark(want, name, members);
             return Ok(());
         }
-        // MPI's functions go by the names that users know; their probes sit at the profiling names.
+        // MPI functions are requested by the names that users know; their probes are at the profiling names.
         let mut resolved: Vec<usize> = match selector {
             ProbeSelector::Function(name) => self.named(name).into_iter().collect(),
             _ => Vec::new(),
@@ -239,8 +238,8 @@ impl Numbers {
         Ok(())
     }
 
-    /// A mark is a probe for each way in which it passes its values: copies of its place, as compilers make
-    /// them, have them in other registers. One that no process has yet keeps its number.
+    /// A mark has one probe for each way in which it passes its values: compilers duplicate its place, and
+    /// each copy may use other registers. A mark that no process has yet keeps its number.
     fn add_mark(&mut self, want: usize, name: &str, members: &[&Member]) {
         let modules = members.iter().flat_map(|member| &member.space.modules);
         let marks = modules.flat_map(|module| module.image.marks().unwrap_or_default());
@@ -268,8 +267,7 @@ impl Numbers {
         }
     }
 
-    /// The functions of these processes that the selector matches: all that fit, or those that fit a name
-    /// best.
+    /// The functions of these processes that the selector matches: all matches, or the best ones for a name.
     fn found(
         &mut self,
         selector: &ProbeSelector,
@@ -285,14 +283,14 @@ impl Numbers {
         found
     }
 
-    /// Whether it is probed for the profile alone.
+    /// Whether it is probed for the profile only.
     pub(super) fn is_quiet(&self, probe: u32) -> bool {
         self.probes
             .get(probe as usize)
             .is_some_and(|probe| probe.is_quiet)
     }
 
-    /// Functions whose messages are counted by size.
+    /// Number of functions whose messages are counted by size.
     pub(super) fn sized(&self) -> u32 {
         let has_row = |probe: &&Probe| probe.spec.flags & SpecFlags::BYTES != 0;
         self.probes.iter().filter(has_row).count() as u32
@@ -308,7 +306,7 @@ impl Numbers {
     }
 }
 
-/// Free rows of histograms, side by side: the first of them.
+/// Takes adjacent free histogram rows. Returns the first of them; `None` if there is no room.
 fn take_rows(taken: &mut u32, count: u32) -> Option<u32> {
     let (first, end) = (*taken, *taken + count);
     (end <= abi::ROWS_MAX).then(|| {
@@ -323,7 +321,7 @@ fn is_anywhere(name: &str, job: &Job) -> bool {
     job.members.iter().any(has)
 }
 
-/// Calls are counted by duration where somebody wants that and there is room for it.
+/// Takes rows for a histogram of durations, if requested and if there is room.
 fn give_rows(probe: &mut Probe, taken: &mut u32) {
     if probe.rows_of_durations().is_none() {
         return;
@@ -382,7 +380,7 @@ mod tests {
         assert_eq!(share([true, false]), (vec![0], true, false));
         assert_eq!(share([true, true]), (vec![], true, false));
         assert_eq!(share([false, true]), (vec![0], false, true));
-        // Some of its calls have no time from now on, whoever times the others.
+        // Some of its calls have no duration from now on, whichever request times the others.
         assert_eq!(share([true, true]), (vec![0], true, true));
     }
 }

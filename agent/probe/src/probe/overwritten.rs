@@ -1,6 +1,6 @@
-//! Functions that are left alone because somebody has overwritten their code in memory (memory hooks of Open
-//! MPI and UCX, instrumentation): under a probe the kernel would run the file's instructions there, and the
-//! program would end. Looks, leaves out and says so; how the two are compared, it does not know.
+//! Excludes functions whose code in memory was overwritten (memory hooks of Open MPI and UCX,
+//! instrumentation): under a probe the kernel would execute the file's instructions there, and the program
+//! would crash. Checks, excludes and reports; the comparison itself is in the tuner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tuner::{CodeText, FileId, Module, Overwritten, SpaceError};
 
 use super::{LinkTarget, Probes, places::Place};
 
-/// One line names no more functions of one file than this.
+/// Most functions of one file that a line names.
 const SHOWN_MAX: usize = 3;
 
 enum Why {
@@ -16,7 +16,7 @@ enum Why {
     Unknown(SpaceError),
 }
 
-/// The probes among these places whose code a process has otherwise than the file.
+/// The probes among these places whose code in a process differs from the file.
 fn looked_at(text: &mut CodeText<'_>, module: &Module, places: &[Place]) -> BTreeMap<u32, Why> {
     let mut found = BTreeMap::new();
     for place in places {
@@ -35,9 +35,9 @@ fn looked_at(text: &mut CodeText<'_>, module: &Module, places: &[Place]) -> BTre
 }
 
 impl Probes {
-    /// The probes among these places of a process that must not be attached to. If a link serves every
-    /// process that maps the file, the memory of all of them is compared, also of strangers: each of them
-    /// could be killed by the probe.
+    /// The probes among these places of a process that must not be attached. If a link serves every process
+    /// that maps the file, the memory of all of them is compared, including those outside the job: the probe
+    /// could kill each of them.
     pub(super) fn overwritten(
         &mut self,
         text: &mut CodeText<'_>,
@@ -68,7 +68,7 @@ impl Probes {
         refused
     }
 
-    /// The same in all other processes of the machine.
+    /// The same check in all other processes of the machine.
     fn overwritten_elsewhere(&mut self, module: &Module, places: &[Place]) -> BTreeMap<u32, Why> {
         let mut found = BTreeMap::new();
         if places.is_empty() {
@@ -97,8 +97,8 @@ impl Probes {
         found
     }
 
-    /// Functions of a file that no process is probed in from now on. A link that serves others too stays:
-    /// what somebody has written over its breakpoint stays as it is.
+    /// Functions of a file that are not probed in any process from now on. A link that also serves others
+    /// stays: code written over its breakpoint is left as it is.
     fn leave_alone(&mut self, file: FileId, refused: &BTreeSet<u32>) {
         self.overwritten
             .extend(refused.iter().map(|probe| (file, *probe)));

@@ -1,4 +1,4 @@
-//! Where the probed functions stand in the modules of a process. Attaches nothing.
+//! Locates the probed functions in the modules of a process. Attaches nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,14 +15,14 @@ use tuner::{
 use super::{Probe, selection};
 use crate::kernel::{At, ProbeSite};
 
-/// A site, and which moment of its function it is.
+/// A site, and the moment of its function that it marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) site: ProbeSite,
     pub(super) at: At,
-    /// What the kernel does with the instruction there.
+    /// How the kernel handles the probed instruction.
     pub(super) cost: Cost,
-    /// The code of the file, by offsets, without which nothing may be probed there.
+    /// File offsets of the code that must be unmodified for the probe to be safe.
     needs: (u64, u64),
 }
 
@@ -36,23 +36,23 @@ impl Place {
         }
     }
 
-    /// What the process must have as the file has it.
+    /// The code that the process must have unmodified, as file offsets.
     pub(super) fn needs(&self) -> Range<u64> {
         self.needs.0..self.needs.1
     }
 }
 
-/// What was found in a process.
+/// The places found in a process.
 #[derive(Debug, Default)]
 pub(super) struct Found<'a> {
     pub(super) by_module: Vec<(&'a Module, Vec<Place>)>,
-    /// Probes whose functions it has not.
+    /// Probes whose functions the process does not have.
     pub(super) undefined: Vec<u32>,
-    /// What else is missing, in words.
+    /// What else is missing, as text.
     pub(super) missing: Vec<String>,
 }
 
-/// What is known of each file (device, inode): the ranks of a job share their files.
+/// Caches data of each file (device, inode): the ranks of a job share their files.
 #[derive(Debug, Default)]
 pub(super) struct KnownFiles {
     emulation: Emulation,
@@ -62,17 +62,16 @@ pub(super) struct KnownFiles {
 
 #[derive(Debug, Default)]
 struct KnownFile {
-    /// Which of the named functions it defines; none before the first look.
+    /// The named functions that it defines; `None` before the first search.
     functions: Option<Vec<Function>>,
     entries: Entries,
-    /// Links have cookies, which identify a place: without them, only a return instruction shows that the
-    /// call ends.
+    /// Links have cookies, which identify a place. Without them, only a return instruction ends a call.
     has_cookies: bool,
-    /// Where functions are left, or why that is not known, by where they begin.
+    /// Exits of functions, or why they are unknown, by the offset of the function.
     exits: BTreeMap<FileOffset, Result<Exits, String>>,
 }
 
-/// Where the entries of functions are probed.
+/// The instructions at which entries of functions are probed.
 #[derive(Debug, Default)]
 struct Entries {
     sites: EntrySites,
@@ -80,7 +79,7 @@ struct Entries {
 }
 
 impl KnownFiles {
-    /// For a kernel that emulates this, and whose links may have cookies.
+    /// For a kernel with this emulation, whose links may have cookies.
     pub(super) fn new(emulation: Emulation, has_cookies: bool) -> KnownFiles {
         KnownFiles {
             emulation,
@@ -89,7 +88,7 @@ impl KnownFiles {
         }
     }
 
-    /// Forgets all: the selectors match other functions from now on.
+    /// Clears the cache: the selectors match other functions from now on.
     pub(super) fn clear(&mut self) {
         self.files.clear();
     }
@@ -126,7 +125,7 @@ impl Entries {
 }
 
 /// Finds the probes that are needed in a process. MPI's functions are those of the library that defines MPI;
-/// others may stand in any module, and are probed wherever they do.
+/// others may be in any module, and are probed in every module that has them.
 pub(super) fn find<'a>(
     probes: &[Probe],
     member: &'a Member,
@@ -171,7 +170,7 @@ pub(super) fn find<'a>(
                 true => function.names.contains(&probe.name),
                 false => function.names.iter().any(|name| probe.symbols.contains(name)),
             };
-            // Functions of two names have one probe, which knows both.
+            // A function with two names has one probe, which knows both.
             if let Some((probe, wanted)) = needed().find(|(_, probe)| is_it(probe)) {
                 missing.remove(&(probe as u32));
                 found.add_named((probe as u32, wanted), module, function, (&mut *file, &finder));
@@ -182,8 +181,8 @@ pub(super) fn find<'a>(
     found
 }
 
-/// The functions of a module among the named; `unseen` are names that no process had when the functions were
-/// numbered.
+/// The functions of a module among the named ones; `unseen` are names that no process had when the functions
+/// were numbered.
 fn functions(module: &Module, names: &[&str], unseen: &[&str]) -> Vec<Function> {
     let mut found = module.image.functions(names).unwrap_or_default();
     for name in unseen {
@@ -197,7 +196,7 @@ fn functions(module: &Module, names: &[&str], unseen: &[&str]) -> Vec<Function> 
     found
 }
 
-/// Why a function or a mark is not probed in a process, with what it may be called instead.
+/// Why a function or a mark is not probed in a process, with a similar name if there is one.
 pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
     let name = probe.name.as_str();
     if probe.mark.is_some() {
@@ -233,7 +232,7 @@ fn is_stripped(member: &Member) -> bool {
 }
 
 impl<'a> Found<'a> {
-    /// The places of a mark in a module that hand over what the probe reads; false where there is none.
+    /// Adds the places of a mark in a module that pass the captured values; false if there are none.
     fn add_mark(&mut self, probe: u32, wanted: &Probe, module: &'a Module) -> bool {
         let marks = module.image.marks().unwrap_or_default();
         let is_it =
@@ -261,7 +260,7 @@ impl<'a> Found<'a> {
                 semaphore: semaphore.map_or(0, |offset| offset.0),
                 exit: 0,
             };
-            // It is a nop of one byte, or else was refused.
+            // A mark's instruction is a nop of one byte; others were refused.
             let place = Place::new(site, At::Entry, Cost::Emulated, needed_at(offset));
             self.add(module, place);
         }
@@ -282,7 +281,7 @@ impl<'a> Found<'a> {
         if !wanted.is_timed() {
             return;
         }
-        // What is returned stands in its register only at the return.
+        // The return value is in its register only at the return instruction.
         let by_jumps = file.has_cookies && !wanted.reads_returned();
         let text = match file.exits(finder, function) {
             Ok(exits) => {
@@ -313,7 +312,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Where a process has what stands at this offset of a module's file.
+/// The address in a process of this offset of a module's file.
 pub(super) fn address_of(module: &Module, offset: u64) -> Option<u64> {
     let segments = &module.image.segments;
     let inside = |start: u64, size: u64| offset.checked_sub(start).filter(|into| *into < size);
@@ -334,7 +333,7 @@ fn function_of(site: &WatchedSite, module: &Module) -> Function {
     }
 }
 
-/// The probes where a function is left: at its last jumps, or at its return instructions alone.
+/// The probes at the exits of a function: at its last jumps, or at its return instructions only.
 fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<Place> {
     let of = |places: &Places, is_shared| {
         let place = |offset: FileOffset, cost, exit| {

@@ -1,4 +1,4 @@
-//! How each function is probed, as far as that decides what a call costs. Knows no price.
+//! How each function is probed, as far as it determines the cost of a call. Prices are not known here.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use tuner::{Cost, FileId};
 use super::{Probe, Probes, places::Place};
 use crate::kernel::At;
 
-/// What a message is read as: its count, its datatype's size, its communicator's rank; each may be more than
-/// one read of memory.
+/// Values that are read for a message: its count, its datatype's size, its communicator's rank; each may take
+/// more than one memory read.
 const VALUES_OF_A_MESSAGE: u32 = 4;
 
 #[derive(Debug, Default)]
@@ -24,11 +24,11 @@ impl Sites {
     fn add(&mut self, place: &Place, file: FileId) {
         match place.at {
             At::Entry => {
-                // The most expensive: which of several files is called is not known.
+                // The most expensive one: which of several files is called is unknown.
                 self.entry = self.entry.max(Some(place.cost));
                 *self.links.entry(file).or_default() += 1;
             }
-            // Where there are both, calls that fail end at the other ones.
+            // If there are both, failing calls end at the others.
             At::Exit { .. } if place.cost == Cost::Emulated => self.returns = ReturnKind::Jump,
             At::Exit { .. } if self.returns == ReturnKind::Unseen => self.returns = ReturnKind::Instruction,
             At::Exit { .. } => {}
@@ -37,7 +37,7 @@ impl Sites {
 }
 
 impl Probes {
-    /// What hits cost here; none where nothing is probed.
+    /// The prices of hits on this machine; `None` if nothing is probed.
     pub fn prices(&self) -> Option<Prices> {
         self.kernel.as_ref()?;
         let later = || Prices::table("nothing was probed when the session began".to_owned());
@@ -48,7 +48,7 @@ impl Probes {
         )
     }
 
-    /// How each function is probed that is, by its number.
+    /// How each probed function is probed, by its number.
     pub fn probed(&self) -> BTreeMap<u32, Probed> {
         let mut sites: BTreeMap<u32, Sites> = BTreeMap::new();
         for (to, places) in &self.attached {
@@ -66,7 +66,7 @@ impl Probes {
 }
 
 fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
-    // What the profile takes now and then beside what is counted for a rule has a budget of its own.
+    // What the profile reads occasionally, in addition to a rule's counts, has a budget of its own.
     let flags = match probe.is_only_counted {
         true => probe.spec.flags & !SpecFlags::SEQUENCE,
         false => probe.spec.flags,
@@ -88,7 +88,7 @@ fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
         is_in_sequence: flags & SpecFlags::SEQUENCE != 0,
         values: values as u32 + has(SpecFlags::MESSAGE) * VALUES_OF_A_MESSAGE,
         events: has(SpecFlags::SEND_ENTRY) + has(SpecFlags::SEND_RETURN) - summed,
-        // A call that is counted by its duration costs no more than one that is added up.
+        // Counting a call by its duration costs no more than aggregating it.
         added: summed + has(SpecFlags::DURATIONS),
         links: sites.links.values().copied().max().unwrap_or(1),
     })

@@ -1,4 +1,4 @@
-//! Which functions of a process a name, a pattern or a set means. Attaches nothing.
+//! Selects the functions of a process that a name, a pattern or a set matches. Attaches nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,20 +21,19 @@ pub fn has_regions(job: &Job) -> bool {
         .any(|module| !seen.functions(module, &ProbeSelector::OpenmpRegion).is_empty())
 }
 
-/// The requested functions of each file (device, inode): the ranks of a job share their files.
+/// Caches the selected functions of each file (device, inode): the ranks of a job share their files.
 #[derive(Clone, Debug, Default)]
 pub struct FileSelections(BTreeMap<(String, u64, ProbeSelector), Vec<ResolvedFunction>>);
 
 /// A function that a selector matches.
 #[derive(Clone, Debug)]
 pub struct ResolvedFunction {
-    /// The name by which it is shown.
+    /// The name that is shown.
     pub name: String,
-    /// What the linker calls it.
+    /// The linker name.
     pub symbol: String,
     pub offset: u64,
-    /// How well it fits a name; the best ones are taken. None for a pattern or a set, which take all that
-    /// fit.
+    /// How well it matches a name; the best ones are used. `None` for patterns and sets, which use all.
     pub fit: Option<MatchQuality>,
 }
 
@@ -47,7 +46,7 @@ impl FileSelections {
 }
 
 fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction> {
-    // A mark is no function.
+    // A mark is not a function.
     if let ProbeSelector::Mark(_) = selector {
         return Vec::new();
     }
@@ -57,7 +56,7 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
         };
         return resolved(functions, |_| name.clone(), Some(fit));
     }
-    // The names of sets are the linker's own.
+    // Sets use linker names.
     let is_set = matches!(
         selector,
         ProbeSelector::OpenmpRegion
@@ -74,8 +73,7 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
     let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
     let found = module.image.functions(&symbols).unwrap_or_default();
     let name = |symbol: &str| match selector {
-        // A run-time calls its driver, and that is one call: of a probe's calls within each other only the
-        // outer one is timed.
+        // A run-time calls its driver within the same call: only the outer one of nested calls is timed.
         ProbeSelector::Gpu(call) => call.name().to_owned(),
         _ if is_set => blas_function(symbol).unwrap_or_else(|| symbol.to_owned()),
         _ => shown(symbol),
@@ -88,10 +86,10 @@ fn resolved(
     name: impl Fn(&str) -> String,
     fit: Option<MatchQuality>,
 ) -> Vec<ResolvedFunction> {
-    // One that only picks the function that callers get is not called by them.
+    // The resolver of an indirect function is not called by its callers.
     let functions = functions.into_iter().filter(|function| !function.indirect);
     let resolved = functions.filter_map(|function| {
-        // Of several symbols for the same bytes, the first one that matches is shown.
+        // Of several symbols for the same bytes, the first match is shown.
         let symbol = function.names.into_iter().next()?;
         Some(ResolvedFunction {
             name: name(&symbol),
@@ -103,7 +101,7 @@ fn resolved(
     resolved.collect()
 }
 
-/// The name of a function as patterns see it and people read it: as in the source, without parameters.
+/// The name of a function for patterns and for display: as in the source, without parameters.
 fn shown(symbol: &str) -> String {
     let name = demangle(symbol);
     let parameters = name.match_indices('(').find(|(at, _)| {
@@ -128,12 +126,12 @@ fn symbols(module: &Module) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The function of the process whose name is nearest to one that it has not.
+/// The function of the process with the most similar name.
 pub(super) fn nearest(member: &Member, name: &str) -> Option<String> {
     format::nearest(member.space.modules.iter().flat_map(symbols), name)
 }
 
-/// The same of its marks.
+/// The mark of the process with the most similar name.
 pub(super) fn nearest_mark(member: &Member, name: &str) -> Option<String> {
     let marks = member
         .space

@@ -1,5 +1,5 @@
-//! What of the wanted is switched on: rules want some of their probes only while a condition holds. When that
-//! is they say; here it is done.
+//! Switches requests on and off: rules want some of their probes only while a condition holds. The rules
+//! decide when; this module carries it out.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,7 @@ use super::{Member, Probe, Probes};
 use crate::kernel::{At, KernelError, LinkKind};
 
 impl Probes {
-    /// Switches one of the wanted on or off, in all processes; `members` are those that live, each with its
-    /// slot.
+    /// Switches a request on or off in all processes; `members` are the living ones, each with its slot.
     pub fn switch(&mut self, want: usize, on: bool, members: &[(u32, &Member)]) -> Result<(), KernelError> {
         if self.on.get(want).is_none_or(|known| *known == on) || self.is_fixed() {
             return Ok(());
@@ -17,7 +16,7 @@ impl Probes {
         self.see_resting();
         let changed = self.numbers.share_with_profile(&self.wanted, &self.on);
         if !on {
-            // Before their ends are detached: otherwise calls would be entered whose end is not probed.
+            // Before their exits are detached: otherwise calls would be entered whose end is not probed.
             self.send_specs(&changed)?;
             self.detach_ends(&changed);
             self.detach_unneeded();
@@ -29,19 +28,19 @@ impl Probes {
         self.send_specs(&changed)
     }
 
-    /// Those of the wanted that are on and that rules only count, in functions that no profile has.
+    /// Active requests that rules only count, of functions that are not in a profile.
     pub fn counted(&self) -> BTreeSet<usize> {
         let is_of_mpi = |want: usize| {
             let mut probes = self.numbers.probes.iter();
             probes.any(|probe| probe.mpi.is_some() && probe.wanted.contains(&want))
         };
         let wanted = self.wanted.iter().zip(&self.on).enumerate();
-        // Most sessions have none: then no list of functions is looked through.
+        // Most sessions have none, and then skip the search through the functions.
         let counted = wanted.filter(|(index, (want, on))| want.is_counted && **on && !is_of_mpi(*index));
         counted.map(|(index, _)| index).collect()
     }
 
-    /// Whether all who have a function switched on only count its hits.
+    /// Whether all active requests of a function only count its hits.
     pub fn is_counted(&self, probe: u32) -> bool {
         let probe = self.numbers.probes.get(probe as usize);
         let wanted = probe.filter(|probe| probe.mpi.is_none()).into_iter();
@@ -52,8 +51,8 @@ impl Probes {
         on.peek().is_some() && on.all(|want| self.wanted[*want].is_counted)
     }
 
-    /// Takes the probes of these of the wanted off, and puts all others back that rested; `members` are those
-    /// that live, each with its slot.
+    /// Detaches the probes of these requests, and attaches all others that were suspended; `members` are the
+    /// living processes, each with its slot.
     pub fn rest(&mut self, wanted: BTreeSet<usize>, members: &[(u32, &Member)]) -> Result<(), KernelError> {
         let before = std::mem::replace(&mut self.resting, wanted);
         self.see_resting();
@@ -66,7 +65,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Which functions are not watched now that no window brings back.
+    /// Updates which functions are detached without a sampling window that would attach them.
     pub(super) fn see_resting(&mut self) {
         let mut probes = std::mem::take(&mut self.numbers.probes);
         for probe in probes.iter_mut().filter(|probe| probe.mpi.is_none()) {
@@ -75,7 +74,7 @@ impl Probes {
         self.numbers.probes = probes;
     }
 
-    /// Whether one of the wanted is on and does not rest.
+    /// Whether a request is switched on and not suspended.
     pub(super) fn sits(&self, want: usize) -> bool {
         self.on[want] && !self.resting.contains(&want)
     }
@@ -86,7 +85,7 @@ impl Probes {
             .try_for_each(|probe| self.set_specs(probe..probe + 1))
     }
 
-    /// Where calls of these end is not probed any more, unless they are timed.
+    /// Detaches the exits of these functions, unless their calls are timed.
     fn detach_ends(&mut self, probes: &[u32]) {
         let is_over = |probe: &u32| {
             let known = self.numbers.probes.get(*probe as usize);
@@ -97,13 +96,13 @@ impl Probes {
         self.close(over);
     }
 
-    /// What is attached stays as it is: there is nothing, or nothing can be attached after the start.
+    /// Whether the attached probes cannot change: there are none, or nothing can be attached after the start.
     pub(super) fn is_fixed(&self) -> bool {
         let kernel = self.kernel.as_ref();
         kernel.is_none_or(|kernel| kernel.link_kind() == LinkKind::Tracefs)
     }
 
-    /// Whether a function of this request is used by another request that is switched on.
+    /// Whether a function of this request is also used by another active request.
     pub fn is_used_by_others(&self, want: usize) -> bool {
         let others = self
             .numbers
@@ -115,19 +114,19 @@ impl Probes {
             .any(|other| self.on[*other] && self.wanted[*other].is_switched && !self.wanted[*other].is_quiet)
     }
 
-    /// Whether one of the wanted is switched on.
+    /// Whether a request is switched on.
     pub fn is_on(&self, want: usize) -> bool {
         self.on.get(want) == Some(&true)
     }
 
-    /// Detaches what no request that is switched on needs.
+    /// Detaches functions that no active request needs.
     pub(super) fn detach_unneeded(&mut self) {
         let needed = self.needed();
         let over = self.take_off(|linked| linked.probes.is_disjoint(&needed));
         self.close(over);
     }
 
-    /// What is watched now, in some process.
+    /// Functions that are needed now, in some process.
     pub(super) fn needed(&self) -> BTreeSet<u32> {
         let probes = self.numbers.probes.iter().zip(0..);
         let is_needed = |probe: &Probe| {

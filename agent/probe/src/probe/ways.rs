@@ -1,5 +1,5 @@
-//! The way to a captured value: where a probe begins, and what is read on from there, by the types in the
-//! debug information. Reads no memory of a process.
+//! Determines the path to a captured value: where a probe starts and what it reads from there, by the types
+//! in the debug information. Reads no memory of a process.
 
 use job::{Job, Member};
 use thiserror::Error;
@@ -8,7 +8,7 @@ use tuner::{MarkArgument, MarkPlace, NoArgument, PathStep, VariableName, mark_ar
 
 use super::{CaptureStep, Probe, Read, WantedCapture};
 
-/// Why there is no way to a value.
+/// Why there is no path to a value.
 #[derive(Debug, Error)]
 pub enum UnreadableCapture {
     #[error("{0}")]
@@ -37,24 +37,24 @@ pub enum UnreadableCapture {
     Step(#[from] StepError),
 }
 
-/// How a value is got at.
+/// The path to a value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CapturePath {
-    /// Which of the registers for integers it begins in, of an argument.
+    /// For an argument, the index of its integer register.
     pub(super) register: u8,
-    /// What is added before each read; without any the register is the value.
+    /// The offset added before each read; empty if the register is the value.
     pub(super) reads: Vec<i32>,
-    /// Of an argument of a mark, where it is.
+    /// For an argument of a mark, its location.
     pub(super) mark: Option<MarkPlace>,
-    /// What is there, if it is known.
+    /// The type of the value, if known.
     leaf: Option<Leaf>,
-    /// A number of this type, where no debug information is needed to know it.
+    /// The type, if it is a number whose type is known without debug information.
     of: Option<&'static str>,
 }
 
 impl CapturePath {
-    /// The way to a value in the first process that has it. Without debug information only pointers can be
-    /// followed, and no type is known.
+    /// The path to a value in the first process that has it. Without debug information only pointers can be
+    /// followed, and the type is unknown.
     pub(super) fn to(
         want: &WantedCapture,
         probe: &Probe,
@@ -77,7 +77,7 @@ impl CapturePath {
         }
     }
 
-    /// Its type as rules state it, if it is a number.
+    /// Its type in the syntax of rules, if it is a number.
     pub(super) fn type_name(&self) -> Option<&'static str> {
         let of = self.leaf.as_ref().map(|leaf| leaf.of);
         let number = of.and_then(|of| Some(of.value_type()?.name()));
@@ -93,7 +93,7 @@ impl CapturePath {
         self.of.or(number).or(named)
     }
 
-    /// None where there is no debug information on it.
+    /// `None` if there is no debug information about it.
     fn by_types(
         want: &WantedCapture,
         probe: &Probe,
@@ -115,7 +115,7 @@ impl CapturePath {
         }
     }
 
-    /// A value of a mark has a size, and no known parts.
+    /// A value of a mark has a size, but its parts are unknown.
     fn of_mark(
         want: &WantedCapture,
         arguments: &[Result<MarkArgument, NoArgument>],
@@ -158,7 +158,7 @@ impl CapturePath {
         if want.steps.iter().any(|step| *step != CaptureStep::Dereference) {
             return Err(UnreadableCapture::UnknownLayout);
         }
-        // A text in a register is what it points to; a variable that is a text is read where it lies.
+        // For a text, a register contains a pointer to it; a variable that is a text is read in place.
         let is_text = want.stated.is_some_and(|(_, length)| length > 0);
         let more = match &want.read {
             Read::Bytes => 0,
@@ -167,7 +167,7 @@ impl CapturePath {
         };
         Ok(CapturePath {
             register: match &want.read {
-                // Without debug information all parameters before it are taken for integers.
+                // Without debug information all preceding parameters are assumed to be integers.
                 Read::Argument(number) => *number,
                 Read::NamedArgument(name) => return Err(UnreadableCapture::UnknownArgument(name.clone())),
                 _ => 0,
@@ -179,7 +179,7 @@ impl CapturePath {
         })
     }
 
-    /// A text may be given as a pointer to it: then that is followed too.
+    /// If a text is given as a pointer, the pointer is followed too.
     fn with_text(mut self, want: &WantedCapture) -> Result<CapturePath, UnreadableCapture> {
         let (Some((_, 1..)), Some(leaf)) = (want.stated, &self.leaf) else {
             return Ok(self);
@@ -223,7 +223,7 @@ fn of_variable(
     steps: &[PathStep],
     member: &Member,
 ) -> Result<Option<CapturePath>, UnreadableCapture> {
-    // That a process has no such variable is reported where its address is looked for.
+    // A missing variable is reported where its address is resolved.
     let Ok(root) = member.space.variable(&VariableName::from(name)) else {
         return Ok(None);
     };

@@ -1,4 +1,4 @@
-//! Functions of the profile that are watched in windows: their links come and go. Decides nothing.
+//! Functions of the profile that are sampled in windows: attaches and detaches their links. Decides nothing.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,21 @@ use super::{LinkClass, LinkGroup, Linked, Probe, Probes};
 use crate::kernel::{Kernel, KernelError};
 
 impl Probes {
-    /// Whether a function may be watched in windows: one of MPI that is in the profile alone, or one that the
+    /// Whether a function may be sampled in windows: an MPI function in the profile only, or one that the
     /// user named.
     pub fn may_pause(&self, probe: u32) -> bool {
         let probe = self.numbers.probes.get(probe as usize);
         probe.is_some_and(|probe| self.can_pause(probe) && !self.reports_newcomers(probe))
     }
 
-    /// The same for any function, including one by which processes are detected.
+    /// As [`Probes::may_pause`], for any function, including one that detects processes.
     fn can_pause(&self, probe: &Probe) -> bool {
         let mut wanted = probe.wanted.iter();
         wanted.all(|want| self.wanted[*want].may_pause || !self.on[*want])
             && (probe.mpi.is_some() || !probe.wanted.is_empty())
     }
 
-    /// Whether a function is not watched now, for no window is open.
+    /// Whether a function is detached now because no sampling window is open.
     pub(super) fn pauses(&self, probe: &Probe) -> bool {
         self.is_shut && probe.is_sampled && self.can_pause(probe)
     }
@@ -50,8 +50,8 @@ impl Probes {
         Ok(threads.any(|(_, thread)| thread.frames.iter().take(thread.depth as usize).any(is_first)))
     }
 
-    /// The group with which a function of MPI is attached and detached: functions that are watched in
-    /// windows, and polling functions that may be, come and go without the others.
+    /// The group with which a function of MPI is attached and detached: sampled functions, and polling
+    /// functions that may be sampled, are separate from the others.
     pub(super) fn group_of_mpi(&self, probe: &Probe) -> LinkGroup {
         let apart = match (self.reports_newcomers(probe), probe.is_sampled) {
             (true, _) => Some(LinkClass::First),
@@ -64,14 +64,14 @@ impl Probes {
         }
     }
 
-    /// Whether probes can be taken off and put back.
+    /// Whether probes can be detached and attached again.
     pub fn can_take_turns(&self) -> bool {
         !self.is_fixed()
     }
 
     /// Closes the windows of these functions. Links are closed one after the other, since that takes grace
-    /// periods of the kernel. A link goes even if it also served a function that was requested since: that
-    /// function is attached again by [`Probes::attach_rest`].
+    /// periods of the kernel. A link is closed even if it also served a function that was requested since:
+    /// that function is attached again by [`Probes::attach_rest`].
     pub fn shut(&mut self, functions: &BTreeSet<u32>) {
         for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
             probe.is_sampled = functions.contains(&number);
@@ -89,7 +89,7 @@ impl Probes {
     }
 
     /// Opens the windows, in these processes and, with a command, in the expected files. Attaches what was
-    /// not watched; from now on only `functions` come and go.
+    /// not watched; from now on only `functions` are sampled.
     pub fn open(
         &mut self,
         functions: &BTreeSet<u32>,
@@ -107,8 +107,8 @@ impl Probes {
         placed
     }
 
-    /// Attaches what was put off while links were being closed. Since when it was not watched; none where
-    /// there is nothing, or they are being closed still.
+    /// Attaches what was postponed while links were being closed. Returns since when it was not watched;
+    /// `None` if there was nothing, or links are still being closed.
     pub fn attach_rest(&mut self, who: (&[(u32, &Member)], &[Member])) -> Result<Option<u64>, KernelError> {
         if self.put_off_since_ns.is_none() || self.is_closing() {
             return Ok(None);
@@ -144,7 +144,7 @@ impl Probes {
                 continue;
             }
             match self.place(member, *slot, is_chosen) {
-                // It has ended meanwhile.
+                // The process has ended meanwhile.
                 Err(_) if !is_alive() => {}
                 placed => placed?,
             }
@@ -152,7 +152,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Takes these links out of those that are attached.
+    /// Removes these links from the attached ones.
     pub(super) fn take_off(&mut self, is_over: impl Fn(&Linked) -> bool) -> Vec<Linked> {
         let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links).into_iter().partition(is_over);
         self.links = left;

@@ -1,4 +1,4 @@
-//! Sends the kernel side the places from which it reads the rank of a process in the world communicator.
+//! Sends the kernel side the addresses from which it reads the rank of a process in the world communicator.
 
 use job::Member;
 
@@ -6,7 +6,7 @@ use super::Probes;
 use crate::kernel::KernelError;
 
 impl Probes {
-    /// What is known of the process now. Returns the size of the world as the process shows it.
+    /// Sends what is known of the process now. Returns the size of the world if the process shows it.
     pub(super) fn set_world(&mut self, member: &Member, slot: u32) -> Result<Option<u32>, KernelError> {
         let (Some(kernel), Some(known)) = (&mut self.kernel, &member.mpi) else {
             return Ok(None);
@@ -21,8 +21,7 @@ impl Probes {
         Ok(job::world_size(&world))
     }
 
-    /// Looks again into processes that had not begun with MPI. Their worlds have the sizes that no launcher
-    /// stated.
+    /// Checks again the processes that had not begun with MPI. Fills in world sizes that no launcher stated.
     pub fn settle(&mut self, members: &mut [Member]) -> Result<(), KernelError> {
         for (slot, member) in (0..).zip(members) {
             if self.unsettled.contains(&slot) {

@@ -1,7 +1,8 @@
-//! The two threads that answer a probe which holds a thread of the program, each bound to a CPU of its own:
-//! the probe wakes the one that is not on its own CPU. The thread that answered also controls a thread of the
-//! program that an action has stopped: the kernel accepts requests from it alone. While an action is pending
-//! they have real-time priority, so that a busy CPU does not delay them; they sleep while no thread is held.
+//! The two threads that answer a probe which holds a thread of the program. Each is bound to its own CPU, and
+//! the probe wakes the one that is not on its own CPU. If an action has stopped a thread of the program, the
+//! thread that answered also controls it: the kernel accepts requests from that thread only. While an action
+//! is pending the threads have real-time priority, so that a busy CPU does not delay them; they sleep while
+//! no thread is held.
 
 use std::{
     io,
@@ -33,15 +34,15 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 30_000,
 };
 
-/// Where the actions lie, and the records that say when one is due.
+/// The pending actions, and the records that say when one is due.
 pub(super) struct HeldActions {
     records: Arc<Records>,
     actions: Vec<Mutex<Option<HeldAction>>>,
-    /// What an action left to be looked after keeps it from being over.
+    /// For each record, whether its action is still supervised and so not over.
     watched: Vec<AtomicBool>,
 }
 
-/// What an action left to be looked after, by the thread that called it.
+/// An action that needs supervision, by the thread that called it.
 struct Watched {
     index: u32,
     vigil: Box<dyn PendingAction>,
@@ -61,25 +62,25 @@ impl HeldActions {
         &self.records
     }
 
-    /// Lays an action down.
+    /// Stores an action.
     pub(super) fn put(&self, index: u32, action: HeldAction) {
         if let Some(place) = self.actions.get(index as usize) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(action);
         }
     }
 
-    /// Takes an action away, if it was not called; waits for one that is being called.
+    /// Removes an action if it was not called; waits for one that is being called.
     pub(super) fn take(&self, index: u32) {
         if let Some(place) = self.actions.get(index as usize) {
             place.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
     }
 
-    /// No action of this number is being called or looked after.
+    /// Whether no action with this number is being called or supervised.
     pub(super) fn is_free(&self, index: u32) -> bool {
         let place = self.actions.get(index as usize);
         let is_called = place.is_some_and(|place| matches!(place.try_lock(), Err(TryLockError::WouldBlock)));
-        // In this order: who calls an action says that it is watched before it lets go of the lock.
+        // In this order: the caller of an action marks it as watched before it releases the lock.
         !is_called && !self.is_watched(index)
     }
 
@@ -94,12 +95,10 @@ impl HeldActions {
         }
     }
 
-    /// A thread is held: calls the action, unless the thread was let go in the meantime. What is to be looked
-    /// after from now on.
+    /// A thread is held: calls the action, unless the thread was released. Returns what needs supervision.
     fn answer(&self, index: u32) -> Option<Watched> {
         let place = self.actions.get(index as usize)?;
-        // The lock is kept until the state says that the action is over: a record is used again only when it
-        // is free.
+        // The lock is kept until the state says that the action is over: only a free record is reused.
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.records.step(index, HoldState::Held, HoldState::Writing) {
             return None;
@@ -109,7 +108,7 @@ impl HeldActions {
             thread: u32::try_from(hold.thread).unwrap_or(0),
             since_ns: hold.held_at_ns,
         };
-        // A panic must not leave the thread held to the bound, nor end the one that answers.
+        // A panic must neither leave the thread held to the bound nor end the answering thread.
         let call =
             |action: HeldAction| catch_unwind(AssertUnwindSafe(|| action(&held))).unwrap_or(Then::Nothing);
         let then = place.take().map_or(Then::Nothing, call);
@@ -130,7 +129,7 @@ impl HeldActions {
         Some(watched)
     }
 
-    /// Whether it must be looked after still.
+    /// Checks a supervised action; returns whether it still needs supervision.
     fn look_after(&self, watched: &mut Watched) -> bool {
         let look = catch_unwind(AssertUnwindSafe(|| watched.vigil.look())).unwrap_or(PendingState::Over);
         if !watched.is_over && look != PendingState::Waits {
@@ -164,7 +163,7 @@ impl Meetings for HeldActions {
     }
 }
 
-/// The threads. Dropping it ends them.
+/// The answering threads. Dropping it ends them.
 pub(super) struct Answerers {
     threads: Vec<(JoinHandle<()>, Pid)>,
     quit: Arc<OwnedFd>,
@@ -194,7 +193,7 @@ impl Answerers {
         Ok(answerers)
     }
 
-    /// Real-time priority on or off; whether all threads have it now.
+    /// Switches real-time priority; returns whether all threads have it now.
     pub(super) fn set_real_time(&self, real_time: bool) -> bool {
         let mut refused = None;
         for (_, number) in &self.threads {
@@ -209,7 +208,7 @@ impl Answerers {
 
 impl Drop for Answerers {
     fn drop(&mut self) {
-        // A counter of 8 bytes; it cannot be full.
+        // A counter of 8 bytes, which cannot be full.
         let _ = rustix::io::write(&*self.quit, &1_u64.to_ne_bytes());
         for (thread, _) in self.threads.drain(..) {
             let _ = thread.join();
@@ -233,7 +232,7 @@ fn run(
     if started.send(bound).is_err() || failed {
         return;
     }
-    // The kernel lets go of what is stopped when this thread ends.
+    // The kernel releases stopped threads when this thread ends.
     let mut watched: Vec<Watched> = Vec::new();
     loop {
         let is_over = {
@@ -242,7 +241,7 @@ fn run(
                 PollFd::new(&waker, PollFlags::IN),
                 PollFd::from_borrowed_fd(quit.as_fd(), PollFlags::IN),
             ];
-            // An interrupted wait is none.
+            // An interrupted wait is treated as a timeout.
             let _ = poll(&mut events, wait.as_ref());
             !events[1].revents().is_empty()
         };
@@ -259,10 +258,10 @@ fn run(
     }
 }
 
-/// Two CPUs that a thread of ours may be bound to: the first and the last, so that they are seldom two halves
-/// of one core. `None` when there is only one.
+/// Two CPUs to which a thread of ours may be bound: the first and the last, so that they are rarely two
+/// halves of one core. `None` if there is only one.
 pub(super) fn two_cpus() -> io::Result<Option<[u32; 2]>> {
-    // On a thread of its own, since the query changes the mask: it requests all CPUs, and the kernel leaves
+    // On a separate thread, since the query changes the mask: it requests all CPUs, and the kernel leaves
     // those of our cpuset.
     let read_affinity = || -> io::Result<CpuSet> {
         let mut all = CpuSet::new();

@@ -1,8 +1,7 @@
-//! Holds a thread of the program at a sync point while something is done: the kernel side ([`Holds`]) behind
-//! the tuner's interface ([`Rendezvous`]). Runs in the actuator, and does not know what is done at the sync
-//! point.
+//! Holds a thread of the program at a sync point while an action is carried out: the kernel side ([`Holds`])
+//! behind the tuner's interface ([`Rendezvous`]). Runs in the actuator, and does not know the action.
 //!
-//! The probe exists only while an action is pending, and so does all that makes the answers fast.
+//! The probe exists only while an action is pending, and so do all means that make answers fast.
 
 mod answer;
 
@@ -21,18 +20,18 @@ use crate::{
 };
 use answer::{Answerers, HeldActions};
 
-/// How long taking a request back waits for a hold that is on. It is over within its bounds, unless the held
+/// Longest wait of a cancelled request for a hold in progress. A hold ends within its bounds, unless the held
 /// thread itself gets no CPU.
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// Interval of checks during this wait.
 const RELEASE_LOOK: Duration = Duration::from_micros(50);
 
-/// Why nothing can be held on this machine.
+/// Why no thread can be held on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum RendezvousError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The threads that answer.
+    /// The answering threads could not be started.
     #[error("the threads that answer could not be started: {0}")]
     Threads(#[from] std::io::Error),
     /// One CPU cannot hold and answer at the same time.
@@ -40,19 +39,19 @@ pub enum RendezvousError {
     OneCpu,
 }
 
-/// What can hold threads of programs on this machine.
+/// Holds threads of programs on this machine.
 pub struct KernelRendezvous {
-    // Dropped in this order: the probes, those who answer, the rest.
+    // Dropped in this order: the probes, the answering threads, the rest.
     armed: BTreeMap<u32, Link>,
     answerers: Answerers,
     held_actions: Arc<HeldActions>,
     holds: Holds,
-    /// None if it cannot be requested.
+    /// `None` if it cannot be requested.
     awake: Option<Awake>,
     real_time: bool,
 }
 
-/// The kernel side, loaded, before any thread is started: what loads it may then give up rights for good.
+/// The loaded kernel side, before any thread is started: the loader may then give up rights permanently.
 pub struct Prepared {
     holds: Holds,
     awake: Option<Awake>,
@@ -100,7 +99,7 @@ impl KernelRendezvous {
         self.holds.link_kind()
     }
 
-    /// The probe is gone and the record free.
+    /// Removes the probe and frees the record.
     fn release(&mut self, index: u32) {
         self.armed.remove(&index);
         self.held_actions.take(index);
@@ -108,7 +107,7 @@ impl KernelRendezvous {
         self.rest();
     }
 
-    /// Once nothing is pending any more.
+    /// Ends the fast mode if no action is pending.
     fn rest(&mut self) {
         if self.armed.is_empty() {
             self.keep_awake(false);
@@ -135,13 +134,13 @@ impl KernelRendezvous {
         }
     }
 
-    /// How an action stands, and whether that is final.
+    /// The progress of an action, and whether it is final.
     fn look(&self, index: u32) -> (Progress, bool) {
         let Some(hold) = self.held_actions.records().get(index) else {
             return (Progress::Missed(Passage::default()), true);
         };
         let passage = self.passage(&hold);
-        // The probe writes the time of release last; an action that came too late may still be running.
+        // The probe writes the time of release last; a late action may still be running.
         let is_over = hold.released_at_ns != 0 && self.held_actions.is_free(index);
         match HoldState::from_word(hold.state).filter(|_| is_over) {
             Some(HoldState::Done) => (Progress::Done(passage), true),
@@ -223,7 +222,7 @@ impl Rendezvous for KernelRendezvous {
         let index = ticket.0;
         let looks = RELEASE_WAIT.as_micros() / RELEASE_LOOK.as_micros();
         for _ in 0..looks {
-            // From here on no hit is held; one that was a moment ago is waited for.
+            // From here on no hit is held; a hold in progress is waited for.
             let records = self.held_actions.records();
             let is_idle = records.state(index) == Some(HoldState::Idle);
             if is_idle || records.step(index, HoldState::Armed, HoldState::Idle) {
@@ -238,7 +237,7 @@ impl Rendezvous for KernelRendezvous {
             }
             std::thread::sleep(RELEASE_LOOK);
         }
-        // The record stays taken, for the held thread still looks at it; but nothing is done any more.
+        // The record stays in use, because the held thread still reads it; its action is dropped.
         self.held_actions.take(index);
         Progress::Missed(
             self.held_actions

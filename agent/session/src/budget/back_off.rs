@@ -1,51 +1,51 @@
-//! What the agent leaves where it costs too much, and how often it looks where nothing happens. Every wake-up
-//! on a CPU that a rank has for itself delays the rank, and with it all that wait for it.
+//! Suspends activities of the agent that cost too much, and lowers its wake-up rate while nothing happens.
+//! Every wake-up on a CPU that a rank uses exclusively delays the rank, and all processes that wait for it.
 
 use std::time::Duration;
 
 use super::{BudgetEffect, BudgetEffects};
 use profile::format::percent;
 
-/// Looks in a row that find the agent too expensive before it does less, and cheap before it does all again.
+/// Consecutive checks that find the agent too expensive before an activity is suspended, and cheap before it
+/// resumes.
 const EXPENSIVE_LOOKS: u32 = 3;
 const CHEAP_LOOKS: u32 = 10;
 
-/// It is cheap enough to read all rings below this part of what all may take: it reads up to five times as
-/// often then.
+/// Below this part of the permitted cost the agent may read all rings again: it then reads up to five times
+/// as often.
 const CHEAP: f64 = 0.2;
 
-/// CPUs that predicting decisions takes at most: ours and the actuator's, which waits for the order
-/// meanwhile.
+/// Most CPUs that predicting decisions takes: ours and the actuator's, which waits for the order meanwhile.
 const PREDICTING_MAX: f64 = 2.0 * crate::intake::SHARE_MAX;
 
-/// Counters are read at least this often.
+/// Longest interval between reads of counters.
 pub const TICK: Duration = Duration::from_millis(500);
 
-/// And this often while none of the processes runs.
+/// The same while none of the processes runs.
 const TICK_STILL: Duration = Duration::from_secs(1);
 
 const TICK_MIN: Duration = Duration::from_millis(50);
 
-/// After this many ticks in a row at which no process has run, ticks become rarer again.
+/// After this many consecutive ticks at which no process has run, ticks become rarer.
 const IDLE_TICKS: u32 = 4;
 
-/// Ticks come this often then, and more seldom, to a bound, where they take more than this part of a core.
+/// The interval of ticks then. It grows up to a bound if ticks take more than this part of a core.
 const TICK_IDLE: Duration = Duration::from_secs(2);
 const TICK_IDLE_MAX: Duration = Duration::from_secs(5);
 const IDLE_SHARE: f64 = 0.0007;
 
-/// An activity that the agent suspends when it costs too much. Only an activity of the last interval counts:
-/// to suspend another one would save nothing.
+/// An activity that the agent suspends if it costs too much. Only an activity of the last interval counts:
+/// suspending another one would save nothing.
 #[derive(Debug, Default)]
 struct Brake {
     rests: bool,
-    /// It was done since it was last looked what all costs.
+    /// It was active since costs were last checked.
     was_done: bool,
     looks: u32,
 }
 
 impl Brake {
-    /// True where it is left from now on, or done again.
+    /// True if it is suspended or resumed now.
     fn turns_at(&mut self, is_expensive: bool, is_cheap: bool) -> bool {
         let was_done = std::mem::take(&mut self.was_done);
         let (is_so, looks) = match self.rests {
@@ -61,29 +61,28 @@ impl Brake {
     }
 }
 
-/// What is left, and since when nothing has happened.
+/// The suspended activities, and since when nothing has happened.
 #[derive(Debug, Default)]
 pub struct BackOff {
-    /// Rings of calls are read beside ticks.
+    /// Reads of call rings between ticks.
     rings: Brake,
     predictions: Brake,
-    /// Ticks in a row at which no process had run.
+    /// Consecutive ticks at which no process had run.
     still: u32,
     was_idle: bool,
-    /// What the agent had taken of CPUs at the last tick, and between the last two of them where nothing
-    /// happened.
+    /// CPU time of the agent up to the last tick, and between the last two ticks if nothing happened.
     cpu_ns: u64,
     idle_tick_ns: u64,
 }
 
 impl BackOff {
-    /// All rings of calls were just read, one of which was half full.
+    /// All rings of calls were just read; `was_filling`: one of them was half full.
     pub fn have_read_calls(&mut self, was_filling: bool) {
         self.rings.was_done |= was_filling;
     }
 
-    /// Records a tick, at which processes had run or not, and the CPU time of the agent so far. True if
-    /// nothing has happened for a while, the first time.
+    /// Records a tick, with whether no process has run and the CPU time of the agent so far. True if nothing
+    /// has happened for a while, the first time.
     pub fn have_ticked(&mut self, is_still: bool, cpu_ns: u64) -> bool {
         let took_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
         self.idle_tick_ns = if self.is_idle() { took_ns } else { 0 };
@@ -95,13 +94,13 @@ impl BackOff {
         self.still = 0;
     }
 
-    /// Nothing has happened for a while.
+    /// Whether nothing has happened for a while.
     pub fn is_idle(&self) -> bool {
         self.still >= IDLE_TICKS
     }
 
-    /// How long after the last one the next tick comes: as long as the shortest window, within bounds; longer
-    /// where nothing has happened for a while and windows `may_linger`.
+    /// Interval until the next tick: the shortest window, within bounds; longer if nothing has happened for a
+    /// while and windows `may_linger`.
     pub fn tick(
         &self,
         is_still: bool,
@@ -116,28 +115,28 @@ impl BackOff {
         longest.min(shortest_window()).max(TICK_MIN)
     }
 
-    /// How often ticks come while nothing happens.
+    /// Interval of ticks while nothing happens.
     pub(super) fn idle_tick(&self) -> Duration {
         let fitting = Duration::from_nanos((self.idle_tick_ns as f64 / IDLE_SHARE) as u64);
         fitting.clamp(TICK_IDLE, TICK_IDLE_MAX)
     }
 
-    /// Wake-ups for full rings of calls are off.
+    /// Whether wake-ups for half-full rings of calls are off.
     pub fn rests_from_calls(&self) -> bool {
         self.rings.rests
     }
 
-    /// A decision was predicted and looked for without sleeping.
+    /// Records that a decision was predicted and polled for.
     pub fn have_predicted(&mut self) {
         self.predictions.was_done = true;
     }
 
-    /// Decisions are made when their hits wake us.
+    /// Whether predictions are off: decisions are made when their hits wake us.
     pub fn rests_from_predictions(&self) -> bool {
         self.predictions.rests
     }
 
-    /// Compares the agent's CPUs with what watching may cost. Above it, the agent reads rings of calls less
+    /// Compares the agent's CPUs with what watching may cost. Above that, the agent reads rings of calls less
     /// often and predicts no decisions; it resumes both once it costs far less.
     pub(crate) fn at_cost(&mut self, agent: f64, allowed: f64, ticks_per_s: f64) -> BudgetEffects {
         let is_expensive = agent > allowed;

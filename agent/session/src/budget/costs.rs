@@ -1,5 +1,5 @@
-//! Takes account of what the session costs: calls and CPU time of the job, the agent's own. What it comes to
-//! is [`profile::cost`]'s.
+//! Accounts for the costs of the session: calls and CPU time of the job, and the agent's own. The costs are
+//! computed in [`profile::cost`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,40 +11,40 @@ use profile::cost::{
 use profile::probe::Probe;
 use profile::{Metered, Profile, Usage};
 
-/// Rates speak of about this much time.
+/// Approximate time span of recent rates.
 const PERIOD_NS: u64 = 1_000_000_000;
 
-/// The agent's own counters are read this often at most, in nanoseconds.
+/// Least interval between reads of the agent's own counters, in nanoseconds.
 const LOOK_NS: u64 = 400_000_000;
 
-/// What a session takes note of.
+/// The accounts of a session.
 #[derive(Debug, Default)]
 pub struct Costs {
     arming_ns: u64,
-    /// The agent's own, the newest last; what was spent before the first is apart.
+    /// The agent's own costs, the newest last; what was spent before the first reading is separate.
     looks: VecDeque<(u64, AgentCost)>,
     starting_ns: Option<u64>,
-    /// How full the machine was, over the session and since the last look of late.
+    /// How busy the machine was, over the session and since the last view of recent costs.
     fullness: Fullness,
     seen_ns: u64,
-    /// How functions are probed, and of how many sites and probe requests that is true.
+    /// How functions are probed, with the numbers of sites and probe requests for which that is valid.
     probed: ((usize, usize), BTreeMap<u32, Probed>),
 }
 
-/// What costs are shown of, beside what is kept here.
+/// Data that the view of costs needs in addition to [`Costs`].
 pub struct CostContext<'a> {
     pub prices: Prices,
     pub profile: &'a Profile,
     pub probes: &'a [Probe],
     pub held: BTreeMap<&'static str, HoldTotals>,
-    /// How long hits lay unread.
+    /// How long hits were unread.
     pub unread: Option<UnreadView>,
     /// When all probes were armed.
     pub armed_ns: u64,
 }
 
 impl Costs {
-    /// Of a session that took so long to arm.
+    /// The costs of a session that took `arming_ns` to arm.
     pub(crate) fn armed_in(arming_ns: u64) -> Costs {
         Costs {
             arming_ns,
@@ -52,7 +52,7 @@ impl Costs {
         }
     }
 
-    /// So many CPUs are idle since the last time.
+    /// Records how many CPUs are idle since the last call.
     pub fn see_idle(&mut self, idle: f64, now_ns: u64) {
         if self.seen_ns > 0 {
             self.fullness.add(idle, now_ns.saturating_sub(self.seen_ns));
@@ -60,14 +60,14 @@ impl Costs {
         self.seen_ns = now_ns;
     }
 
-    /// Whether it is time to read the agent's own counters.
+    /// Whether the agent's own counters are due to be read.
     pub fn is_due(&self, now_ns: u64) -> bool {
         let is_new = |(at_ns, _): &(u64, AgentCost)| now_ns.saturating_sub(*at_ns) < LOOK_NS;
         !self.looks.back().is_some_and(is_new)
     }
 
-    /// The agent's processes have taken so much since they began. One that has ended is lost to us: what was
-    /// seen of it stays.
+    /// Records the costs of the agent's processes since their start. The counters of an ended process are
+    /// lost; what was read of it stays.
     pub fn take(&mut self, now_ns: u64, mut sum: AgentCost) {
         sum.starting_ns = *self.starting_ns.get_or_insert(sum.cpu_ns);
         sum.cpu_ns = sum.cpu_ns.saturating_sub(sum.starting_ns);
@@ -83,13 +83,13 @@ impl Costs {
         self.looks.back().map(|(_, last)| *last).unwrap_or_default()
     }
 
-    /// How each function is probed, or was.
+    /// How each function is or was probed.
     pub fn probed(&self) -> &BTreeMap<u32, Probed> {
         &self.probed.1
     }
 
-    /// How functions are probed, where there are other sites or probe requests than at the last look. What
-    /// was taken off for a while is known all the same.
+    /// Updates how functions are probed, if the numbers of sites or probe requests differ from the last call.
+    /// Functions that are detached for a while stay known.
     pub fn take_probed(&mut self, of: (usize, usize), probed: impl FnOnce() -> BTreeMap<u32, Probed>) {
         if self.probed.0 != of {
             self.probed.0 = of;
@@ -97,14 +97,14 @@ impl Costs {
         }
     }
 
-    /// Time on a CPU and time, of late.
+    /// Recent CPU time of the agent, and the time span, in nanoseconds.
     fn agent_of_late(&self) -> Option<(u64, u64)> {
         let ((from, first), (until, last)) = self.looks.front().zip(self.looks.back())?;
         Some((last.cpu_ns - first.cpu_ns, until - from)).filter(|(_, elapsed)| *elapsed > 0)
     }
 
-    /// What it came to. `of_late` are the shares of hits, and of hits and agent, over the last window and
-    /// gap, where functions are sampled.
+    /// The view of all costs. `of_late` are the shares of hits, and of hits and agent, over the last window
+    /// and gap, if functions are sampled.
     pub fn view(&self, shown: CostContext<'_>, of_late: Option<Option<(f64, f64)>>) -> CostView {
         let prices = &shown.prices;
         let price = |probe: usize| {
@@ -129,7 +129,7 @@ impl Costs {
         let (all, mut slowdown) = sum(Metered::usage);
         let (late, mut slowdown_of_late) = sum(Metered::usage_of_late);
         let mut late = late.of_late(&late.costs(price), self.agent_of_late());
-        // The last second may be all of a window, or none.
+        // The last second may cover a complete window, or none.
         if let Some(shares) = of_late {
             (late.probes, late.together) = shares.unzip();
             late.dearest = None;
@@ -156,7 +156,7 @@ impl Costs {
     }
 }
 
-/// As the report has it.
+/// The name in the report.
 fn site_name(site: Cost) -> &'static str {
     match site {
         Cost::Optimised => "optimised",

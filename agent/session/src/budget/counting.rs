@@ -1,6 +1,6 @@
-//! Functions that rules only count, as parallel regions for a pace: their probes sit for a few seconds, and
-//! rest until the budget has made up for what they cost. While they rest rules have no value of them, so that
-//! whatever is compared was counted in one way.
+//! Functions that rules only count, such as parallel regions for a rate: they are probed for a few seconds,
+//! then detached until the budget has made up for the cost. While they are detached, rules have no value of
+//! them, so that compared values were all counted in the same way.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use super::{
 };
 use profile::format::percent;
 
-/// They sit for so long at least: what a guard compares, and the windows that a rule needs before it acts,
-/// lie in one go.
+/// Least time for which they are probed: it covers what a guard compares, and the windows that a rule needs
+/// before it acts.
 const SIT_NS: u64 = 5_000_000_000;
 
-/// Whether they sit or rest.
+/// Whether they are probed or detached.
 #[derive(Debug, Default)]
 pub struct Counting {
-    /// What was spent when they began to sit.
+    /// Costs when they were attached.
     since: Option<Spent>,
-    /// Until when they rest.
+    /// Until when they are detached.
     until_ns: Option<u64>,
-    /// What has rested once, in words.
+    /// Names of functions that were detached at least once.
     rested: BTreeSet<String>,
 }
 
@@ -31,23 +31,23 @@ impl Counting {
         self.until_ns.is_some()
     }
 
-    /// Whether they are to sit again. While a change is judged nothing rests.
+    /// Whether they must be attached again. While a change is judged nothing is detached.
     pub fn is_over(&self, read_ns: u64, is_judged: bool) -> bool {
         self.until_ns
             .is_some_and(|until_ns| is_judged || read_ns >= until_ns)
     }
 
-    /// There is nothing that could rest.
+    /// Nothing is left to detach.
     pub fn forget(&mut self) {
         self.since = None;
     }
 
-    /// They sit again since so much was spent.
+    /// Records that they are attached again, with the costs so far.
     pub fn sits(&mut self, spent: Spent) {
         (self.since, self.until_ns) = (Some(spent), None);
     }
 
-    /// What is missing of their calls, in words.
+    /// The missing calls, as text.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let text = |name: &String| {
             format!(
@@ -57,7 +57,7 @@ impl Counting {
         self.rested.iter().map(text)
     }
 
-    /// So much was spent by now, while they sit: whether they are to rest.
+    /// Checks the costs while they are probed, and detaches them if necessary.
     pub fn look(
         &mut self,
         now: Spent,

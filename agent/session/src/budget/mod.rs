@@ -1,6 +1,6 @@
-//! What watching may cost, and what it does cost: sampling windows, probes that rest, what the agent leaves.
-//! Pure: costs are arguments with their times, and what is to be attached, detached and reported comes out as
-//! [`BudgetEffect`]s. The owner carries them out.
+//! What watching may cost and what it costs: sampling windows, detached probes, suspended activities of the
+//! agent. Pure: costs are arguments with their times; what is to be attached, detached and reported is
+//! returned as [`BudgetEffect`]s, which the owner carries out.
 
 mod back_off;
 mod costs;
@@ -26,9 +26,9 @@ use profile::cost::{BudgetShare, CostView};
 #[derive(Clone, Debug, PartialEq)]
 pub enum BudgetEffect {
     Say(String),
-    /// Say that parallel regions rest, whose probes would cost this share of a thread's time.
+    /// Say that parallel regions are detached, whose probes would cost this share of a thread's time.
     SayRegionsRest(f64),
-    /// Functions are about to be sampled for the first time: what was seen of late was their first window.
+    /// Functions are about to be sampled for the first time: the recent measurement was their first window.
     BeginSampling,
     /// Detach the links of these functions: a gap begins.
     Detach(BTreeSet<u32>),
@@ -40,7 +40,7 @@ pub enum BudgetEffect {
 
 pub type BudgetEffects = Vec<BudgetEffect>;
 
-/// All that keeps watching to its budget.
+/// All parts that keep watching within its budget.
 #[derive(Debug)]
 pub struct Budget {
     pub costs: Costs,
@@ -48,13 +48,13 @@ pub struct Budget {
     /// Functions that rules only count.
     pub counting: Counting,
     pub regions: Regions,
-    /// What the agent leaves.
+    /// Suspended activities of the agent.
     pub back_off: BackOff,
 }
 
 impl Budget {
-    /// Of a session that took so long to arm. `regions` are those of the probe requests that are of parallel
-    /// regions; `seed` is for the lengths of windows.
+    /// The budget of a session that took `arming_ns` to arm. `regions` are the probe requests of parallel
+    /// regions; `seed` randomises the lengths of windows.
     pub fn new(
         share: BudgetShare,
         has_own_cpus: bool,
@@ -70,13 +70,13 @@ impl Budget {
         }
     }
 
-    /// Looks at what was just read, while all functions are watched all the time.
+    /// Checks the costs up to the last reading, while no function is sampled.
     pub fn look(&mut self, spent: Spent, functions: &Functions<'_>, state: SamplingState) -> BudgetEffects {
         self.sampling.look(spent, functions, (state, &mut self.back_off))
     }
 
-    /// The same if no process has run since the last look. False if there was none: then a full look is
-    /// needed.
+    /// As [`Budget::look`], if no process has run since the last check. `None` if there was none: then a full
+    /// check is needed.
     pub fn look_at_nothing(&mut self, read_ns: u64, state: SamplingState) -> Option<BudgetEffects> {
         let agent_ns = self.costs.agent().cpu_ns;
         let has_looked = self.sampling.look_at_nothing(read_ns, agent_ns);
@@ -87,12 +87,12 @@ impl Budget {
         })
     }
 
-    /// A window is over.
+    /// Ends a sampling window.
     pub fn shut(&mut self, spent: Spent, functions: &Functions<'_>, state: SamplingState) -> BudgetEffects {
         self.sampling.shut(spent, functions, (state, &mut self.back_off))
     }
 
-    /// What the functions that rules only count have cost, while they sit.
+    /// Checks what the functions that rules only count have cost while they are probed.
     pub fn look_at_counted(
         &mut self,
         now: Spent,
@@ -102,12 +102,12 @@ impl Budget {
         self.counting.look(now, is_judged, functions, &self.sampling)
     }
 
-    /// What is missing of functions that were not watched all the time, in words.
+    /// What is missing of functions that were not watched all the time, as text.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         self.sampling.missing().chain(self.counting.missing())
     }
 
-    /// What all came to.
+    /// The view of all costs.
     pub fn view<'a>(&self, shown: CostContext<'_>, functions: impl FnOnce() -> Functions<'a>) -> CostView {
         let functions = functions();
         let view = self.costs.view(shown, self.sampling.of_late());

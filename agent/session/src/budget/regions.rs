@@ -1,5 +1,5 @@
-//! Parallel regions of OpenMP, probed without a rule: all the time where that costs the program little, else
-//! now and then. What is seen of them is kept with each process (`profile`).
+//! Parallel regions of OpenMP, probed without a rule: all the time if that costs the program little,
+//! otherwise occasionally. The measurements are kept with each process (`profile`).
 
 use std::ops::Range;
 
@@ -8,41 +8,40 @@ use profile::format::{count, percent};
 
 use super::{BudgetEffect, BudgetEffects};
 
-/// What the probes may cost of the program's time, on average: all of the profile is to stay below 1 %.
+/// Mean share of the program's time that the probes may cost: the complete profile must stay below 1 %.
 const BUDGET: f64 = 0.003;
 
-/// They stay until they have cost so much, in nanoseconds.
+/// They are attached until they have cost this much, in nanoseconds.
 const SPEND_NS: f64 = 20e6;
 
-/// And then rest for so long at least.
+/// Least time for which they are then detached.
 const REST_NS_MIN: u64 = 5_000_000_000;
 
-/// Where regions stand among what is wanted, and when they are probed.
+/// The probe requests of regions, and when they are probed.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     wanted: Range<usize>,
-    /// Since when they are probed; none while they rest.
+    /// Since when they are probed; `None` while they are detached.
     pub since_ns: Option<u64>,
-    /// Until when they rest.
+    /// Until when they are detached.
     until_ns: u64,
-    /// Calls by slot when they were switched on.
+    /// Calls by slot when they were attached.
     before: Vec<f64>,
     is_said: bool,
 }
 
-/// What is seen of their probes at a look.
+/// Measurements of their probes at a check.
 #[derive(Clone, Debug, Default)]
 pub struct RegionCounts {
     /// By slot, calls of regions and their bodies so far, as many as one thread makes of them.
     pub calls: Vec<f64>,
-    /// A rule counts them for a while, which is not disturbed.
+    /// A rule counts them for a while and must not be disturbed.
     pub is_used: bool,
     /// Links are being closed.
     pub is_closing: bool,
 }
 
 impl Regions {
-    /// These of what is wanted.
     pub fn new(wanted: Range<usize>) -> Regions {
         Regions {
             wanted,
@@ -50,27 +49,27 @@ impl Regions {
         }
     }
 
-    /// Which of the wanted they are.
+    /// The indices of their probe requests.
     pub fn wanted(&self) -> Range<usize> {
         self.wanted.clone()
     }
 
-    /// Whether they are probed, now or now and then.
+    /// Whether they are probed, now or occasionally.
     pub fn is_there(&self) -> bool {
         self.since_ns.is_some() || self.until_ns > 0
     }
 
-    /// They are probed from now on; so many calls were counted before.
+    /// Records that they are probed from now on, with the calls counted before.
     pub fn begin(&mut self, now_ns: u64, calls: Vec<f64>) {
         (self.since_ns, self.before) = (Some(now_ns), calls);
     }
 
-    /// They are not probed any more.
+    /// Records that they are no longer probed.
     pub fn rest(&mut self) {
         self.since_ns = None;
     }
 
-    /// Keeps what the probes cost within bounds.
+    /// Keeps the cost of the probes within bounds.
     pub fn look(&mut self, look: &RegionCounts, now_ns: u64) -> BudgetEffects {
         let Some(since_ns) = self.since_ns else {
             let goes_on = self.is_there() && now_ns >= self.until_ns && !look.is_used && !look.is_closing;
@@ -96,8 +95,8 @@ impl Regions {
     }
 }
 
-/// What is said of it at the first time: so many regions a second, whose probes would cost this share of a
-/// thread's time.
+/// The note when they are first detached: the rate of regions a second, and the share of a thread's time that
+/// their probes would cost.
 pub fn notice_of_rest(rate: f64, share: f64) -> String {
     format!(
         "note: parallel regions are probed in sampling windows: {} a second are so short that probing all would cost about {}",

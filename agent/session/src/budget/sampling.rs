@@ -1,6 +1,6 @@
-//! Keeps what watching costs to the budget: looks at what functions cost, and has expensive ones watched in
-//! windows. When a window begins and ends is decided in [`profile::cost`]; what was counted in windows is
-//! kept with each process.
+//! Keeps the cost of watching within the budget: checks the costs of functions, and has expensive ones
+//! sampled in windows. The lengths of windows are decided in [`profile::cost`]; what was counted in windows
+//! is kept with each process.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,19 @@ use super::{
     spent::{CallNeed, Functions, Spent},
 };
 
-/// Costs are looked at this often at most while all functions are watched all the time, in nanoseconds: every
-/// second reading.
+/// Least interval between checks of costs while no function is sampled, in nanoseconds: every second reading.
 const LOOK_NS: u64 = 900_000_000;
 
-/// How long a process of a command is seen when it has joined before there is a gap.
+/// How long a joining process of a command is watched before a gap may begin.
 const BEGIN_NS: u64 = 2_000_000_000;
 
-/// Functions that are named in a message.
+/// Most functions that a message names.
 const NAMED_MAX: usize = 3;
 
-/// Looks in a row that find the costs too high, where nothing can be done about it, before that is said.
+/// Consecutive checks that find the costs too high, without a way to lower them, before that is reported.
 const OVER_MAX: u32 = 3;
 
-/// The same where it is the agent that costs.
+/// The same if the agent is what costs.
 const AGENT_OVER_MAX: u32 = 15;
 
 /// Whether links can be closed and attached again while the session runs.
@@ -36,16 +35,16 @@ pub enum Detaching {
     Impossible,
 }
 
-/// What the session can do now.
+/// Conditions for what the session can do now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingState {
     pub detaching: Detaching,
-    /// A change is on trial: what is compared is to be counted in one way.
+    /// A change is on trial: the compared values must be counted in one way.
     pub is_judged: bool,
     pub ticks_per_s: f64,
 }
 
-/// Which functions are watched in windows now.
+/// The functions that are sampled now.
 #[derive(Debug, Default)]
 pub struct Sampled {
     functions: BTreeSet<u32>,
@@ -54,17 +53,17 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// A call that was under way when its function was detached: its end is not seen.
+    /// Whether a call was open when its function was detached, so that its end is not seen.
     pub fn is_stale(&self, frame: &Frame) -> bool {
         self.functions.contains(&frame.probe) && (self.is_shut || frame.entered_ns < self.opened_ns)
     }
 
-    /// The functions that are not watched now; none while all are.
+    /// The functions that are not watched now; `None` while all are.
     pub fn gap(&self) -> Option<&BTreeSet<u32>> {
         self.is_shut.then_some(&self.functions)
     }
 
-    /// The functions that are watched in windows.
+    /// The sampled functions.
     pub fn functions(&self) -> &BTreeSet<u32> {
         &self.functions
     }
@@ -73,7 +72,7 @@ impl Sampled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     Open,
-    /// A window is over.
+    /// A window ends.
     Shut,
 }
 
@@ -85,27 +84,27 @@ pub struct Sampling {
     /// The agent has CPUs of its own, so its work delays no process of the job.
     has_own_cpus: bool,
     has_gaps: bool,
-    /// Whether functions are in windows without which no sequence of calls is complete.
+    /// Functions are sampled without which no sequence of calls is complete.
     pub cuts_sequence: bool,
     has_cut: bool,
-    /// At the last look, or when the last window was over.
+    /// Costs at the last check, or at the end of the last window.
     before: Option<Spent>,
-    /// When the window began that is open.
+    /// Costs when the open window began.
     opened: Option<Spent>,
     /// Shares over the last window and gap.
     of_late: Option<(f64, f64)>,
     over: u32,
-    /// What makes it less was said.
+    /// Advice on how to lower the cost was given.
     is_advised: bool,
-    /// Processes of a command that joined in a gap which did not end for them.
+    /// Processes of a command that joined in a gap which could not be ended for them.
     unseen_begins: BTreeSet<i32>,
-    /// A window is to begin once the links of the last one are closed, and to stay open until then at least;
-    /// 0 for as long as planned.
+    /// A window must begin once the links of the last one are closed, and stay open at least until this time;
+    /// 0 for the planned length.
     put_off: Option<u64>,
 }
 
 impl Sampling {
-    /// All are watched, as long as that costs no more than this.
+    /// All functions are watched, as long as that costs no more than `budget`.
     pub fn new(budget: BudgetShare, seed: u64, has_own_cpus: bool) -> Sampling {
         Sampling {
             windows: Windows::new(budget, seed),
@@ -124,12 +123,12 @@ impl Sampling {
         }
     }
 
-    /// Which functions are watched in windows.
+    /// The functions that are sampled.
     pub fn sampled(&self) -> &Sampled {
         &self.sampled
     }
 
-    /// How long functions that rules only count rest.
+    /// How long functions that rules only count are detached.
     pub fn rest_ns(&self, load: &Load, watched_ns: u64) -> Option<u64> {
         self.windows.rest_ns(load, watched_ns)
     }
@@ -148,12 +147,12 @@ impl Sampling {
         self.sampled.is_shut
     }
 
-    /// Whether such functions are not watched now.
+    /// Whether functions of the sequence of calls are not watched now.
     pub fn is_sequence_cut(&self) -> bool {
         self.cuts_sequence && self.is_shut()
     }
 
-    /// What is of the windows alone, in words.
+    /// What is known from windows only, as text.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let cut = self.has_cut.then(|| {
             "MPI was watched in windows (--budget): call sites, sizes of messages, who sends to whom and iterations are those of the windows"
@@ -174,7 +173,7 @@ impl Sampling {
         self.windows.next_ns().filter(|_| self.put_off.is_none())
     }
 
-    /// A window is open, and may come to cost too much.
+    /// Whether a window is open, which may come to cost too much.
     pub fn is_open(&self) -> bool {
         self.windows.most_ns().is_some()
     }
@@ -183,14 +182,14 @@ impl Sampling {
         !self.windows.functions().is_empty()
     }
 
-    /// What part of the job's CPU time hits took over the last window and gap, and hits and agent together:
-    /// none before the first window. None of it where all is watched all the time.
+    /// The share of the job's CPU time that hits took over the last window and gap, and hits and agent
+    /// together; `None` before the first window. The outer `None`: nothing is sampled.
     pub fn of_late(&self) -> Option<Option<(f64, f64)>> {
         self.has_windows().then_some(self.of_late)
     }
 
-    /// Whether a window begins or is over. `cost_ns` is the CPU time that hits of sampled functions have
-    /// taken in it so far; it is looked at only while one is open.
+    /// Whether a window begins or ends now. `cost_ns` is the CPU time that hits of sampled functions have
+    /// taken in it so far; it is evaluated only while one is open.
     pub fn due(&self, now_ns: u64, cost_ns: impl FnOnce() -> f64) -> Option<Due> {
         let is_due = now_ns >= self.windows.next_ns()?;
         match self.windows.most_ns() {
@@ -200,10 +199,10 @@ impl Sampling {
         }
     }
 
-    /// In a session of a command: a process is about to join with its MPI and is to be seen from here on: it
-    /// was detected by its first call of MPI, and during that call the other functions are probed again. True
-    /// if a window is to begin for it; it gets none if so many processes have come recently that the budget
-    /// would not be kept. [`Sampling::stay_open`] follows.
+    /// In a session of a command: a process is about to join with its MPI and must be watched from here on.
+    /// It was detected by its first call of MPI, and during that call the other functions are probed again.
+    /// True if a window must begin for it; there is none if so many processes have come recently that the
+    /// budget would be exceeded. [`Sampling::stay_open`] follows.
     pub fn join(&mut self, pid: i32, detaching: Detaching, now_ns: u64) -> bool {
         let may_open = detaching == Detaching::Possible && self.windows.may_open(now_ns, BEGIN_NS);
         if self.is_shut() && !may_open {
@@ -212,21 +211,20 @@ impl Sampling {
         self.is_shut() && may_open
     }
 
-    /// It is seen for a while, by whose pace the first gap is estimated then.
+    /// Watches a joining process for a while; its rate of calls then determines the first gap.
     pub fn stay_open(&mut self, now_ns: u64) {
         let until_ns = now_ns + BEGIN_NS;
         self.put_off = self.put_off.map(|_| until_ns);
         self.windows.stay_open(until_ns);
     }
 
-    /// A window is to begin, and links of the last one are still being closed: were both attached, the same
-    /// calls would be counted twice.
+    /// A window must begin while links of the last one are still being closed: if both were attached, the
+    /// same calls would be counted twice.
     pub fn wait_for_links(&mut self) {
         self.put_off = Some(0);
     }
 
-    /// Links were closed. A window that waited for that is to begin now, and to stay open until then at
-    /// least.
+    /// Links were closed. Returns until when a window that waited for that must stay open at least.
     pub fn take_waiting(&mut self) -> Option<u64> {
         self.put_off.take()
     }
@@ -238,8 +236,7 @@ impl Sampling {
         }
     }
 
-    /// A window begins: these functions are attached from here on. What they cost while they are being
-    /// attached is a part of the window.
+    /// Begins a window: returns the functions to attach. The cost of attaching is part of the window.
     pub fn open(&mut self, now_ns: u64) -> BTreeSet<u32> {
         self.windows.open(now_ns);
         self.sampled.functions.clone_from(self.windows.functions());
@@ -252,12 +249,12 @@ impl Sampling {
         (self.sampled.is_shut, self.sampled.opened_ns) = (false, now_ns);
     }
 
-    /// So much had been spent when the window began.
+    /// Records the costs when the window began.
     pub fn opened(&mut self, spent: Spent) {
         self.opened = Some(spent);
     }
 
-    /// What the windows are, for those who look.
+    /// The view of the windows.
     pub fn view(&self, functions: &Functions<'_>) -> Option<WindowsView> {
         let sampled = self.windows.functions();
         (!sampled.is_empty()).then(|| WindowsView {
@@ -268,7 +265,7 @@ impl Sampling {
         })
     }
 
-    /// Names of those that were called, the most expensive first.
+    /// Names of the called functions, the most expensive first.
     fn called(&self, functions: &Functions<'_>) -> Vec<String> {
         let spent = self.before.as_ref();
         let cost = |probe: u32| spent.map_or(0.0, |spent| spent.of_function(probe));
@@ -279,14 +276,14 @@ impl Sampling {
         called.map(|watched| watched.name.to_owned()).collect()
     }
 
-    /// Whether costs are to be looked at, at a reading while all functions are watched all the time.
+    /// Whether a reading must be followed by a check of costs, while no function is sampled.
     pub fn is_look_due(&self, read_ns: u64) -> bool {
         let is_new = |before: &Spent| read_ns.saturating_sub(before.at_ns) < LOOK_NS;
         let is_early = self.before.as_ref().is_some_and(is_new);
         self.budget().0.is_some() && self.windows.next_ns().is_none() && !is_early
     }
 
-    /// No process has run since the last look. False if there was none: then a full look is needed.
+    /// Records that no process has run since the last check. False if a full check is needed first.
     pub fn look_at_nothing(&mut self, read_ns: u64, agent_ns: u64) -> bool {
         let Some(before) = &mut self.before else {
             return false;
@@ -296,7 +293,7 @@ impl Sampling {
         true
     }
 
-    /// Looks at what was just read, while all functions are watched all the time.
+    /// Checks the costs up to the last reading, while no function is sampled.
     pub fn look(
         &mut self,
         spent: Spent,
@@ -322,7 +319,7 @@ impl Sampling {
         effects
     }
 
-    /// A window is over.
+    /// Ends a window.
     pub fn shut(
         &mut self,
         spent: Spent,
@@ -350,8 +347,7 @@ impl Sampling {
         effects
     }
 
-    /// What all costs: functions that are watched in windows as in the one since `opened`, everything else
-    /// since `before`.
+    /// The load: functions that are sampled as in the window since `opened`, everything else since `before`.
     pub(super) fn load(
         &self,
         before: &Spent,
@@ -366,7 +362,7 @@ impl Sampling {
         load
     }
 
-    /// These functions are not watched from now on; what was counted up to now was just read.
+    /// Begins a gap of these functions; their counts up to now were just read.
     fn begin_gap(&mut self, sampled: BTreeSet<u32>, functions: &Functions<'_>) -> BudgetEffect {
         let is_apart = |probe: &u32| functions.get(probe).is_none_or(|watched| watched.is_apart);
         self.cuts_sequence = !sampled.iter().all(is_apart);
@@ -377,7 +373,7 @@ impl Sampling {
         BudgetEffect::Detach(sampled)
     }
 
-    /// `shares` are of the job's CPU time: what hits took, and hits and agent together.
+    /// The note about sampling. `shares` of the job's CPU time: hits, and hits and agent together.
     fn notice_of_windows(
         &self,
         functions: &Functions<'_>,
@@ -409,8 +405,8 @@ impl Sampling {
         )))
     }
 
-    /// Reads less often where that is what costs, and says once what makes it less where that is not ours to
-    /// decide.
+    /// Lowers the read rate if that is what costs, and advises once what else would help if the session
+    /// cannot decide it.
     pub fn advise(
         &mut self,
         load: &Load,
@@ -431,7 +427,7 @@ impl Sampling {
         };
         let is_over = allowed.is_some_and(|allowed| rest + load.agent > allowed);
         self.over = if is_over { self.over + 1 } else { 0 };
-        // At its start, and while programs begin, the agent does more than later on.
+        // At its start, and while programs begin, the agent does more than later.
         let is_of_probes = rest > load.agent;
         let patience = if is_of_probes { OVER_MAX } else { AGENT_OVER_MAX };
         if self.over >= patience {
@@ -444,7 +440,7 @@ impl Sampling {
         effects
     }
 
-    /// Which function costs most that is not ours to take off.
+    /// Advice that names the most expensive function that the session may not detach.
     fn advice_on_probes(
         &self,
         (load, rest): (&Load, f64),

@@ -1,5 +1,5 @@
-//! What watching has cost up to a moment, function by function, and what it costs in the sampling window that
-//! is open. Decides nothing.
+//! The cost of watching up to a moment, function by function, and the load in the open sampling window.
+//! Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ pub enum CallNeed {
     Each,
     /// Rules only count them.
     Count,
-    /// The profile alone has them.
+    /// Only the profile needs them.
     Profile,
 }
 
@@ -20,16 +20,16 @@ pub enum CallNeed {
 pub struct WatchedFunction<'a> {
     pub name: &'a str,
     pub price_ns: f64,
-    /// Who needs its calls.
+    /// Why its calls are needed.
     pub need: CallNeed,
-    /// It is in no sequence of calls.
+    /// It is not part of a sequence of calls.
     pub is_apart: bool,
 }
 
-/// All of them, by number.
+/// All functions, by number.
 pub type Functions<'a> = BTreeMap<u32, WatchedFunction<'a>>;
 
-/// What was spent up to a moment.
+/// Costs up to a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spent {
     pub at_ns: u64,
@@ -37,12 +37,12 @@ pub struct Spent {
     pub job_ns: u64,
     /// CPU time of the agent, in nanoseconds.
     pub agent_ns: u64,
-    /// CPU time of its hits, by function.
+    /// CPU time of hits by function, in nanoseconds.
     pub costs: BTreeMap<u32, f64>,
 }
 
 impl Spent {
-    /// Up to the last reading.
+    /// The costs up to the last reading.
     pub fn of(profile: &Profile, functions: &Functions<'_>, agent_ns: u64) -> Spent {
         let mut spent = Spent {
             at_ns: profile.read_ns,
@@ -68,7 +68,7 @@ impl Spent {
         self.costs.get(&probe).copied().unwrap_or_default()
     }
 
-    /// Up to now nothing more was spent but by the agent.
+    /// Moves to `now_ns`: since the last check only the agent spent CPU time.
     pub fn pass(&mut self, now_ns: u64, agent_ns: u64) {
         (self.at_ns, self.agent_ns) = (now_ns, agent_ns);
     }
@@ -77,7 +77,7 @@ impl Spent {
         self.costs.values().sum()
     }
 
-    /// What part of the job's CPU time the hits took since then, and hits and agent together.
+    /// The share of the job's CPU time that hits took since then, and hits and agent together.
     pub(crate) fn shares_since(&self, before: &Spent) -> Option<(f64, f64)> {
         let job_ns = self.job_ns.checked_sub(before.job_ns).filter(|ns| *ns > 0)? as f64;
         let hits = self.all() - before.all();
@@ -85,8 +85,7 @@ impl Spent {
         Some((hits / job_ns, (hits + agent) / job_ns))
     }
 
-    /// What all costs, in CPUs: functions that are `sampled` as in the window since `opened`, everything else
-    /// since `before`.
+    /// The load in CPUs: of `sampled` functions since `opened` (the open window), of the rest since `before`.
     pub(crate) fn load_since(
         &self,
         before: &Spent,

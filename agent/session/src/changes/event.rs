@@ -1,4 +1,4 @@
-//! What can happen to changes, and what is to be done then: plain data.
+//! Events and effects of changes, as plain data.
 
 use rules::DecisionId;
 use std::{collections::BTreeSet, fmt};
@@ -17,25 +17,25 @@ use profile::{ChangeView, GuardView, Reaction};
 pub struct ChangeId {
     pub machine: MachineId,
     pub pid: ActuatorPid,
-    /// Its number; 0 is none.
+    /// 0 if there is none.
     pub number: u64,
 }
 
-/// A decision of the rules, resolved to what each process is to do.
+/// A decision of the rules, resolved to an action for each process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decided {
     pub id: DecisionId,
     pub rule: String,
     /// What the rule promises of it.
     pub promise: Option<String>,
-    /// What was done once it is done, in one line for all processes; none of values, which are counted.
+    /// What was done, in one line for all processes; `None` for values, which are counted.
     pub summary: Option<String>,
-    /// It was reverted to be compared, and is made once more: that needs no line of its own.
+    /// It was reverted to be compared and is made again, without another line on the screen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
     /// How it is carried out.
     pub how: Execution,
-    /// One order each, by their numbers.
+    /// One order for each part, by its index.
     pub parts: Vec<OrderPart>,
 }
 
@@ -46,35 +46,35 @@ pub enum Execution {
     Each,
     /// All processes at the same iteration, or none.
     Together,
-    /// It was to be done together and cannot be, for this reason.
+    /// It should be done together and cannot be, for this reason.
     Barred(String),
     /// Probes of the session are switched.
     Switch(Vec<ProbeSwitch>),
 }
 
-/// What one process is to do.
+/// The part of a decision for one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OrderPart {
     pub process: MemberProcess,
-    /// The same, as the actuator names it.
+    /// The process as the actuator names it.
     pub pid: ActuatorPid,
-    /// What it acts on: `set_arg send(2)`.
+    /// The target, such as `set_arg send(2)`.
     pub label: String,
-    /// As it is shown while nothing is known of it.
+    /// How it is shown before its result is known.
     pub view: ChangeView,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OrderAnswer {
     pub outcome: ChangeOutcome,
-    /// Of what was not done: later it may be.
+    /// If it was not done: whether a retry may succeed.
     pub may_pass: bool,
-    /// What is shown of it; none where nothing was tried.
+    /// What is shown of it; `None` if nothing was tried.
     pub shown: Option<Box<ShownChange>>,
 }
 
 impl OrderAnswer {
-    /// It was not tried.
+    /// The answer for an order that was not tried.
     pub fn not_done(why: NotDone) -> OrderAnswer {
         OrderAnswer {
             outcome: ChangeOutcome::Refused(why.reason),
@@ -87,18 +87,18 @@ impl OrderAnswer {
 /// What is shown of a change that was tried.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ShownChange {
-    /// Its number in the journal; 0 is none.
+    /// The number in the journal; 0 if there is none.
     pub number: u64,
-    /// The action in words; none of a value.
+    /// The action as text; `None` for a value.
     pub variable: Option<String>,
-    /// The old value; none of what has none.
+    /// The old value; `None` if there is none.
     pub old: Option<String>,
-    /// The new value, or what a call returned.
+    /// The new value, or the result of a call.
     pub new: Option<String>,
     pub mechanism: String,
     /// For how long threads were held, in nanoseconds.
     pub hold_ns: u64,
-    /// How quickly it followed what it was decided on.
+    /// How quickly it followed the cause of the decision.
     pub reaction: Option<Reaction>,
 }
 
@@ -112,24 +112,24 @@ pub enum RevertResult {
     /// It was not reverted.
     Failed {
         reason: String,
-        /// Later it may be.
+        /// Whether a retry may succeed.
         may_pass: bool,
     },
 }
 
-/// How far the judgement of a decision is, in windows.
+/// The progress of a trial, in windows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Trial {
     pub decision: DecisionId,
     pub seen: usize,
-    /// Windows that it takes.
+    /// Windows that the trial takes.
     pub over: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// All processes of the program.
+    /// All processes of the program have ended.
     Program,
     Session,
 }
@@ -139,9 +139,9 @@ pub enum Ending {
 pub struct MachineReverts {
     #[serde(rename = "undone")]
     pub reverted: Vec<(ChangeId, RevertResult)>,
-    /// What could not be tried, why, and whether the process has ended.
+    /// Changes that could not be tried, the reason, and whether the process has ended.
     pub failed: Vec<(ChangeId, String, bool)>,
-    /// What is still in force.
+    /// Changes that are still in force.
     pub kept: Vec<ChangeId>,
 }
 
@@ -162,24 +162,24 @@ pub enum ChangeEvent {
     },
     /// An order found no room in the queue to the actuator.
     NoRoom(MachineId, Order),
-    /// What came of [`ChangeEffect::Switch`].
+    /// The result of [`ChangeEffect::Switch`].
     Switched(DecisionId, Result<(), String>),
-    /// The rules wait for a decision no longer: it grew stale, or its rule was switched or removed.
+    /// The rules no longer wait for a decision: it became stale, or its rule was switched or removed.
     GaveUp(DecisionId),
     Judged {
         decision: DecisionId,
         rule: String,
         /// The verdict, as it is shown.
         guard: GuardView,
-        /// The changes stay, else they are reverted.
+        /// The changes stay; otherwise they are reverted.
         keeps: bool,
-        /// The slots of the processes that are judged; none is all.
+        /// The slots of the judged processes; `None` for all.
         slots: Option<BTreeSet<u32>>,
     },
-    /// An order to revert a change was answered.
+    /// The answer to an order to revert a change.
     #[serde(rename = "undone")]
     Reverted(ChangeId, RevertResult),
-    /// A rule is removed, with or without what it changed.
+    /// A rule is removed, with or without its changes.
     Removed {
         rule: String,
         keeps: bool,
@@ -189,42 +189,42 @@ pub enum ChangeEvent {
     Tick,
     Stop {
         ending: Ending,
-        /// What is judged and never will be to the end.
+        /// Trials without a verdict, which are not judged any more.
         on_trial: Vec<Trial>,
     },
-    /// The actuator of a machine has reverted what is not confirmed, and ended.
+    /// The actuator of a machine has reverted all unconfirmed changes and ended.
     #[serde(rename = "farewell")]
     ActuatorEnded(MachineId, MachineReverts),
-    /// The last line of the session is to be said: [`ChangeEffect::Summary`].
+    /// The last line of the session is needed: [`ChangeEffect::Summary`].
     #[serde(rename = "last_words")]
     Summary {
-        /// Changes that are in the journal alone.
+        /// Number of changes that are only in the journal.
         unknown: usize,
-        /// The command that reverts what was left.
+        /// The command that reverts the remaining changes.
         undo: String,
         program: String,
     },
 }
 
-/// What the actuator of a machine is to do.
+/// An order for the actuator of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// A part of a decision.
+    /// Carry out a part of a decision.
     Do {
         decision: DecisionId,
         part: usize,
-        /// What is reverted before.
+        /// Changes to revert before.
         replaces: Vec<ChangeId>,
     },
-    /// All parts of a decision that are on this machine, at the same iteration.
+    /// Carry out all parts of a decision on this machine at the same iteration.
     Together {
         decision: DecisionId,
     },
-    /// What of a decision still waits for its place is to wait no longer.
+    /// Cancel the parts of a decision that still wait for their place.
     GiveUp(DecisionId),
     Confirm(ChangeId),
-    /// These changes are reverted.
+    /// Revert these changes.
     #[serde(rename = "undo")]
     Revert(Vec<ChangeId>),
 }
@@ -232,27 +232,26 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeEffect {
-    /// Send an order. One for which there is no room comes back as [`ChangeEvent::NoRoom`].
+    /// Send an order. If there is no room, [`ChangeEvent::NoRoom`] follows.
     Order(MachineId, Order),
     Say(ChangeNotice),
     /// Report the result of a decision to the rules.
     Result(DecisionId, Result<(), NotDone>),
-    /// Switch probes for a decision; [`ChangeEvent::Switched`] says what came of it.
+    /// Switch probes for a decision; [`ChangeEvent::Switched`] has the result.
     Switch(DecisionId, Vec<ProbeSwitch>),
     SwitchBack(Vec<ProbeSwitch>),
     /// Log that an order was dropped.
     NoRoom(MachineId, Order),
-    /// End the actuators, which revert what is not confirmed; [`ChangeEvent::ActuatorEnded`] says what came of
-    /// it.
+    /// End the actuators, which revert unconfirmed changes; [`ChangeEvent::ActuatorEnded`] has the result.
     Finish,
-    /// What became of all changes, for the last line of the session.
+    /// The state of all changes, for the last line of the session.
     #[serde(rename = "last_words")]
     Summary(String),
 }
 
 pub type ChangeEffects = Vec<ChangeEffect>;
 
-/// A line that stays on the screen; its time is added where it is said.
+/// A line that stays on the screen; the time is added when it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeNotice {
@@ -269,18 +268,18 @@ pub enum ChangeNotice {
         rule: String,
         reason: String,
     },
-    /// The rules waited no longer.
+    /// The rules had stopped waiting.
     TooLate {
         rule: String,
     },
-    /// What a guard says.
+    /// The text of a guard.
     Guard(String),
     /// No guard has judged.
     NotJudged {
         rule: String,
         reason: String,
     },
-    /// A change could not be reverted, and is tried again.
+    /// A change could not be reverted; it is retried.
     Retried {
         change: ChangeId,
         outcome: ChangeOutcome,
@@ -296,7 +295,7 @@ pub enum ChangeNotice {
 }
 
 impl ChangeNotice {
-    /// Kind, name and text of the mark that it leaves in a trace.
+    /// Kind, name and text of its mark in a trace.
     pub fn mark(&self) -> Option<(MarkKind, &str, &str)> {
         match self {
             ChangeNotice::Done { rule, text } => Some((MarkKind::Change, rule, text)),

@@ -1,10 +1,10 @@
-//! What the rules found.
+//! The findings of the rules.
 
 use std::time::Duration;
 
 use profile::FindingView;
 
-/// All findings of a session, each with its rule, and of each rule the last one that does not hold any more.
+/// All findings of a session, each with its rule, and for each rule the last one that no longer holds.
 #[derive(Debug, Default)]
 pub struct Findings {
     open: Vec<FindingView>,
@@ -12,14 +12,13 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// A condition holds now, or its numbers changed.
+    /// Adds a finding whose condition holds now, or updates its numbers.
     pub fn open(&mut self, finding: FindingView) {
         self.past.retain(|past| past.rule != finding.rule);
         match self.open.iter_mut().find(|known| known.rule == finding.rule) {
-            // What was repaired stays listed as it was found; its numbers now are those of the repaired
-            // program.
+            // A repaired finding keeps its text; the current numbers are those of the repaired program.
             Some(known) if known.repaired => {}
-            // It was found when it was first found.
+            // The time of the first finding is kept.
             Some(known) => {
                 *known = FindingView {
                     at: known.at,
@@ -30,14 +29,14 @@ impl Findings {
         }
     }
 
-    /// Whether a rule has found something that is not repaired.
+    /// Whether a rule has a finding that is not repaired.
     pub fn is_open(&self, rule: &str) -> bool {
         self.open
             .iter()
             .any(|finding| finding.rule == rule && !finding.repaired)
     }
 
-    /// A condition holds no longer from then on. What was repaired stays listed.
+    /// Closes a finding whose condition no longer holds since `at`. Repaired findings stay listed.
     pub fn close(&mut self, rule: &str, at: Duration) {
         let is_gone = |finding: &mut FindingView| finding.rule == rule && !finding.repaired;
         let gone = self.open.extract_if(.., is_gone).map(|finding| FindingView {
@@ -48,12 +47,12 @@ impl Findings {
         self.past.extend(gone);
     }
 
-    /// Those that do not hold any more.
+    /// Findings that no longer hold.
     pub fn past(&self) -> Vec<FindingView> {
         self.past.clone()
     }
 
-    /// With what command the repair of a rule stays.
+    /// Sets the command with which the repair of a rule becomes permanent.
     pub fn stays_with(&mut self, rule: &str, command: String) {
         if let Some(finding) = self.open.iter_mut().find(|finding| finding.rule == rule) {
             finding.now = Some(command);
@@ -64,13 +63,13 @@ impl Findings {
         self.open.clone()
     }
 
-    /// A rule is gone, and nothing of it is in force.
+    /// Removes the findings of a removed rule, none of whose changes is in force.
     pub(super) fn forget(&mut self, rule: &str) {
         self.open.retain(|finding| finding.rule != rule);
         self.past.retain(|finding| finding.rule != rule);
     }
 
-    /// The finding of a rule was repaired.
+    /// Marks the finding of a rule as repaired.
     pub(super) fn repaired(&mut self, rule: &str) {
         for finding in self.open.iter_mut().filter(|finding| finding.rule == rule) {
             finding.repaired = true;

@@ -18,11 +18,11 @@ use super::{
 };
 use crate::changes::ProbeSwitch;
 
-/// What is said of probes that a rule has switched: no guard has judged them, and nothing of the program was changed.
+/// The text for switched probes: no guard has judged them, and nothing in the program was changed.
 const BACK: &str = "its condition no longer holds; its probes are switched back";
 
 impl Changes {
-    /// The decision switches probes of the session, and changes nothing of the program.
+    /// Whether the decision switches probes of the session, without a change of the program.
     pub fn is_switch(&self, decision: DecisionId) -> bool {
         let known = self.decisions.get(&decision).map(|known| &known.decided.how);
         matches!(known, Some(Execution::Switch(_)))
@@ -38,7 +38,7 @@ impl Changes {
     ) -> ChangeEffects {
         let is_judged = |made: &&Made| slots.is_none_or(|slots| slots.contains(&made.process.slot));
         let judged = self.in_force_of_decision(decision).filter(is_judged);
-        // What a process had is gone with it.
+        // Changes in an ended process are gone with it.
         let living = judged.filter(|made| !self.has_ended(made.process));
         let changes: Vec<ChangeId> = living.map(Made::change).collect();
         if keeps {
@@ -46,7 +46,7 @@ impl Changes {
         }
         let (judgement, shown) = self.reverting.begin(decision, guard, &changes);
         self.judge(decision, judgement, &shown);
-        // That it is reverted is said when it is.
+        // The revert is reported when it is done.
         let mut effects = ChangeEffects::new();
         let known = self.decisions.get(&decision).map(|known| &known.decided.how);
         if changes.is_empty() {
@@ -98,7 +98,7 @@ impl Changes {
             ),
             RevertResult::Failed { reason, may_pass } => {
                 let outcome = ChangeOutcome::NotBack(reason.clone());
-                // A process that has ended holds nothing.
+                // An ended process holds no changes.
                 if !may_pass || self.is_gone(change) {
                     self.retry.over(change);
                 } else if self.retry.failed(change, now) {
@@ -121,8 +121,8 @@ impl Changes {
         let (decision, judgement, guard) = self.reverting.answered(change, failed)?;
         self.judge(decision, judgement, &guard);
         if judgement == Judgement::Reverted && guard.verdict == words::COMPARED {
-            // A trial reverts its change often: only the first time is said, and what counts is the change
-            // that is judged.
+            // A trial reverts its change often: only the first time is reported, and the judged change
+            // counts.
             let is_first = self
                 .decisions
                 .get(&decision)
@@ -149,7 +149,7 @@ impl Changes {
         left.map(Made::change)
     }
 
-    /// What has not been judged never will be, and what is not confirmed is reverted.
+    /// Ends all trials without a verdict; unconfirmed changes are reverted.
     pub(super) fn stop(&mut self, ending: Ending, on_trial: Vec<Trial>) -> ChangeEffects {
         let who = match ending {
             Ending::Program => "the program",
@@ -177,7 +177,7 @@ impl Changes {
                 RevertResult::ChangedSince => ChangeOutcome::LeftAlone,
                 RevertResult::Failed { reason, .. } => ChangeOutcome::NotBack(reason),
             };
-            // One that could not be reverted before, if a guard wanted it: its verdict holds now.
+            // If a guard wanted it reverted and earlier attempts failed, its verdict holds now.
             if outcome == ChangeOutcome::Reverted
                 && let Some((decision, judgement, guard)) = self.reverting.answered(change, None)
             {
@@ -192,7 +192,7 @@ impl Changes {
         for (change, reason, has_ended) in reverts.failed {
             let outcome = ChangeOutcome::NotBack(reason);
             self.retry.over(change);
-            // A process that has ended holds nothing any more.
+            // An ended process holds no changes.
             if !self.settle(change, &outcome) && !has_ended {
                 self.strangers.push(Left::stranger(Standing::NotBack));
             }
@@ -207,7 +207,7 @@ impl Changes {
         effects
     }
 
-    /// An actuator that has ended answers nothing any more.
+    /// Settles orders without an answer: an actuator that has ended answers none.
     fn unanswered(&mut self, machine: MachineId) -> ChangeEffects {
         let mut effects = ChangeEffects::new();
         for decision in self.waiting.clone() {
@@ -245,8 +245,8 @@ impl Changes {
         repairs.map(str::to_owned).collect()
     }
 
-    /// What became of all changes, for the last line of a session; `unknown` of them are in the journal
-    /// alone, and `undo` is the command that reverts what was left.
+    /// The state of all changes, for the last line of a session; `unknown` of them are only in the journal,
+    /// and `undo` is the command that reverts the remaining ones.
     pub fn summary(&self, unknown: usize, undo: &str, program: &str) -> String {
         let made = self.made.iter().chain(self.made.compared());
         let left = made.filter(|made| made.is_made()).map(|made| Left {

@@ -1,5 +1,5 @@
-//! All changes of a session in the order of their receipts, found by decision and by number. What is settled
-//! is dropped when there is more of it than is shown, and counted: a session may last for weeks.
+//! All changes of a session in the order of their receipts, indexed by decision and by number. Settled
+//! changes are dropped and only counted if there are more than are shown: a session may last for weeks.
 
 use rules::DecisionId;
 use std::collections::BTreeMap;
@@ -18,17 +18,17 @@ pub(super) struct Ledger {
     next: u64,
     of_decision: BTreeMap<DecisionId, Vec<u64>>,
     of_change: BTreeMap<ChangeId, u64>,
-    /// How many there may be before the settled ones are looked for again; 0 before the first time.
+    /// Number of changes at which settled ones are next searched; 0 before the first time.
     checked_at: usize,
     dropped: Dropped,
-    /// Changes that were reverted to be compared and were not made again since.
+    /// Changes that were reverted to be compared and are not made again yet.
     compared: BTreeMap<(String, MemberProcess), Made>,
 }
 
-/// What is known of changes that were dropped.
+/// What is kept of dropped changes.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
-    /// How many, by how they stood, and whether their process had ended.
+    /// Counts by standing, and by whether the process had ended.
     standing: BTreeMap<(Standing, bool), usize>,
     held: BTreeMap<&'static str, HoldTotals>,
 }
@@ -64,7 +64,7 @@ impl Ledger {
         self.made.values()
     }
 
-    /// How many there were, with those that were dropped.
+    /// Number of all changes, including dropped ones.
     pub(super) fn len(&self) -> usize {
         self.made.len() + self.dropped.standing.values().sum::<usize>()
     }
@@ -96,7 +96,7 @@ impl Ledger {
         &self.dropped
     }
 
-    /// What was reverted to be compared and was not made again since.
+    /// Changes that were reverted to be compared and are not made again yet.
     pub(super) fn compared(&self) -> impl Iterator<Item = &Made> {
         self.compared.values()
     }
@@ -108,8 +108,8 @@ impl Ledger {
         held
     }
 
-    /// Drops a decision that was reverted to be compared, but for the time that threads were held for it and,
-    /// until they are made again, its changes.
+    /// Drops a decision that was reverted to be compared. Its hold times are kept, and its changes until they
+    /// are made again.
     pub(super) fn withdraw(&mut self, decision: DecisionId) {
         for number in self.of_decision.remove(&decision).into_iter().flatten() {
             if let Some(made) = self.made.remove(&number) {
@@ -123,8 +123,9 @@ impl Ledger {
         }
     }
 
-    /// Drops the decisions that are settled and too old to be shown, and says which. Looks for them once for
-    /// as many new changes as are shown, so that a receipt costs the same however long a session lasts.
+    /// Drops the decisions that are settled and too old to be shown, and returns them. Searches once for as
+    /// many new changes as are shown, so that the cost of a receipt does not grow with the length of a
+    /// session.
     pub(super) fn drop_settled(
         &mut self,
         is_settled: impl Fn(DecisionId) -> bool,

@@ -1,4 +1,4 @@
-//! One change of one process, as it was made and as it stands.
+//! One change of one process: as it was made, and its current state.
 
 use rules::DecisionId;
 use std::{collections::BTreeMap, time::Duration};
@@ -13,7 +13,7 @@ use super::{
     reverting::Judgement,
 };
 
-/// So many changes are shown, the newest; the journal has them all.
+/// Number of newest changes that are shown; the journal has all of them.
 pub(super) const SHOWN_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Made {
     pub(super) decision: DecisionId,
     pub(super) process: MemberProcess,
     pid: ActuatorPid,
-    /// 0 where nothing was made.
+    /// 0 if nothing was made.
     number: u64,
     view: ChangeView,
     outcome: ChangeOutcome,
@@ -97,7 +97,7 @@ impl Made {
         self.is_made() && self.standing() == Standing::InForce
     }
 
-    /// Nothing of it is in the process, and it will not be needed: a repair that was confirmed may be.
+    /// Nothing of it is in the process, and it will not be needed; a confirmed repair may still be.
     pub(super) fn is_settled(&self) -> bool {
         let is_over = matches!(
             self.standing(),
@@ -110,7 +110,7 @@ impl Made {
         self.judgement == Some(Judgement::Kept)
     }
 
-    /// A guard reverts it, or has.
+    /// A guard reverts it, or has reverted it.
     pub(super) fn is_being_reverted(&self) -> bool {
         matches!(self.judgement, Some(Judgement::Reverting | Judgement::Reverted))
     }
@@ -121,7 +121,7 @@ impl Made {
     }
 
     pub(super) fn settle(&mut self, outcome: ChangeOutcome) {
-        // A call that changed nothing changed nothing when it was reverted, either.
+        // A call that changed nothing keeps that outcome when it is reverted.
         if self.outcome != ChangeOutcome::AlreadyThere {
             self.outcome = outcome;
         }
@@ -136,7 +136,7 @@ impl Made {
         self.view.at
     }
 
-    /// It was reverted to be compared, and now stands in the place of that.
+    /// Takes the place of `before`, which was reverted to be compared.
     pub(super) fn is_made_again(&mut self, before: &Made) {
         self.view.first_at = before.view.first_at.or(Some(before.view.at));
     }
@@ -166,7 +166,7 @@ impl Made {
 }
 
 impl Changes {
-    /// As shown, the newest `SHOWN_MAX`; those that are being judged with what is said of that.
+    /// The newest `SHOWN_MAX` changes as they are shown, with the progress of trials.
     pub fn views(&self, on_trial: &[Trial]) -> Vec<ChangeView> {
         let on_trial = on_trial.iter().map(|trial| {
             let reason = format!("{} of {} windows", trial.seen, trial.over);
@@ -177,12 +177,12 @@ impl Changes {
         shown.map(|made| made.view(trials.get(&made.decision))).collect()
     }
 
-    /// How many changes are too old to be shown.
+    /// Number of changes that are too old to be shown.
     pub fn not_shown(&self) -> usize {
         self.made.len().saturating_sub(SHOWN_MAX)
     }
 
-    /// Gives a change another outcome. False of one that is not known here.
+    /// Sets the outcome of a change. False if the change is unknown.
     pub(super) fn settle(&mut self, change: ChangeId, outcome: &ChangeOutcome) -> bool {
         let made = self.made.find_mut(change);
         made.map(|made| made.settle(outcome.clone())).is_some()

@@ -1,6 +1,6 @@
-//! What is changed in a session: decisions, orders, receipts, verdicts of guards, undo and retry, as a pure
-//! state machine. Events carry all data, time is an argument, effects are values. It calls no kernel and no
-//! clock: the owner carries the effects out. Every process and every order names its machine.
+//! The changes of a session: decisions, orders, receipts, verdicts of guards, undo and retry, as a pure state
+//! machine. Events carry all data, time is an argument, effects are values. It calls no kernel and no clock:
+//! the owner carries out the effects. Every process and every order names its machine.
 
 mod event;
 mod findings;
@@ -37,51 +37,51 @@ use profile::format::plural;
 use profile::{GuardView, outcome as words};
 use rules::{DecisionId, Time};
 
-/// So many decisions may be in force at a time: each is remembered, for it may have to be reverted.
+/// Most decisions in force at a time: each is kept, because it may have to be reverted.
 const DECISIONS_MAX: usize = 100_000;
 
-/// Why an order is refused when the queue is full.
+/// The reason of a refusal if the queue is full.
 const NO_ROOM: &str = "too many orders wait";
 
-/// A decision that was ordered, and what is known of its parts.
+/// An ordered decision, and the state of its parts.
 #[derive(Debug)]
 struct OrderedDecision {
     decided: Decided,
     /// Parts without a receipt.
     waiting: BTreeSet<usize>,
     is_written: bool,
-    /// In so many of them it was there already.
+    /// Number of parts whose process already had it.
     there: usize,
-    /// A process that was to have it has ended.
+    /// A process of one of its parts has ended.
     is_gone: bool,
     refused: Option<NotDone>,
-    /// The rules wait for it no longer.
+    /// The rules no longer wait for it.
     is_given_up: bool,
 }
 
-/// All decisions of a session and what became of them.
+/// All decisions of a session and their results.
 #[derive(Debug, Default)]
 pub struct Changes {
     pub findings: Findings,
     made: Ledger,
     decisions: BTreeMap<DecisionId, OrderedDecision>,
-    /// Those of them whose receipts are not all in.
+    /// Decisions without all their receipts.
     waiting: BTreeSet<DecisionId>,
-    /// As many as there are slots on the kernel side, at most.
+    /// At most as many as there are slots on the kernel side.
     ended: BTreeSet<MemberProcess>,
     retry: Retry,
     /// Guards whose changes are being reverted.
     reverting: Reverting,
-    /// What is said of changes that no guard has judged, once the session is over.
+    /// What is shown for changes that no guard has judged, once the session is over.
     unjudged: BTreeMap<DecisionId, GuardView>,
-    /// Changes of processes that are not known here, as of forked ones.
+    /// Changes of unknown processes, such as forked ones.
     strangers: Vec<Left>,
-    /// Nothing is ordered any more: the actuator puts back what is not confirmed.
+    /// Nothing is ordered any more: the actuator reverts unconfirmed changes.
     is_stopped: bool,
 }
 
 impl Changes {
-    /// Takes an event in and says what is to be done, in this order.
+    /// Takes an event; returns the effects to carry out, in this order.
     pub fn on(&mut self, event: ChangeEvent, now: Time) -> ChangeEffects {
         let effects = self.take(event, now);
         self.drop_settled();
@@ -131,8 +131,8 @@ impl Changes {
         }
     }
 
-    /// An answer of the actuator, and what is to be taken in before it: that the process in which something
-    /// was not done has ended, and that the rules wait for the decision no longer.
+    /// An answer of the actuator, after the events that must precede it: that the process of a failed part
+    /// has ended, and that the rules no longer wait for the decision.
     pub fn with_causes(
         &self,
         event: ChangeEvent,
@@ -150,7 +150,7 @@ impl Changes {
         before.chain([event]).collect()
     }
 
-    /// The process in which something was not done, if the event says that: it may have ended.
+    /// The process of a failed part, if the event reports one: the process may have ended.
     fn failed_in(&self, event: &ChangeEvent) -> Option<MemberProcess> {
         match event {
             ChangeEvent::Receipt {
@@ -232,8 +232,8 @@ impl Changes {
             .collect()
     }
 
-    /// What the same rule did to the same code of a process before, and is in force: the same code cannot be
-    /// changed twice.
+    /// Changes that the same rule made to the same code of a process and that are in force: the same code
+    /// cannot be changed twice.
     fn replaced_by(&self, rule: &str, part: &OrderPart) -> Vec<ChangeId> {
         if !matches!(part.view.action, "set_arg" | "insert_call") {
             return Vec::new();
@@ -256,7 +256,7 @@ impl Changes {
         let Some(part) = part.filter(|_| known.waiting.remove(&number)) else {
             return ChangeEffects::new();
         };
-        // Together it is all of them or none.
+        // A joint decision is carried out in all processes or in none.
         let is_together = matches!(known.decided.how, Execution::Together | Execution::Barred(_));
         let OrderAnswer {
             outcome,
@@ -274,7 +274,7 @@ impl Changes {
                 ChangeOutcome::Gone
             }
             false => {
-                // What will not pass counts, whatever else there is.
+                // A permanent reason counts, whatever other reasons there are.
                 if known.refused.as_ref().is_none_or(|why| why.may_pass) {
                     let reason = outcome.to_string();
                     known.refused = Some(NotDone {
@@ -294,7 +294,7 @@ impl Changes {
         }
     }
 
-    /// Every process has answered: reports to the rules, and reverts what a refused decision has written.
+    /// Every process has answered: reports to the rules, and reverts what was written for a refused decision.
     fn answered(&mut self, decision: DecisionId) -> ChangeEffects {
         self.waiting.remove(&decision);
         let written: Vec<ChangeId> = self.in_force_of_decision(decision).map(Made::change).collect();
@@ -324,7 +324,7 @@ impl Changes {
             return effects;
         };
         let mut effects = ChangeEffects::new();
-        // A process that was given up is not waited for.
+        // A decision that was given up has no recipient.
         if is_awaited {
             let reason = why.reason.clone();
             effects.push(ChangeEffect::Result(decision, Err(why)));
@@ -354,13 +354,12 @@ impl Changes {
                     self.reverted(change, RevertResult::Failed { reason, may_pass }, now)
                 })
                 .collect(),
-            // What is neither confirmed nor reverted now is reverted at the end, and what was given up when it
-            // is done.
+            // An unconfirmed change is reverted at the end; a given-up decision, when it is done.
             Order::Confirm(_) | Order::GiveUp(_) => vec![ChangeEffect::NoRoom(machine, order)],
         }
     }
 
-    /// Probes are the session's own: nothing is written, and it is done at once.
+    /// Probes belong to the session: nothing is written, and the result is immediate.
     fn switched(&mut self, decision: DecisionId, result: Result<(), String>) -> ChangeEffects {
         let Some(known) = self.decisions.get(&decision) else {
             return ChangeEffects::new();
@@ -398,20 +397,20 @@ impl Changes {
             .collect()
     }
 
-    /// Orders that these are reverted, but for those that are gone with their processes.
+    /// Orders the revert of these changes, except those that are gone with their processes.
     fn revert(&self, changes: &[ChangeId]) -> ChangeEffects {
         let mut by_machine: BTreeMap<MachineId, Vec<ChangeId>> = BTreeMap::new();
         for change in changes.iter().filter(|change| !self.is_gone(**change)) {
             by_machine.entry(change.machine).or_default().push(*change);
         }
-        // Once it is stopped the actuator reverts whatever is not confirmed.
+        // After the stop the actuator reverts all unconfirmed changes.
         let orders = by_machine.into_iter().filter(|_| !self.is_stopped);
         orders
             .map(|(machine, changes)| ChangeEffect::Order(machine, Order::Revert(changes)))
             .collect()
     }
 
-    /// The process has ended or runs another program: nothing of what was changed in it is anywhere.
+    /// Records that the process has ended or runs another program: its changes no longer exist.
     fn end(&mut self, process: MemberProcess) {
         self.ended.insert(process);
         let of = self.made.iter().filter(|made| made.process == process);
@@ -458,7 +457,7 @@ impl Changes {
         self.made.of_decision(decision).map(Made::at).min()
     }
 
-    /// Everything that was changed is confirmed, and nothing is under way.
+    /// Whether all changes in force are confirmed, and no order or retry is open.
     pub fn is_settled(&self) -> bool {
         let in_force = || self.made.iter().filter(|made| made.is_in_force());
         let is_quiet = self.waiting().next().is_none() && self.retry.is_empty();
@@ -470,14 +469,14 @@ impl Changes {
         self.made.held()
     }
 
-    /// A decision that was reverted to be compared is forgotten.
+    /// Drops a decision that was reverted to be compared.
     fn forget_compared(&mut self, decision: DecisionId) {
         self.made.withdraw(decision);
         self.decisions.remove(&decision);
         self.reverting.forget(decision);
     }
 
-    /// What was reverted, refused or gone with its process is forgotten when there is much of it.
+    /// Drops decisions that were reverted, refused or ended with their processes, if there are many.
     fn drop_settled(&mut self) {
         let (waiting, reverting, ended) = (&self.waiting, &self.reverting, &self.ended);
         let is_settled = |decision: DecisionId| !waiting.contains(&decision) && !reverting.is_open(decision);
@@ -491,7 +490,7 @@ impl Changes {
     }
 }
 
-/// Ranks on every machine that has any of them.
+/// Orders of a joint decision: one for every machine that has any of its processes.
 fn together(decided: &Decided) -> ChangeEffects {
     let machines: BTreeSet<MachineId> = (decided.parts.iter()).map(|part| part.process.machine).collect();
     let decision = decided.id;

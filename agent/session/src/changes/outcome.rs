@@ -1,4 +1,4 @@
-//! What became of a change, and how it stands.
+//! The outcome of a change, and its standing.
 
 use std::fmt;
 
@@ -11,15 +11,15 @@ use profile::outcome as words;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotDone {
     pub reason: String,
-    /// Later it may go.
+    /// A retry may succeed.
     pub may_pass: bool,
-    /// It was there already.
+    /// It was already in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_there: bool,
 }
 
 impl NotDone {
-    /// Nothing will change that.
+    /// A permanent reason.
     pub fn for_good(reason: impl Into<String>) -> NotDone {
         let reason = reason.into();
         NotDone {
@@ -29,7 +29,7 @@ impl NotDone {
         }
     }
 
-    /// Later it may go.
+    /// A temporary reason.
     pub fn for_now(reason: impl Into<String>) -> NotDone {
         NotDone {
             may_pass: true,
@@ -37,7 +37,7 @@ impl NotDone {
         }
     }
 
-    /// All of these processes had it already.
+    /// All of these processes already had it.
     pub(super) fn there(processes: usize) -> NotDone {
         let processes = plural(processes, "process");
         NotDone {
@@ -56,16 +56,16 @@ pub enum ChangeOutcome {
     InForce,
     /// The value needed no change, or a call passed what was in force.
     AlreadyThere,
-    /// A call returned this and has no inverse.
+    /// A call with this result, without an inverse.
     Stays(String),
-    /// A call returned this and leaves nothing to be reverted.
+    /// A call with this result that leaves nothing to be reverted.
     Over(String),
     Running,
     /// The process ended before.
     Gone,
     Refused(String),
     Reverted,
-    /// It was to be reverted, and the program has changed it since.
+    /// It was not reverted, because the program has changed it since.
     LeftAlone,
     /// It could not be reverted, for this reason.
     NotBack(String),
@@ -113,18 +113,18 @@ impl fmt::Display for ChangeOutcome {
     }
 }
 
-/// How a change stands.
+/// The standing of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     /// It was not made, or nothing had to be changed.
     NotMade,
     /// In force, and can be reverted.
     InForce,
-    /// In force, and left so on purpose when the session ended.
+    /// In force, and intentionally left so when the session ended.
     Kept,
-    /// A call that was made and has no inverse.
+    /// A call without an inverse.
     Stays,
-    /// A call that was made and leaves nothing to be reverted.
+    /// A call that leaves nothing to be reverted.
     Over,
     Running,
     Back,

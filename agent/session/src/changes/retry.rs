@@ -1,6 +1,6 @@
-//! Changes that are to be reverted and could not be yet: the program did not come to their place, or a
-//! thread stands in the code. They are tried again, each time after twice as long. Whether one is to be taken
-//! back is not decided here.
+//! Changes that could not be reverted yet: the program did not reach their place, or a thread stands in the
+//! code. They are retried with a pause that doubles each time. Whether a change must be reverted is decided
+//! elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rules::Time;
 
 use super::event::ChangeId;
 
-/// Until the first try, and the longest between two. A try may keep the actuator for seconds.
+/// Pause before the first retry, and the longest pause. A retry may occupy the actuator for seconds.
 const PAUSE_NS: u64 = 1_000_000_000;
 const PAUSE_NS_MAX: u64 = 64 * PAUSE_NS;
 
@@ -18,14 +18,14 @@ struct Waiting {
     pause_ns: u64,
 }
 
-/// What is to be tried again. It holds no more than was changed in the session.
+/// The changes to retry: at most those of the session.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
     waiting: BTreeMap<ChangeId, Waiting>,
 }
 
 impl Retry {
-    /// It could not be reverted. True for the first time.
+    /// Records a failed revert. True for the first failure of the change.
     pub(super) fn failed(&mut self, change: ChangeId, now: Time) -> bool {
         let before = self.waiting.get(&change).map(|waiting| waiting.pause_ns);
         let pause_ns = before.map_or(PAUSE_NS, |pause_ns| (2 * pause_ns).min(PAUSE_NS_MAX));
@@ -34,12 +34,12 @@ impl Retry {
         before.is_none()
     }
 
-    /// It was reverted, or there is nothing to revert any more. True if it had failed before.
+    /// Records that it was reverted, or that nothing is left to revert. True if it had failed before.
     pub(super) fn over(&mut self, change: ChangeId) -> bool {
         self.waiting.remove(&change).is_some()
     }
 
-    /// What it is time for; until it is known what came of it, it is not due again.
+    /// The changes whose retry is due; they are not due again until the result is known.
     pub(super) fn due(&mut self, now: Time) -> Vec<ChangeId> {
         let due = self
             .waiting

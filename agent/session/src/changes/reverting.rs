@@ -1,4 +1,4 @@
-//! What a guard says while its changes are being reverted, and once it is known whether they were.
+//! The text of a guard while its changes are being reverted, and once the result is known.
 
 use rules::DecisionId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use super::event::ChangeId;
 /// The endings of the verdicts that revert a change.
 const ENDINGS: [&str; 2] = ["; undone", "; reverted to compare"];
 
-/// What a guard has come to.
+/// The result of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     Kept,
@@ -37,7 +37,7 @@ struct Verdict {
 }
 
 impl Verdict {
-    /// None while it is not known of every change.
+    /// `None` while the result of some change is unknown.
     fn known(&self) -> Option<(Judgement, GuardView)> {
         if !self.waiting.is_empty() {
             return None;
@@ -54,20 +54,20 @@ impl Verdict {
     }
 }
 
-/// What a verdict says, with another end.
+/// The text of a verdict, with another ending.
 fn ended(text: &str, end: &str) -> String {
     let kept = ENDINGS.iter().find_map(|ending| text.strip_suffix(ending));
     format!("{}{end}", kept.unwrap_or(text))
 }
 
 impl Reverting {
-    /// Whether it is not known yet of all changes of a decision.
+    /// Whether the result of some change of a decision is unknown.
     pub(super) fn is_open(&self, decision: DecisionId) -> bool {
         let verdict = self.verdicts.get(&decision);
         verdict.is_some_and(|verdict| !verdict.waiting.is_empty())
     }
 
-    /// Nothing more will be said of a decision.
+    /// Drops a decision.
     pub(super) fn forget(&mut self, decision: DecisionId) {
         let changes = self.verdicts.remove(&decision).map(|verdict| verdict.failed);
         for change in changes.into_iter().flatten().map(|(change, _)| change) {
@@ -75,7 +75,7 @@ impl Reverting {
         }
     }
 
-    /// What a guard says of a decision whose changes are now reverted: at once where there are none.
+    /// The verdict for a decision whose changes are now being reverted; final at once if there are none.
     pub(super) fn begin(
         &mut self,
         decision: DecisionId,
@@ -101,8 +101,8 @@ impl Reverting {
         (Judgement::Reverting, shown)
     }
 
-    /// A change was reverted, or could not be, for this reason: what its guard says now, if that is known
-    /// and was not said before.
+    /// Records that a change was reverted, or could not be for this reason. Returns the new verdict of its
+    /// guard, if it is final or has changed.
     pub(super) fn answered(
         &mut self,
         change: ChangeId,

@@ -1,24 +1,24 @@
-//! The last line of a session: how each change stands, in words.
+//! The last line of a session: the standing of each change, as text.
 
 use std::collections::BTreeSet;
 
 use super::outcome::Standing;
 use profile::format::plural;
 
-/// Changes as they stand when a session ends.
+/// Changes at the end of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
     pub(super) standing: Standing,
-    /// Its process has ended, or runs another program: nothing of it is anywhere.
+    /// Its process has ended, or runs another program: the change no longer exists.
     pub(super) is_gone: bool,
-    /// As it is shown: `call f(2)`.
+    /// As it is shown, such as `call f(2)`.
     pub(super) text: String,
-    /// How many stand so.
+    /// Number of changes with this standing.
     pub(super) count: usize,
 }
 
 impl Left {
-    /// Of a process that is not known here.
+    /// A change of an unknown process.
     pub(super) fn stranger(standing: Standing) -> Left {
         Left {
             standing,
@@ -29,8 +29,8 @@ impl Left {
     }
 }
 
-/// What became of all changes of a session, `unknown` of which are known to the journal alone. `undo` is what
-/// reverts what was left.
+/// The summary of all changes of a session, `unknown` of which are only in the journal. `undo` is the command
+/// that reverts the remaining ones.
 pub(super) fn summary(changes: &[Left], unknown: usize, undo: &str, program: &str) -> String {
     let here = |standing: Standing| {
         let stand = changes.iter().filter(move |left| left.standing == standing);

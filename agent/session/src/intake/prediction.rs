@@ -1,60 +1,60 @@
-//! Predicts when the next decision falls due, from when the last ones did: iterations that repeat let the
-//! session wake shortly before one ends and look for it without sleeping, so that neither it nor the actuator
-//! has to be woken then. A CPU that was asleep takes longer to wake than the decision takes to be made and
-//! written.
+//! Predicts when the next decision is due from the times of the previous ones: with regular iterations, the
+//! session can wake shortly before one ends and poll for its hit, so that neither it nor the actuator must be
+//! woken then. Waking a sleeping CPU takes longer than making and writing the decision.
 //!
-//! Looking, and checking that no other thread needs the CPU meanwhile, is the session's task.
+//! The session itself polls, and checks that no other thread needs the CPU meanwhile.
 
 use std::{collections::VecDeque, time::Duration};
 
-/// Intervals that are looked back on.
+/// Number of previous intervals that are used.
 const RECENT: usize = 8;
 
-/// Of those in order of length the shortest and the longest are left out: one iteration in eight may be late
-/// without the others being looked for longer.
+/// Number of shortest and of longest intervals that are ignored: one iteration in eight may be late without
+/// longer polling in the others.
 const LEFT_OUT: usize = 1;
 
-/// Looked for so much longer before and after, in nanoseconds.
+/// Additional polling time before and after the expected time, in nanoseconds.
 const SLACK_NS: u64 = 60_000;
 
-/// At most this share of the time is looked for.
+/// Greatest share of time spent polling.
 pub(crate) const SHARE_MAX: f64 = 0.05;
 
-/// Never longer than this at a time, in nanoseconds: other events wait meanwhile.
+/// Longest polling time, in nanoseconds: other events wait meanwhile.
 const LOOK_NS_MAX: u64 = 2_000_000;
 
-/// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long
-/// from a cold start as the decision does.
+/// How long before the expected time the warm-up begins, in nanoseconds: from a cold start it takes about as
+/// long as the decision.
 const WARM_UP_NS: u64 = 400_000;
 
-/// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
+/// Longest time from the last hit to the order; the actuator waits this much longer for the order than we
+/// poll for the hit.
 pub const DECISION: Duration = Duration::from_micros(300);
 
-/// From when until when to look, by CLOCK_MONOTONIC.
+/// The time for polling, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The earliest that it is likely.
+    /// The earliest likely time.
     pub from_ns: u64,
     pub until_ns: u64,
 }
 
 impl Expected {
-    /// How long to sleep before it is warmed up for; none once its time has passed.
+    /// How long to sleep until the warm-up; `None` after the expected time.
     pub fn sleep(self, now_ns: u64) -> Option<Duration> {
         let until_ns = self.from_ns.saturating_sub(now_ns + WARM_UP_NS);
         (now_ns <= self.until_ns).then(|| Duration::from_nanos(until_ns))
     }
 
-    /// How long its order may take to come.
+    /// How long the order may take to arrive.
     pub fn longest(self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.until_ns.saturating_sub(now_ns)) + DECISION
     }
 }
 
-/// What is remembered of decisions that fell due.
+/// The recent decisions.
 #[derive(Clone, Debug, Default)]
 pub struct Prediction {
-    /// When the last one fell due.
+    /// When the last decision was due.
     pub last_ns: Option<u64>,
     intervals: VecDeque<u64>,
 }
@@ -69,8 +69,7 @@ impl Prediction {
         }
     }
 
-    /// When the next one is likely; none where they are too irregular to be looked for, or that time has come
-    /// already.
+    /// When the next decision is likely; `None` if intervals are too irregular, or that time has passed.
     pub fn next(&self, now_ns: u64) -> Option<Expected> {
         if self.intervals.len() < RECENT {
             return None;

@@ -4,7 +4,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// What two CPUs' clocks may differ by.
+/// Greatest difference between the clocks of two CPUs.
 const SLACK_NS: u64 = 1_000;
 
 #[test]
@@ -36,7 +36,7 @@ fn while_a_hit_is_newer_than_the_look_the_ring_is_looked_into_once_more() {
     ] {
         assert_eq!(intake.known_until(now_ns), until_ns);
     }
-    // An older hit of another CPU changes nothing.
+    // An older hit of another CPU makes no difference.
     intake.take(4 * MS, None);
     assert_eq!(intake.known_until(5 * MS), None);
 }

@@ -1,14 +1,14 @@
-//! How long hits lie in the ring until they are read.
+//! How long hits wait in the ring until they are read.
 
 use profile::cost::UnreadView;
 
-/// `of_late` is about this much time.
+/// Approximate time span of recent values.
 const PERIOD_NS: u64 = 1_000_000_000;
 
-/// Hits are to lie unread no longer than this, in nanoseconds.
+/// Hits should not be unread for longer than this, in nanoseconds.
 const LATE_NS: u64 = 5_000_000;
 
-/// The longest that hits lay unread, in nanoseconds: in this period, in the one before, in all.
+/// The longest time that hits were unread, in nanoseconds: in this period, in the previous one, in total.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     since_ns: u64,
@@ -20,7 +20,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// The first of the hits that were read together lay there for so long.
+    /// Records how long the first hit of a batch was unread.
     pub(super) fn add(&mut self, lay_ns: u64, now_ns: u64) {
         self.turn(now_ns);
         self.now = self.now.max(Some(lay_ns));
@@ -37,7 +37,7 @@ impl Unread {
         }
     }
 
-    /// As it is shown; none without hits.
+    /// As it is shown; `None` without hits.
     pub(super) fn view(&self) -> Option<UnreadView> {
         Some(UnreadView {
             of_late_ns: self.now.max(self.before).unwrap_or_default(),

@@ -22,7 +22,7 @@ fn stopped(reason: &str, has_actuator: bool) -> Leaving {
     it
 }
 
-/// The last snapshot, of whose changes this is said.
+/// The last snapshot, with this text about the changes.
 fn ready(changes: &str) -> LeaveEvent {
     ready_with(changes, false)
 }
@@ -227,7 +227,7 @@ fn what_could_not_be_written_is_a_failure_and_all_of_it_is_named() {
     it.on(LeaveEvent::Traced(failed("the trace")));
     it.on(ready(""));
     assert_eq!(it.on(LeaveEvent::Written(failed("the report"))), []);
-    // It leaves as it would.
+    // It ends as without the failure.
     assert_eq!(
         it.on(LeaveEvent::Detached(None)).last(),
         Some(&LeaveEffect::Print)

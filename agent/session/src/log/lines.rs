@@ -1,4 +1,5 @@
-//! The lines of a session log: a header, an event with its effects on each line, and how many there were.
+//! The lines of a session log: a header, an event with its effects on each line, and a footer with the number
+//! of events.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,23 +7,23 @@ use super::StateMachine;
 use crate::members::{Members, MembersOrigin};
 use rules::Time;
 
-/// A log becomes no larger.
+/// Largest size of a log, in bytes.
 pub(super) const LOG_BYTES_MAX: usize = 16 << 20;
 
-/// The newest form of the log. What changes an event or an effect raises it.
+/// The newest format of the log. A change of an event or an effect increments it.
 pub(super) const FORMAT: u32 = 1;
 
 /// The first line: how the session began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogHeader {
-    /// The form of the file.
+    /// The format of the file.
     pub(super) session_log: u32,
     /// The version of tuneagent that wrote it.
     pub tuneagent: String,
     pub program: String,
     pub(super) origin: MembersOrigin,
     pub(super) missing: Vec<String>,
-    /// When the probes were armed; events have times of the same clock.
+    /// When the probes were armed; the times of events use the same clock.
     pub(super) armed_ns: u64,
 }
 
@@ -47,12 +48,12 @@ impl LogHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogPart {
-    /// Who belongs to the job.
+    /// The processes of the job.
     Members,
     Changes,
     /// Requests of users while it runs.
     Requests,
-    /// How the session ends.
+    /// The end of the session.
     Leaving,
 }
 
@@ -70,14 +71,14 @@ impl LogPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Footer {
-    /// Lines between the first and this one.
+    /// Number of lines between the first and this one.
     pub(super) events: usize,
     /// Events that came when the log was full.
     pub(super) dropped: u64,
 }
 
-/// Gives an event to a part. The line of the log is an error if the event or an effect cannot be written as
-/// JSON.
+/// Passes an event to a part and returns the line of the log with the effects. The line is an error if the
+/// event or an effect cannot be written as JSON.
 pub(super) fn line<S: StateMachine>(
     part: &mut S,
     event: S::Event,
@@ -94,7 +95,7 @@ pub(super) fn line<S: StateMachine>(
     (line, effects)
 }
 
-/// What was noted so far.
+/// The lines so far.
 #[derive(Debug)]
 pub(super) struct Lines {
     text: String,
@@ -113,14 +114,14 @@ impl Lines {
         lines
     }
 
-    /// Gives an event to a part, and takes note of both.
+    /// Passes an event to a part, and logs the event and its effects.
     pub(super) fn on<S: StateMachine>(&mut self, part: &mut S, event: S::Event, now: Time) -> Vec<S::Effect> {
         let (line, effects) = line(part, event, now);
         self.push(line.ok());
         effects
     }
 
-    /// After an event that is missing none is of use.
+    /// After a missing event, later ones are useless.
     fn push(&mut self, line: Option<String>) {
         let has_room = |line: &String| self.text.len() + line.len() < LOG_BYTES_MAX;
         match line.filter(has_room) {
@@ -137,7 +138,7 @@ impl Lines {
         self.text.push('\n');
     }
 
-    /// All of it with its last line, and how many events it does not have.
+    /// The complete text with its footer, and the number of missing events.
     pub(super) fn finish(mut self) -> (String, u64) {
         let (events, dropped) = (self.events, self.dropped);
         self.append(serde_json::to_string(&Footer { events, dropped }).ok());

@@ -1,9 +1,9 @@
-//! The log of a session (`--record-session`): every event of its state machines with the effects that it had,
-//! as lines of JSON. [`replay()`] feeds the events to new state machines and compares the effects byte for
-//! byte. The state machines are `members`, `changes`, `requests` and `leave`.
+//! The log of a session (`--record-session`): every event of its state machines with its effects, as lines of
+//! JSON. [`replay()`] feeds the events to new state machines and compares the effects byte for byte. The
+//! state machines are `members`, `changes`, `requests` and `leave`.
 //!
-//! The lines are kept in memory and written at the end: a session cannot name files any more once it is
-//! armed. When the bound is reached the log stops, so that what it has can be replayed; what comes after is
+//! The lines are kept in memory and written at the end, because a session cannot create files once it is
+//! armed. When the bound is reached the log stops, so that its content can be replayed; later events are
 //! counted.
 
 mod lines;
@@ -28,7 +28,7 @@ use crate::request::Request;
 use profile::format::plural;
 use rules::Time;
 
-/// A part of a session that is a state machine: its effects follow from its events and their times alone.
+/// A part of a session that is a state machine: its effects depend only on its events and their times.
 pub trait StateMachine {
     const PART: LogPart;
     type Event: Serialize;
@@ -67,7 +67,7 @@ impl StateMachine for leave::Leaving {
     }
 }
 
-/// Requests, which have no state: a request gives the same steps each time.
+/// Requests have no state: a request gives the same steps each time.
 pub struct Requests(pub requests::Check);
 
 impl StateMachine for Requests {
@@ -88,7 +88,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// A file of this name, into which `complete` writes the log.
+    /// A file with this name; `complete` writes the log into it.
     pub fn new(name: String, complete: impl FnOnce(&[u8]) -> io::Result<()> + 'static) -> LogFile {
         let complete = Box::new(complete);
         LogFile { name, complete }
@@ -101,18 +101,18 @@ impl fmt::Debug for LogFile {
     }
 }
 
-/// The log, or none. One that is dropped before it was completed is written all the same: a session that
-/// fails is what it is for.
+/// The log, if there is one. A log that is dropped before it was completed is written all the same, because a
+/// failed session needs it most.
 #[derive(Debug, Default)]
 pub struct Log(Option<(Lines, LogFile)>);
 
 impl Log {
-    /// A log if there is a file for it.
+    /// A log, if there is a file for it.
     pub fn new(file: Option<LogFile>, header: impl FnOnce() -> LogHeader) -> Log {
         Log(file.map(|file| (Lines::new(&header()), file)))
     }
 
-    /// Gives an event to a part, and takes note of it and its effects.
+    /// Passes an event to a part, and logs the event and its effects.
     pub fn on<S: StateMachine>(&mut self, part: &mut S, event: S::Event, now: Time) -> Vec<S::Effect> {
         match &mut self.0 {
             None => part.on(event, now),

@@ -1,4 +1,4 @@
-//! A session log, replayed: the same events give the same effects, or the first line that differs is found.
+//! Replays a session log: the same events give the same effects, or the first line that differs is reported.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ use super::{
 use crate::{changes::Changes, leave::Leaving, members::Members, requests::Check};
 use rules::Time;
 
-/// How a log begins.
+/// The first bytes of a log.
 const BEGIN: &[u8] = b"{\"session_log\":";
 
-/// Whether this is the beginning of a session log.
+/// Whether these bytes begin a session log.
 pub fn is_log(bytes: &[u8]) -> bool {
     bytes.starts_with(BEGIN)
 }
@@ -29,10 +29,9 @@ pub fn is_log(bytes: &[u8]) -> bool {
 pub struct ReplayStep {
     /// Nanoseconds since the probes were armed.
     pub since_ns: u64,
-    /// The part that it happened to.
+    /// The part that received the event.
     pub part: LogPart,
     pub event: Value,
-    /// What was to be done.
     pub effects: Vec<Value>,
 }
 
@@ -45,7 +44,7 @@ impl ReplayStep {
         self.effects.iter().map(words)
     }
 
-    /// Only time has passed: nothing is done but looking.
+    /// Only time has passed: all effects are checks.
     pub fn is_polling(&self) -> bool {
         let is_one_of = |value: &Value, names: &[&str]| {
             let name = value.as_object().and_then(|object| object.keys().next());
@@ -64,33 +63,33 @@ impl ReplayStep {
     }
 }
 
-/// What a log was, all of which was replayed.
+/// A log that was replayed completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// How the session began.
     pub header: LogHeader,
-    /// How many events were replayed.
+    /// Number of replayed events.
     pub events: usize,
-    /// Events that the log had no room for.
+    /// Events for which the log had no room.
     pub dropped: u64,
 }
 
 /// Why a log could not be replayed to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// This line is none of a log, for this reason.
+    /// This line is not part of a log, for this reason.
     Unreadable {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
         why: String,
     },
     /// The same event has another effect now.
     Differs {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// As it is in the file.
+        /// As in the file.
         recorded: String,
-        /// As it is now.
+        /// As replayed.
         replayed: String,
     },
 }
@@ -111,7 +110,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Replays a log, in which rules are added that `check` checks; `report` gets each step that was the same.
+/// Replays a log. `check` checks the rules that are added in it; `report` receives each step that is equal.
 pub fn replay(text: &str, check: Check, mut report: impl FnMut(ReplayStep)) -> Result<Replayed, Mismatch> {
     let mut lines = (1..).zip(text.lines());
     let (_, first) = lines.next().unwrap_or((1, ""));
@@ -221,7 +220,7 @@ impl Parts {
     }
 }
 
-/// A rule that is added brings those that it uses: names in the log of somebody else are not opened.
+/// A rule that is added must contain those that it uses: names in another user's log are not opened as files.
 fn reads_no_file(event: &Value) -> serde_json::Result<()> {
     match event.pointer("/0/given/source") {
         Some(source) if source.get("uses").is_none_or(Value::is_null) => Err(Error::custom(

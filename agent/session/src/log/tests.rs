@@ -1,4 +1,4 @@
-//! What was recorded is replayed, what differs is found, and what has no room is counted.
+//! A recording is replayed, a difference is found, and events without room are counted.
 
 mod files;
 
@@ -20,7 +20,7 @@ use crate::{
 
 const ORIGIN: MembersOrigin = MembersOrigin::Attached { has_launcher: false };
 
-/// Events of tests, recorded.
+/// Recorded events of tests.
 pub(crate) struct Recorded(Lines);
 
 impl Recorded {
@@ -54,7 +54,7 @@ fn lines() -> Lines {
     Recorded::default().0
 }
 
-/// A session that looks for newcomers once, and ends.
+/// A session that scans for new processes once, and ends.
 fn short() -> String {
     let mut lines = lines();
     let mut members = Members::new(ORIGIN, Vec::new(), Time(0));
@@ -137,7 +137,7 @@ fn an_effect_that_differs_is_found_and_nothing_after_it_is_replayed() {
 
 #[test]
 fn an_event_that_was_changed_is_found_by_its_effects() {
-    // Too early for another look.
+    // Too early for another scan.
     let (_, result) = steps(&short().replace("2500000000", "1500000000"));
     assert!(
         matches!(result, Err(Mismatch::Differs { line: 2, .. })),
@@ -226,7 +226,7 @@ fn what_has_no_room_is_counted_and_what_has_is_replayed() {
     for _ in 0..5 {
         lines.on(&mut members, MemberEvent::NotMeasured(text.clone()), Time(0));
     }
-    // Short enough, and of no use.
+    // Short enough, but useless after a missing event.
     lines.on(&mut members, MemberEvent::NotMeasured("y".to_owned()), Time(0));
     let (text, dropped) = lines.finish();
     assert_eq!(dropped, 3);

@@ -1,14 +1,14 @@
-//! Events and effects in short words, made of their JSON: whatever is added to them is listed, too.
+//! Events and effects as short text, generated from their JSON, so that new ones are listed too.
 
 use serde_json::{Map, Value};
 
-/// What is longer is cut: the file has all of it.
+/// Longer texts are truncated: the file has all of them.
 const TEXT_CHARS_MAX: usize = 160;
 
-/// Of longer lists only the length is said.
+/// For longer lists only the length is shown.
 const LIST_MAX: usize = 3;
 
-/// In words, on one line.
+/// As text, on one line.
 pub(super) fn words(value: &Value) -> String {
     let text = said(value).replace('\n', " ");
     match text.char_indices().nth(TEXT_CHARS_MAX) {
@@ -48,8 +48,7 @@ fn known(fields: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// The fields that say something, by their names, the short ones first. A single one is the name of what it
-/// has.
+/// The fields that are not empty, the short ones first. The name of a single field stands for its value.
 fn named(fields: &Map<String, Value>) -> String {
     let is_single = fields.len() == 1;
     let mut fields: Vec<_> = fields

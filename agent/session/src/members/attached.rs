@@ -1,5 +1,5 @@
-//! Processes of a job that the session attached to: newcomers are looked for below its launcher, and one that
-//! runs another program or loads its MPI late joins anew, in another slot.
+//! Processes of a job to which the session attached: new ones are searched below its launcher. A process that
+//! runs another program or loads its MPI late joins again in another slot.
 
 use std::path::PathBuf;
 
@@ -29,8 +29,8 @@ impl Members {
         effects
     }
 
-    /// Nothing that was known of the old program is true of the new one, which joins as any newcomer does, in
-    /// a slot of its own. What was counted stays as it is.
+    /// Nothing known of the old program applies to the new one, which joins as any new process does, in its
+    /// own slot. The counts of the old slot stay.
     pub(super) fn runs_another(
         &mut self,
         process: MemberProcess,
@@ -53,8 +53,7 @@ impl Members {
         effects
     }
 
-    /// Programs load it late (Python), and some ranks were just being loaded themselves when they were looked
-    /// into.
+    /// Programs may load MPI late (Python), and some ranks were still being loaded when they were read.
     pub(super) fn loaded_mpi(
         &mut self,
         process: MemberProcess,
@@ -79,13 +78,13 @@ impl Members {
         Some((candidate.rank, candidate.pid))
     }
 
-    /// The process may join in another slot.
+    /// Ends the process in its slot, so that it can join in another one.
     fn begin_anew(&mut self, process: MemberProcess, notice: MemberNotice) -> MemberEffects {
         self.replaced.insert(process);
         self.missing.note(notice.to_string());
         let mut effects = self.end_attached(process);
-        // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one
-        // would be within it.
+        // A call that was open in the old slot (MPI_Init) never ends there: all calls of the new slot would
+        // be nested in it.
         effects.extend([MemberEffect::ForgetThreads(process), MemberEffect::Say(notice)]);
         effects
     }

@@ -1,4 +1,4 @@
-//! Processes of a command that the session started: the kernel side reports which come and go, and those that
+//! Processes of a command that the session started: the kernel side reports which start and end; those that
 //! hit nothing are found in /proc.
 
 use super::{
@@ -21,14 +21,14 @@ impl Members {
             true => BEGIN_SCAN_NS,
             false => SCAN_NS,
         };
-        // The command has not begun yet, or nothing has since the last look.
+        // The command has not begun yet, or the last check was too recent.
         if execs == 0 || since(now, scan.looked) < period_ns / 2 {
             return effects;
         }
         scan.looked = now;
-        // Processes without MPI may have begun another program, or loaded what is worth probing. Of one whose
-        // dynamic linker was at work when it was looked into, as it is in MPI_Init, it is not known yet what
-        // it has.
+        // Processes without MPI may have executed another program, or loaded what is worth probing. If the
+        // dynamic linker of a process was active when it was read, as in MPI_Init, its libraries are not
+        // known yet.
         let young = self.running(machine).filter(|(_, seat, candidate)| {
             let may_have_more = !candidate.has_mpi || !candidate.is_linked;
             seat.is_watched && may_have_more && since(now, candidate.started) < YOUNG_NS
@@ -50,12 +50,12 @@ impl Members {
         }
     }
 
-    /// A process of a command, from now on in this slot.
+    /// Seats a process of a command in this slot.
     pub(super) fn join(&mut self, process: MemberProcess, candidate: Candidate) -> MemberEffects {
         let pid = candidate.pid;
         let before = self.seats.get(&process).filter(|seat| seat.pid == pid.number);
         let was_watched = before.is_some_and(|seat| seat.is_watched);
-        // One that executes another program goes on as the same process, ended or not.
+        // A process that executes another program stays the same process, ended or not.
         let has_ended = before.is_some_and(|seat| seat.has_ended);
         self.seat(process, candidate, false);
         if let Some(seat) = self.seats.get_mut(&process) {

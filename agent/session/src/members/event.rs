@@ -1,4 +1,4 @@
-//! What can happen to the processes of a job, and what is to be done then: plain data.
+//! Events and effects of the processes of a job, as plain data.
 
 use std::{fmt, path::PathBuf};
 
@@ -18,9 +18,9 @@ pub struct Candidate {
     #[serde(with = "path")]
     pub program: PathBuf,
     pub has_mpi: bool,
-    /// How many files it has mapped.
+    /// Number of files that it has mapped.
     pub modules: usize,
-    /// Its dynamic linker has finished: what it has mapped is known.
+    /// Its dynamic linker has finished: all mapped libraries are known.
     pub is_linked: bool,
     /// When it started, by CLOCK_MONOTONIC.
     #[serde(with = "time")]
@@ -33,16 +33,16 @@ pub struct LateAttachment {
     pub name: String,
     #[serde(with = "time")]
     pub attached: Time,
-    /// It had probes before, which were off at that time.
+    /// It had probes before, which were detached at that time.
     pub is_again: bool,
-    /// The process was seen to begin: it is in its first call still.
+    /// The start of the process was seen: it is still in its first call.
     pub begins: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberEvent {
-    /// A process that was attached to when the session began.
+    /// A process to which the session attached when it began.
     Present(MemberProcess, Candidate),
     /// Something is not measured.
     NotMeasured(String),
@@ -51,7 +51,7 @@ pub enum MemberEvent {
     /// Time has passed, in a session that started a command.
     Look {
         machine: MachineId,
-        /// How often a process of the command has executed a program.
+        /// Number of programs that processes of the command have executed.
         execs: u64,
     },
     /// A process runs another program now.
@@ -63,15 +63,15 @@ pub enum MemberEvent {
     },
     /// A rank without MPI has loaded one.
     LoadedMpi(MemberProcess, Candidate),
-    /// A young process of a command was looked into a second time.
+    /// A young process of a command was read a second time.
     LookedInto(MemberProcess, Candidate),
-    /// The answer to [`MemberEffect::Scan`]: processes that are not known, each with whether it still runs.
+    /// The answer to [`MemberEffect::Scan`]: unknown processes, each with whether it still runs.
     Found(MachineId, Vec<(Candidate, bool)>),
-    /// The answer to [`MemberEffect::Admit`]: the slot of this process; none where there is no room.
+    /// The answer to [`MemberEffect::Admit`]: the slot of this process; `None` if there is no room.
     Slot(MachineId, ActuatorPid, Option<u32>),
     /// A process of the command hit its first probe.
     Came(MemberProcess, Candidate),
-    /// The same of one that had ended before it could be looked into; while MPI was not watched or not.
+    /// As `Came`, for a process that had ended before it could be read.
     CameUnseen {
         process: MemberProcess,
         pid: i32,
@@ -80,40 +80,40 @@ pub enum MemberEvent {
     },
     /// A process of the command has ended.
     Went(MemberProcess),
-    /// All that came and went so far was handed over.
+    /// All starts and ends reported so far were passed on.
     Settled(MachineId),
     /// The answer to [`MemberEffect::Watch`]: the process is watched.
     Watched {
         process: MemberProcess,
         pid: ActuatorPid,
-        /// What was attached late.
+        /// A file that was attached to late.
         late: Option<LateAttachment>,
     },
     /// The answer to [`MemberEffect::Watch`]: the process cannot be watched.
     Refused {
-        /// The slot that it takes all the same.
+        /// The slot that it gets all the same.
         process: MemberProcess,
         pid: ActuatorPid,
         reason: String,
     },
     /// The answer to [`MemberEffect::Watch`]: there is no room for this process, nor for any other.
     NoRoom(MachineId, ActuatorPid),
-    /// A process that was attached to has ended.
+    /// A process to which the session attached has ended.
     Ended(MemberProcess),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberEffect {
-    /// Look whether processes that have run run another program: [`MemberEvent::RunsAnother`].
+    /// Check whether processes that have run execute another program: [`MemberEvent::RunsAnother`].
     CheckPrograms(MachineId),
-    /// Look whether these ranks have loaded an MPI: [`MemberEvent::LoadedMpi`].
+    /// Check whether these ranks have loaded an MPI: [`MemberEvent::LoadedMpi`].
     CheckMpi(Vec<MemberProcess>),
     /// Read again what this process has mapped: [`MemberEvent::LookedInto`].
     LookInto(MemberProcess),
-    /// Look which program the command runs.
+    /// Read which program the command runs.
     LookAtCommand(MachineId),
-    /// Look for processes that are not known: [`MemberEvent::Found`].
+    /// Search for unknown processes: [`MemberEvent::Found`].
     Scan(MachineId),
     /// Give a process a slot: [`MemberEvent::Slot`].
     Admit(MachineId, ActuatorPid),
@@ -121,20 +121,20 @@ pub enum MemberEffect {
     Watch {
         machine: MachineId,
         pid: ActuatorPid,
-        /// Its slot; none for the next free one.
+        /// Its slot; `None` for the next free one.
         slot: Option<u32>,
     },
-    /// The rules are to forget the process in this slot.
+    /// Remove the process in this slot from the rules.
     Leave(MemberProcess),
-    /// Read the last totals of these processes; from then on they have ended.
+    /// Read the last totals of these processes, which then have ended.
     End(Vec<MemberProcess>),
-    /// Count the hits of this process no longer.
+    /// Stop counting the hits of this process.
     Forget(MemberProcess),
     /// Remove the records of the threads of this process.
     ForgetThreads(MemberProcess),
-    /// If this process runs no longer, or runs another program, what was changed in it is gone.
+    /// Check whether this process has ended or runs another program: then its changes are gone.
     CheckChanges(MemberProcess),
-    /// Check whether a process ended while it was attached to, which is not reported then:
+    /// Check whether a process ended while probes were being attached to it, which is not reported then:
     /// [`MemberEvent::Went`].
     CheckEnded(MemberProcess, ActuatorPid),
     Say(MemberNotice),
@@ -156,19 +156,19 @@ pub enum MemberNotice {
     Replaced {
         rank: Option<u32>,
         pid: ActuatorPid,
-        /// How long after the probes were armed.
+        /// Nanoseconds since the probes were armed.
         after_ns: u64,
         /// The file of the new program.
         #[serde(with = "path")]
         program: PathBuf,
-        /// It joins again with its MPI only.
+        /// It joins again only once it has MPI.
         needs_mpi: bool,
     },
     /// A rank has loaded its MPI.
     LoadedMpi {
         rank: Option<u32>,
         pid: ActuatorPid,
-        /// How long after the probes were armed.
+        /// Nanoseconds since the probes were armed.
         after_ns: u64,
     },
     /// Something is not measured.
@@ -212,7 +212,7 @@ fn who(rank: Option<u32>) -> String {
     rank.map_or_else(|| "a process".to_owned(), |rank| format!("rank {rank}"))
 }
 
-/// A file's name as JSON has it: what of it is no UTF-8 is replaced.
+/// A file name in JSON: bytes that are not UTF-8 are replaced.
 mod path {
     use std::path::{Path, PathBuf};
 

@@ -1,18 +1,18 @@
-//! What is not measured of processes, in words.
+//! What is not measured of processes, as text.
 
 use super::event::{Candidate, LateAttachment};
 use profile::format::duration;
 use rules::Time;
 
-/// Of single processes so many lines are listed.
+/// Most lines about single processes.
 const MISSING_MAX: usize = 64;
 
-/// How many processes of a command are not measured, as the kernel side counts them.
+/// Numbers of processes of a command that are not measured, as counted on the kernel side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unmeasured {
     /// Processes that hit a probe when no slot was left.
     pub without_slot: u64,
-    /// Programs that were executed with more rights than the command has.
+    /// Executed programs with more rights than the command has.
     pub privileged: u64,
 }
 
@@ -20,7 +20,7 @@ pub struct Unmeasured {
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     texts: Vec<String>,
-    /// Processes that had ended before they were looked into, while MPI was not watched.
+    /// Processes that had ended before they were read, while MPI was not watched.
     pub(super) unseen: u64,
 }
 
@@ -47,7 +47,7 @@ impl Missing {
         &self.texts
     }
 
-    /// What is counted and not listed one by one.
+    /// What is only counted, as text.
     pub(super) fn counted(&self, unmeasured: Unmeasured) -> Vec<String> {
         let mut counted = Vec::new();
         if unmeasured.without_slot > 0 {
@@ -78,12 +78,12 @@ pub(super) fn refused(candidate: &Candidate, reason: &str) -> String {
     format!("{} {} is not watched: {reason}", who(candidate), candidate.pid)
 }
 
-/// What is not known of a process because it was attached to late; none where that is nothing.
+/// What is unknown of a process because it was attached to late; `None` if nothing is.
 pub(super) fn late(candidate: &Candidate, file: &LateAttachment, armed: Time) -> Option<String> {
     // The command itself waited until the probes were attached.
     let began = candidate.started.max(armed);
     let missed_ns = file.attached.0.checked_sub(began.0)?;
-    // Who is in its first call still has made no other.
+    // A process that is still in its first call has made no other.
     if file.is_again && file.begins {
         return None;
     }

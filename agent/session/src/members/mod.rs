@@ -1,8 +1,8 @@
 //! The members of the job: processes that join, end, run another program or load their MPI late; when /proc
-//! is read, and to which processes probes are attached. A pure state machine as [`super::changes`]: events
+//! is read, and to which processes probes are attached. A pure state machine like [`super::changes`]: events
 //! carry what was read, time is an argument, effects are values.
 //!
-//! A session that attached to a job looks for new processes below its launcher. In a session of a command,
+//! A session that attached to a job searches for new processes below its launcher. In a session of a command,
 //! the kernel side reports which process hits a probe for the first time and which has ended; processes that
 //! hit nothing are found in /proc.
 
@@ -27,23 +27,23 @@ pub use self::{
 };
 use rules::Time;
 
-/// Newcomers are looked for this often.
+/// Interval of searches for new processes.
 const SCAN_NS: u64 = 2_000_000_000;
 
-/// /proc is looked at this often while programs of a command begin.
+/// Interval of reads of /proc while programs of a command begin.
 pub const BEGIN_SCAN_NS: u64 = 100_000_000;
 
-/// How long a program that has begun is looked at so: until then it has mapped its libraries.
+/// How long after its start a program counts as beginning: by then it has mapped its libraries.
 const BEGIN_NS: u64 = 2_000_000_000;
 
-/// A process is looked into again until it is so old.
+/// A process is read again until it has this age.
 const YOUNG_NS: u64 = 15 * BEGIN_NS;
 
-/// How the session came to its processes.
+/// How the session got its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MembersOrigin {
-    /// It attached to them; they have a launcher or not.
+    /// It attached to them; they may have a launcher.
     Attached {
         /// Ranks join with their MPI, other processes as they are.
         has_launcher: bool,
@@ -56,26 +56,26 @@ pub enum MembersOrigin {
 #[derive(Clone, Debug)]
 struct Seat {
     pid: i32,
-    /// None where it had ended before it could be looked into.
+    /// `None` if it had ended before it could be read.
     candidate: Option<Candidate>,
     is_watched: bool,
     has_ended: bool,
 }
 
-/// How far one machine was looked at.
+/// The state of scans of one machine.
 #[derive(Debug, Default)]
 struct Scan {
     looked: Time,
-    /// Until when programs begin.
+    /// Until when programs count as beginning.
     begins_until: Time,
     execs: u64,
-    /// They were found and wait to be attached to, each with whether it still ran.
+    /// Processes that were found and wait for attachment, each with whether it still ran.
     found: VecDeque<(Candidate, bool)>,
-    /// They have loaded their MPI, and join with the next that are found.
+    /// Processes that have loaded their MPI and join together with those found next.
     late: Vec<Candidate>,
-    /// They are being attached to, by their numbers.
+    /// Processes to which probes are being attached, by pid.
     joining: BTreeMap<i32, Candidate>,
-    /// They have ended and are still shown as running.
+    /// Processes that have ended and are still shown as running.
     gone: Vec<MemberProcess>,
 }
 
@@ -86,13 +86,13 @@ pub struct Members {
     armed: Time,
     seats: BTreeMap<MemberProcess, Seat>,
     scans: BTreeMap<MachineId, Scan>,
-    /// They have ended because they run other programs now, which have not joined yet.
+    /// Processes that ended in their slots because they run other programs now, which have not joined yet.
     replaced: BTreeSet<MemberProcess>,
     missing: Missing,
 }
 
 impl Members {
-    /// Of a session that begins now; `missing` says what is not watched of the job.
+    /// The members of a session that begins now; `missing` says what is not watched of the job.
     pub fn new(origin: MembersOrigin, missing: Vec<String>, now: Time) -> Members {
         Members {
             origin,
@@ -104,7 +104,7 @@ impl Members {
         }
     }
 
-    /// Takes an event in and says what is to be done, in this order.
+    /// Takes an event; returns the effects to carry out, in this order.
     pub fn on(&mut self, event: MemberEvent, now: Time) -> MemberEffects {
         match event {
             MemberEvent::Present(process, candidate) => {
@@ -168,7 +168,7 @@ impl Members {
         }
     }
 
-    /// The processes that run, and those that are about to join.
+    /// The running processes, and those that are about to join.
     pub fn known(&self, machine: MachineId) -> BTreeSet<i32> {
         let here = self
             .seats
@@ -181,12 +181,12 @@ impl Members {
         running.chain(late.map(|late| late.pid.number)).collect()
     }
 
-    /// What is not measured, as it is listed; known when the session begins.
+    /// What is not measured, as it is listed; includes what was known when the session began.
     pub fn missing(&self) -> &[String] {
         self.missing.texts()
     }
 
-    /// What is not measured and was counted only.
+    /// What is not measured and was only counted.
     pub fn counted_missing(&self, unmeasured: Unmeasured) -> Vec<String> {
         match self.origin {
             MembersOrigin::Command => self.missing.counted(unmeasured),
@@ -230,7 +230,7 @@ impl Members {
         self.next(machine)
     }
 
-    /// One is attached to after the other: where there is no room for one there is none for the next.
+    /// Attaches to one process after the other: if there is no room for one, there is none for the next.
     fn next(&mut self, machine: MachineId) -> MemberEffects {
         while let Some((candidate, is_running)) = self.scan(machine).found.pop_front() {
             let pid = candidate.pid;
@@ -250,7 +250,7 @@ impl Members {
         MemberEffects::new()
     }
 
-    /// It was reported meanwhile, and may have ended since.
+    /// Whether the process was reported meanwhile; it may have ended since.
     fn is_known(&self, machine: MachineId, pid: i32, is_running: bool) -> bool {
         let mut here = self
             .seats
@@ -288,8 +288,8 @@ impl Members {
         }
     }
 
-    /// It is named with the reason, and only values of /proc are shown for it. Processes that come together
-    /// are independent of each other.
+    /// Names a process that cannot be watched, with the reason; only values of /proc are shown for it.
+    /// Processes that join together are independent of each other.
     fn refused(&mut self, process: MemberProcess, pid: i32, reason: &str) -> MemberEffects {
         let Some(candidate) = self.take_seat(process, pid, false) else {
             return MemberEffects::new();
@@ -301,7 +301,7 @@ impl Members {
         effects
     }
 
-    /// The process that was attached to takes its slot; in a command it has it already.
+    /// Seats an attached process in its slot; a process of a command already has one.
     fn take_seat(&mut self, process: MemberProcess, pid: i32, is_watched: bool) -> Option<Candidate> {
         if let Some(candidate) = self.scan(process.machine).joining.remove(&pid) {
             self.seat(process, candidate, is_watched);
@@ -316,7 +316,7 @@ impl Members {
         MemberEffect::Say(MemberNotice::Missing(text))
     }
 
-    /// Those that have not ended yet end together: the last totals are read once for all.
+    /// Ends the processes that have not ended yet, together: their last totals are read once for all.
     fn end(&mut self, processes: Vec<MemberProcess>) -> MemberEffects {
         let mut ended = Vec::new();
         for process in processes {

@@ -1,4 +1,4 @@
-//! What can happen to a session, and what is to be done then: plain data.
+//! Events and effects of a session, as plain data.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -17,19 +17,19 @@ use crate::{
     requests::{NotAdded, NotSwitched, RemoveResult},
 };
 
-/// What can happen, beside what happens to members.
+/// All events except those of members.
 #[derive(Debug)]
 pub enum Event {
-    /// A condition holds, with its present numbers.
+    /// A condition holds, with its current numbers.
     Found {
         finding: FindingView,
         /// It did not hold before.
         is_new: bool,
     },
-    /// A condition holds no longer.
+    /// A condition no longer holds.
     Gone {
         rule: String,
-        /// When, from the start of the session.
+        /// Time since the start of the session.
         at: Duration,
     },
     /// The rules decided something.
@@ -39,76 +39,76 @@ pub enum Event {
         rule: String,
         guard: GuardView,
         keeps: bool,
-        /// The slots of the processes that are judged; none is all.
+        /// The slots of the judged processes; `None` for all.
         slots: Option<BTreeSet<u32>>,
-        /// How long an iteration took before the decision and takes since, in words.
+        /// The time of an iteration before the decision and since, as text.
         step: Option<String>,
     },
-    /// To what was changed.
+    /// An event of the changes.
     Changes(changes::ChangeEvent),
-    /// What came of [`Effect::SwitchProbes`].
+    /// The result of [`Effect::SwitchProbes`].
     ProbesSwitched(Option<DecisionId>, Result<(), String>),
     /// Something is not measured.
     NotMeasured(String),
     Tick,
     /// A request came through the control socket or the live view.
     Request(Request),
-    /// What came of [`Effect::List`] or [`Effect::Report`].
+    /// The result of [`Effect::List`] or [`Effect::Report`].
     Listed(Result<Answer, String>),
-    /// What came of [`Effect::Switch`]: the mode before; and what is said where there is no such rule.
+    /// The result of [`Effect::Switch`]: the mode before; and the text if there is no such rule.
     Switched(String, Mode, Result<String, NotSwitched>, String),
-    /// What came of [`Effect::Add`]: what of the rule is not probed.
+    /// The result of [`Effect::Add`]: parts of the rule that are not probed.
     Added(String, Mode, Result<Vec<String>, NotAdded>),
-    /// What came of [`Effect::Remove`].
+    /// The result of [`Effect::Remove`].
     Removed {
         rule: String,
         keeps: bool,
         result: RemoveResult,
     },
-    /// The session is to end.
+    /// The session must end.
     Stop(&'static str),
-    /// What came of [`leave::LeaveEffect::Revert`], and how many changes the actuator did not name.
+    /// The result of [`leave::LeaveEffect::Revert`], and the number of changes without a report.
     Reverted {
         actuator_end: Box<ActuatorEnd>,
         unnamed: usize,
     },
-    /// What came of [`leave::LeaveEffect::Show`].
+    /// The result of [`leave::LeaveEffect::Show`].
     Shown {
-        /// What the last snapshot says of the job, and at its end.
+        /// The last snapshot's line about the job, and its lines at the end.
         header: String,
         closing: Vec<String>,
         /// The processes that have ended or run another program by then.
         ended: Vec<MemberProcess>,
-        /// The command that reverts what was left.
+        /// The command that reverts the remaining changes.
         undo: String,
         program: String,
     },
-    /// What came of the other steps of the end.
+    /// The result of another step of the end.
     Leaving(leave::LeaveEvent),
 }
 
 #[derive(Debug)]
 pub enum Effect {
-    /// Send an order. One for which there is no room comes back as [`changes::ChangeEvent::NoRoom`].
+    /// Send an order. If there is no room, [`changes::ChangeEvent::NoRoom`] follows.
     Order(MachineId, Order),
     /// Log that an order was dropped.
     Dropped(Order),
-    /// Find what each process is to do: [`changes::ChangeEvent::Decided`] or
+    /// Resolve the action of each process: [`changes::ChangeEvent::Decided`] or
     /// [`changes::ChangeEvent::NotOrdered`].
     Resolve(Box<ResolvedDecision>),
     /// Report the result of a decision to the rules.
     Result(DecisionId, Result<(), NotDone>),
     /// Switch probes, for a decision or back: [`Event::ProbesSwitched`].
     SwitchProbes(Option<DecisionId>, Vec<ProbeSwitch>),
-    /// Say a line that stays.
+    /// Say a line that stays on the screen.
     Say(String),
     /// Say it with the time of day.
     SayWhen(String),
-    /// The same, for those who want all details: nothing of the program was changed.
+    /// Say it if all details are requested: nothing in the program was changed.
     SayDetail(String),
     /// Mark this moment in the trace: kind, name and text.
     Trace(MarkKind, String, String),
-    /// Mark it in the recording.
+    /// Mark this moment in the recording.
     Record(MarkKind, String, String),
     /// List the session: [`Event::Listed`].
     List,
@@ -120,19 +120,19 @@ pub enum Effect {
     Add { rule: Box<CheckedRule>, mode: Mode },
     /// Remove a rule: [`Event::Removed`].
     Remove { rule: String, keeps: bool },
-    /// A step of the end.
+    /// Carry out a step of the end.
     Leaving(leave::LeaveEffect),
 }
 
 pub type Effects = Vec<Effect>;
 
-/// Effects that are to be carried out.
+/// Effects that wait to be carried out.
 #[derive(Debug, Default)]
 pub struct EffectQueue(VecDeque<Effect>);
 
 impl EffectQueue {
-    /// What follows from an effect comes before those that are left. Steps of the end come one after the
-    /// other.
+    /// Inserts the effects that follow from an effect before the remaining ones. Steps of the end are
+    /// appended instead, so that they come one after the other.
     pub fn follow(&mut self, effects: Effects) {
         let (steps, others): (Effects, Effects) =
             (effects.into_iter()).partition(|effect| matches!(effect, Effect::Leaving(_)));
@@ -142,7 +142,7 @@ impl EffectQueue {
         self.0.extend(steps);
     }
 
-    /// The next one that is to be carried out.
+    /// The next effect to carry out.
     pub fn take(&mut self) -> Option<Effect> {
         self.0.pop_front()
     }

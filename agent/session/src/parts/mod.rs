@@ -26,7 +26,7 @@ use rules::{DecisionId, Time};
 pub struct Setup {
     /// Rules may write: there is an actuator.
     pub may_write: bool,
-    /// What the guard confirmed stays at the end.
+    /// Changes that the guard confirmed stay at the end.
     pub keeps: bool,
     pub origin: MembersOrigin,
     /// What is not watched of the job.
@@ -36,7 +36,7 @@ pub struct Setup {
     pub armed: Time,
 }
 
-/// The parts of a session that decide.
+/// The state machines of a session.
 pub struct Parts {
     pub members: Members,
     pub changes: Changes,
@@ -48,16 +48,15 @@ pub struct Parts {
     is_of_command: bool,
     /// Why the session is over.
     over: Option<&'static str>,
-    /// To the last request.
+    /// The answer to the last request.
     answer: Option<Answer>,
-    /// Changes that the actuator did not name at its end; none where it said nothing.
+    /// Number of changes that the actuator did not name at its end; `None` if it reported nothing.
     unnamed: Option<usize>,
     has_left: bool,
 }
 
 impl Parts {
-    /// Of a session that begins, with its log if there is a file for it; `check` checks the rules that are
-    /// added.
+    /// The parts of a new session, with its log if there is a file for it; `check` checks added rules.
     pub fn new(setup: Setup, log: Option<LogFile>, check: Check) -> Parts {
         let Setup {
             may_write,
@@ -83,7 +82,7 @@ impl Parts {
         }
     }
 
-    /// The session is over, for this reason; the first one counts.
+    /// Ends the session, for this reason; only the first reason counts.
     pub fn end(&mut self, reason: &'static str) {
         self.over.get_or_insert(reason);
     }
@@ -93,19 +92,20 @@ impl Parts {
         self.over
     }
 
-    /// The answer to a request that was taken in, once.
+    /// Takes the answer to a request.
     pub fn take_answer(&mut self) -> Option<Answer> {
         self.answer.take()
     }
 
-    /// Completes the log. How the session ended: true where all went well, or what could not be written.
+    /// Completes the log. Returns the result of the session: true if all went well; the error names what
+    /// could not be written.
     pub fn outcome(mut self) -> Result<bool, String> {
         let logged = self.log.complete();
         self.leaving.outcome(logged)
     }
 
-    /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be
-    /// done any more.
+    /// Decisions for which the rules no longer wait, because they became stale or their rule was switched or
+    /// removed. They must not be carried out any more.
     pub fn given_up(&self, awaits: impl Fn(DecisionId) -> bool) -> Vec<Event> {
         let given_up = self.changes.waiting().filter(|decision| !awaits(*decision));
         given_up
@@ -114,14 +114,13 @@ impl Parts {
             .collect()
     }
 
-    /// A process has ended or runs another program: it holds nothing of what was changed in it, and nothing
-    /// is to be done.
+    /// A process has ended or runs another program: its changes no longer exist.
     pub fn ended(&mut self, process: MemberProcess, now: Time) {
         self.log
             .on(&mut self.changes, changes::ChangeEvent::Ended(process), now);
     }
 
-    /// Takes an event of the members in, and says what is to be done for them.
+    /// Passes an event to the members; returns the effects to carry out for them.
     pub fn members_on(&mut self, event: members::MemberEvent, now: Time) -> members::MemberEffects {
         let mut effects = self.log.on(&mut self.members, event, now);
         effects.retain(|effect| match effect {
@@ -134,7 +133,7 @@ impl Parts {
         effects
     }
 
-    /// Takes an event in, and says what is to be done.
+    /// Takes an event; returns the effects to carry out.
     pub fn on(&mut self, event: Event, now: Time) -> Effects {
         match event {
             Event::Found { finding, is_new } => self.found(finding, is_new),
@@ -205,7 +204,7 @@ impl Parts {
         }
     }
 
-    /// Probes that are switched back are no verdict on a change.
+    /// Switching probes back is not a verdict on a change.
     fn record_verdict(&self, decision: DecisionId, rule: &str, guard: &GuardView, keeps: bool) -> Effects {
         let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
         let record = Effect::Record(kind, rule.to_owned(), guard.text.clone());
@@ -213,7 +212,7 @@ impl Parts {
         (!is_switch).then_some(record).into_iter().collect()
     }
 
-    /// Several tunes of a rule have one finding.
+    /// Several tunes of a rule share one finding.
     fn found(&mut self, finding: FindingView, is_new: bool) -> Effects {
         let is_said = is_new && !self.changes.findings.is_open(&finding.rule);
         let effects = match is_said {
@@ -225,11 +224,11 @@ impl Parts {
     }
 
     fn decided(&self, decision: Box<ResolvedDecision>) -> Effects {
-        // At the end nothing new is begun.
+        // While the session ends nothing new is begun.
         if self.has_left {
             return Effects::new();
         }
-        // Probes are the session's own: to switch them writes nothing.
+        // Probes belong to the session: switching them writes nothing.
         if self.may_write || !decision.switches.is_empty() {
             return vec![Effect::Resolve(decision)];
         }
@@ -243,7 +242,7 @@ impl Parts {
         Effects::new()
     }
 
-    /// `of` is the decision, or none where probes are switched back.
+    /// `of` is the decision; `None` if probes are switched back.
     fn probes_switched(&mut self, of: Option<DecisionId>, result: Result<(), String>, now: Time) -> Effects {
         match (of, result) {
             (Some(decision), result) => {
@@ -300,7 +299,7 @@ impl Parts {
                     effects.push(Effect::SwitchProbes(None, switches))
                 }
                 changes::ChangeEffect::NoRoom(_, order) => effects.push(Effect::Dropped(order)),
-                // The end waits for the actuator, and says the last words.
+                // The end waits for the actuator, and says the summary.
                 changes::ChangeEffect::Finish | changes::ChangeEffect::Summary(_) => {}
             }
         }
@@ -314,7 +313,7 @@ impl Parts {
             (false, false) => RequestState::Watches,
         };
         let steps = match state {
-            // Those that came while it ended are answered when the log is about to be complete.
+            // Requests that come while the session ends are answered when the log is about to be complete.
             RequestState::Leaves => requests::steps(request, state, self.requests.0),
             _ => self.log.on(&mut self.requests, (request, state), now),
         };
@@ -374,14 +373,14 @@ impl Parts {
         effects
     }
 
-    /// A guard took a change back, or could not.
+    /// Whether a guard reverted a change, or failed to.
     fn has_reverted(&self) -> bool {
         let views = self.changes.views(&[]);
         let mut guards = views.iter().filter_map(|change| change.guard.as_ref());
         guards.any(|guard| [UNDONE, NOT_UNDONE].contains(&guard.verdict))
     }
 
-    /// What became of all changes; nothing where the actuator did not say it.
+    /// The state of all changes; empty if the actuator did not report it.
     fn summary(&mut self, ended: Vec<MemberProcess>, undo: String, program: String, now: Time) -> String {
         let Some(unknown) = self.unnamed else {
             return String::new();
@@ -401,8 +400,9 @@ impl Parts {
     }
 }
 
-/// Appends the time of a step in brackets, if it is known, unless the objective is a duration already. Where
-/// the number of workers changes, so does what a step is found by: its time would not be comparable.
+/// Appends the time of an iteration in brackets, if it is known, unless the objective is a duration already.
+/// If the number of workers changes, the way in which iterations are detected changes too: their times would
+/// not be comparable.
 fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
     if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
         guard.text = format!("{} ({step})", guard.text);
@@ -419,8 +419,7 @@ fn found(rule: &str, text: &str) -> Effects {
         .collect()
 }
 
-/// Marks this moment in the trace and in the recording. A verdict is recorded with its rule, where it is
-/// judged.
+/// Marks this moment in the trace and in the recording. Verdicts are recorded where they are judged.
 fn marks(kind: MarkKind, name: &str, text: &str) -> impl Iterator<Item = Effect> {
     let (name, text) = (name.to_owned(), text.to_owned());
     let recorded = (kind != MarkKind::Verdict).then(|| Effect::Record(kind, name.clone(), text.clone()));

@@ -1,4 +1,4 @@
-//! Tables of events and of the effects that are left, in short words.
+//! Tables of events and of the remaining effects, as short text.
 
 use profile::outcome::KEPT;
 use profile::{ChangeView, FindingView, GuardView};
@@ -44,7 +44,7 @@ fn writing() -> Parts {
     Parts::new(setup(true, false), None, check)
 }
 
-/// It only watches.
+/// The session only watches.
 fn watching() -> Parts {
     Parts::new(setup(false, false), None, check)
 }
@@ -105,7 +105,7 @@ fn decision(id: u64) -> ResolvedDecision {
     }
 }
 
-/// What was found for it: a value of one process.
+/// The resolved decision: a value of one process.
 fn resolved(id: u64) -> Event {
     let part = OrderPart {
         process: R0,
@@ -197,7 +197,7 @@ fn a_session_that_watches_resolves_nothing() {
         watching().does(decided(1), 1),
         ["result 1: this session does not write"]
     );
-    // Probes are its own.
+    // Probes belong to the session.
     let switch = changes::ProbeSwitch {
         rule: 0,
         probe: 1,
@@ -493,7 +493,7 @@ fn a_stop_while_a_process_joins_ends_the_session_whatever_comes_of_it() {
         matches!(said.as_slice(), [members::MemberEffect::Say(_)]),
         "{said:?}"
     );
-    // It ends before what came last was read.
+    // The process ends before the last events were read.
     let ended = it.members_on(members::MemberEvent::Ended(R0), ms(4));
     assert!(ended.contains(&members::MemberEffect::End(vec![R0])), "{ended:?}");
     assert!(

@@ -1,4 +1,4 @@
-//! Each request in each state, and what follows from what came of it.
+//! Each request in each state, and the steps after each result.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const STATES: [RequestState; 3] = [
     RequestState::Leaves,
 ];
 
-/// Of the rule's text alone.
+/// Checks the rule's text only.
 pub(crate) fn check(given: &Given) -> Result<CheckedRule, String> {
     let file = RuleFile::parse(&given.source.text);
     let rule = file.and_then(|file| file.check(&BTreeMap::new()));
@@ -56,7 +56,7 @@ fn remove(keep: bool) -> Request {
     Request::Remove { rule, keep }
 }
 
-/// A rule that we ship.
+/// A shipped rule.
 fn add(mode: Mode) -> Request {
     let mut shipped = rules::library().iter();
     let (_, text) = shipped.find(|(name, _)| *name == "blas-crowded").unwrap();

@@ -1,10 +1,11 @@
-//! What the agent leaves where it costs too much, and how often it looks where nothing happens.
+//! Activities that the agent suspends if it costs too much, and its wake-up rate while nothing happens.
 
 use std::time::Duration;
 
 use super::*;
 
-/// Looks in a row that find the agent too expensive before it does less, and cheap before it does all again.
+/// Consecutive checks that find the agent too expensive before an activity is suspended, and cheap before it
+/// resumes.
 const EXPENSIVE_LOOKS: usize = 3;
 const CHEAP_LOOKS: usize = 10;
 
@@ -16,14 +17,14 @@ fn an_agent_that_is_expensive_for_what_rings_bring_reads_them_less_often_until_i
         let effects = back_off.at_cost(part, 1.0, 2.0);
         (!effects.is_empty()).then(|| back_off.rests_from_calls())
     };
-    // Not for what it does besides.
+    // Not for its other activities.
     assert!((0..9).all(|_| look(2.0, false).is_none()));
-    // Nor for once.
+    // Nor for a single check.
     let parts = [2.0, 2.0, 0.9];
     assert!(parts.into_iter().all(|part| look(part, true).is_none()));
     assert!((1..EXPENSIVE_LOOKS).all(|_| look(2.0, true).is_none()));
     assert_eq!(look(2.0, true), Some(true));
-    // Half of what it may is no reason to read more.
+    // Half of the permitted cost is no reason to read more.
     assert!((0..99).all(|_| look(0.5, false).is_none()));
     assert!((1..CHEAP_LOOKS).all(|_| look(0.1, false).is_none()));
     assert_eq!(look(0.1, false), Some(false));
@@ -39,15 +40,15 @@ fn an_agent_that_is_expensive_predicts_no_decision_until_there_is_room_for_it() 
         let effects = back_off.at_cost(agent, allowed, 2.0);
         (!effects.is_empty()).then(|| back_off.rests_from_predictions())
     };
-    // Expensive for something else, or for once.
+    // Expensive for another activity, or for a single check.
     assert!((0..9).all(|_| look(0.03, 0.02, false).is_none()));
     let agent = [0.03, 0.03, 0.01];
     assert!(agent.into_iter().all(|agent| look(agent, 0.02, true).is_none()));
     assert!((1..EXPENSIVE_LOOKS).all(|_| look(0.03, 0.02, true).is_none()));
     assert_eq!(look(0.03, 0.02, true), Some(true));
-    // Whatever it takes without: predicting might take it beyond again.
+    // However cheap it is without predictions: they might make it too expensive again.
     assert!((0..99).all(|_| look(0.001, 0.02, true).is_none()));
-    // A job of more CPUs.
+    // A job with more CPUs.
     assert!((1..CHEAP_LOOKS).all(|_| look(0.001, 0.11, true).is_none()));
     assert_eq!(look(0.001, 0.11, true), Some(false));
 }
@@ -95,7 +96,7 @@ fn ticks_that_find_nothing_come_the_more_seldom_the_more_they_take() {
         back_off.have_ticked(true, cpu_ns);
         back_off.idle_tick().as_millis()
     };
-    // Of what was done before nothing is concluded.
+    // The time before is not taken into account.
     assert!((0..4).all(|_| after(900_000_000) == 2_000));
     assert_eq!(after(700_000), 2_000);
     assert_eq!(after(2_800_000), 4_000);
@@ -118,10 +119,10 @@ fn ticks_come_with_the_shortest_window_and_seldom_while_nothing_happens() {
         (&awake, true, true, ms(3000), ms(1000)),
         (&awake, true, true, ms(200), ms(200)),
         (&idle, true, true, ms(200), ms(2000)),
-        // A window that is to be of its length, or somebody who looks.
+        // A window with its own length, or a viewer.
         (&idle, true, false, ms(3000), ms(1000)),
         (&idle, true, false, ms(200), ms(200)),
-        // Somebody runs again.
+        // A process runs again.
         (&idle, false, true, ms(3000), ms(500)),
     ] {
         let next = back_off.tick(is_still, || may_linger, || window);

@@ -1,4 +1,4 @@
-//! What a session costs, and what is shown of it.
+//! The costs of a session, and their view.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ fn costs_of_probed_functions_are_read_again_when_there_are_others_and_what_was_d
     assert_eq!(costs.probed().len(), 1);
 }
 
-/// Two processes that called function 0, the second more than the first, in 10 s.
+/// Two processes that called function 0 in 10 s, the second one more often.
 fn processes() -> Profile {
     let mut profile = Profile::new(0);
     for (slot, calls) in [(0, 1_000_000), (1, 3_000_000)] {
@@ -137,7 +137,7 @@ fn the_agent_slows_the_program_down_only_where_no_cpu_is_idle() {
         let mut costs = Costs::default();
         costs.take(S, agent(0));
         costs.take(10 * S, agent(S));
-        // The first look has nothing before it.
+        // The first call has no earlier time.
         costs.see_idle(0.0, S);
         costs.see_idle(idle, 2 * S);
         let found = view(&costs, None).slowdown.agent;

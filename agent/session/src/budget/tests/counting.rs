@@ -1,8 +1,8 @@
-//! Functions that rules only count rest where they cost too much.
+//! Functions that rules only count are detached if they cost too much.
 
 use super::*;
 
-/// The effects of readings at these seconds, where function 3 takes this part of a CPU.
+/// The effects of readings at these seconds, while function 3 takes this part of a CPU.
 fn readings(budget: &mut Budget, cost: f64, seconds: &[u64], is_judged: bool) -> Vec<BudgetEffects> {
     let spent = |at_s| spent(at_s, [0.0, 0.0, 0.0, cost]);
     let look = |at_s: &u64| budget.look_at_counted(spent(*at_s), is_judged, &functions());
@@ -20,7 +20,7 @@ fn they_sit_for_five_seconds_and_rest_then() {
         lines[0].starts_with("note: step is counted for rules 20 % of the time"),
         "{lines:?}"
     );
-    // A fifth of the time keeps 5 % to the budget of 1 %.
+    // Probing a fifth of the time keeps 5 % within the budget of 1 %.
     assert!(budget.counting.rests());
     for (at_s, is_over) in [(6, false), (25, false), (27, true)] {
         assert_eq!(budget.counting.is_over(at_s * S, false), is_over, "{at_s}");

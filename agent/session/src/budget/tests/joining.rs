@@ -24,7 +24,7 @@ fn who_joins_in_a_gap_gets_a_window_and_is_seen_for_two_seconds() {
     budget.sampling.attached(now_ns);
     budget.sampling.stay_open(now_ns);
     assert!(budget.sampling.next_ns() >= Some(now_ns + 2 * S));
-    // However much it costs.
+    // Whatever it costs.
     assert_eq!(budget.sampling.due(now_ns + S, || 1e12), None);
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// A second.
+/// One second in nanoseconds.
 pub(super) const S: u64 = 1_000_000_000;
 
 pub(super) const STATE: SamplingState = SamplingState {
@@ -40,7 +40,7 @@ pub(super) fn functions() -> Functions<'static> {
     ])
 }
 
-/// What was spent by that second, where each function has taken these parts of a CPU all the time.
+/// Costs up to a second, if each function has taken these parts of a CPU all the time.
 pub(super) fn spent(at_s: u64, costs: [f64; 4]) -> Spent {
     let ns = |cost: f64| cost * (at_s * S) as f64;
     Spent {
@@ -51,7 +51,7 @@ pub(super) fn spent(at_s: u64, costs: [f64; 4]) -> Spent {
     }
 }
 
-/// The effects of looks at these costs, second by second, from the first second on.
+/// The effects of checks with these costs, each second from the first on.
 pub(super) fn looks(
     budget: &mut Budget,
     costs: [f64; 4],
@@ -62,7 +62,7 @@ pub(super) fn looks(
     (1..=seconds).map(look).collect()
 }
 
-/// The functions that are detached.
+/// The detached functions.
 pub(super) fn detached(effects: &[BudgetEffect]) -> Option<BTreeSet<u32>> {
     effects.iter().find_map(|effect| match effect {
         BudgetEffect::Detach(functions) => Some(functions.clone()),

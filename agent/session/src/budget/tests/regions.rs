@@ -1,8 +1,8 @@
-//! Parallel regions rest where their probes cost too much.
+//! Parallel regions are detached if their probes cost too much.
 
 use super::*;
 
-/// A thread makes 2000 calls in a second: 3.6 % of its time.
+/// 2000 calls of a thread in a second: 3.6 % of its time.
 const MANY: f64 = 2_000.0;
 
 fn look(calls: f64) -> RegionCounts {
@@ -44,7 +44,7 @@ fn many_calls_rest_until_what_they_cost_is_made_up_for() {
     assert!(matches!(effects[1], BudgetEffect::SayRegionsRest(share) if (share - 0.036).abs() < 1e-9));
     regions.rest();
     assert_eq!(regions.since_ns, None);
-    // 36 ms are 0.3 % of 12 s, of which one is over.
+    // 36 ms are 0.3 % of 12 s, of which one has passed.
     assert_eq!(regions.look(&look(MANY), 12 * S), []);
     assert_eq!(
         regions.look(&look(MANY), 13 * S + 1),

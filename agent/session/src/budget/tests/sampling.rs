@@ -20,7 +20,7 @@ fn functions_within_the_budget_are_watched_all_the_time() {
 fn expensive_functions_are_detached_at_the_third_look_that_finds_them_so() {
     let mut budget = budget();
     let effects = looks(&mut budget, EXPENSIVE, 4, STATE);
-    // There is nothing to compare the first look with.
+    // The first check has nothing to compare with.
     assert!(effects[..3].iter().all(Vec::is_empty), "{effects:?}");
     assert_eq!(effects[3][0], BudgetEffect::BeginSampling);
     assert_eq!(detached(&effects[3]), Some([0, 1].into()));
@@ -140,7 +140,7 @@ fn who_does_nothing_costs_nothing_and_a_pause_is_no_part_of_the_next_look() {
     assert_eq!(budget.look_at_nothing(S, STATE), None, "there was no look yet");
     budget.look(spent(1, EXPENSIVE), &functions(), STATE);
     assert_eq!(budget.look_at_nothing(100 * S, STATE), Some(BudgetEffects::new()));
-    // What it spends in a second after it is a second's.
+    // Costs in the second after a pause count for that second only.
     let after = Spent {
         at_ns: 101 * S,
         job_ns: 2 * S,
@@ -150,7 +150,7 @@ fn who_does_nothing_costs_nothing_and_a_pause_is_no_part_of_the_next_look() {
     assert_eq!(detached(&effects), Some([0, 1].into()));
 }
 
-/// Functions 0 and 1 in windows, in the first gap.
+/// Functions 0 and 1 are sampled and in their first gap.
 fn in_gap() -> (Budget, u64) {
     let mut budget = budget();
     looks(&mut budget, EXPENSIVE, 4, STATE);
@@ -158,7 +158,7 @@ fn in_gap() -> (Budget, u64) {
     (budget, next_ns)
 }
 
-/// The window that is due then begins.
+/// Begins the window that is due.
 fn open(budget: &mut Budget, now_ns: u64) {
     budget.sampling.open(now_ns);
     budget.sampling.attached(now_ns);
@@ -248,7 +248,7 @@ fn shares_of_late_are_those_of_the_last_window_and_gap() {
     let now_ns = budget.sampling.next_ns().unwrap();
     open(&mut budget, now_ns);
     let mut after = spent(4, EXPENSIVE);
-    // A second since the last look, of which hits took a tenth and the agent as much.
+    // In the second since the last check, hits took a tenth and the agent as much.
     (after.at_ns, after.job_ns, after.agent_ns) = (5 * S, 5 * S, S / 10);
     after.costs.insert(0, after.costs[&0] + 0.1 * S as f64);
     budget.shut(after, &functions(), STATE);
@@ -290,7 +290,7 @@ fn windows_name_the_functions_that_cost_most_first_and_not_those_that_were_not_c
 #[test]
 fn what_functions_cost_is_taken_from_the_window_and_all_else_from_the_cycle() {
     let (before, opened) = (spent(10, [0.0; 4]), spent(18, [0.0; 4]));
-    // In two seconds of the window one of 0, in ten seconds one of 2 and of 3.
+    // 1 s of function 0 in the two seconds of the window; 1 s each of 2 and 3 in ten seconds.
     let mut now = spent(20, [0.0; 4]);
     now.costs = (0..4).map(|probe| (probe, S as f64)).collect();
     let sampled = BTreeSet::from([0]);

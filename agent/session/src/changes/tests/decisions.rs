@@ -98,7 +98,7 @@ fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
 
 #[test]
 fn what_all_have_already_is_no_change_whatever_the_action() {
-    // A value has no number where nothing was written; a call that was made has one.
+    // A value has no number if nothing was written; a call that was made has one.
     for (action, number) in [("set", 0), ("call", 7), ("set_arg", 0)] {
         let mut it = new();
         it.on(acts(action, 1, [R0, R1]), ms(0));
@@ -254,7 +254,7 @@ fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_o
     gives!(it, taken_back(1), s(3) => [say_guard("undone")], "gone with the old program");
 }
 
-// Decisions that the rules wait for no longer.
+// Decisions for which the rules no longer wait.
 
 #[test]
 fn a_decision_without_waiting_orders_is_given_up_once() {

@@ -1,4 +1,4 @@
-//! Verdicts of guards, undo and its repetition, removal of rules.
+//! Verdicts of guards, undo and its retries, removal of rules.
 
 use super::vocabulary::*;
 
@@ -151,7 +151,7 @@ fn the_guard_names_the_first_reason_of_several() {
     assert_eq!(verdicts(&it), ["not undone", "not undone"]);
 }
 
-// What fails is tried again.
+// Failures are retried.
 
 #[test]
 fn an_undo_that_fails_is_tried_after_twice_as_long_and_once_a_minute_in_the_end() {
@@ -285,7 +285,7 @@ fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
     }
 }
 
-// Two rules and one variable; and others who write it.
+// Two rules and one variable, and other writers.
 
 #[test]
 fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
@@ -293,7 +293,7 @@ fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
     it.on(decided_by("other", 2, [R0]), ms(2));
     it.on(written(2, 0, 2), ms(3));
     gives!(it, taken_back(1), ms(4) => [undo([change(R0, 1)])]);
-    // The actuator sees the value of the other.
+    // The actuator finds the value of the other rule.
     it.on(changed_since(R0, 1), ms(5));
     assert_eq!(
         outcomes(&it),

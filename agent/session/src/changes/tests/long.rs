@@ -3,7 +3,7 @@
 use super::super::made::SHOWN_MAX;
 use super::vocabulary::*;
 
-/// What becomes of a decision, by its number, and what the last line says of such.
+/// The end of a decision, given its number, and the words of the last line for it.
 type Fate = (fn(&mut Changes, u64), &'static str);
 
 const SETTLED: [Fate; 4] = [

@@ -1,6 +1,6 @@
 //! Random events against a model of what the actuators have in force: never a panic, never an order for an
-//! ended process, every order is answered, reverted or reported, and at the end nothing is left changed unless
-//! it was kept.
+//! ended process, every order is answered, reverted or reported, and at the end nothing is left changed
+//! unless it was kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::log::Recorded;
 
 const RANKS: [Rank; 3] = [R0, R1, FAR];
 
-/// What happens next; a number picks one of what there is.
+/// The next step; a number selects one of the candidates.
 #[derive(Clone, Debug)]
 enum Step {
     Decide {
@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What was sent and has no answer.
+/// Orders without an answer.
 #[derive(Clone, Debug)]
 enum Sent {
     Part(u64, usize, Rank),
@@ -136,7 +136,7 @@ impl World {
         self.sent.push(Sent::Revert(change, rank));
     }
 
-    /// The actuator answers one of what was sent.
+    /// The actuator answers one of the orders.
     fn answer(&mut self, which: u8, how: u8) {
         if self.sent.is_empty() {
             return;
@@ -209,7 +209,7 @@ impl World {
             }
             Step::Judge { which, keeps } => {
                 let decision = pick(which, &self.decisions);
-                // What has not been answered has not been judged.
+                // A decision without all answers cannot be judged.
                 if let Some(decision) =
                     decision.filter(|decision| !self.changes.is_waiting(DecisionId(*decision)))
                 {
@@ -256,8 +256,7 @@ impl World {
         self.on(ChangeEvent::Decided(decided));
     }
 
-    /// The session stops: what was sent is answered, and each actuator puts back what is not confirmed, or
-    /// cannot.
+    /// The session stops: all orders are answered, and actuators revert unconfirmed changes or fail to.
     fn stop(&mut self, keeps: bool, how: u8) {
         self.on(stop());
         while !self.sent.is_empty() {
@@ -324,7 +323,7 @@ proptest! {
     }
 }
 
-/// 300, or as many as PROPTEST_CASES says.
+/// 300, or the number in PROPTEST_CASES.
 fn cases() -> u32 {
     let said = std::env::var("PROPTEST_CASES").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(300)

@@ -1,4 +1,4 @@
-//! Short words for events and effects, so that a test is a table of them.
+//! Short functions that build events and effects, so that a test is a table of them.
 
 use std::collections::BTreeSet;
 
@@ -36,12 +36,12 @@ pub(super) fn s(s: u64) -> Time {
     ms(1000 * s)
 }
 
-/// The machine whose events are told one after the other.
+/// A new state machine.
 pub(super) fn new() -> Changes {
     Changes::default()
 }
 
-/// Of a rank, by the number in its journal.
+/// A change of a rank, by its number in the journal.
 pub(super) fn change(rank: Rank, number: u64) -> ChangeId {
     ChangeId {
         machine: rank.machine,
@@ -91,7 +91,7 @@ pub(super) fn decided_by<const N: usize>(rule: &str, id: u64, ranks: [Rank; N]) 
     ChangeEvent::Decided(decision(id, rule, Execution::Each, "set", ranks))
 }
 
-/// What was reverted to be compared is made once more.
+/// A change that was reverted to be compared is made again.
 pub(super) fn again<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
     ChangeEvent::Decided(Decided {
         again: true,
@@ -159,7 +159,7 @@ fn receipt(id: u64, part: usize, outcome: ChangeOutcome, number: u64, may_pass: 
     }
 }
 
-/// Part `part` of a decision was written, as this change of its journal.
+/// Part `part` of a decision was written, with this number in the journal.
 pub(super) fn written(id: u64, part: usize, number: u64) -> ChangeEvent {
     receipt(id, part, ChangeOutcome::Written, number, false)
 }
@@ -185,7 +185,7 @@ pub(super) fn guard(verdict: &'static str) -> GuardView {
     }
 }
 
-/// The guard of rule `r` is content.
+/// The guard of rule `r` keeps the change.
 pub(super) fn kept(id: u64) -> ChangeEvent {
     judged(id, words::KEPT, true, None)
 }
@@ -225,12 +225,12 @@ pub(super) fn changed_since(rank: Rank, number: u64) -> ChangeEvent {
     ChangeEvent::Reverted(change(rank, number), RevertResult::ChangedSince)
 }
 
-/// It may be reverted later.
+/// A revert that failed and may succeed later.
 pub(super) fn stuck(rank: Rank, number: u64) -> ChangeEvent {
     ChangeEvent::Reverted(change(rank, number), failed("busy", true))
 }
 
-/// It never will be.
+/// A revert that failed permanently.
 pub(super) fn lost(rank: Rank, number: u64) -> ChangeEvent {
     ChangeEvent::Reverted(change(rank, number), failed("unmapped", false))
 }
@@ -259,7 +259,7 @@ pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> ChangeEvent {
     ChangeEvent::Stop { ending, on_trial }
 }
 
-/// The actuator of this machine has taken these back, and left those.
+/// The actuator of this machine has reverted the first changes and left the others.
 pub(super) fn reverts(reverted: &[ChangeId], kept: &[ChangeId]) -> ChangeEvent {
     let reverted = reverted.iter().map(|change| (*change, RevertResult::Reverted));
     let reverts = MachineReverts {
@@ -274,7 +274,7 @@ pub(super) fn order(rank: Rank, decision: u64, part: usize) -> ChangeEffect {
     order_after(rank, decision, part, [])
 }
 
-/// The same, once these are reverted.
+/// As [`order`], after these changes are reverted.
 pub(super) fn order_after<const N: usize>(
     rank: Rank,
     decision: u64,
@@ -321,7 +321,7 @@ pub(super) fn no_room(effect: ChangeEffect) -> ChangeEvent {
     }
 }
 
-/// The rules are told that a decision was carried out.
+/// Reports to the rules that a decision was carried out.
 pub(super) fn applied(decision: u64) -> ChangeEffect {
     ChangeEffect::Result(DecisionId(decision), Ok(()))
 }
@@ -366,7 +366,7 @@ pub(super) fn say_guard(end: &str) -> ChangeEffect {
     ChangeEffect::Say(ChangeNotice::Guard(format!("pace: 1 -> 2; {end}")))
 }
 
-/// Its undo failed, and is tried again.
+/// Its undo failed and is retried.
 pub(super) fn say_retried(rank: Rank, number: u64, reason: &str) -> ChangeEffect {
     let (change, outcome) = (change(rank, number), ChangeOutcome::NotBack(reason.to_owned()));
     ChangeEffect::Say(ChangeNotice::Retried { change, outcome })
@@ -382,7 +382,7 @@ pub(super) fn outcomes(changes: &Changes) -> Vec<String> {
     changes.views(&[]).into_iter().map(|view| view.outcome).collect()
 }
 
-/// The verdicts that are shown, empty where there is none.
+/// The verdicts that are shown, empty if there is none.
 pub(super) fn verdicts(changes: &Changes) -> Vec<&'static str> {
     let views = changes.views(&[]).into_iter();
     views
@@ -395,7 +395,7 @@ pub(super) fn at_last(changes: &Changes) -> String {
     changes.summary(0, "tuneagent undo 7", "app")
 }
 
-/// Rule `r` has found something.
+/// Rule `r` has a finding.
 pub(super) fn found(changes: &mut Changes, text: &str) {
     changes.findings.open(FindingView {
         rule: "r".to_owned(),
@@ -412,7 +412,7 @@ pub(super) fn with_one_change() -> Changes {
     it
 }
 
-/// The same of two ranks.
+/// The same with two ranks.
 pub(super) fn with_two_changes() -> Changes {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));

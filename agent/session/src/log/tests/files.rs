@@ -71,7 +71,7 @@ fn recorded(name: &str) -> (PathBuf, String) {
 proptest! {
     #![proptest_config(Config { cases: 32, failure_persistence: None, ..Config::default() })]
 
-    /// It is somebody else's file.
+    /// The file may come from another user.
     #[test]
     fn a_log_that_was_changed_anywhere_is_replayed_or_refused(
         changes in vec((any::<Index>(), prop_oneof![Just("9"), Just("0"), Just("\""), Just("18446744073709551615")]), 1..4),
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// Sessions as they were recorded: LAMMPS repaired, a model's program under MPICH, and one of OpenMP.
+/// Recorded sessions: LAMMPS repaired, a model's program under MPICH, and one of OpenMP.
 #[test]
 fn recorded_sessions_replay_to_the_same_effects() {
     for name in ["openmpi-busy-wait", "optimal-workers", "openmp-team-size"] {

@@ -1,5 +1,4 @@
-//! Sessions that attached to a job: late ranks, ended ranks, replaced processes, ranks that load their MPI
-//! late.
+//! Sessions that attached to a job: late ranks, ended ranks, replaced processes, late MPI.
 
 use super::vocabulary::*;
 
@@ -69,7 +68,7 @@ fn one_that_cannot_be_watched_is_named_with_the_reason_and_the_next_is_attached_
     assert_eq!(said(&effects), [format!("missing: {text}")]);
     assert_eq!(done(&effects), [watch(&rank(2))]);
     assert_eq!(it.missing(), [text]);
-    // It takes its slot, and is known: nobody attaches to it again.
+    // It takes its slot and is known: it is not attached to again.
     assert!(it.known(HERE).contains(&101));
 }
 
@@ -182,7 +181,7 @@ fn a_session_outlives_a_replaced_process_until_the_process_itself_ends() {
     it.on(runs(0, "/bin/other"), s(1));
     it.on(found([plain(7)]), s(2));
     it.on(watched(1, &plain(7)), s(2));
-    // The descriptor of the process says twice that it has ended, once for each slot.
+    // The descriptor of the process reports its end twice, once for each slot.
     assert!(!it.on(MemberEvent::Ended(slot(0)), s(3)).contains(&OVER));
     assert!(it.on(MemberEvent::Ended(slot(1)), s(3)).contains(&OVER));
 }

@@ -1,4 +1,4 @@
-//! Sessions that started a command: its family comes and goes.
+//! Sessions that started a command: processes of its family start and end.
 
 use super::vocabulary::*;
 
@@ -292,7 +292,7 @@ fn what_a_process_did_before_it_was_attached_to_is_said() {
                 "rank 1, process 101: calls of its first 300 ms may be missing, because MPI was not watched then (--budget)",
             ),
         ),
-        // It is in its first call still.
+        // It is still in its first call.
         (started(1000), late(true, true), None),
         // It started after that.
         (started(1400), late(false, false), None),

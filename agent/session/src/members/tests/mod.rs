@@ -1,4 +1,4 @@
-//! Tables of events and effects; the words of which they are made are in `vocabulary`.
+//! Tables of events and effects; `vocabulary` has the functions that build them.
 
 mod attached;
 mod command;

@@ -1,5 +1,5 @@
-//! Random events against a model of who runs: never a panic, every process that is found is attached to once
-//! or refused, each slot ends once, and the session is over exactly when all have ended.
+//! Random events against a model of the running processes: never a panic, every found process is attached to
+//! once or refused, each slot ends once, and the session is over exactly when all have ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,7 +8,7 @@ use proptest::{collection::vec, prelude::*};
 use super::vocabulary::*;
 use crate::log::Recorded;
 
-/// What happens next; a number picks one of what there is.
+/// The next step; a number selects one of the candidates.
 #[derive(Clone, Debug)]
 enum Step {
     /// Ranks appear below the launcher.
@@ -39,7 +39,7 @@ struct World {
     now_s: u64,
     how: u8,
     next_pid: i32,
-    /// Processes that run, and the slots that are watched of them.
+    /// Running processes, with their watched slots.
     running: BTreeMap<i32, Vec<u32>>,
     slots: u32,
     ended: BTreeSet<u32>,

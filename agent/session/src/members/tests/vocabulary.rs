@@ -1,4 +1,4 @@
-//! Short words for events and effects, so that a test is a table of them.
+//! Short functions that build events and effects, so that a test is a table of them.
 
 pub(super) use super::super::*;
 pub(super) use rules::Time;
@@ -18,7 +18,7 @@ pub(super) fn s(s: u64) -> Time {
     ms(1000 * s)
 }
 
-/// A slot here.
+/// A slot on this machine.
 pub(super) const fn slot(slot: u32) -> MemberProcess {
     MemberProcess { machine: HERE, slot }
 }
@@ -44,7 +44,7 @@ pub(super) fn plain(number: i32) -> Candidate {
     }
 }
 
-/// A rank with its MPI; its pid is 100 and its rank.
+/// A rank with its MPI; its pid is 100 plus its rank.
 pub(super) fn rank(rank: u32) -> Candidate {
     Candidate {
         rank: Some(rank),
@@ -66,7 +66,7 @@ pub(super) fn launched(ranks: impl IntoIterator<Item = Candidate>) -> Members {
     attached(true, ranks)
 }
 
-/// A session that attached to these processes, which nothing launched.
+/// A session that attached to these processes without a launcher.
 pub(super) fn alone(processes: impl IntoIterator<Item = Candidate>) -> Members {
     attached(false, processes)
 }
@@ -88,7 +88,7 @@ pub(super) fn tick() -> MemberEvent {
     MemberEvent::Tick(HERE)
 }
 
-/// Processes of the command have executed so many programs.
+/// Processes of the command have executed this number of programs.
 pub(super) fn look(execs: u64) -> MemberEvent {
     let machine = HERE;
     MemberEvent::Look { machine, execs }
@@ -156,7 +156,7 @@ pub(super) const CHECK: MemberEffect = MemberEffect::CheckPrograms(HERE);
 pub(super) const SCAN: MemberEffect = MemberEffect::Scan(HERE);
 pub(super) const OVER: MemberEffect = MemberEffect::Finish("the program has ended");
 
-/// What is said, in words.
+/// The notices, as text.
 pub(super) fn said(effects: &[MemberEffect]) -> Vec<String> {
     let said = effects.iter().filter_map(|effect| match effect {
         MemberEffect::Say(notice) => Some(notice.to_string()),
@@ -165,7 +165,7 @@ pub(super) fn said(effects: &[MemberEffect]) -> Vec<String> {
     said.collect()
 }
 
-/// What is done beside what is said.
+/// The effects without the notices.
 pub(super) fn done(effects: &[MemberEffect]) -> Vec<MemberEffect> {
     let done = effects
         .iter()
@@ -173,7 +173,7 @@ pub(super) fn done(effects: &[MemberEffect]) -> Vec<MemberEffect> {
     done.cloned().collect()
 }
 
-/// A command whose process 7 has come in slot 0 and is watched.
+/// A command whose process 7 has started in slot 0 and is watched.
 pub(super) fn command_with(candidate: &Candidate) -> Members {
     let mut it = command();
     it.on(look(1), ms(0));
