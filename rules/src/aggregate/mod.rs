@@ -5,9 +5,9 @@
 //! associative and commutative bit for bit, and adding a value is merging an aggregate of that value alone.
 //! Hence any split of the hits over nodes, any tree of merges and any order of arrival give equal states, and
 //! equal states give equal results. Therefore no floating-point numbers are added here: sums are integers of
-//! fixed width ([`Integers`]) or fixed-point numbers wide enough for every double (`Reals`, [`Regression`]), and
-//! rounding happens once, when a result is read. No result depends on a maths library either: two machines give
-//! the same bits.
+//! fixed width ([`Integers`]) or fixed-point numbers wide enough for every double (`Reals`, [`Regression`]),
+//! and rounding happens once, when a result is read. No result depends on a maths library either: two
+//! machines give the same bits.
 //!
 //! | type | keeps | gives | bytes |
 //! |---|---|---|---|
@@ -17,16 +17,16 @@
 //! | [`Regression`] | count, Σx, Σy, Σx², Σxy | slope and intercept of y on x | 3184 |
 //! | [`Product`] | count, sign, Σ log₂ of the sizes | product | 64 |
 //! | [`Truths`] | counts of true and false | both | 16 |
-//! | [`Quantiles`] | up to 64 values, or counts in logarithmic buckets | quantiles, exact or to 1/64 | by its buckets |
+//! | [`Quantiles`] | up to 64 values, or logarithmic buckets | quantiles, exact or to 1/64 | varies |
 //!
-//! **Bounds.** An aggregate takes [`VALUES_MAX`] = 2⁶³ values; with one more it is overflowed permanently, and
-//! its results are none ([`WhyNone::Overflow`]). Within this bound no sum can overflow, for any values. The bound
-//! applies to the count alone, because a count only grows: unlike a bound on a sum with signs, it is exceeded in
-//! every order or in none.
+//! **Bounds.** An aggregate takes [`VALUES_MAX`] = 2⁶³ values; with one more it is overflowed permanently,
+//! and its results are none ([`WhyNone::Overflow`]). Within this bound no sum can overflow, for any values.
+//! The bound applies to the count alone, because a count only grows: unlike a bound on a sum with signs, it
+//! is exceeded in every order or in none.
 //!
 //! **None.** A result that does not exist is `Err` with its reason: no values, values that are not finite, an
-//! overflow. The sum of no values is 0; the owner of the aggregate distinguishes "nothing happened" from "nothing
-//! was measured".
+//! overflow. The sum of no values is 0; the owner of the aggregate distinguishes "nothing happened" from
+//! "nothing was measured".
 //!
 //! **Merging published formulas.** PMSL has MEAN and STDEV (its §6.2) but does not define how partial results
 //! of two hosts combine. The usual formula on (count, mean, M2) is that of Chan, Golub and LeVeque (1979),

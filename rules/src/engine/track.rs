@@ -555,8 +555,8 @@ impl Track {
         Some(self.closed(first, over.missing, over.time))
     }
 
-    /// Closes what lies within a closing instance, at its `end`. An instance that began without a hit and got
-    /// none is discarded.
+    /// Closes what lies within a closing instance, at its `end`. An unfinished instance without hits is
+    /// discarded.
     pub(super) fn cut(&mut self, around: (usize, u64), end: Option<Time>, nest: &Nest<'_>) -> Vec<Closed> {
         let mut out = Vec::new();
         let is_around = |frame: &Frame| (frame.window, frame.number) == around;
