@@ -13,8 +13,8 @@ const CUT: u32 = 52 - 5;
 /// The values themselves while there are at most [`FEW`], otherwise the number of values in each bucket.
 ///
 /// The form depends on the number of values alone, so that any split and order of them give equal states. A
-/// bucket that begins at `low` is at most `low` / 32 wide: the result is its middle, off by at most 1/64 of the
-/// value.
+/// bucket that begins at `low` is at most `low` / 32 wide: the result is its middle, off by at most 1/64 of
+/// the value.
 ///
 /// ```
 /// use rules::aggregate::Quantiles;
@@ -61,8 +61,8 @@ impl Quantiles {
     }
 
     /// The value below which the share `q` of all values lies. For few values it is interpolated linearly
-    /// between two of them; otherwise it is the middle of the bucket of the r-th smallest value, where r is the
-    /// least rank with r / n ≥ `q`.
+    /// between two of them; otherwise it is the middle of the bucket of the r-th smallest value, where r is
+    /// the least rank with r / n ≥ `q`.
     ///
     /// # Errors
     /// [`WhyNone::NoShare`], [`WhyNone::NoValues`], [`WhyNone::NotFinite`], [`WhyNone::Overflow`].

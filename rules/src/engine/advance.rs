@@ -176,7 +176,7 @@ impl Running {
         out
     }
 
-    /// What all nodes have reported on, or have not reported on in time.
+    /// The due evaluations on which all nodes have reported, or for which the wait has ended.
     fn ready(&mut self, settled: Option<Option<Time>>, latest: Option<Time>) -> Vec<(usize, DueInstance)> {
         let mut out = Vec::new();
         while let Some(Awaiting { due, reach, .. }) = self.awaiting.front_mut() {

@@ -320,8 +320,7 @@ impl Running {
         window
     }
 
-    /// Adds the data that folds over closed instances need, then counts this instance among them if it is
-    /// complete.
+    /// Adds the retained data of closed instances, for folds over them.
     fn looking_back(&self, place: usize, mut window: WindowData) -> WindowData {
         if let Some(past) = self.contents.get(place) {
             (window.earlier, window.run) = (past.earlier(), past.run());

@@ -62,8 +62,8 @@ impl fmt::Display for Conflict {
 impl std::error::Error for Conflict {}
 
 impl Engine {
-    /// Adds a rule in advising mode, whose first windows begin at `now`: earlier observations do not count for
-    /// it. The other rules are unaffected.
+    /// Adds a rule in advising mode, whose first windows begin at `now`: earlier observations do not count
+    /// for it. The other rules are unaffected.
     ///
     /// # Errors
     /// If another rule has its name or changes the same target.

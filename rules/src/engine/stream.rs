@@ -125,7 +125,7 @@ impl Stream {
     }
 
     /// The time up to which hits can be released, given the processes that may still send some and when they
-    /// joined. `latest` is the bound of the wait for a process; `last` is the last hit that waits elsewhere.
+    /// joined. From `latest` backwards no process is waited for; `last` is the last hit that waits elsewhere.
     pub(super) fn reach(
         &self,
         concerned: &BTreeMap<ProcessId, Time>,
