@@ -84,7 +84,7 @@ pub enum MarkKind {
     Finding,
     /// A change was made.
     Change,
-    /// The guard has judged; the text is the verdict.
+    /// The guard has judged; a recording contains the verdict itself, as `Kept` or `Reverted`.
     Verdict,
     /// A change was kept.
     Kept,

@@ -26,7 +26,7 @@ pub(super) struct TuneEvaluation<'a> {
     pub(super) window: &'a WindowData,
     pub(super) metrics: &'a [(String, Value)],
     pub(super) memory: Memory<'a>,
-    /// The label of the tune that must be applied first and is not.
+    /// The target of the tune that must be applied first and is not.
     pub(super) first: Option<String>,
     pub(super) now: Time,
 }
