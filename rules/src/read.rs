@@ -17,7 +17,7 @@ impl PlannedCapture {
     /// The capture as a key, the number of the iteration that each process begins; `None` if it is not a
     /// complete argument or global variable.
     pub(crate) fn as_key(&self) -> Option<Key> {
-        // Integers other than those of 4 or 8 bytes get a size that the actuator refuses.
+        // Layouts other than integers of 4 or 8 bytes get a size that the actuator refuses.
         let bytes = self.layout.map(|layout| match layout {
             Layout::I32 | Layout::U32 => 4,
             Layout::I64 | Layout::U64 => 8,

@@ -38,7 +38,7 @@ impl Checker<'_> {
         tunes
     }
 
-    /// Two tunes may not share a target, except for switching a probe on and off, and calling a function.
+    /// Two tunes may not share a target, except for calls, loaded libraries and switched probes.
     fn same_target(&mut self) {
         let shared = [
             Keyword::Call,
@@ -147,7 +147,7 @@ impl Checker<'_> {
         }
     }
 
-    /// If a process waits for the decision, the tune cannot wait for hits of other processes.
+    /// Refuses `decide` for a tune that uses hits of other processes, for which the held process cannot wait.
     fn at_once(&mut self, tune: &Tune, entry: &TuneEntry) -> Option<()> {
         let Trigger::Hit { probe, .. } = tune.trigger else {
             return Some(());

@@ -135,7 +135,7 @@ pub struct ClosedWindow {
 /// Counts of what a rule's windows from probe to probe left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Hits behind their process's watermark, or of an instance that had already closed.
+    /// Hits not later than their process's watermark, or of an instance that had already closed.
     pub late: u64,
     pub duplicate: u64,
     /// Hits that belong to no instance: before the first boundary, or between two instances.

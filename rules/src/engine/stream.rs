@@ -125,7 +125,7 @@ impl Stream {
     }
 
     /// The time up to which hits can be released, given the processes that may still send some and when they
-    /// joined. From `latest` backwards no process is waited for; `last` is the last hit that waits elsewhere.
+    /// joined. Hits up to `latest` wait for no process; `last` is the last hit that waits elsewhere.
     pub(super) fn reach(
         &self,
         concerned: &BTreeMap<ProcessId, Time>,

@@ -27,7 +27,7 @@ const OPEN_MAX: usize = 64;
 const WAITING_MAX: usize = 65_536;
 /// Remembered keys of closed instances, to distinguish late hits from early ones.
 const CLOSED_MAX: usize = 1024;
-/// A hit is dropped after this number of other instances began while it waited.
+/// Number of instances that may begin while a hit waits for its own; with more it is dropped.
 const PATIENCE: u64 = 2;
 
 /// The first open instance, which has ended.

@@ -93,13 +93,13 @@ impl TuneState {
         !self.has_turned && !self.initial.contains(&process)
     }
 
-    /// First values were sent.
+    /// Registers a decision of first values.
     pub(super) fn begin(&mut self, decision: DecisionId, changes: Vec<ProcessAction>) {
         self.initial.extend(changes.iter().map(|change| change.process));
         self.begun.insert(decision, changes);
     }
 
-    /// First values were sent to a late process; what a guard judged in the others is not judged again.
+    /// Registers such a decision for a late process; what a guard judged in the others is not judged again.
     pub(super) fn begin_late(&mut self, decision: DecisionId, changes: Vec<ProcessAction>, tune: &Tune) {
         if tune.guard().is_some() {
             self.late.insert(decision);

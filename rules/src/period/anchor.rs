@@ -34,8 +34,8 @@ impl Row {
     }
 }
 
-/// Reports the begins of iterations in a stream of calls. At its first occurrence of the anchor it may take a
-/// pass of an inner loop for a begin, unless it has been given earlier calls.
+/// Reports the begins of iterations in a stream of calls. It does not know what precedes its first call: the
+/// first begin that it reports may be a pass of an inner loop, unless it has been given earlier calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follower {
     /// The calls since the last begin of each level; `None` before the first.

@@ -36,8 +36,8 @@ const SPREAD: f64 = 0.4;
 /// Minimum share of all segments for a path through an inner loop to count as one pass.
 const FREQUENT: f64 = 0.2;
 
-/// A pass of an inner loop has fewer calls, by this factor, than the path from its last pass to the next
-/// first one.
+/// The other paths of an inner loop, from its last pass to the next first one, must have this many times the
+/// calls of one pass.
 const AROUND: usize = 2;
 
 /// Share of the deviating segments that must lack calls of the ordinary iteration for the loop to be

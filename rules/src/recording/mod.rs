@@ -24,7 +24,7 @@
 //! let records: Result<Vec<Record>, _> = reader.collect();
 //! assert_eq!(records.unwrap(), [record]);
 //!
-//! // The end is missing: everything up to the last whole block, then an error that says where.
+//! // The end is missing: everything up to the last complete block, then an error that says where.
 //! let torn: Vec<_> = Reader::new(&bytes[..bytes.len() - 1]).unwrap().collect();
 //! assert!(torn[0].as_ref().unwrap_err().to_string().starts_with("the recording breaks off"));
 //! ```

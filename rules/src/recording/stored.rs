@@ -21,7 +21,7 @@ pub(super) struct Block {
     pub records: Vec<Stored>,
 }
 
-/// A record in a block. `after_ns` is the difference to the preceding record with a time, modulo 2^64.
+/// A record in a block. `after_ns` is the difference to the preceding record in columns, modulo 2^64.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(super) enum Stored {
     Hit {
@@ -64,7 +64,7 @@ pub(super) enum Stored {
 }
 
 impl Stored {
-    /// `before` is the time of the preceding record and becomes the time of this one.
+    /// `before` is the time of the last record in columns; updated if this one is stored in columns.
     pub(super) fn new(record: &Record, before: &mut u64) -> Result<Stored, TooLarge> {
         let after_ns = match record.time() {
             Some(time) => time.0.wrapping_sub(*before).cast_signed(),

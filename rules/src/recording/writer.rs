@@ -16,7 +16,7 @@ pub struct RecordingWriter {
     weight: usize,
     /// Checksum of the last closed block.
     sum: u32,
-    /// Time of the last record with a time.
+    /// Time of the last record in columns.
     time: u64,
     count: u64,
 }

@@ -60,7 +60,7 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
             }
             gathered(context, window, fold, intake, &contents)
         }
-        // An incomplete instance does not belong to the run, now or later.
+        // An incomplete instance is left out of the run, as earlier ones are.
         FoldRange::Run => {
             let known = Some(content).filter(|_| lacking.is_none());
             let contents: Vec<&Content> = known.into_iter().chain(window.run.as_deref()).collect();

@@ -54,8 +54,8 @@ fn join() -> impl Strategy<Value = Option<String>> {
 /// The metrics of every window, to which other formulas refer.
 fn basics(window: &Drawn) -> String {
     let name = window.name;
-    // A probe that is used only by a condition on the enclosing window: needing its hits in order is part of
-    // the test.
+    // Uses other probes than the conditions on the enclosing window, so that the order of those probes' hits
+    // matters for the conditions alone.
     let worked = if window.works { "compute" } else { "reply" };
     let sent = if window.text.contains("tasks over") {
         "batch"
