@@ -1,6 +1,6 @@
-//! What a probe sits in: a function, all whose names fit a pattern, a set that is built in, or a mark.
+//! The target of a probe: a function, all functions whose names match a pattern, a built-in set, or a mark.
 //!
-//! Which functions of a program these are, and where its marks lie, is not known here.
+//! The functions of a program and the places of its marks are resolved elsewhere.
 
 use std::fmt;
 
