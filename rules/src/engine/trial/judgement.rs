@@ -33,7 +33,8 @@ const OUTLIERS_MAY_COST: f64 = 10.0;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Judgement {
     pub(crate) verdict: GuardEffect,
-    /// Whether a loss is within the margin; false for an objective that is not a number.
+    /// Whether a loss is within the bound of the verdict "worse"; false for an objective that is not a
+    /// number.
     pub(crate) is_bearable: bool,
     /// Means of the objective; geometric ones for positive values, from which the ratio is computed.
     pub(crate) before: f64,
