@@ -23,8 +23,8 @@
 //!
 //! ```
 //! use rules::{
-//!     CheckedRule, DecisionOutcome, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, RuleId,
-//!     Subject, Time,
+//!     CheckedRule, DecisionOutcome, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId,
+//!     RuleId, Subject, Time,
 //! };
 //!
 //! let source = "
