@@ -1,5 +1,4 @@
-//! What a tune does, checked, with the formulas that say with which values. They are evaluated in
-//! [`crate::eval`].
+//! The checked change of a tune, with the formulas that compute its values. [`crate::eval`] evaluates them.
 
 use plan::Action;
 
@@ -10,20 +9,20 @@ use crate::term::Typed;
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) role: usize,
-    /// What is done; for what is computed a value that means nothing stands in it.
+    /// The action; computed values have placeholders.
     pub(crate) action: Action,
-    /// What is computed for each decision.
+    /// The formulas that are evaluated for each decision.
     pub(crate) formulas: Vec<Formula>,
-    /// What must hold of the value, and how it is written.
+    /// The condition on the value, with its text.
     pub(crate) range: Option<(Typed, String)>,
     /// Without it nothing is judged, and the change does not occupy the trial.
     pub(crate) guard: Option<Guard>,
 }
 
-/// A formula of an action, and where its value belongs.
+/// A formula of an action, with the destination of its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Formula {
-    /// Which of [`Action::arguments_mut`]; 0 of an action that has one value.
+    /// Index in [`Action::arguments_mut`]; 0 for an action with one value.
     pub(crate) place: usize,
     pub(crate) value: Typed,
 }

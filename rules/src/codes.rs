@@ -1,17 +1,16 @@
-//! The page of every diagnostic code: what is wrong, why it matters, what to do. Shown by `tuneagent
-//! explain`.
+//! The page of every diagnostic code: error, reason and remedy. Displayed by `tuneagent explain`.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Such as `E0107`.
     pub code: &'static str,
-    /// What is wrong, in a few words.
+    /// The error in a few words.
     pub title: &'static str,
-    /// What it means and what to do.
+    /// Explanation and remedy.
     pub text: &'static str,
 }
 
-/// The page of `code`; letters of either case.
+/// The page of `code`, ignoring case.
 pub fn explain(code: &str) -> Option<Page> {
     pages().find(|page| page.code.eq_ignore_ascii_case(code))
 }

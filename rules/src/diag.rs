@@ -1,7 +1,7 @@
-//! Diagnostics as plain data: what is wrong, where, and what to do about it.
+//! Diagnostics as plain data: the error, its place, and its remedy.
 //!
-//! Nothing here prints or knows of terminals: the agent renders a [`Diagnostic`] in colour, [`render`] does
-//! it in plain text. Every code has its page in [`crate::codes`].
+//! Nothing is printed here: the agent renders a [`Diagnostic`] in colour, [`render`] in plain text. Every
+//! code has its page in [`crate::codes`].
 
 use std::fmt::Write as _;
 
@@ -31,12 +31,12 @@ impl Span {
     }
 }
 
-/// Whether the rule can be used in spite of a diagnostic.
+/// Whether the rule can be used in spite of the diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The rule cannot run.
     Error,
-    /// The rule can run; its author should look.
+    /// The rule can run; its author should check it.
     Warning,
 }
 
@@ -48,7 +48,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// One sentence, lower case, without a full stop.
     pub message: String,
-    /// Places in the file, the most important first, each with a remark that may be empty.
+    /// Places in the file, the most important first, each with a possibly empty remark.
     pub labels: Vec<(Span, String)>,
     pub help: Option<String>,
 }
@@ -64,7 +64,7 @@ impl Diagnostic {
         }
     }
 
-    /// An error at one place, which needs no remark.
+    /// An error at one place, without a remark.
     pub(crate) fn wrong(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(code, message).at(span, "")
     }
@@ -107,9 +107,9 @@ pub fn line_column(source: &str, offset: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// `diagnostics` as plain text, one paragraph each: code, message, place, the line underlined, help.
+/// `diagnostics` as plain text, one paragraph each: code, message, place, the underlined line, help.
 ///
-/// `name` is what the file is called in the text.
+/// `name` is the displayed name of the file.
 pub fn render(name: &str, source: &str, diagnostics: &[Diagnostic]) -> String {
     let mut out = String::new();
     for diagnostic in diagnostics {
@@ -142,7 +142,7 @@ fn render_label(out: &mut String, name: &str, source: &str, span: Span, remark: 
     let _ = writeln!(out, "{}", under.trim_end());
 }
 
-/// "did you mean `x`?" for the candidate nearest to `word`, if one is near enough to be a slip of the finger.
+/// "did you mean `x`?" for the candidate nearest to `word`, if it is near enough to be a typing error.
 pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let allowed = 1 + word.chars().count() / 4;
     candidates
@@ -153,8 +153,8 @@ pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = 
         .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
 }
 
-/// Number of letters to insert, delete, replace or swap with a neighbour; case does not count, nor what is
-/// behind the 64th.
+/// Number of letters to insert, delete, replace or swap with a neighbour; ignores case and everything after
+/// the 64th letter.
 fn distance(a: &str, b: &str) -> usize {
     let short = |word: &str| word.to_lowercase().chars().take(64).collect::<String>();
     strsim::osa_distance(&short(a), &short(b))

@@ -7,7 +7,7 @@ use crate::term::{Term, Typed};
 use crate::types::Type;
 use crate::value::Scalar;
 
-/// A comparison as written, and its sides with their values: `wanted > 2`, `1.9` and `> 2`.
+/// A comparison as written, with both sides and their values: `wanted > 2`, `1.9` and `> 2`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Compared {
     pub(crate) written: String,
@@ -16,7 +16,8 @@ pub(crate) struct Compared {
     pub(crate) holds: Option<bool>,
 }
 
-/// The comparisons a condition is made of, those of boolean metrics included, in the order they are written.
+/// The comparisons in a condition, including those of boolean metrics, in the order in which they are
+/// written.
 pub(crate) fn comparisons(rule: &CheckedRule, condition: &Typed, context: Context<'_>) -> Vec<Compared> {
     match &condition.term {
         Term::Compare {
@@ -44,7 +45,7 @@ fn compared(
     text: &str,
     context: Context<'_>,
 ) -> Compared {
-    // A number compared with a share written in percent is a share too.
+    // A number that is compared with a percentage is displayed in percent too.
     let percent = left.of.percent || right.of.percent;
     let shown = |side: &Typed| context.eval(side).show(Type { percent, ..side.of });
     let (a, b) = (context.eval(left), context.eval(right));
@@ -64,7 +65,7 @@ fn compared(
     }
 }
 
-/// Why `condition`, which is false, is so: the comparisons that fail, or all where none fails by itself.
+/// Why `condition` is false: the comparisons that fail, or all of them if none fails by itself.
 pub(crate) fn why_false(rule: &CheckedRule, condition: &Typed, context: Context<'_>) -> String {
     let all = comparisons(rule, condition, context);
     let failing: Vec<&Compared> = all.iter().filter(|one| one.holds == Some(false)).collect();

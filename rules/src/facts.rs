@@ -1,4 +1,4 @@
-//! What is known of a process, for roles to choose by.
+//! Facts about a process, on which roles depend.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ pub struct ProcessFacts {
     pub exe: String,
     /// One of [`MPI_LIBRARIES`], if it uses MPI.
     pub mpi: Option<String>,
-    /// The name of the machine it runs on.
+    /// The name of its machine.
     pub host: Option<String>,
-    /// That of the recording where it was recorded.
+    /// The machine's number; for a recorded process, that of the recording.
     #[serde(skip)]
     pub machine: Machine,
-    /// Its mapped libraries; of a path only the file name counts.
+    /// Its mapped libraries; only the file name of a path is relevant.
     pub libraries: BTreeSet<String>,
-    /// Of the symbols that [`crate::Plan::symbols`] requests, those it has.
+    /// The symbols requested by [`crate::Plan::symbols`] that it has.
     pub symbols: BTreeSet<String>,
 }
 
@@ -39,7 +39,7 @@ impl ProcessFacts {
         }
     }
 
-    /// Whether a mapped library's file name fits `glob`.
+    /// Whether the file name of a mapped library matches `glob`.
     pub(crate) fn loads(&self, glob: &str) -> bool {
         self.libraries
             .iter()
@@ -47,11 +47,11 @@ impl ProcessFacts {
     }
 }
 
-/// Whether a pattern fits all of a text: `*` is any text and `?` any one character. Goes back to the last `*`
-/// only, so that the time is at most the product of the lengths.
+/// Whether a pattern matches a complete text: `*` is any text and `?` any one character. Backtracks to the
+/// last `*` only, so that the time is at most the product of the lengths.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
-    // The pattern behind the last star, and the text that the star has not taken yet.
+    // The pattern after the last star, and the text that the star has not consumed.
     let mut star = None;
     while let Some(next) = text.clone().next() {
         match pattern.next() {

@@ -1,6 +1,7 @@
-//! Whether a rule fits a program: what it names is there, once, of a type that it can use.
+//! Checks whether a rule fits a program: the names of the rule exist in it, unambiguously, with a usable
+//! type.
 //!
-//! The caller passes what the program has as data. [`CheckedRule::request`] has the names of interest.
+//! The caller passes the properties of the program as data. [`CheckedRule::request`] has the relevant names.
 
 mod request;
 
@@ -17,50 +18,50 @@ use crate::read::{Base, Layout, PlannedCapture};
 use crate::rule::CheckedRule;
 use crate::target::Target;
 
-/// A process as far as a rule is concerned.
+/// The properties of a process that are relevant to a rule.
 #[derive(Clone, Debug, Default)]
 pub struct SeenProcess {
-    /// What it is called in messages: `process 8123`.
+    /// Its name in messages: `process 8123`.
     pub name: String,
     pub facts: ProcessFacts,
     /// The requested functions that it has, each with the files that define it.
     pub functions: BTreeMap<String, Vec<String>>,
-    /// Types of parameters, as the debug information says them, by function and number from 0.
+    /// Types of parameters from the debug information, by function and index from 0.
     pub parameters: BTreeMap<(String, u8), String>,
     /// The requested marks that it has.
     pub marks: BTreeMap<String, SeenMark>,
     pub variables: BTreeMap<String, Result<SeenVariable, NoVariable>>,
-    /// Its program has no names but those that it exports.
+    /// Its program has only exported symbols.
     pub is_stripped: bool,
 }
 
-/// What helps where a name is missing in a program that is stripped.
+/// Help for a name that is missing in a stripped program.
 const STRIPPED: &str =
     "its program is stripped and has no such names: build it without -s, or install its debug file";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenMark {
     pub files: Vec<String>,
-    /// What each argument is, such as `i32`, or why it cannot be read; those of all its places.
+    /// The type of each argument, such as `i32`, or why it cannot be read; combined over all places.
     pub arguments: Vec<Result<String, String>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenVariable {
     pub file: String,
-    /// Its type, such as `i32`; none where the debug information does not say, or it is no number.
+    /// Its type, such as `i32`; `None` if the debug information has none, or it is not a number.
     pub of: Option<String>,
-    /// Its value now, as text.
+    /// Its present value, as text.
     pub now: Option<String>,
-    /// Why it cannot be written as the rule wants to; none where it can, or where no rule wants to.
+    /// Why it cannot be written as the rule requires; `None` if it can, or if no rule writes it.
     pub refusal: Option<WriteObstacle>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteObstacle {
-    /// The program relies on it not to change.
+    /// The program relies on its being constant.
     ReadOnly(String),
-    /// It is of another type, or its type is not known.
+    /// It has another type, or its type is unknown.
     Type(String),
     Other(String),
 }
@@ -68,27 +69,27 @@ pub enum WriteObstacle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoVariable {
     Missing,
-    /// Several are alive: the files and addresses.
+    /// Several exist: the files and addresses.
     Several(Vec<String>),
     /// Another reason, in words.
     Other(String),
 }
 
-/// What a rule names of a program.
+/// The names of a program that a rule uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FitRequest {
-    /// Functions that are probed or waited for.
+    /// Functions that are probed or serve as sync points.
     pub functions: BTreeSet<String>,
     /// Marks that are probed, as `provider:name`.
     pub marks: BTreeSet<String>,
-    /// Functions and numbers of the parameters that are read.
+    /// Functions and indices of the parameters that are read.
     pub parameters: BTreeSet<(String, u8)>,
     pub variables: BTreeSet<String>,
-    /// Variables that are written, and their types as far as the rule says them.
+    /// Variables that are written, with their types if the rule states them.
     pub written: BTreeMap<String, Option<ValueType>>,
 }
 
-/// All names that a program has, to propose the nearest.
+/// All names of a program, for suggestions.
 #[derive(Clone, Debug, Default)]
 pub struct AllNames {
     pub functions: Vec<String>,
@@ -101,11 +102,11 @@ pub struct RuleFit {
     pub diagnostics: Vec<Diagnostic>,
     /// No process has a role of the rule.
     pub is_for_other_programs: bool,
-    /// What the rule does to this program, a sentence each.
+    /// The effects of the rule on this program, one sentence each.
     pub effects: Vec<String>,
 }
 
-/// Compares a rule with a program. `file` is what `rule` was checked from: the places are in its text.
+/// Compares a rule with a program. `file` is the source of `rule`, to whose text places refer.
 pub fn fit(file: &RuleFile, rule: &CheckedRule, program: &[SeenProcess], names: &AllNames) -> RuleFit {
     let mut fitting = Fitting {
         file,
@@ -150,8 +151,8 @@ impl<'a> Fitting<'a> {
         self.by_role.get(role).cloned().unwrap_or_default()
     }
 
-    /// A role without a process may be taken later; a rule all of whose roles are without one is for another
-    /// program.
+    /// A role without processes may get some later; if all roles of a rule have none, the rule is for other
+    /// programs.
     fn roles(&mut self, processes: usize) {
         let file = self.file;
         self.fit.is_for_other_programs = self.by_role.is_empty();
@@ -263,7 +264,7 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// An argument whose type neither the rule nor the program says cannot be set.
+    /// An argument cannot be set if neither the rule nor the program states its type.
     fn arguments(&mut self, rule: &CheckedRule) {
         for (number, function, argument, stated) in rule.arguments() {
             let action = self.file.tunes.get(number).and_then(|tune| tune.action.as_ref());
@@ -282,7 +283,7 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// True when each of the processes has the function.
+    /// Whether each of the processes has the function.
     fn function(&mut self, name: &str, span: Span, members: &[&SeenProcess]) -> bool {
         let lacking: Vec<&&SeenProcess> = members
             .iter()
@@ -432,7 +433,7 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// A constant that the variable's type has not: 1.5 for an integer.
+    /// Reports constants that the variable's type cannot represent: 1.5 for an integer.
     fn constants(&mut self, rule: &CheckedRule) {
         for change in rule.tunes.iter().filter_map(|tune| tune.action.as_ref()) {
             let (Action::Set(set), [formula], Some(role)) = (
@@ -446,7 +447,7 @@ impl<'a> Fitting<'a> {
                 let Some(Ok(seen)) = process.variables.get(&set.variable) else {
                     continue;
                 };
-                // What cannot be written at all, and a number for a boolean, is reported already.
+                // Variables that cannot be written, and numbers for booleans, are reported already.
                 let of = seen.of.as_ref().and_then(|of| of.parse().ok());
                 let of = of.filter(|of| seen.refusal.is_none() && *of != ValueType::Bool);
                 if let Some(why) = of.and_then(|of| constant_mismatch(&formula.value, of)) {
@@ -487,7 +488,7 @@ impl<'a> Fitting<'a> {
         self.report(wrong);
     }
 
-    /// Where the rule says what it captures.
+    /// Where the rule states the capture.
     fn place_of(&self, probe: &PlannedProbe, capture: &PlannedCapture) -> Span {
         let entries = self
             .file

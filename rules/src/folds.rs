@@ -1,43 +1,43 @@
-//! The folds of a window: what is kept of its hits while it is open, as data.
+//! The folds of a window as data: what is aggregated while it is open.
 
 use crate::function::Reduction;
 use crate::term::{Field, Fold, Rowed, Term, Typed};
 
-/// A fold that no window has got.
+/// The index of a fold that has no place in a window yet.
 pub(crate) const NOWHERE: usize = usize::MAX;
 
-/// A fold as hits are taken into it.
+/// A fold, prepared for the intake of hits.
 #[derive(Clone, Debug)]
 pub(crate) struct Intake {
     pub(crate) reduction: Reduction,
     pub(crate) of: Source,
     pub(crate) second: Option<Typed>,
     pub(crate) filter: Option<Typed>,
-    /// The keys of its rows, those of processes apart.
+    /// The keys of its rows, unless they are processes.
     pub(crate) by: Option<Typed>,
-    /// It waits for the close: its hits are kept.
+    /// The fold waits for the close, and its hits are kept.
     pub(crate) waits: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WindowFolds {
     pub(crate) folds: Vec<Intake>,
-    /// The same as they were checked, and how many formulas have each.
+    /// The checked folds, each with the number of formulas that use it.
     pub(crate) gathered: Vec<(Fold, usize)>,
-    /// For each probe, joins behind them, its name.
+    /// For each probe, then each join, its name.
     pub(crate) names: Vec<String>,
-    /// For each probe the folds of its hits that are made as they come.
+    /// For each probe, the folds that are updated at its hits.
     pub(crate) of_probe: Vec<Vec<usize>>,
-    /// For each probe whether its hits are kept.
+    /// For each probe, whether its hits are kept.
     pub(crate) keeps: Vec<bool>,
-    /// The folds that look back: place, probe, and for how many hits.
+    /// The folds over the newest hits: fold, probe, and number of hits.
     pub(crate) newest: Vec<(usize, usize, u32)>,
-    /// There is a fold over every instance.
+    /// Whether there is a fold over every instance.
     pub(crate) runs: bool,
 }
 
 impl WindowFolds {
-    /// Its folds, and how many formulas have each.
+    /// The folds, each with the number of formulas that use it.
     pub(crate) fn gathered(&self) -> impl Iterator<Item = (&Fold, usize)> {
         self.gathered.iter().map(|(fold, uses)| (fold, *uses))
     }
@@ -47,7 +47,7 @@ impl WindowFolds {
         self.keeps(probe) || self.of_probe.get(probe).is_some_and(|of| !of.is_empty())
     }
 
-    /// The place of a fold among those of its probe that are made as hits come.
+    /// The index of a fold among those of its probe that are updated at hits.
     pub(crate) fn at(&self, probe: usize, slot: usize) -> Option<usize> {
         self.of_probe.get(probe)?.iter().position(|place| *place == slot)
     }
@@ -75,7 +75,7 @@ impl Intake {
     }
 }
 
-/// What is folded of each hit.
+/// The value of each hit that is folded.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Hits,
@@ -93,7 +93,8 @@ impl Source {
     }
 }
 
-/// Whether a fold needs what is known only at the close of the window, and cannot be made when a hit comes.
+/// Whether a fold depends on values known only at the close of the window, so that it cannot be updated at
+/// hits.
 pub(crate) fn waits(fold: &Fold) -> bool {
     let by = match &fold.by {
         Some(Rowed::By(by)) => Some(by),
@@ -106,7 +107,7 @@ pub(crate) fn waits(fold: &Fold) -> bool {
     !parts.all(|part| of_hit_alone(part, false))
 }
 
-/// `called` inside a metric with a parameter, whose variables are its own.
+/// `called` inside a metric with a parameter, which has variables of its own.
 fn of_hit_alone(of: &Typed, called: bool) -> bool {
     let known = match &of.term {
         Term::Call { body, .. } => of_hit_alone(body, true),

@@ -1,4 +1,5 @@
-//! The functions of the language, declared once with their documents and an example that the tests check.
+//! The functions of the language, each declared once with its documentation and an example that the tests
+//! check.
 
 use std::ops::RangeInclusive;
 
@@ -17,11 +18,11 @@ pub(crate) enum Reduction {
     Only,
     Any,
     All,
-    /// The share of the values below; the second argument of a call, 0 until the checker has read it.
+    /// The share of values below; the second argument of a call, 0 until the checker has evaluated it.
     Quantile(f64),
     Slope,
     Intercept,
-    /// Of tables only: the key of the least and of the greatest.
+    /// For tables only: the key of the least and of the greatest value.
     ArgMin,
     ArgMax,
 }
@@ -40,18 +41,18 @@ pub(crate) enum ScalarFunction {
     FactoringX,
 }
 
-/// Where a function may be used and what it does there.
+/// The meaning of a function, which determines where it may be used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Meaning {
-    /// What is folded is the first argument.
+    /// A reduction of the first argument.
     Reduction(Reduction),
-    /// With one argument a reduction, with several a function of single values.
+    /// A reduction with one argument, a function of single values with several.
     Both(Reduction, ScalarFunction),
     Scalar(ScalarFunction),
     Ewma,
-    /// Whether the least and the greatest differ.
+    /// Whether the least and the greatest value differ.
     Changed,
-    /// About a process: in roles only.
+    /// Facts about a process; in roles only.
     Loads,
     Has,
 }
@@ -67,11 +68,10 @@ pub struct FormulaFunction {
     pub(crate) meaning: Meaning,
 }
 
-/// A line for each function: its name, what it does, how many arguments, its usage, an example; then its
-/// document.
+/// One entry per function: name, meaning, number of arguments, usage, example, documentation.
 macro_rules! functions {
     ($($name:literal => $meaning:expr, $arguments:expr, $usage:literal, $example:literal, $doc:literal;)*) => {
-        /// Every built-in function, in the order of the documents.
+        /// Every built-in function, in the order of the documentation.
         pub const FUNCTIONS: &[FormulaFunction] = &[$(FormulaFunction {
             name: $name,
             usage: $usage,
@@ -169,8 +169,8 @@ fn named(is_it: impl Fn(Meaning) -> bool) -> &'static str {
         .map_or("", |function| function.name)
 }
 
-/// The three steps of the factoring model: how much task times vary, what that means for so many workers, and
-/// the factor of a batch. The errors say why there is none.
+/// The three steps of the factoring model: variation of the task times, its effect for a number of workers,
+/// and the factor of a batch. The errors state why there is no value.
 pub(crate) mod factoring {
     pub(crate) fn variation(mean: f64, stddev: f64) -> Result<f64, String> {
         if mean <= 0.0 || stddev < 0.0 {
@@ -202,7 +202,7 @@ mod tests {
         factor(batch, spread(variation(mean, stddev)?, workers)?)
     }
 
-    /// Tasks for each worker, batch by batch, until few are left.
+    /// Tasks per worker, batch by batch, until few remain.
     fn batches(tasks: f64, workers: f64, mean: f64, stddev: f64) -> (Vec<f64>, f64) {
         let mut sizes = Vec::new();
         let mut left = tasks;

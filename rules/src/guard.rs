@@ -1,5 +1,4 @@
-//! The guard of a tune, checked: what says whether a change is worth keeping. The judgement itself is in
-//! `engine::trial`.
+//! The checked guard of a tune: the criterion for keeping a change. `engine::trial` judges.
 
 use crate::term::Typed;
 
@@ -8,15 +7,16 @@ pub(crate) struct Guard {
     pub(crate) maximize: bool,
     pub(crate) objective: Typed,
     pub(crate) objective_text: String,
-    /// Windows before and after.
+    /// Number of windows before and after the change.
     pub(crate) over: u32,
-    /// Share of the value before.
+    /// As a share of the value before.
     pub(crate) margin: f64,
-    /// A change stays unless the objective is worse; else it stays only if it is better.
+    /// A change stays unless the objective is worse; otherwise it stays only if the objective is better.
     pub(crate) keeps_unless_worse: bool,
-    /// Of the window before the change, known in the objective as `was`: then the tune follows.
+    /// The value in the window before the change, called `was` in the objective. With it, the tune acts
+    /// during its trial.
     pub(crate) was: Option<Typed>,
-    /// After so many windows a reverted tune tries again.
+    /// Number of windows after which a reverted tune tries again.
     pub(crate) retry: Option<u32>,
 }
 
@@ -25,13 +25,14 @@ impl Guard {
         std::iter::once(&self.objective).chain(&self.was)
     }
 
-    /// A change is reverted and made again if need be. What follows would decide anew meanwhile.
+    /// Whether a change may be reverted and made again. Not with `was`, where the tune would decide anew in
+    /// between.
     pub(crate) fn repeats(&self) -> bool {
         self.was.is_none() && !self.keeps_unless_worse
     }
 
-    /// How many windows before a change it must know. What says by itself what the change is compared with
-    /// needs no more than one.
+    /// The number of windows before a change that it requires: one if it states what the change is compared
+    /// with.
     pub(crate) fn needs_before(&self) -> usize {
         if self.was.is_some() { 1 } else { self.over as usize }
     }

@@ -1,4 +1,4 @@
-//! A hit of a probe as formulas see it. Where it came from and which window it belongs to is not known here.
+//! A hit of a probe as formulas see it, independent of its source and of windows.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Hit {
 }
 
 impl Hit {
-    /// The value of a part of the hit.
+    /// The value of a field of the hit.
     pub(crate) fn field(&self, field: Field) -> Cell {
         match field {
             Field::Time => Ok(Scalar::Number(self.time.0 as f64 / 1e9)),
@@ -41,8 +41,8 @@ impl Hit {
         }
     }
 
-    /// One order for all hits of a probe, whatever order they are delivered in: by time, then by all they
-    /// have.
+    /// A total order of the hits of a probe, independent of their delivery: by time, then by all other
+    /// fields.
     pub(crate) fn order(&self, other: &Hit) -> std::cmp::Ordering {
         let plain = |hit: &Hit| (hit.time, hit.process, hit.thread, hit.duration_ns);
         plain(self).cmp(&plain(other)).then_with(|| {
@@ -61,7 +61,7 @@ fn order(one: &Cell, two: &Cell) -> std::cmp::Ordering {
         (Ok(Scalar::Boolean(a)), Ok(Scalar::Boolean(b))) => a.cmp(b),
         (Ok(Scalar::Text(a)), Ok(Scalar::Text(b))) => a.cmp(b),
         (Err(a), Err(b)) => a.cmp(b),
-        // Values of one capture are of one kind, so only a value and none are left.
+        // Values of one capture have the same kind, so only a value and none remain.
         (one, two) => two.is_ok().cmp(&one.is_ok()),
     }
 }

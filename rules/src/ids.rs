@@ -1,15 +1,15 @@
-//! Indices that the engine, its rules and the agent name things by.
+//! Indices by which the engine, its rules and the agent identify things.
 
 use serde::{Deserialize, Serialize};
 
-/// A rule of the engine, by its place in the list given to [`crate::Engine::new`].
+/// A rule of the engine, by its index in the list given to [`crate::Engine::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub usize);
 
-/// A probe of a rule, by its place in [`crate::Plan::probes`].
+/// A probe of a rule, by its index in [`crate::Plan::probes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProbeId(pub usize);
 
-/// A decision, numbered from 1 in the order they were made.
+/// A decision, numbered from 1 in the order of decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DecisionId(pub u64);

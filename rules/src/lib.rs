@@ -7,23 +7,24 @@
 //!                                                       ▲               │
 //!                                                       └── receipts ◀──┘
 //! ```
-//! Everything here is pure: no files, no clock, no threads, no process is touched, and the same observations
-//! give the same decisions. Numbers are in seconds and bytes inside the language; what the agent passes in is
-//! in nanoseconds and bytes, as the kernel counts. A value may be *none*, with a reason: it spreads, never
-//! becomes 0 and never acts.
+//! Everything here is pure: no files, no clock, no threads, no access to processes; the same observations
+//! give the same decisions. Inside the language, numbers are in seconds and bytes; the agent passes in
+//! nanoseconds and bytes, as the kernel counts. A value may be *none*, with a reason: none propagates, never
+//! becomes 0 and never causes an action.
 //!
-//! Beside this way: [`schema()`] is the JSON Schema of a rule file and [`page()`] a rule's page for people,
-//! both made of what the language declares; [`fit()`] compares a rule with what a program has before anything
-//! is attached; [`recording`] stores what an engine observed, so that rules can be replayed on it;
+//! In addition, [`schema()`] is the JSON Schema of a rule file and [`page()`] a rule's page for readers, both
+//! generated from the declarations of the language; [`fit()`] compares a rule with what a program has before
+//! anything is attached; [`recording`] stores what an engine observed, so that rules can be replayed on it;
 //! [`explain()`] has a page for every error.
 //!
-//! The language itself is described in `LANGUAGE.md` of this folder. Where to read: `lang` (formulas: text to
-//! tree), `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows,
+//! `LANGUAGE.md` in this folder describes the language. Where to read: `lang` (formulas: text to tree),
+//! `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows,
 //! findings, trials).
 //!
 //! ```
 //! use rules::{
-//!     CheckedRule, Engine, Measure, Mode, Observation, DecisionOutcome, Output, ProcessFacts, ProcessId, RuleId, Subject, Time,
+//!     CheckedRule, DecisionOutcome, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId,
+//!     RuleId, Subject, Time,
 //! };
 //!
 //! let source = "

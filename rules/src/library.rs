@@ -1,4 +1,4 @@
-//! The rules we ship, as text: reading files is not done here, and the program needs none to be useful.
+//! The shipped rules as text: built in, so that no files are read.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::diag::Diagnostic;
 use crate::file::RuleFile;
 use crate::rule::CheckedRule;
 
-/// A rule of a folder of the library, by its name.
+/// A rule in a folder of the library, with its name.
 macro_rules! of {
     ($folder:literal, $name:literal) => {
         (
@@ -43,8 +43,8 @@ pub fn library() -> &'static [(&'static str, &'static str)] {
     LIBRARY
 }
 
-/// Rules for sessions that may not probe, and the rule that each stands in for: it uses /proc for what that
-/// one sees in calls.
+/// Rules for sessions without the right to probe, each with the rule that it replaces: it derives from /proc
+/// what the other observes in calls.
 const WITHOUT_PROBES: &[(&str, &str)] = &[
     ("openmpi-crowded", "openmpi-busy-wait"),
     ("blas-crowded", "blas-threads"),
@@ -53,14 +53,14 @@ const WITHOUT_PROBES: &[(&str, &str)] = &[
     ("openmp-crowded", "xgboost-threads"),
 ];
 
-/// Whether a session that has probes, or has none, loads a shipped rule by itself.
+/// Whether a session with or without probes loads a shipped rule by default.
 pub fn is_loaded(name: &str, probes: bool) -> bool {
     let left_out = |(without, with): &(&str, &str)| name == if probes { *without } else { *with };
     !WITHOUT_PROBES.iter().any(left_out)
 }
 
-/// Rules that hold a published model or metric: a program must be prepared for them, or be built on a
-/// framework that is.
+/// Rules that contain a published model or metric: a program must be prepared for them, or use a framework
+/// that is.
 const MODELS: &[(&str, &str)] = &[
     of!("models", "optimal-workers"),
     of!("models", "adjusting-factoring"),
@@ -78,12 +78,12 @@ const MODELS: &[(&str, &str)] = &[
     of!("metrics", "send-volume"),
 ];
 
-/// Name and text of every shipped model: for programs that have what it names, never for any program.
+/// Name and text of every shipped model. Models are only for programs with the names that they use.
 pub fn models() -> &'static [(&'static str, &'static str)] {
     MODELS
 }
 
-/// Name and text of every rule that is built in.
+/// Name and text of every built-in rule.
 pub fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
     LIBRARY.iter().chain(MODELS).copied()
 }
@@ -94,8 +94,7 @@ pub fn shipped_text(name: &str) -> Option<&'static str> {
 }
 
 impl CheckedRule {
-    /// Reads and checks the text of a rule file with the values its parameters have in it; of other rules it
-    /// may use the shipped ones.
+    /// Parses and checks the text of a rule file with its own parameter values; it may use the shipped rules.
     ///
     /// # Errors
     /// As [`RuleFile::parse`] and [`RuleFile::check`].

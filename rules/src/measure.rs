@@ -1,25 +1,24 @@
-//! The built-in measures, declared once: the checker, the evaluator, the agent and the documents read this
-//! table.
+//! The built-in measures, declared once: checker, evaluator, agent and documentation use this table.
 //!
-//! How a measure is obtained is not known here.
+//! The agent obtains the values.
 
 use crate::unit::Dimension;
 
-/// What is known of a measure in a window.
+/// The kind of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasureKind {
-    /// A running total; in a formula it is its change within the window.
+    /// A running total; formulas see its change within the window.
     Counter,
-    /// A level; in a formula it is the last value seen in the window.
+    /// A level; formulas see the last value in the window.
     Gauge,
 }
 
-/// What a measure is a measure of.
+/// The subject of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// One value for each process: in a formula a table by process.
+    /// One value for each process: formulas see a table by process.
     Process,
-    /// One value for each machine: in a formula the sum over those on which the window's processes are.
+    /// One value for each machine: formulas see the sum over the machines of the window's processes.
     Machine,
 }
 
@@ -31,7 +30,7 @@ macro_rules! measures {
         }
 
         impl Measure {
-            /// Every measure, in the order of the documents.
+            /// Every measure, in the order of the documentation.
             pub const ALL: &'static [Measure] = &[$(Measure::$variant,)*];
 
             /// Its name in a formula.
@@ -52,7 +51,7 @@ macro_rules! measures {
                 match self { $(Measure::$variant => Dimension::$dimension,)* }
             }
 
-            /// One sentence for the documents.
+            /// One sentence for the documentation.
             pub fn doc(self) -> &'static str {
                 match self { $(Measure::$variant => $doc,)* }
             }
@@ -102,7 +101,7 @@ measures! {
 }
 
 impl Measure {
-    /// The measure called `name` in formulas.
+    /// The measure with this name in formulas.
     pub fn named(name: &str) -> Option<Measure> {
         Measure::ALL
             .iter()

@@ -1,4 +1,4 @@
-//! The page of a rule for people, in Markdown, made of nothing but its file.
+//! The page of a rule for readers, in Markdown, generated from its file alone.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use crate::rule::CheckedRule;
 use crate::target::Site;
 use crate::types::KeyKind;
 
-/// Writing into memory does not fail.
+/// Writing into memory cannot fail.
 macro_rules! line {
     ($out:expr, $($argument:tt)*) => {{ let _ = writeln!($out, $($argument)*); }};
 }
 
-/// The page of a rule, in Markdown. `file` is what `rule` was checked from.
+/// The page of a rule, in Markdown. `file` is the source of `rule`.
 pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
     let mut out = String::new();
     line!(out, "# {}\n\n{}\n", rule.name(), sentence(rule.about()));
@@ -41,7 +41,7 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
     out + "\n"
 }
 
-/// What it does to a program and its results, and how that is reverted.
+/// Its effects on a program and its results, and how they are reverted.
 fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     line!(out, "## Is it safe?\n");
     if !rule.acts() {
@@ -73,7 +73,7 @@ fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     );
 }
 
-/// What a user should know and may set.
+/// Assumptions, and settings of the user.
 fn settings(out: &mut String, file: &RuleFile) {
     list(out, "Assumptions", &file.assumptions);
     list(out, "Corrections to the source", &file.corrections);
@@ -95,7 +95,7 @@ fn settings(out: &mut String, file: &RuleFile) {
     table(out, "Names of the program", &["`--bind`", "what it is"], names);
 }
 
-/// What the rule looks at.
+/// The observations of the rule.
 fn observations(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     let roles = file.roles.iter().map(|role| {
         let every = || "every process".to_string();
@@ -335,7 +335,7 @@ fn written(text: &Template) -> String {
     text.parts.iter().map(part).collect()
 }
 
-/// A formula in a cell of a table: a bar would end the cell.
+/// A formula in a table cell, with escaped bars.
 fn code(text: &str) -> String {
     format!(
         "`{}`",
@@ -365,7 +365,7 @@ fn upper(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Compares a file of the documents with what it should be, or writes it where that is asked for.
+    /// Compares a file of the documentation with its expected content, or writes the file if requested.
     #[expect(clippy::disallowed_methods, reason = "a test may look at the documents")]
     fn kept(name: &str, should: &str) {
         let file = format!("{}/../docs/rules/{name}", env!("CARGO_MANIFEST_DIR"));

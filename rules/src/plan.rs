@@ -1,6 +1,5 @@
-//! What a rule needs from its surroundings, as plain data: probes, measures, symbols, variables, effects.
-//!
-//! How they are obtained or written is not known here.
+//! What a rule needs from its environment, as plain data: probes, measures, symbols, variables, effects. The
+//! agent obtains and writes them.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -11,46 +10,46 @@ use crate::partial_sum::PlannedSum;
 use crate::read::PlannedCapture;
 use crate::target::{Site, Target};
 
-/// What a rule needs before it can run.
+/// The requirements of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub rule: String,
     /// In the order of the file.
     pub windows: Vec<PlannedWindow>,
-    /// In the order of the file; [`crate::ProbeId`] counts them from 0.
+    /// In the order of the file; a [`crate::ProbeId`] is an index into it.
     pub probes: Vec<PlannedProbe>,
-    /// Of every process that has a role, or of the node.
+    /// Measures of every process that has a role, or of the node.
     pub measures: BTreeSet<Measure>,
-    /// Measures of MPI that formulas of timed windows need function by function: as
+    /// Measures of MPI that formulas of timed windows need for each function, as
     /// [`crate::Observation::CallCounter`].
     pub calls: BTreeSet<Measure>,
     /// Symbols that roles request with `has()`.
     pub symbols: BTreeSet<String>,
     /// File name patterns that roles request with `loads()`.
     pub libraries: BTreeSet<String>,
-    /// What the rule would write.
+    /// The variables that the rule would write.
     pub variables: Vec<PlannedVariable>,
-    /// What else it would do to a process: the keyword and what it acts on.
+    /// Its other actions on processes: keyword and target.
     pub actions: Vec<PlannedAction>,
-    /// What the rule does to a program, a sentence each.
+    /// The effects of the rule on a program, one sentence each.
     pub effects: Vec<PlannedEffect>,
 }
 
-/// Something that a rule does to processes.
+/// An effect of a rule on processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedEffect {
-    /// As `writes x (a number)`.
+    /// For example `writes x (a number)`.
     pub does: String,
-    /// The role whose processes it is done to; none for what is read of the system.
+    /// The role of the affected processes; `None` for a measure of the system.
     pub role: Option<String>,
-    /// What follows the processes in the sentence.
+    /// The text after the processes in the sentence.
     pub more: String,
-    /// It changes the program, and does not only look at it.
+    /// It changes the program rather than only observing it.
     pub is_change: bool,
 }
 
 impl PlannedEffect {
-    /// The sentence for a program in which so many processes have its role.
+    /// The sentence for a program with this number of processes of the role.
     pub fn on(&self, processes: usize) -> String {
         let of = match processes {
             1 => String::new(),
@@ -74,14 +73,14 @@ impl fmt::Display for PlannedEffect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedWindow {
     pub name: String,
-    /// Its length in nanoseconds; none where hits are its boundaries: then [`crate::Observation::Watermark`]s
-    /// close it.
+    /// Its length in nanoseconds; `None` if hits are its boundaries, in which case
+    /// [`crate::Observation::Watermark`]s close it.
     pub every: Option<u64>,
-    /// The window it lies in.
+    /// The enclosing window.
     pub within: Option<String>,
 }
 
-/// A place to be probed.
+/// A probe of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedProbe {
     /// Its name in the rule.
@@ -90,47 +89,46 @@ pub struct PlannedProbe {
     /// Entry, return or span.
     pub site: Site,
     pub target: Target,
-    /// Of a span between two functions, from the entry of one to the return of the other in the same thread,
-    /// the latter.
+    /// For a span from the entry of one function to the return of another in the same thread: the other
+    /// function.
     pub to: Option<Target>,
-    /// Where it sits, for people.
+    /// Its location, for display.
     pub function: String,
-    /// It is off until a tune of the rule switches it on.
+    /// It is off until a tune of the rule enables it.
     pub off_at_first: bool,
     /// A tune of the rule switches it.
     pub is_switched: bool,
     /// What it must deliver.
     pub delivers: Delivery,
-    /// What each [`crate::Observation::Hit`] brings along, in this order.
+    /// The values read at each [`crate::Observation::Hit`], in this order.
     pub captures: Vec<PlannedCapture>,
-    /// What is to be added up of its hits, where it delivers [`Delivery::PartialSums`].
+    /// The requested partial sums of its hits, if it delivers [`Delivery::PartialSums`].
     pub partial_sum: Option<PlannedSum>,
-    /// Its hits are boundaries of a window whose hits are added up: what was added up is to be handed in with
-    /// them.
+    /// Its hits are boundaries of a window with partial sums: the sums so far must be passed in with them.
     pub parts_sums: bool,
-    /// A decision may fall due at its hits: they are boundaries of a window, a window may close with them, or
-    /// a tune is evaluated with them. Hits of other probes are needed no sooner than the next of these.
+    /// A decision may become due at its hits: they are boundaries of a window, they may close a window, or a
+    /// tune is evaluated at them. Hits of other probes can wait for the next hit of such a probe.
     pub decides: bool,
 }
 
-/// What a probe must deliver, the cheapest that is enough.
+/// What a probe must deliver: the cheapest sufficient form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Delivery {
-    /// Nothing: no formula uses it, it need not be armed.
+    /// Nothing: no formula uses the probe, it need not be armed.
     Nothing,
     /// [`crate::Observation::ProbeTotals`] with the count of hits.
     Count,
     /// [`crate::Observation::ProbeTotals`] with count and sum of durations.
     Durations,
-    /// [`crate::Observation::PartialSum`] of the hits that go together, or [`crate::Observation::Hit`] for
-    /// each: every hit is handed in once, in either way.
+    /// [`crate::Observation::PartialSum`] for hits of one group, or [`crate::Observation::Hit`] for a single
+    /// hit: each hit is passed in exactly once.
     PartialSums,
-    /// [`crate::Observation::Hit`] for each hit, and the totals, by which a lost hit is noticed.
+    /// [`crate::Observation::Hit`] for each hit, and the totals, which reveal lost hits.
     EachHit,
 }
 
 impl Delivery {
-    /// Whether hits are handed in, one by one or added up.
+    /// Whether hits are passed in, one by one or as partial sums.
     pub fn are_hits(self) -> bool {
         self >= Delivery::PartialSums
     }
@@ -139,32 +137,33 @@ impl Delivery {
 /// A variable a rule would write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedVariable {
-    /// Its symbol, or the way to a part of it.
+    /// Its symbol, or the path to a part of it.
     pub name: String,
-    /// Its type, where the rule states it or sets `true` or `false`; a number has many.
+    /// Its type, if the rule states it or writes `true` or `false`; `None` for a number, which may have any
+    /// of several types.
     pub value_type: Option<ValueType>,
     /// In every library that has a variable of this name.
     pub everywhere: bool,
     /// The role in whose processes it is written.
     pub role: String,
-    /// What is written to it.
+    /// The kind of value that is written.
     pub kind: VariableKind,
-    /// The condition on the value, as written, with `value` for the value.
+    /// The condition on the value, as written; `value` stands for the value.
     pub range: Option<String>,
 }
 
-/// What a rule would do to a process, writing a variable apart.
+/// An action of a rule on a process, other than writing a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedAction {
     /// The keyword of the rule.
     pub keyword: &'static str,
-    /// What it acts on.
+    /// Its target.
     pub target: String,
     /// The role in whose processes it is done.
     pub role: String,
-    /// It changes the program's code or loads a library: only a rule that is named may do it.
+    /// It changes the program's code or loads a library: the rule must be named by the user.
     pub changes_code: bool,
-    /// It is a call of which the rule does not say how it is reverted: it stays.
+    /// It is a call for which the rule states no inverse: it stays.
     pub stays: bool,
 }
 
@@ -178,7 +177,7 @@ pub enum VariableKind {
 }
 
 impl Plan {
-    /// Of a rule that needs nothing.
+    /// The plan of a rule that needs nothing.
     pub(crate) fn empty(rule: &str) -> Plan {
         Plan {
             rule: rule.to_string(),

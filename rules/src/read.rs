@@ -1,6 +1,5 @@
-//! Values in the program's memory, as plain data: where they are found and how they lie there.
-//!
-//! How they are read or written is not known here.
+//! Values in the program's memory as plain data: their paths and layouts. The agent reads them, the actuator
+//! writes them.
 
 use std::fmt;
 
@@ -10,15 +9,15 @@ use plan::Key;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCapture {
     pub source: Source,
-    /// How it lies there; none is for the program's debug information to say.
+    /// Its layout; `None` leaves it to the program's debug information.
     pub layout: Option<Layout>,
 }
 
 impl PlannedCapture {
-    /// As a key: the number of the iteration that each process begins; none if it is no complete argument or
-    /// global variable.
+    /// The capture as a key, the number of the iteration that each process begins; `None` if it is not a
+    /// complete argument or global variable.
     pub(crate) fn as_key(&self) -> Option<Key> {
-        // Of what is no number of 4 or 8 bytes the size is one that the actuator refuses.
+        // Layouts other than integers of 4 or 8 bytes get a size that the actuator refuses.
         let bytes = self.layout.map(|layout| match layout {
             Layout::I32 | Layout::U32 => 4,
             Layout::I64 | Layout::U64 => 8,
@@ -40,42 +39,42 @@ impl PlannedCapture {
     }
 }
 
-/// Where a value is found: where to begin, and the way from there.
+/// The location of a value: a base, and the path from there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub base: Base,
-    /// The way from there, in order.
+    /// The path from the base, in order.
     pub steps: Vec<Step>,
 }
 
-/// Where the way to a value begins.
+/// The base of the path to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// An argument of the function, the first is 0.
+    /// An argument of the function, by index from 0.
     Argument(u8),
-    /// An argument by its name, which is for the program's debug information to find.
+    /// An argument by name, which the program's debug information resolves.
     NamedArgument(String),
     ReturnValue,
     /// A global variable, or a static member of a class with `::`.
     Global(String),
-    /// What is known of a hit without reading the program.
+    /// A value that is known without reading the program.
     Known(Known),
 }
 
-/// What is known of each hit of a pattern or a set.
+/// A value that is known for each hit of a pattern or a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// The name of the function that was called.
+    /// The name of the called function.
     Function,
-    /// The bytes an MPI call was handed for sending.
+    /// The bytes to be sent, as passed to an MPI call.
     Bytes,
-    /// How many threads the team has that an OpenMP function starts.
+    /// The number of threads of the team that an OpenMP function starts.
     Threads,
-    /// The same where the program states it, 0 where it leaves it to the library.
+    /// The number of threads that the program requests; 0 if it leaves the number to the library.
     Stated,
 }
 
-/// A step on the way to a value.
+/// A step on the path to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Field(String),
@@ -84,7 +83,7 @@ pub enum Step {
 }
 
 impl Source {
-    /// The source that is a global variable as a whole.
+    /// A complete global variable as a source.
     pub fn global(name: impl Into<String>) -> Source {
         Source {
             base: Base::Global(name.into()),
@@ -92,7 +91,7 @@ impl Source {
         }
     }
 
-    /// The name, if it is a global variable as a whole.
+    /// The name, if it is a complete global variable.
     pub fn global_name(&self) -> Option<&str> {
         match (&self.base, self.steps.as_slice()) {
             (Base::Global(name), []) => Some(name),
@@ -100,7 +99,7 @@ impl Source {
         }
     }
 
-    /// As users name it on the command line, which has no brackets around a dereference: `(*head)[1]` is
+    /// The notation on the command line, which has no brackets around a dereference: `(*head)[1]` is
     /// `head[0][1]`.
     pub(crate) fn as_path(&self) -> String {
         let pointed = |steps: &[Step]| {
@@ -131,14 +130,14 @@ impl Source {
         out
     }
 
-    /// How many pointers must be followed.
+    /// Number of pointers on the path.
     pub fn depth(&self) -> usize {
         let follows = |step: &&Step| **step == Step::Dereference;
         self.steps.iter().filter(follows).count()
     }
 }
 
-/// As it is written in a rule.
+/// The notation in a rule.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = match &self.base {
@@ -175,16 +174,16 @@ impl fmt::Display for Source {
 
 macro_rules! layouts {
     ($($variant:ident $name:literal;)*) => {
-        /// How a value lies in memory, little-endian.
+        /// The layout of a value in memory, little-endian.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Layout {
             $(#[doc = concat!("As ", $name, ".")] $variant,)*
-            /// A text of at most so many bytes that ends with a zero.
+            /// A zero-terminated text of at most this number of bytes.
             Str(u8),
         }
 
         impl Layout {
-            /// Every layout of one number or boolean, with its name.
+            /// Every layout of a number or boolean, with its name.
             pub const ALL: &'static [(&'static str, Layout)] = &[$(($name, Layout::$variant),)*];
         }
     };
@@ -195,11 +194,11 @@ layouts! {
     Bool "bool"; Char "char";
 }
 
-/// The longest text that is read, in bytes.
+/// Maximum length of a text, in bytes.
 const TEXT_BYTES_MAX: u8 = 64;
 
 impl Layout {
-    /// What rules call it.
+    /// Its name in rules.
     pub fn name(self) -> String {
         if let Layout::Str(length) = self {
             return format!("str({length})");

@@ -1,18 +1,18 @@
-//! What the formulas of a rule need, found once when it is checked: searching all of them again takes longer
+//! The requirements of a rule's formulas, determined once by the check: searching all formulas takes longer
 //! than the arithmetic of an evaluation. Evaluates nothing.
 
 use std::collections::BTreeSet;
 
 use crate::measure::Measure;
 
-/// By their places in the rule. Empty before it has been looked through.
+/// By index in the rule. Empty until determined.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requirements {
-    /// For each tune the metrics that it is computed from, theirs included.
+    /// For each tune, the metrics from which it is computed, directly or indirectly.
     pub(crate) behind: Vec<Vec<usize>>,
-    /// For each window the measures at hits of its boundaries, each with the probe.
+    /// For each window, the measures at its boundary hits, each with the probe.
     pub(crate) at_boundaries: Vec<Vec<(Measure, usize)>>,
-    /// The roles of the processes whose hits come one by one.
+    /// The roles of the processes whose hits are delivered one by one.
     pub(crate) roles_with_hits: BTreeSet<usize>,
 }
 
@@ -22,7 +22,7 @@ impl Requirements {
         self.behind.get(tune).map_or(&[], Vec::as_slice)
     }
 
-    /// The roles of the processes whose hits it waits for.
+    /// The roles of the processes whose hits the rule waits for.
     pub(crate) fn roles_with_hits(&self) -> impl Iterator<Item = usize> {
         self.roles_with_hits.iter().copied()
     }

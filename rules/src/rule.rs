@@ -1,4 +1,4 @@
-//! A rule that passed every check, as data, and queries on it.
+//! A rule that passed every check, as data, with queries on it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::term::{Field, Term, Typed};
 use crate::value::{ProcessId, Reason, Scalar};
 use crate::window::{Boundaries, Window};
 
-/// A rule that can run: every name means something and every unit is right.
+/// A rule that can run: every name is resolved and every unit is correct.
 #[derive(Clone, Debug)]
 pub struct CheckedRule {
     pub(crate) name: String,
@@ -27,20 +27,20 @@ pub struct CheckedRule {
     pub(crate) source: Option<String>,
     pub(crate) gained: Option<String>,
     pub(crate) must_be_named: bool,
-    /// Of two rules that change the same, the one with the higher goes first.
+    /// Of two rules that change the same target, the one with the higher priority acts first.
     pub(crate) priority: i64,
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) roles: Vec<Role>,
     pub(crate) probes: Vec<Probe>,
-    /// Pairs of hits; to formulas a join is one more probe behind the last.
+    /// Pairs of hits; formulas see a join as a probe, with indices after those of the probes.
     pub(crate) joins: Vec<Join>,
     pub(crate) windows: Vec<Window>,
-    /// In an order of evaluation.
+    /// In order of evaluation.
     pub(crate) metrics: Vec<Metric>,
-    /// Folds over every instance since the beginning, each after those it uses.
+    /// Folds over every instance since the beginning, in order of evaluation.
     pub(crate) runs: Vec<Run>,
     pub(crate) tunes: Vec<Tune>,
-    /// For each window its folds.
+    /// For each window, its folds.
     pub(crate) folds: Vec<Arc<WindowFolds>>,
     pub(crate) plan: Plan,
     pub(crate) requirements: Requirements,
@@ -50,9 +50,9 @@ pub struct CheckedRule {
 #[derive(Clone, Debug)]
 pub(crate) struct Role {
     pub(crate) name: String,
-    /// A process has the role if one of them holds.
+    /// A process has the role if one of these holds.
     pub(crate) conditions: Vec<Typed>,
-    /// How many processes must have it for the rule to be evaluated.
+    /// Minimum number of processes with the role for the rule to be evaluated.
     pub(crate) least: u32,
     pub(crate) most: Option<u32>,
 }
@@ -63,11 +63,11 @@ pub(crate) struct Probe {
     pub(crate) role: usize,
     pub(crate) site: Site,
     pub(crate) target: Target,
-    /// Of a span between two functions the one at whose return it ends.
+    /// For a span between two functions: the function at whose return it ends.
     pub(crate) to: Option<Target>,
     /// What is read in the program at a hit.
     pub(crate) reads: Vec<PlannedCapture>,
-    /// What is made of it, with names.
+    /// The named values computed from the reads.
     pub(crate) captures: Vec<(String, Typed)>,
 }
 
@@ -75,11 +75,11 @@ pub(crate) struct Probe {
 #[derive(Clone, Debug)]
 pub(crate) struct Join {
     pub(crate) name: String,
-    /// Its probes: what comes first, and what it causes.
+    /// Indices of its probes: cause and effect.
     pub(crate) of: (usize, usize),
-    /// Parts of the first and of the second that are equal.
+    /// Fields of the first and of the second hit that must be equal.
     pub(crate) by: Vec<(Field, Field)>,
-    /// What a pair has: of which of the two, and which part.
+    /// The fields of a pair: which of the two hits, and which field.
     pub(crate) parts: Vec<(usize, Field)>,
 }
 
@@ -89,17 +89,17 @@ pub(crate) struct Run {
     pub(crate) window: usize,
     /// A single value in each instance.
     pub(crate) of: Typed,
-    /// The kind of its rows' keys, if it is a table: a single value in each instance.
+    /// The kind of its row keys, if it is a table: a single value in each instance.
     pub(crate) by: Option<Typed>,
     pub(crate) fold: RunFold,
-    /// As written, for people.
+    /// As written, for display.
     pub(crate) text: String,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum RunFold {
     Reduce(Reduction),
-    /// The exponentially weighted mean with this weight of the newest.
+    /// The exponentially weighted mean, with this weight of the newest value.
     Ewma(f64),
 }
 
@@ -107,7 +107,7 @@ pub(crate) enum RunFold {
 pub(crate) struct Metric {
     pub(crate) name: String,
     pub(crate) window: usize,
-    /// It has a parameter or a value for each hit, and none by itself.
+    /// It has a parameter or a value for each hit, so it has no value by itself.
     pub(crate) is_called: bool,
     pub(crate) value: Typed,
 }
@@ -116,43 +116,43 @@ pub(crate) struct Metric {
 #[derive(Clone, Debug)]
 pub(crate) struct Tune {
     pub(crate) trigger: Trigger,
-    /// Without it the tune acts at every look at which its value differs from the last one.
+    /// Without it, the tune acts at every evaluation at which its value differs from the last one.
     pub(crate) when: Option<Typed>,
     pub(crate) holds_for: u32,
     pub(crate) cooldown: u64,
     pub(crate) finding: Option<Filled>,
     pub(crate) next_start: Option<Filled>,
     pub(crate) action: Option<Change>,
-    /// What was done is reverted when the condition no longer holds.
+    /// The change is reverted when the condition no longer holds.
     pub(crate) revert_after: bool,
-    /// Written at the start, until its first window.
+    /// Written at the start; in force until the first window.
     pub(crate) initial: Option<Scalar>,
     pub(crate) expect: Option<Typed>,
-    /// After so many windows a decision that was not carried out is given up.
+    /// A decision that was not carried out is given up after this number of windows.
     pub(crate) stale: Option<u32>,
-    /// The tune that must have been applied before, by its place.
+    /// Index of the tune that must have been applied before.
     pub(crate) after: Option<usize>,
-    /// Where a change takes effect.
+    /// The sync point at which a change takes effect.
     pub(crate) at: Option<SyncPoint>,
-    /// Where the rule requires that a process waits there for the decision.
+    /// Present if a process must wait at the sync point for the decision (`decide`).
     pub(crate) decide: Option<Span>,
     /// The window at whose begin all processes change.
     pub(crate) together: Option<String>,
-    /// It is on trial beside others.
+    /// It may be on trial at the same time as others.
     pub(crate) independent: bool,
 }
 
-/// What makes a tune be looked at.
+/// What triggers the evaluation of a tune.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// The close of an instance of a window, by its place.
+    /// The close of an instance of a window, by index.
     Window(usize),
-    /// A hit of a probe, with the values that its window has so far, up to that hit.
+    /// A hit of a probe, with the values of its window up to that hit.
     Hit { probe: usize, window: usize },
 }
 
 impl Trigger {
-    /// The window that the formulas live in.
+    /// The window of the formulas.
     pub(crate) fn window(self) -> usize {
         match self {
             Trigger::Window(window) | Trigger::Hit { window, .. } => window,
@@ -165,18 +165,19 @@ impl Tune {
         self.action.as_ref().and_then(|change| change.guard.as_ref())
     }
 
-    /// Its change is made once while the condition holds, and judged.
+    /// Its change is made once while the condition holds, and is judged.
     pub(crate) fn acts_once(&self) -> bool {
         self.guard().is_some_and(|guard| guard.was.is_none())
     }
 
-    /// It switches a probe.
+    /// Whether its action switches a probe.
     pub(crate) fn switches(&self) -> bool {
         let action = self.action.as_ref().map(|change| &change.action);
         matches!(action, Some(Action::Switch(_)))
     }
 
-    /// Whether its condition is a finding. Where it only switches a probe, that is so with a text of its own.
+    /// Whether its condition is a finding. A tune that only switches a probe has one only if it states a
+    /// text.
     pub(crate) fn has_finding(&self) -> bool {
         self.finding.is_some() || (self.when.is_some() && !self.switches())
     }
@@ -197,7 +198,7 @@ impl Tune {
         out
     }
 
-    /// Whether it is judged beside no other change.
+    /// Whether its trial excludes others.
     pub(crate) fn occupies_the_trial(&self) -> bool {
         self.guard().is_some() && !self.independent
     }
@@ -214,7 +215,7 @@ pub(crate) enum FilledPart {
 }
 
 impl CheckedRule {
-    /// What is left of a rule that was removed: its name.
+    /// The remainder of a removed rule: its name.
     pub(crate) fn emptied(&self) -> CheckedRule {
         CheckedRule {
             name: self.name.clone(),
@@ -238,14 +239,14 @@ impl CheckedRule {
         }
     }
 
-    /// Some tune of it takes effect at a place in the program only.
+    /// Whether a tune of it takes effect only at a place in the program.
     pub fn waits_for_places(&self) -> bool {
         let waits = |tune: &Tune| tune.at.is_some() || tune.together.is_some();
         self.tunes.iter().any(waits)
     }
 
-    /// What a session that acts cannot do, each with its place in the file: a process is not held until a
-    /// decision is made.
+    /// What a session that acts cannot do, with places in the file: a process is not held until a decision is
+    /// made.
     pub fn held_decisions(&self) -> Vec<Diagnostic> {
         let held = |span: Span| {
             let message =
@@ -260,13 +261,13 @@ impl CheckedRule {
             .collect()
     }
 
-    /// Where a tune has all processes change at the same iteration, if it does; or why they cannot agree on
-    /// one.
+    /// Where a tune has all processes change in the same iteration, if it does; or why they cannot agree on a
+    /// place.
     pub(crate) fn together(&self, tune: &Tune) -> Option<Result<Meeting, Reason>> {
         tune.together.as_ref().map(|window| self.meeting(window))
     }
 
-    /// Where a window begins in the program, and where the program itself says which instance of it begins.
+    /// Where a window begins in the program, and where the program counts its instances.
     fn meeting(&self, window: &str) -> Result<Meeting, Reason> {
         let known = self.windows.iter().find(|known| known.name == window);
         let boundaries = known.and_then(Window::boundaries).ok_or_else(|| {
@@ -313,7 +314,7 @@ impl CheckedRule {
         &self.name
     }
 
-    /// What the rule is for, in a sentence.
+    /// The purpose of the rule, in a sentence.
     pub fn about(&self) -> &str {
         &self.about
     }
@@ -322,45 +323,45 @@ impl CheckedRule {
         self.source.as_deref()
     }
 
-    /// How much faster it made a program where that was measured, in a sentence.
+    /// The measured speed-up of a program by the rule, in a sentence.
     pub fn gained(&self) -> Option<&str> {
         self.gained.as_deref()
     }
 
-    /// Whether it changes a program; a probe that is switched is no change of it.
+    /// Whether it changes a program; switching a probe is no change of the program.
     pub fn acts(&self) -> bool {
         let mut tunes = self.tunes.iter();
         tunes.any(|tune| tune.action.is_some() && !tune.switches())
     }
 
-    /// Whether it acts only where a user names it: its author wants that, or it changes code or loads
-    /// libraries.
+    /// Whether it acts only if a user names it: because its author requires it, or because it changes code or
+    /// loads libraries.
     pub fn must_be_named(&self) -> bool {
         self.must_be_named || self.plan.actions.iter().any(|action| action.changes_code)
     }
 
-    /// Its parameters with their values as people write them.
+    /// Its parameters with their values for display.
     pub fn parameters(&self) -> &[(String, String)] {
         &self.parameters
     }
 
-    /// What must be measured, requested and written for it.
+    /// What must be measured, requested and written for the rule.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The objectives of its guards, as they are written.
+    /// The objectives of its guards, as written.
     pub fn objectives(&self) -> impl Iterator<Item = &str> {
         let guards = self.tunes.iter().filter_map(Tune::guard);
         guards.map(|guard| guard.objective_text.as_str())
     }
 
-    /// What its author should look at; the rule can run in spite of it.
+    /// Warnings for its author; the rule can run in spite of them.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// Why the rule must wait, if a role has too few processes or too many.
+    /// Why the rule must wait, if a role has too few or too many processes.
     pub(crate) fn lacks_processes(&self, roles: &[BTreeSet<ProcessId>]) -> Option<String> {
         let lacking = |(role, members): (&Role, &BTreeSet<ProcessId>)| {
             let (name, count) = (&role.name, members.len());
@@ -380,7 +381,7 @@ impl CheckedRule {
         self.roles.iter().zip(roles).find_map(lacking)
     }
 
-    /// For each probe, and each join behind them, the role of the processes whose hits it has.
+    /// For each probe and each join, in this order, the role of the processes whose hits it contains.
     pub(crate) fn probe_roles(&self) -> Vec<usize> {
         let count = self.probes.len() + self.joins.len();
         (0..count).filter_map(|probe| self.role_of(probe)).collect()
@@ -399,8 +400,8 @@ impl CheckedRule {
         boundaries.begins_at().and_then(|probe| self.role_of(probe))
     }
 
-    /// Every formula of a window: its metrics, its conditions, and those of the tunes that are looked at with
-    /// it.
+    /// Every formula of a window: its metrics, its conditions, and the formulas of the tunes that are
+    /// evaluated with it.
     pub(crate) fn formulas_of(&self, place: usize) -> Vec<&Typed> {
         let metrics = self.metrics.iter().filter(|metric| metric.window == place);
         let mut out: Vec<&Typed> = metrics.map(|metric| &metric.value).collect();
@@ -415,7 +416,7 @@ impl CheckedRule {
 }
 
 impl CheckedRule {
-    /// The metrics that `terms` are computed from, their metrics included.
+    /// The metrics from which `terms` are computed, directly or indirectly.
     pub(crate) fn metrics_behind(&self, terms: &[&Typed]) -> Vec<usize> {
         let mut found = BTreeSet::new();
         let mut open: Vec<&Typed> = terms.to_vec();

@@ -1,6 +1,6 @@
-//! What a probe sits in: a function, all whose names fit a pattern, a set that is built in, or a mark.
+//! The target of a probe: a function, all functions whose names match a pattern, a built-in set, or a mark.
 //!
-//! Which functions of a program these are, and where its marks lie, is not known here.
+//! The functions of a program and the places of its marks are resolved elsewhere.
 
 use std::fmt;
 
@@ -8,35 +8,35 @@ use plan::GpuCall;
 
 use crate::facts::fits;
 
-/// What a probe sits in.
+/// What a probe is placed on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// The function of this name, with `::` for a member of a class or a namespace.
     Function(String),
-    /// Every function whose name fits the pattern (`*`, `?`).
+    /// Every function whose name matches the pattern (`*`, `?`).
     Pattern(String),
-    /// A set of functions that is built in.
+    /// A built-in set of functions.
     Set(FunctionSet),
-    /// The marks of this provider and name, as `provider:name`: places that the program's source names.
+    /// The marks with this provider and name, as `provider:name`: places that the program's source names.
     Mark(String),
 }
 
-/// A set of functions that is built in.
+/// A built-in set of functions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FunctionSet {
-    /// The MPI functions whose names fit the pattern; those called by other MPI functions are left out.
+    /// The MPI functions whose names match the pattern; calls by other MPI functions are left out.
     Mpi(String),
     /// Every function of an OpenMP library that starts a team of threads.
     OpenmpRegion,
-    /// Every function to which programs state the size of an OpenMP team.
+    /// Every function by which programs request the size of an OpenMP team.
     OpenmpSize,
-    /// The functions of BLAS and LAPACK libraries that work with several threads.
+    /// The multi-threaded functions of BLAS and LAPACK libraries.
     BlasCall,
-    /// Functions of CUDA, HIP, NCCL and RCCL, as if they were one: a run-time calls its driver.
+    /// Functions of CUDA, HIP, NCCL and RCCL. Nested calls count as one, because a run-time calls its driver.
     Gpu(GpuCall),
 }
 
-/// How sets are written, for messages.
+/// The notation of sets, for messages.
 pub(crate) const SETS: &[&str] = &[
     "mpi.*",
     "mpi.MPI_Send",
@@ -54,12 +54,12 @@ pub(crate) const SETS: &[&str] = &[
 pub enum Site {
     Entry,
     Return,
-    /// From entry to return: gives durations.
+    /// From entry to return: has a duration.
     Span,
 }
 
 impl Target {
-    /// What `text` names; nothing if it speaks of a set that there is not.
+    /// The target `text`; `None` for a set that does not exist.
     pub(crate) fn named(text: &str) -> Option<Target> {
         if let Some(set) = text.strip_prefix("openmp.") {
             return match set {
@@ -84,7 +84,7 @@ impl Target {
         })
     }
 
-    /// The mark that `text` names; nothing if it is not of the form `provider:name`.
+    /// The mark `text`; `None` if it does not have the form `provider:name`.
     pub(crate) fn mark(text: &str) -> Option<Target> {
         let (provider, name) = text.split_once(':')?;
         let is_proper = |part: &str| !part.is_empty() && !part.contains([':', '*', '?']);
@@ -95,7 +95,7 @@ impl Target {
         matches!(self, Target::Mark(_))
     }
 
-    /// The one function it is, if it is one.
+    /// The name of the function, if it is a single one.
     pub fn function(&self) -> Option<&str> {
         match self {
             Target::Function(name) => Some(name),
@@ -103,8 +103,8 @@ impl Target {
         }
     }
 
-    /// Whether the function of this name is of it, as far as the name says: not for OpenMP's, BLAS's and a
-    /// GPU's, whose names are known elsewhere.
+    /// Whether it includes the function of this name, as far as the name determines that: false for functions
+    /// of OpenMP, BLAS and GPUs, whose names are listed elsewhere.
     pub fn fits(&self, name: &str) -> bool {
         match self {
             Target::Function(known) | Target::Mark(known) => known == name,
@@ -120,7 +120,7 @@ impl Target {
     }
 }
 
-/// As it is written in a rule.
+/// The notation in a rule.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

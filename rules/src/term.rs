@@ -1,5 +1,4 @@
-//! The checked tree: every name resolved, every part typed. Only the checker builds it; the evaluator trusts
-//! it.
+//! The checked tree, with resolved names and types. Only the checker builds it; the evaluator relies on it.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::measure::Measure;
 use crate::types::Type;
 use crate::value::{Scalar, Value};
 
-/// A part of a hit.
+/// A field of a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Time,
@@ -20,50 +19,50 @@ pub(crate) enum Field {
     Thread,
     Host,
     Duration,
-    /// By its place among the captures of the probe.
+    /// The index of a capture of the probe.
     Capture(usize),
 }
 
-/// The keys of the rows that a fold of hits makes.
+/// The row keys of a fold over hits.
 #[derive(Clone, Debug)]
 pub(crate) enum Rowed {
     ByProcess,
     By(Typed),
 }
 
-/// Which hits a fold takes.
+/// The hits over which a fold goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoldRange {
-    /// Those of the instance that closes.
+    /// The hits of the closing instance.
     Instance,
-    /// Those so far of the open instance of the window, by its place, that encloses the formula's.
+    /// The hits so far of the open instance of an enclosing window, by the window's index.
     Enclosing(usize),
-    /// Those of the newest closed instances of the formula's window, whole ones, the one that closes among
-    /// them: as many instances as it takes to have so many hits.
+    /// The hits of the newest closed instances of the formula's window, including the closing one: as many
+    /// complete instances as contain this number of hits.
     Newest(u32),
-    /// Those of every instance since the beginning, the one that closes among them.
+    /// The hits of every instance since the beginning, including the closing one.
     Run,
 }
 
 /// A fold over the hits of a probe in the window.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
-    /// Its place in the table of the folds of its window, where equal ones share one.
+    /// Index in the table of its window's folds; equal folds share one.
     pub(crate) slot: usize,
     pub(crate) probe: usize,
     pub(crate) range: FoldRange,
     pub(crate) reduction: Reduction,
-    /// Of each hit; none where the hits themselves are counted.
+    /// Evaluated for each hit; `None` if hits are counted.
     pub(crate) of: Option<Typed>,
     /// The second argument of `slope` and `intercept`.
     pub(crate) second: Option<Typed>,
     pub(crate) filter: Option<Typed>,
     pub(crate) by: Option<Rowed>,
-    /// As written, for people.
+    /// As written, for display.
     pub(crate) text: String,
 }
 
-/// A fact about a process that roles may use.
+/// A fact about a process, for the conditions of roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
     Mpi,
@@ -72,7 +71,7 @@ pub(crate) enum Fact {
     Exe,
 }
 
-/// Which number of a probe's hits in the window.
+/// A statistic of a probe's hits in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Statistic {
     Count,
@@ -95,7 +94,7 @@ impl Statistic {
     }
 }
 
-/// A part of a formula and its type.
+/// A subexpression with its type.
 #[derive(Clone, Debug)]
 pub(crate) struct Typed {
     pub(crate) term: Term,
@@ -103,16 +102,16 @@ pub(crate) struct Typed {
     pub(crate) span: Span,
 }
 
-/// What a part of a formula computes.
+/// The operation of a subexpression.
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
     Constant(Scalar),
-    /// By its place in the order of evaluation.
+    /// A metric, by its index in the order of evaluation.
     Metric(usize),
     Measure(Measure),
     WindowDuration,
     WindowIndex,
-    /// How many processes the role has.
+    /// The number of processes of the role.
     RoleCount(usize),
     Hits {
         probe: usize,
@@ -120,42 +119,42 @@ pub(crate) enum Term {
         by_process: bool,
     },
     Fold(Box<Fold>),
-    /// A metric with a parameter, and what it is called with.
+    /// A metric with a parameter, and its argument.
     Call {
         metric: usize,
         body: Arc<Typed>,
         argument: Box<Typed>,
     },
-    /// What a parameter or a range stands for, by how many are around it.
+    /// The value of a parameter or range variable, by the number of variables around it.
     Variable(usize),
-    /// A table: the value for every whole number of a range.
+    /// A table: the value for every integer of a range.
     Each {
         of: Box<Typed>,
         from: Box<Typed>,
         to: Box<Typed>,
-        /// How many variables are around it.
+        /// The number of variables around it.
         depth: usize,
-        /// As written, for people.
+        /// As written, for display.
         text: String,
     },
-    /// A table: a metric in the last windows, by their index.
+    /// A table: a metric in the last windows, by window index.
     Over {
         metric: usize,
         count: u32,
     },
-    /// A metric some windows before.
+    /// A metric, `back` windows before.
     Earlier {
         metric: usize,
         back: u32,
     },
-    /// A table by index: a metric of an inner window in its instances that closed within this one.
+    /// A table by index: a metric of an inner window, for its instances that closed within this one.
     Inner {
         metric: usize,
         window: usize,
     },
-    /// How many instances of an inner window closed within this one.
+    /// The number of instances of an inner window that closed within this one.
     InnerCount(usize),
-    /// A metric of an enclosing window, so many instances before the open one.
+    /// A metric of an enclosing window, `back` instances before the open one.
     Enclosing {
         metric: usize,
         window: usize,
@@ -163,39 +162,38 @@ pub(crate) enum Term {
     },
     /// The index of the open instance of an enclosing window.
     EnclosingIndex(usize),
-    /// A fold of the values that a formula had in every instance since the beginning, by its place among the
-    /// rule's.
+    /// A fold over the values of a formula in every instance since the beginning, by its index in the rule.
     Run(usize),
-    /// The value of a measure at the hit of a boundary.
+    /// The value of a measure at a boundary hit.
     At {
         measure: Measure,
         probe: usize,
     },
-    /// A counter of those MPI calls for whose name, the innermost variable, the condition holds.
+    /// A counter over the MPI calls whose name, the innermost variable, satisfies the condition.
     OfCalls {
         measure: Measure,
         filter: Box<Typed>,
-        /// As written, for people.
+        /// As written, for display.
         text: String,
     },
-    /// In what a trampoline computes: the value that was passed.
+    /// The original argument, in a formula that a trampoline computes.
     Original,
-    /// The rows of a table for which a condition with the same rows holds.
+    /// The rows of a table for which a condition with equal row keys holds.
     Chosen {
         of: Box<Typed>,
         condition: Box<Typed>,
     },
-    /// The keys of the rows of a table, each in its row: a process by its rank.
+    /// The keys of a table's rows as its values; a process is represented by its rank.
     Keys(Box<Typed>),
     Row {
         of: Box<Typed>,
         key: Box<Typed>,
     },
-    /// In what is evaluated for each hit.
+    /// A field of the hit, in a formula that is evaluated for each hit.
     Field(Field),
-    /// In a capture: what was read, by its place among the reads of the probe.
+    /// A raw read, in a capture, by its index among the reads of the probe.
     Read(usize),
-    /// What does not depend on the hit, computed before the hits are gone through.
+    /// A part that does not depend on the hit, computed before the iteration over hits.
     Known(Value),
     Fact(Fact),
     Loads(String),
@@ -207,20 +205,20 @@ pub(crate) enum Term {
     Arithmetic(Operator, Box<Typed>, Box<Typed>),
     Both(Box<Typed>, Box<Typed>),
     Either(Box<Typed>, Box<Typed>),
-    /// The text is the comparison as written, for explanations.
+    /// `text` is the comparison as written, for explanations.
     Compare {
         comparison: Comparison,
         left: Box<Typed>,
         right: Box<Typed>,
         text: String,
     },
-    /// Of the rows of a table.
+    /// Reduces the rows of a table.
     Reduce(Reduction, Box<Typed>),
     Apply(ScalarFunction, Vec<Typed>),
 }
 
-/// Parts of a formula; few have more. Formulas are walked through at each evaluation, so these take no memory
-/// of their own.
+/// The parts of a subexpression, rarely more than four. Formulas are traversed at each evaluation, so these
+/// are stored inline.
 type Parts<T> = SmallVec<[T; 4]>;
 
 impl Typed {
@@ -228,7 +226,7 @@ impl Typed {
         Typed { term, of, span }
     }
 
-    /// Whether it is known before anything is measured.
+    /// Whether its value is known before anything is measured.
     pub(crate) fn is_constant(&self) -> bool {
         let operator = matches!(
             self.term,
@@ -244,7 +242,7 @@ impl Typed {
         operator && self.children().into_iter().all(Typed::is_constant)
     }
 
-    /// The parts directly below.
+    /// The direct parts.
     pub(crate) fn children(&self) -> Parts<&Typed> {
         match &self.term {
             Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => smallvec![&**of],
@@ -294,7 +292,7 @@ impl Typed {
         }
     }
 
-    /// The parts directly below, to be changed.
+    /// The direct parts, mutable.
     pub(crate) fn children_mut(&mut self) -> Parts<&mut Typed> {
         match &mut self.term {
             Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => smallvec![&mut **of],
@@ -312,8 +310,8 @@ impl Typed {
         }
     }
 
-    /// Whether the value differs from hit to hit, or with a variable. What a fold inside makes of its own
-    /// hits does not; a variable in it does.
+    /// Whether the value varies from hit to hit or with a variable. A fold inside varies only with its
+    /// variables, not with its own hits.
     pub(crate) fn varies(&self) -> bool {
         match &self.term {
             Term::Field(_) | Term::Variable(_) => true,
@@ -326,14 +324,14 @@ impl Typed {
         }
     }
 
-    /// Whether it folds hits of a probe.
+    /// Whether it contains a fold over hits of `probe`.
     pub(crate) fn folds(&self, probe: usize) -> bool {
         let mut found = false;
         self.visit(&mut |term| found |= matches!(term, Term::Fold(fold) if fold.probe == probe));
         found
     }
 
-    /// Calls `f` on this part and all below it.
+    /// Calls `f` on this part and on all parts below it.
     pub(crate) fn visit(&self, f: &mut impl FnMut(&Term)) {
         f(&self.term);
         self.children().into_iter().for_each(|child| child.visit(f));

@@ -1,8 +1,8 @@
-//! The types of formulas: kind, unit, and whether it is a table.
+//! The types of formulas: kind, unit, and whether the value is a table.
 
 use crate::unit::Dimension;
 
-/// What a value is, tables apart.
+/// The kind of a value, without regard to tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Boolean,
@@ -10,7 +10,7 @@ pub(crate) enum Kind {
     Number(Dimension),
 }
 
-/// The kind of keys of a table.
+/// The kind of a table's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Process,
@@ -31,7 +31,7 @@ pub(crate) struct Type {
     pub(crate) kind: Kind,
     /// The kind of its keys, if it is a table.
     pub(crate) table: Option<KeyKind>,
-    /// Written in percent; a matter of showing it only.
+    /// Written in percent; affects only the display.
     pub(crate) percent: bool,
 }
 
@@ -53,12 +53,12 @@ impl Type {
         Type::single(Kind::Number(dimension))
     }
 
-    /// The same, with rows or without.
+    /// The type with these rows, or without rows.
     pub(crate) fn by(self, table: Option<KeyKind>) -> Type {
         Type { table, ..self }
     }
 
-    /// Of a number; what is none has no dimension.
+    /// The dimension of a number; other values have none.
     pub(crate) fn dimension(self) -> Dimension {
         match self.kind {
             Kind::Number(dimension) => dimension,

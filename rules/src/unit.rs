@@ -1,10 +1,10 @@
-//! Dimensions, the units literals may carry, and numbers written for people.
+//! Dimensions, the units of literals, and formatting of numbers.
 //!
-//! A number is held in seconds and bytes to the powers its [`Dimension`] says. Nothing here evaluates.
+//! A number is stored in seconds and bytes to the powers of its [`Dimension`]. Nothing is evaluated here.
 
 use std::fmt;
 
-/// The dimension of a number: time to a power times bytes to a power. Counts and shares have neither.
+/// The dimension of a number: a power of time times a power of bytes. Counts and shares have neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dimension {
     /// Power of time; the unit is the second.
@@ -13,7 +13,7 @@ pub struct Dimension {
 }
 
 impl Dimension {
-    /// The unit that its numbers are held in, for tables: `s`, `B/s`, `1/s`; empty for a plain number.
+    /// The base unit of its numbers, for tables: `s`, `B/s`, `1/s`; empty for a plain number.
     pub fn unit(self) -> String {
         let powers = [("s", self.time), ("B", self.bytes)];
         let part = |(name, power): (&str, i8)| match power {
@@ -68,7 +68,7 @@ impl Dimension {
         })
     }
 
-    /// The simplest literal of this dimension, such as `1B/1s`, for texts that propose a factor.
+    /// The simplest literal of this dimension, such as `1B/1s`, for messages that propose a factor.
     pub(crate) fn as_factor(self) -> String {
         let part = |power: i8, unit: &str| match power.unsigned_abs() {
             1 => format!("1{unit}"),
@@ -115,7 +115,7 @@ impl fmt::Display for Dimension {
     }
 }
 
-/// A unit a literal may carry.
+/// A unit of a literal.
 #[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) name: &'static str,
@@ -152,7 +152,7 @@ pub(crate) fn unit_named(name: &str) -> Option<&'static Unit> {
     UNITS.iter().find(|unit| unit.name == name)
 }
 
-/// `value` (seconds, bytes, or their powers) for people: `91.4 ms`, `3.2 KiB`, `2 100/s`; `80 %` if
+/// `value` (seconds, bytes, or their powers) for display: `91.4 ms`, `3.2 KiB`, `2 100/s`; `80 %` if
 /// `percent`.
 pub fn human(value: f64, dimension: Dimension, percent: bool) -> String {
     match (dimension.time, dimension.bytes) {
@@ -182,7 +182,7 @@ fn human_time(seconds: f64) -> String {
         ("s", 1.0),
         ("min", 60.0),
     ];
-    // Two minutes and more are easier as minutes; 90 s is easier as seconds.
+    // Two minutes or more are easier to read as minutes, 90 s as seconds.
     let fits = |unit: &str, size: f64| seconds.abs() >= if unit == "min" { 120.0 } else { size * 0.9995 };
     scaled(seconds, &steps, fits)
 }
@@ -207,7 +207,7 @@ fn scaled(value: f64, steps: &[(&str, f64)], fits: impl Fn(&str, f64) -> bool) -
     digits(value / size) + " " + unit
 }
 
-/// Three significant digits, whole numbers in full, thousands set apart by a space.
+/// Three significant digits; integers in full, with thousands separated by a space.
 fn digits(value: f64) -> String {
     let size = value.abs();
     if size >= 1e15 || (size > 0.0 && size < 1e-4) {
@@ -220,8 +220,7 @@ fn digits(value: f64) -> String {
         _ => 3 + (-size.log10()).floor().max(0.0) as usize,
     };
     if value.fract() == 0.0 {
-        // As below, without the arithmetic of long numbers that the library takes to where a decimal is
-        // exact.
+        // Fast path: for exact decimals the library uses arbitrary-precision arithmetic.
         return grouped(&(value as i64).to_string());
     }
     let mut text = format!("{value:.decimals$}");

@@ -1,5 +1,5 @@
-//! Values of the language at run time. A value may be none, with the reason; none spreads and never becomes
-//! 0.
+//! Values of the language at run time. A value may be none, with the reason; none propagates and never
+//! becomes 0.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use crate::types::{KeyKind, Kind, Type};
 use crate::unit::{Dimension, human};
 
-/// A process, by the number the agent gave it. Not a pid: this crate knows no kernel.
+/// A process, by a number that the agent assigns. Not a pid: this crate is independent of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u32);
 
-/// A machine of the job, by the number the agent gave it; 0 is the only one where there is one.
+/// A machine of the job, by a number that the agent assigns; 0 if there is only one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Machine(pub u32);
 
-/// What a measure was read of.
+/// The subject of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     Process(ProcessId),
@@ -25,12 +25,12 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The process, or where there is none the machine.
+    /// The process or, without one, the machine.
     pub fn of(process: Option<ProcessId>, machine: Machine) -> Subject {
         process.map_or(Subject::Machine(machine), Subject::Process)
     }
 
-    /// The process, unless it is a machine.
+    /// The process; `None` for a machine.
     pub fn process(self) -> Option<ProcessId> {
         match self {
             Subject::Process(process) => Some(process),
@@ -39,25 +39,24 @@ impl Subject {
     }
 }
 
-/// A point in time: nanoseconds since a moment the agent chose. Never a clock's reading taken here.
+/// A point in time: nanoseconds since a moment that the agent chose. This crate reads no clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// Nanoseconds from `earlier` to this; 0 when `earlier` is later.
+    /// Nanoseconds from `earlier` to this; 0 if `earlier` is later.
     pub fn since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// Why a value is missing, as text: a value itself, which rules pass on and show.
+/// Why a value is missing, as text; rules propagate and display it.
 pub(crate) type Reason = String;
 
 /// A single value, or the reason why there is none.
 pub(crate) type Cell = Result<Scalar, Reason>;
 
-/// What was read at a hit, or why it was not: no memory of its own where that is not more than two values, as
-/// mostly.
+/// The reads of a hit, or why they failed. Up to two values, the usual case, are stored inline.
 pub type Reads = smallvec::SmallVec<[Result<Scalar, Reason>; 2]>;
 
 /// A key of a table's row.
@@ -70,18 +69,18 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// The key that a value is.
+    /// The key for a value.
     pub(crate) fn of(value: &Scalar) -> Key {
         match value {
             Scalar::Boolean(value) => Key::Boolean(*value),
-            // There is one zero among keys.
+            // −0 becomes 0, so that keys have one zero.
             Scalar::Number(value) => Key::Number(Ordered(value + 0.0)),
             Scalar::Text(text) => Key::Text(text.clone()),
         }
     }
 }
 
-/// A number with an order among all numbers, for keys.
+/// A totally ordered number, for keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ordered(pub(crate) f64);
 
@@ -124,7 +123,7 @@ impl Value {
         Value::Single(Err(reason.into()))
     }
 
-    /// The value as one cell; a table has none.
+    /// The value as one cell; a table has no single value.
     pub(crate) fn single(self) -> Cell {
         match self {
             Value::Single(cell) => cell,
@@ -132,7 +131,7 @@ impl Value {
         }
     }
 
-    /// `f` on every cell that has a value.
+    /// Applies `f` to every cell that has a value.
     pub(crate) fn map(self, f: impl Fn(Scalar) -> Cell) -> Value {
         match self {
             Value::Single(cell) => Value::Single(cell.and_then(f)),
@@ -144,8 +143,8 @@ impl Value {
         }
     }
 
-    /// `f` on the values of equal keys; a single value goes with every row; a key that one side lacks is left
-    /// out.
+    /// Applies `f` to the values of equal keys. A single value is combined with every row; a key that one
+    /// side lacks is left out.
     pub(crate) fn zip(self, other: Value, f: impl Fn(Scalar, Scalar) -> Cell) -> Value {
         let both = |a: Cell, b: Cell| f(a?, b?);
         match (self, other) {
@@ -171,7 +170,7 @@ impl Value {
         }
     }
 
-    /// Whether it is what the check said: kind, single or table, kind of the keys. What is none has any type.
+    /// Whether it has the checked type: kind, single or table, kind of the keys. None has any type.
     pub(crate) fn is_a(&self, of: Type) -> bool {
         let is_of = |scalar: &Scalar, kind: Kind| match (scalar, kind) {
             (Scalar::Number(value), Kind::Number(_)) => value.is_finite(),
@@ -198,7 +197,7 @@ impl Value {
         }
     }
 
-    /// As numbers; none where a row has no value, or is no number.
+    /// The value as numbers; `None` if a row has no value or is not a number.
     pub(crate) fn reading(&self, of: Type) -> Option<MetricReading> {
         let number = |cell: &Cell| match cell {
             Ok(Scalar::Number(value)) => Some(*value),
@@ -224,7 +223,7 @@ impl Value {
         })
     }
 
-    /// For people: `6`, `91.4 ms`, `0.31 to 0.34 over 6 processes`, `none (…)`.
+    /// For display: `6`, `91.4 ms`, `0.31 to 0.34 over 6 processes`, `none (…)`.
     pub(crate) fn show(&self, of: Type) -> String {
         match self {
             Value::Single(cell) => show_cell(cell, of),
@@ -233,16 +232,16 @@ impl Value {
     }
 }
 
-/// A value of a metric as numbers, for plots: of a table its rows from the least to the greatest.
+/// A value of a metric as numbers, for plots: for a table, the range of its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricReading {
-    /// The least row; in seconds and bytes.
+    /// The least row, in seconds and bytes.
     pub low: f64,
     pub mean: f64,
     pub high: f64,
-    /// None for a truth value, which is 0 or 1.
+    /// `None` for a boolean, which is 0 or 1.
     pub dimension: Option<Dimension>,
-    /// People read it in percent.
+    /// Displayed in percent.
     pub is_share: bool,
 }
 

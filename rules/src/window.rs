@@ -1,32 +1,31 @@
-//! The windows of a checked rule: where their instances begin and end, and what belongs to them. Collects
-//! nothing.
+//! The windows of a checked rule: the boundaries of their instances, and their contents. Collects nothing.
 
 use crate::term::Typed;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) name: String,
-    /// How many windows before the last its formulas look back to.
+    /// How many windows its formulas refer back.
     pub(crate) history: usize,
     pub(crate) kind: WindowKind,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum WindowKind {
-    /// Every so many nanoseconds.
+    /// The length in nanoseconds.
     Timed(u64),
     /// From one hit to another.
     Probed(Box<Boundaries>),
 }
 
-/// What begins an instance.
+/// The begin of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// A hit of a probe, by its place.
+    /// A hit of a probe, by index.
     Hit(usize),
-    /// The begin of an instance of the window, by its place, that encloses it.
+    /// The begin of an instance of the enclosing window, by index.
     Enclosing(usize),
-    /// The close of the instance before, within the same enclosing one.
+    /// The close of the preceding instance, within the same enclosing one.
     Itself,
 }
 
@@ -40,36 +39,37 @@ impl Begin {
     }
 }
 
-/// To which instance a span belongs that goes across a boundary.
+/// The instance to which a span across a boundary belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Straddle {
-    /// The one it ends in.
+    /// The instance in which it ends.
     #[default]
     End,
     Begin,
-    /// To each with its part of the duration.
+    /// Every instance, with its part of the duration.
     Split,
     Drop,
 }
 
-/// Where the instances of a window begin and end, and what belongs to them.
+/// The boundaries of the instances of a window, and their contents.
 #[derive(Clone, Debug)]
 pub(crate) struct Boundaries {
     pub(crate) from: Vec<Begin>,
-    /// By its place among the probes. Without it and `until` each hit of `from` ends an instance and begins
-    /// the next.
+    /// Index of the end probe. Without it and `until`, each hit of `from` ends an instance and begins the
+    /// next.
     pub(crate) to: Option<usize>,
-    /// It ends with the hit that makes this true of what it has so far.
+    /// The instance ends with the hit at which this condition holds for its hits so far.
     pub(crate) until: Option<Typed>,
-    /// The window whose instances its own lie in, by its place: one that is cut off by its end is partial.
+    /// Index of the enclosing window: an instance that is cut off by the end of the enclosing one is partial.
     pub(crate) within: Option<usize>,
-    /// For each probe the capture that says to which instance a hit belongs; without it time says it.
+    /// For each probe, the key capture that determines the instance of a hit; without it, the time determines
+    /// it.
     pub(crate) keys: Vec<Option<usize>>,
-    /// For each role what must hold of each of its processes.
+    /// For each role, the condition on each of its processes.
     pub(crate) complete: Vec<(usize, Typed)>,
-    /// Nanoseconds an instance waits for what is missing.
+    /// How long an instance waits for what is missing, in nanoseconds.
     pub(crate) timeout: Option<u64>,
-    /// How many instances at first are left out.
+    /// Number of instances at the start that are left out.
     pub(crate) skip: u64,
     pub(crate) discard: Option<Typed>,
     pub(crate) straddle: Straddle,
@@ -81,12 +81,12 @@ impl Boundaries {
         self.to == Some(probe) || self.begins_at() == Some(probe)
     }
 
-    /// The probe whose hits end instances: of its own, or those that begin the next one.
+    /// The probe whose hits end instances: the end probe, or that of the next begin.
     pub(crate) fn closes_at(&self) -> Option<usize> {
         self.to.or(self.begins_at())
     }
 
-    /// The probe whose hits begin instances, if one does.
+    /// The probe whose hits begin instances, if there is one.
     pub(crate) fn begins_at(&self) -> Option<usize> {
         self.from.iter().find_map(|begin| begin.probe())
     }

@@ -1,4 +1,4 @@
-//! What is done to one process: one enum from the check of a rule to the actuator.
+//! The actions that are carried out in one process: one enum from the check of a rule to the actuator.
 
 use std::fmt;
 
@@ -10,42 +10,42 @@ use crate::expression::Expression;
 use crate::sync::Moment;
 use crate::value::{Scalar, ValueType};
 
-/// How long the session waits for a function that a rule calls; one that takes longer goes on, and its result
-/// is in the journal later.
+/// Wait of the session for a function that a rule calls, in ms. A slower call continues; its result appears
+/// in the journal later.
 const CALL_WAIT_MS: u64 = 2_000;
-/// How long the dynamic linker is waited for.
+/// Wait for the dynamic linker, in ms.
 const LOAD_WAIT_MS: u64 = 8_000;
 
-/// Something to be done to one process.
+/// An action on one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// A variable gets a value.
+    /// Writes a value to a variable.
     Set(Set),
-    /// A function is called once.
+    /// Calls a function once.
     Call(CallRequest),
-    /// A library is loaded.
+    /// Loads a library.
     Load {
         /// Its absolute path, as the program sees it, or a name that its dynamic linker finds.
         path: String,
-        /// As in [`CallRequest`].
+        /// See [`CallRequest`].
         wait_ms: u64,
     },
     Patch(PatchRequest),
-    /// All threads are bound to CPUs.
+    /// Binds all threads to CPUs.
     Affinity(Affinity),
-    /// A probe of the rule is switched, by the session.
+    /// Switches a probe of the rule; done by the session.
     Switch(Switch),
 }
 
 /// A variable, or a part of one, and its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Set {
-    /// The variable, as users write it: `cfg.chunk`.
+    /// The variable in the user's notation: `cfg.chunk`.
     pub variable: String,
     /// Its type, for programs without debug information.
     pub value_type: Option<ValueType>,
-    /// In every library that has a variable of this name, not in one alone.
+    /// Writes in every library that has a variable of this name, not in one only.
     pub everywhere: bool,
     /// A boolean or a plain number.
     pub value: Scalar,
@@ -55,39 +55,39 @@ pub struct Set {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PatchRequest {
-    /// Every call of one function goes to another.
+    /// Redirects every call of one function to another.
     Replace {
         function: FunctionName,
-        /// The other one, which takes and returns the same.
+        /// The replacement, which takes and returns the same types.
         with: FunctionName,
     },
-    /// A function is called whenever another one is entered, or returns.
+    /// Calls a function whenever another one is entered or returns.
     InsertCall {
-        /// The function that is called. It must not throw exceptions.
+        /// The called function. It must not throw exceptions.
         function: FunctionName,
         arguments: Vec<Argument>,
         into: FunctionName,
         /// Before its first instruction, or before each return instruction.
         place: Moment,
     },
-    /// Calls of a function are left out. Who uses its result finds what happens to be in the register.
+    /// Skips calls of a function. Code that uses its result gets an arbitrary register value.
     RemoveCall {
         function: FunctionName,
-        /// In which function; everywhere when not said.
+        /// The calling function; `None` for all callers.
         within: Option<FunctionName>,
     },
-    /// An argument of a function is another one, before its body runs.
+    /// Changes an argument of a function before its body runs.
     SetArgument {
         function: FunctionName,
-        /// The argument, from 0.
+        /// Index of the argument, from 0.
         index: usize,
-        /// Its type, where the debug information does not say it. Without debug information the arguments
-        /// before it are taken to be of its kind (whole numbers and addresses, or floating-point numbers).
+        /// Its type, if the debug information does not contain it. Without debug information, the arguments
+        /// before it are assumed to be of the same class (integers and addresses, or floating-point numbers).
         value_type: Option<ValueType>,
         value: Expression,
     },
-    /// The size that the program states for its OpenMP teams, in all functions of [`crate::TEAM_SIZES`] that
-    /// it calls.
+    /// Changes the size that the program requests for its OpenMP teams, in all functions of
+    /// [`crate::TEAM_SIZES`] that it calls.
     SetTeamSize { value: Expression },
 }
 
@@ -95,23 +95,23 @@ pub enum PatchRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Affinity {
-    /// Its part of the cores of the job. The session makes a list of it.
+    /// The process's share of the cores of the job. The session resolves it to a list.
     Cores(Cores),
     Cpus(CpuList),
 }
 
-/// How the cores of a job are dealt to its processes, each of which gets cores of its own.
+/// How the cores of a job are distributed over its processes, each of which gets cores of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cores {
-    /// Evenly over those the job may use.
+    /// Evenly over the cores that the job may use.
     Spread,
-    /// Next to those of the rank before.
+    /// Next to the cores of the preceding rank.
     Compact,
 }
 
 impl Cores {
-    /// Every one with its word in a rule.
+    /// All variants with their keywords.
     pub const ALL: &'static [(&'static str, Cores)] =
         &[("spread", Cores::Spread), ("compact", Cores::Compact)];
 }
@@ -126,16 +126,16 @@ impl fmt::Display for Affinity {
     }
 }
 
-/// A probe of a rule that is switched.
+/// A probe of a rule that is switched on or off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
-    /// The probe, by its place in the rule.
+    /// The probe's index in the rule.
     pub probe: usize,
     pub name: String,
     pub on: bool,
 }
 
-/// The words by which rules request actions.
+/// The keywords by which rules request actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keyword {
     Set,
@@ -151,7 +151,7 @@ pub enum Keyword {
 }
 
 impl Keyword {
-    /// Every one with its word.
+    /// All variants with their keywords.
     pub const ALL: &'static [(&'static str, Keyword)] = &[
         ("set", Keyword::Set),
         ("call", Keyword::Call),
@@ -172,7 +172,7 @@ impl Keyword {
 }
 
 impl Action {
-    /// A call as rules make them.
+    /// A call as rules request it.
     pub fn call(call: Invocation, inverse: Inverse) -> Action {
         let Invocation { function, arguments } = call;
         Action::Call(CallRequest {
@@ -185,7 +185,7 @@ impl Action {
         })
     }
 
-    /// Loads a library, within the bound for that.
+    /// Loads a library, within the time limit for loading.
     pub fn load(path: impl Into<String>) -> Action {
         Action::Load {
             path: path.into(),
@@ -206,7 +206,7 @@ impl Action {
         }
     }
 
-    /// What it acts on.
+    /// The name of what it acts on.
     pub fn target(&self) -> String {
         match self {
             Action::Set(set) => set.variable.clone(),
@@ -218,7 +218,7 @@ impl Action {
         }
     }
 
-    /// The keyword of a rule, and what it acts on: `set cfg.chunk`.
+    /// Keyword and target, as in a rule: `set cfg.chunk`.
     pub fn label(&self) -> String {
         let (keyword, target) = (self.keyword().name(), self.target());
         match self {
@@ -228,7 +228,7 @@ impl Action {
         }
     }
 
-    /// The value that is set, if it is one.
+    /// The value that a `Set` writes.
     pub fn value(&self) -> Option<&Scalar> {
         match self {
             Action::Set(set) => Some(&set.value),
@@ -241,7 +241,7 @@ impl Action {
         matches!(self, Action::Load { .. } | Action::Patch(_))
     }
 
-    /// Whether it is a call without a way to revert it: it stays.
+    /// Whether it is a call without a stated inverse, so that it stays.
     pub fn stays(&self) -> bool {
         matches!(self, Action::Call(call) if call.inverse == Inverse::Unstated)
     }
@@ -251,7 +251,8 @@ impl Action {
         matches!(self, Action::Call(call) if matches!(call.inverse, Inverse::NotNeeded(_)))
     }
 
-    /// A call whose inverse is the same call where `was` has this value: then it changes nothing.
+    /// For a call whose inverse is the same call with the value of `was`: the argument. If `was` has this
+    /// value already, the call changes nothing.
     pub fn changes_nothing_where_was_is(&self) -> Option<&Argument> {
         let Action::Call(CallRequest {
             function,
@@ -268,7 +269,7 @@ impl Action {
         (call.function == *function && same == *arguments).then(|| &arguments[place])
     }
 
-    /// Why it takes effect at no place in the program, if it does not.
+    /// Why it has no place in the program at which it takes effect, if so.
     pub fn why_nowhere(&self) -> Option<&'static str> {
         match self {
             Action::Set(_) | Action::Call(_) => None,
@@ -279,8 +280,8 @@ impl Action {
         }
     }
 
-    /// What it does to a program, in words. `computed` says what the value or an argument is that is not
-    /// known yet, by its number among [`Action::arguments_mut`].
+    /// Its effect on a program, in words. `computed` describes a value or argument that is not known yet, by
+    /// its index in [`Action::arguments_mut`].
     pub fn effect(&self, computed: impl Fn(usize) -> Option<String>, range: &str) -> String {
         let value = || computed(0).unwrap_or_default();
         let shown = |arguments: &[Argument], first: usize| {
@@ -349,7 +350,7 @@ impl Action {
         }
     }
 
-    /// What no two tunes of a job may both act on, in words; nothing where several may.
+    /// The target that only one tune of a job may act on, in words; `None` if several may.
     pub fn claim(&self) -> Option<String> {
         match self {
             Action::Set(set) => Some(format!("the variable {}", set.variable)),
@@ -359,7 +360,7 @@ impl Action {
         }
     }
 
-    /// The arguments of its calls: of the call, of what is called before it, and of its inverse.
+    /// The arguments of its calls: the call, the call made before it, and its inverse.
     pub fn arguments_mut(&mut self) -> Vec<&mut Argument> {
         match self {
             Action::Call(CallRequest {
@@ -420,7 +421,7 @@ impl Inverse {
 }
 
 impl PatchRequest {
-    /// How rules write the size that programs state for their OpenMP teams.
+    /// The notation in rules for the size that programs request for their OpenMP teams.
     pub const TEAM_SIZE: &'static str = "openmp.size";
 
     fn keyword(&self) -> Keyword {
@@ -432,7 +433,7 @@ impl PatchRequest {
         }
     }
 
-    /// What it is about, as a rule writes it.
+    /// Its target in a rule's notation.
     fn target(&self) -> String {
         match self {
             PatchRequest::Replace { function, .. }
@@ -468,7 +469,7 @@ impl PatchRequest {
     }
 }
 
-/// As people read it: `set cfg.chunk = 64`.
+/// For display: `set cfg.chunk = 64`.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.label())?;
@@ -497,7 +498,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// As they stand between the brackets of a call.
+/// The text between the parentheses of a call.
 fn listed(arguments: &[Argument]) -> String {
     let parts: Vec<String> = arguments.iter().map(Argument::to_string).collect();
     parts.join(", ")

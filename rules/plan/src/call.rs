@@ -1,5 +1,5 @@
-//! Calls of functions of the program: as people write them (`flush("log", 1, 2.5, true)`), what a call takes,
-//! and how it is reverted.
+//! Calls of functions of the program: their notation (`flush("log", 1, 2.5, true)`), their arguments, and how
+//! they are reverted.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use thiserror::Error;
 
 use crate::value::ValueType;
 
-/// More arguments than any call can have.
+/// Exceeds the arguments that any call can have.
 const ARGUMENTS_MAX: usize = 14;
 
-/// How [`Argument::Was`] is written.
+/// The notation of [`Argument::Was`].
 pub const WAS: &str = "was";
 
-/// The name of a function, and of the module that holds it where this is needed.
+/// The name of a function, with its module if needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionName {
-    /// As the linker knows it.
+    /// The linker name.
     pub name: String,
-    /// The path, file name, soname, or file name up to `.so`.
+    /// The path, file name, soname, or file name without the part from `.so` on.
     pub module: Option<String>,
 }
 
@@ -54,16 +54,16 @@ impl fmt::Display for FunctionName {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Argument {
-    /// A whole number, a bool or an address.
+    /// An integer, bool or address.
     Integer(i64),
     Double(f64),
     Float(f32),
-    /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is
-    /// reverted: a function that keeps the address is not for this.
+    /// A zero-terminated text. It exists until the call has returned, or until the inserted call is reverted:
+    /// not suitable for functions that keep the address.
     Text(String),
-    /// What a variable of the program holds when the call is made; only of a call once.
+    /// The value of a variable of the program at the time of the call; only for a call that is made once.
     Variable(String),
-    /// What was read just before the call that is reverted; only of an inverse.
+    /// The value read just before the call that is reverted; only in an inverse.
     Was,
 }
 
@@ -80,30 +80,30 @@ impl fmt::Display for Argument {
     }
 }
 
-/// What a function returns.
+/// The return type of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReturnType {
-    /// Nothing that is of interest.
+    /// The result is ignored.
     Nothing,
     /// A number or a bool.
     Value(ValueType),
     Pointer,
-    /// What the debug information says, and nothing where it is silent.
+    /// The type in the debug information; ignored without one.
     IfKnown,
 }
 
-/// Call a function once.
+/// Requests one call of a function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRequest {
     pub function: FunctionName,
-    /// At most 6 whole numbers, addresses or texts, and 8 floating-point numbers.
+    /// At most 6 integers, addresses or texts, and 8 floating-point numbers.
     pub arguments: Vec<Argument>,
-    /// What it returns; an i64 when not said.
+    /// The return type; i64 if `None`.
     pub returns: Option<ReturnType>,
-    /// How long it is waited for. A call that takes longer is never broken off: it goes on.
+    /// The wait for the call, in ms. A longer call is never interrupted.
     pub wait_ms: u64,
-    /// Only this thread may do it.
+    /// The only thread that may make the call.
     pub thread: Option<i32>,
     /// How it is reverted.
     #[serde(default)]
@@ -119,17 +119,17 @@ pub enum Inverse {
     Unstated,
     /// There is nothing to revert, for this reason.
     NotNeeded(String),
-    /// By another call of the thread that made the first one.
+    /// By another call, made by the thread that made the first one.
     Call {
-        /// The other call: constants and [`Argument::Was`].
+        /// The inverse call: constants and [`Argument::Was`].
         call: Invocation,
-        /// What the same thread calls just before the first one, with constants: its result is
+        /// A call that the same thread makes just before the first one, with constants: its result is
         /// [`Argument::Was`].
         was: Option<Invocation>,
     },
 }
 
-/// Why a text is no call.
+/// Why a text is not a call.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{text}` is not a call: {why} (as in `f(1, 2.5, \"text\", true)`)")]
 pub struct TextError {
@@ -137,7 +137,7 @@ pub struct TextError {
     pub why: String,
 }
 
-/// A function and what it is called with.
+/// A function with its arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Invocation {
     pub function: FunctionName,
@@ -145,7 +145,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// Reads a call; a name alone is a call without arguments.
+    /// Parses a call; a name alone is a call without arguments.
     pub fn parse(text: &str) -> Result<Invocation, TextError> {
         let error = |why: String| TextError {
             text: text.to_owned(),
@@ -179,7 +179,7 @@ impl Invocation {
     }
 }
 
-/// At the commas that are in no text.
+/// Splits at the commas outside of texts.
 fn split(text: &str) -> Option<Vec<String>> {
     let (mut parts, mut part) = (Vec::new(), String::new());
     let mut characters = text.chars();
@@ -231,7 +231,7 @@ fn argument(text: &str) -> Option<Argument> {
     }
 }
 
-/// Decimal or hexadecimal; up to the greatest u64, whose bits it then has.
+/// Decimal or hexadecimal. Numbers above the greatest i64, up to the greatest u64, keep their bits.
 fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = text
         .strip_prefix('-')

@@ -1,4 +1,4 @@
-//! A list of CPUs, as the kernel and people write it: `0-3,8`.
+//! A list of CPUs in the notation of the kernel: `0-3,8`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,21 +7,21 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// CPUs, by their numbers; at least one. Stored as the list.
+/// At least one CPU, by number. Serialized as the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CpuList(BTreeSet<usize>);
 
-/// A text that is no list.
+/// The text is not a list.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is no list of CPUs such as 0-3,8")]
 pub struct CpuListError(String);
 
 impl CpuList {
-    /// As many as a mask of the C library holds.
+    /// The size of the C library's CPU mask.
     pub const MAX: usize = 1024;
 
-    /// None where there is none, or one that no mask holds.
+    /// `None` for an empty set, or for a number that does not fit a mask.
     pub fn new(cpus: BTreeSet<usize>) -> Option<CpuList> {
         let fits = cpus.last().is_some_and(|last| *last < CpuList::MAX);
         fits.then_some(CpuList(cpus))

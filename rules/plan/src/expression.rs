@@ -1,8 +1,8 @@
-//! What an argument becomes: constants, the value that was passed, + − × ÷, min, max, clamp. Small enough to
-//! be compiled into the program.
+//! The expression for a changed argument: constants, the original value, + − × ÷, min, max, clamp. Small
+//! enough to be compiled into the program.
 //!
-//! Text in, a tree out. What it means: whole-number parameters are computed in 64 bits and wrap,
-//! floating-point ones as f64.
+//! Parses a text into a tree. Semantics: integer parameters are computed in 64 bits and wrap, floating-point
+//! parameters as f64.
 
 use std::fmt;
 
@@ -11,15 +11,15 @@ use thiserror::Error;
 
 use crate::value::{Literal, ValueType};
 
-/// Deeper ones are refused.
+/// Maximum depth.
 const DEPTH_MAX: usize = 24;
-/// Longer ones are refused, too.
+/// Maximum number of nodes.
 const NODES_MAX: usize = 100;
 
-/// Why a text is no expression.
+/// Why a text is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExpressionError {
-    /// It ends too early, or something is too much.
+    /// It ends too early, or contains something unexpected.
     #[error(
         "`{text}` is not understood from character {at} on: numbers, `original`, + - * /, min max clamp and parentheses"
     )]
@@ -32,32 +32,32 @@ pub enum ExpressionError {
     NotOfType { number: String, value_type: ValueType },
 }
 
-/// An operator of two values.
+/// A binary operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
     Add,
     Subtract,
     Multiply,
-    /// ÷; where a whole-number divisor is 0, the whole expression is `original`
+    /// ÷. If an integer divisor is 0, the result of the complete expression is `original`.
     Divide,
     Min,
     Max,
 }
 
-/// What an argument becomes.
+/// An expression for the new value of an argument.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expression {
     Integer(i64),
     Float(f64),
-    /// The value that was passed.
+    /// The value that the caller passed.
     Original,
     Both(Operator, Box<Expression>, Box<Expression>),
 }
 
 impl Expression {
-    /// `min(original, 64KiB)`, `original * 2 + 1`, `clamp(original, 1, 8)`.
+    /// Parses `min(original, 64KiB)`, `original * 2 + 1`, `clamp(original, 1, 8)`.
     pub fn parse(text: &str) -> Result<Expression, ExpressionError> {
         let mut parser = Parser {
             text,
@@ -71,7 +71,7 @@ impl Expression {
         }
     }
 
-    /// Checks that every number in it is one that a parameter of this type can hold.
+    /// Checks that a parameter of this type can hold every number in it.
     pub fn check(&self, value_type: ValueType) -> Result<(), ExpressionError> {
         self.measure(0, &mut 0)?;
         self.check_numbers(value_type)

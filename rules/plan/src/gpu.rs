@@ -1,23 +1,23 @@
-//! Functions by which programs use a GPU: of CUDA's run-time and driver, of HIP, of NCCL and RCCL.
+//! Functions by which programs use a GPU: CUDA's run-time and driver, HIP, NCCL and RCCL.
 
-/// What a program calls such a function for.
+/// The purpose of such a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GpuCall {
     Launch,
     Copy,
-    /// Waits for the GPU, or looks whether it is ready.
+    /// Waits for the GPU, or polls whether it is ready.
     Wait,
     Collective,
 }
 
-/// Functions of one purpose.
+/// Functions with one purpose.
 struct Family {
     call: GpuCall,
-    /// As rules write it.
+    /// Its notation in rules.
     name: &'static str,
-    /// What the names of its libraries begin with.
+    /// Prefixes of function names, by library.
     libraries: &'static [&'static str],
-    /// What follows; with `*`, how it begins.
+    /// The rest of the names; `*` marks a prefix.
     functions: &'static [&'static str],
 }
 
@@ -84,25 +84,25 @@ const FAMILIES: [Family; 4] = [
     },
 ];
 
-/// C++ functions of HIP that launch kernels are known by their whole names: rocBLAS calls this one.
+/// HIP's C++ functions that launch kernels are recognized by their full names: rocBLAS calls this one.
 const LAUNCH_OF_HIP: &str = "_Z24hipExtModuleLaunchKernel";
 
 impl GpuCall {
-    /// The one that is written so in rules.
+    /// The purpose with this notation in rules.
     pub fn named(name: &str) -> Option<GpuCall> {
         let known = FAMILIES.iter().find(|family| family.name == name);
         known.map(|family| family.call)
     }
 
-    /// As rules write it.
+    /// Its notation in rules.
     pub fn name(self) -> &'static str {
         let known = FAMILIES.iter().find(|family| family.call == self);
         known.map_or("", |family| family.name)
     }
 
-    /// What a function is called for, by the linker's name. What compilers call for programs begins with
-    /// `__`; later versions of a function (`_v2`), those for a default stream for each thread (`_ptsz`,
-    /// `_ptds`, `_spt`), and of NCCL with settings (`Config`) have an ending.
+    /// The purpose of a function, by its linker name. Functions that compilers call have the prefix `__`;
+    /// later versions of a function (`_v2`), versions for a per-thread default stream (`_ptsz`, `_ptds`,
+    /// `_spt`), and NCCL functions with settings (`Config`) have a suffix.
     pub fn of(symbol: &str) -> Option<GpuCall> {
         if symbol.starts_with(LAUNCH_OF_HIP) {
             return Some(GpuCall::Launch);

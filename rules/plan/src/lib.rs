@@ -1,9 +1,9 @@
-//! The vocabulary that rules, the session, the actuator and the journal share: what is to be done to a
-//! process, where in the program, with which values, and what became of it.
+//! The vocabulary shared by rules, session, actuator and journal: actions on a process, places in the
+//! program, values, and outcomes.
 //!
-//! Plain data. A text becomes one of these types where a user writes it (a rule file, the command line) and
-//! is printed where one reads it; nothing is printed and parsed again on the way. The names in the JSON of
-//! the journal are part of its format.
+//! Plain data. A text is parsed into one of these types where a user writes it (a rule file, the command
+//! line) and formatted where a user reads it; there is no round trip through text in between. The names in
+//! the JSON of the journal are part of its format.
 #![forbid(unsafe_code)]
 
 mod action;

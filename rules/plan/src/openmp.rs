@@ -1,13 +1,13 @@
-//! Where programs state the size of an OpenMP team to their library: what compilers emit for `num_threads`.
+//! The functions by which compiled programs request the size of an OpenMP team (`num_threads`).
 
 use crate::value::ValueType;
 
-/// The number of the argument that is the size; each of the functions has it at the same place.
+/// Index of the argument with the size, equal in all these functions.
 pub const TEAM_SIZE_ARGUMENT: u8 = 2;
 
-/// The functions that take the size, and its type; 0 there leaves it to the library. Those of GCC start the
-/// team too (`_start`: GCC before 4.9), those of LLVM and Intel set the size of the next one that the thread
-/// starts.
+/// The functions that take the size, with its type; 0 leaves the size to the library. GCC's functions also
+/// start the team (`_start`: GCC before 4.9); those of LLVM and Intel set the size of the next team that the
+/// thread starts.
 pub const TEAM_SIZES: &[(&str, ValueType)] = &[
     ("GOMP_parallel", ValueType::U32),
     ("GOMP_parallel_start", ValueType::U32),
@@ -29,7 +29,7 @@ pub const TEAM_SIZES: &[(&str, ValueType)] = &[
     ("__kmpc_push_num_threads", ValueType::I32),
 ];
 
-/// Whether a program states the size of a team to this function.
+/// Whether this function takes the size of a team.
 pub fn takes_team_size(function: &str) -> bool {
     TEAM_SIZES.iter().any(|(name, _)| *name == function)
 }

@@ -1,27 +1,27 @@
-//! What a rule may do, and what a session marks in its recording.
+//! The modes of rules, the guard's verdicts, and the marks of a session in its recording.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a rule may do.
+/// The permission of a rule to act.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// It is not evaluated.
     Off,
-    /// It has findings, and decides nothing.
+    /// It reports findings, and makes no decisions.
     #[default]
     Advising,
-    /// It decides; only in a session that was started with --apply.
+    /// It makes decisions; only in a session that was started with --apply.
     Applying,
 }
 
 impl Mode {
     pub const ALL: [Mode; 3] = [Mode::Off, Mode::Advising, Mode::Applying];
 
-    /// The word for it.
+    /// The word of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Off => "off",
@@ -46,22 +46,22 @@ impl FromStr for Mode {
     }
 }
 
-/// What a guard found of a change. What becomes of the change follows from that and from the rule.
+/// The guard's result for a change. The rule determines whether the change then stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardEffect {
-    /// The objective is better, with 98 % confidence and by more than a trifle.
+    /// The objective is better, with 98 % confidence and by a relevant amount.
     Confirmed,
-    /// With the same confidence it is neither better nor worse by more than the margin.
+    /// With the same confidence, it is neither better nor worse by more than the margin.
     NoEffect,
     /// It is worse by more than the margin.
     Worse,
-    /// It varies too much by itself to be compared.
+    /// It varies too much by itself for a comparison.
     Inconclusive,
 }
 
 impl GuardEffect {
-    /// The word for it, which is that in reports with `_` for a space.
+    /// The word in texts; reports use it with `_` for a space.
     pub fn name(self) -> &'static str {
         match self {
             GuardEffect::Confirmed => "confirmed",
@@ -78,13 +78,13 @@ impl fmt::Display for GuardEffect {
     }
 }
 
-/// What a session marks in its trace and its recording.
+/// The kinds of marks of a session in its trace and its recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {
     Finding,
     /// A change was made.
     Change,
-    /// The guard has judged; a recording has the verdict itself.
+    /// The guard has judged; a recording contains the verdict itself, as `Kept` or `Reverted`.
     Verdict,
     /// A change was kept.
     Kept,
@@ -101,7 +101,7 @@ impl MarkKind {
         MarkKind::Reverted,
     ];
 
-    /// The word for it in a trace and in a recording.
+    /// The word in a trace and in a recording.
     pub fn name(self) -> &'static str {
         match self {
             MarkKind::Finding => "finding",
@@ -112,7 +112,7 @@ impl MarkKind {
         }
     }
 
-    /// The mark that a recording has under this word; one that is not known is taken for a change.
+    /// The mark for a word of a recording; an unknown word is read as a change.
     pub fn named(word: &str) -> MarkKind {
         let found = MarkKind::ALL.into_iter().find(|kind| kind.name() == word);
         found.unwrap_or(MarkKind::Change)

@@ -1,15 +1,15 @@
-//! Where a probe sits, as far as that decides what a hit costs.
+//! Properties of probe sites that determine the cost of a hit.
 
 use std::fmt;
 
-/// What the kernel does with the instruction under a probe, which decides what a hit costs.
+/// How the kernel executes the instruction under a probe, which determines the cost of a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
-    /// A nop of five bytes, of which it makes a call: no exception at all.
+    /// A five-byte nop that is replaced by a call: no exception.
     Optimised,
-    /// It does itself what the instruction does: one exception.
+    /// The kernel emulates the instruction: one exception.
     Emulated,
-    /// It has the processor run a copy of it: two exceptions and more.
+    /// The processor executes a copy of the instruction: two exceptions or more.
     Stepped,
     /// No code was found there.
     Unknown,

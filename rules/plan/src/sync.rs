@@ -1,5 +1,5 @@
-//! Sync points: where in the program a change is to take effect, as a user or a rule names it (`entry:step`,
-//! `return:libapp.so:step`). A claim; nothing is looked up here.
+//! Sync points: the places in the program at which changes take effect, in the notation of users and rules
+//! (`entry:step`, `return:libapp.so:step`). Nothing is resolved here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The moment of a function.
+/// A moment in the execution of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
@@ -18,7 +18,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// The word for it: `entry`, `return`.
+    /// The keyword: `entry`, `return`.
     pub fn name(self) -> &'static str {
         match self {
             Moment::Entry => "entry",
@@ -32,12 +32,12 @@ impl Moment {
 pub struct SyncPoint {
     pub moment: Moment,
     pub function: String,
-    /// The module that holds it, where several have one of that name.
+    /// The module of the function, if several modules have one of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
 }
 
-/// A text that is no place.
+/// The text is not a sync point.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is no sync point: entry:FUNCTION or return:FUNCTION, or entry:MODULE:FUNCTION")]
 pub struct SyncPointError(String);
@@ -56,9 +56,9 @@ impl FromStr for SyncPoint {
 }
 
 impl SyncPoint {
-    /// The point of a function, which may be named with its module: `step`, `libapp.so:step`.
+    /// The sync point of a function, given with or without its module: `step`, `libapp.so:step`.
     pub fn new(moment: Moment, name: &str) -> Result<SyncPoint, SyncPointError> {
-        // A C++ name may hold `::`; a module's name ends at a single colon.
+        // A C++ name may contain `::`; a module's name ends at a single colon.
         let (module, function) = match name.split_once(':') {
             Some((module, function)) if !function.starts_with(':') => (Some(module.to_owned()), function),
             _ => (None, name),
@@ -74,7 +74,7 @@ impl SyncPoint {
         })
     }
 
-    /// The function, with its module where that is named.
+    /// The function, with its module if there is one.
     pub fn name(&self) -> String {
         match &self.module {
             Some(module) => format!("{module}:{}", self.function),
@@ -89,21 +89,22 @@ impl fmt::Display for SyncPoint {
     }
 }
 
-/// Where a process says which iteration it begins. Without a size the program's debug information says it.
+/// Where a process holds the number of the iteration that it begins. Without a size, the debug information
+/// supplies it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Key {
-    /// An argument of the function, by its place.
+    /// An argument of the function, by index.
     Argument {
-        /// The first is 0.
+        /// Index, from 0.
         number: u8,
         bytes: Option<u8>,
     },
-    /// An argument by its name in the source.
+    /// An argument, by its name in the source.
     NamedArgument { name: String },
     Variable {
         name: String,
-        /// Its size, where the symbol does not say it either.
+        /// Its size, if the symbol has none either.
         bytes: Option<u8>,
     },
 }
@@ -118,12 +119,12 @@ impl fmt::Display for Key {
     }
 }
 
-/// Where several processes take a change at the same iteration.
+/// A place at which several processes take a change in the same iteration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meeting {
-    /// Where each of them begins an iteration.
+    /// The place at which each of them begins an iteration.
     pub at: SyncPoint,
-    /// Where it says which.
+    /// Where the process holds the number of the iteration.
     pub key: Key,
 }
 

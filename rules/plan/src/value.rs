@@ -1,7 +1,7 @@
-//! Values: what a rule computes ([`Scalar`]), and what can be written into a process ([`Value`]): a closed
+//! Values: results of rules ([`Scalar`]), and values that can be written into a process ([`Value`]): a closed
 //! set of at most 8 bytes, so that every write is one aligned store.
 //!
-//! Text in, bytes out, and back. Knows nothing of processes.
+//! Conversions between text and bytes, independent of processes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,11 +12,11 @@ use thiserror::Error;
 /// Why a text is not a value of a type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ValueError {
-    /// Not a number (or not true/false) at all.
+    /// Not a number (or not true/false).
     #[error("`{text}` is not {}, and the type is {value_type}", expected(*.value_type))]
     Malformed {
         text: String,
-        /// What it should have been.
+        /// The expected type.
         value_type: ValueType,
     },
     #[error("{text} does not fit into {value_type}, which holds {min} to {max}")]
@@ -28,7 +28,7 @@ pub enum ValueError {
     },
     #[error("`{0}` is not a type; the types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64")]
     UnknownType(String),
-    /// Bytes that are no value of the type.
+    /// The bytes are no value of the type.
     #[error("the bytes {bytes} are not a value of type {value_type}")]
     Bytes { bytes: Bytes, value_type: ValueType },
 }
@@ -41,12 +41,12 @@ fn expected(value_type: ValueType) -> &'static str {
     }
 }
 
-/// A single value of a rule. Which bytes it becomes depends on the variable that takes it.
+/// A single value of a rule. The variable to which it is written determines its bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scalar {
     Boolean(bool),
-    /// A number in seconds, bytes, or their powers; its dimension is known from the rule.
+    /// A number in seconds, bytes, or their powers; the rule determines its dimension.
     Number(f64),
     /// A name or text.
     Text(String),
@@ -62,7 +62,7 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// At most 8 bytes, as they lie in memory. Shown and stored as hexadecimal digits, lowest address first.
+/// At most 8 bytes in memory order. Displayed and stored as hexadecimal digits, lowest address first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bytes {
     length: u8,
@@ -70,10 +70,10 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// The most bytes that one write changes: one aligned store.
+    /// The size limit of a write: one aligned store.
     pub const MAX: usize = 8;
 
-    /// `None` when there are more than [`Bytes::MAX`].
+    /// `None` if there are more than [`Bytes::MAX`].
     pub fn new(slice: &[u8]) -> Option<Bytes> {
         let mut bytes = [0; Self::MAX];
         bytes.get_mut(..slice.len())?.copy_from_slice(slice);
@@ -87,7 +87,7 @@ impl Bytes {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// As a word, with zeros behind them.
+    /// The bytes as a word, padded with zeros.
     pub fn word(&self) -> u64 {
         u64::from_le_bytes(self.bytes)
     }
@@ -143,7 +143,7 @@ impl<'de> Deserialize<'de> for Bytes {
 
 macro_rules! scalars {
     ($($variant:ident $name:literal $rust:ty;)*) => {
-        /// The types a value can have.
+        /// The types of values.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum ValueType {
@@ -162,10 +162,10 @@ macro_rules! scalars {
         }
 
         impl ValueType {
-            /// All of them, in the order in which they are listed to users.
+            /// All types, in the order in which they are listed to users.
             pub const ALL: &'static [ValueType] = &[ValueType::Bool, $(ValueType::$variant),*];
 
-            /// How users write it.
+            /// The user's notation.
             pub fn name(self) -> &'static str {
                 match self {
                     ValueType::Bool => "bool",
@@ -173,7 +173,7 @@ macro_rules! scalars {
                 }
             }
 
-            /// Bytes that a value of this type takes.
+            /// Size of a value of this type, in bytes.
             pub fn size(self) -> usize {
                 match self {
                     ValueType::Bool => 1,
@@ -190,7 +190,7 @@ macro_rules! scalars {
                 }
             }
 
-            /// As it lies in the memory of the target (little-endian machines only).
+            /// The bytes in the memory of the target (little-endian machines only).
             pub fn to_bytes(self) -> Bytes {
                 let mut bytes = [0; Bytes::MAX];
                 match self {
@@ -200,8 +200,7 @@ macro_rules! scalars {
                 Bytes { length: self.value_type().size() as u8, bytes }
             }
 
-            /// The value that these bytes are; a bool that is neither 0 nor 1 is refused, as is a wrong
-            /// length.
+            /// The value of these bytes; a bool other than 0 and 1 is refused, as is a wrong length.
             pub fn from_bytes(value_type: ValueType, bytes: Bytes) -> Result<Value, ValueError> {
                 if bytes.as_slice().len() != value_type.size() {
                     return Err(ValueError::Bytes { bytes, value_type });
@@ -262,7 +261,7 @@ impl FromStr for ValueType {
     }
 }
 
-/// A value whose type the variable decides that takes it: what a rule computed, or a user wrote.
+/// A value whose type is that of its variable: a result of a rule, or a user's input.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Literal {
@@ -271,7 +270,7 @@ pub enum Literal {
     Float(#[serde(with = "bits")] f64),
 }
 
-/// JSON has no number that is infinite or none.
+/// Serializes the bits, because JSON cannot represent infinities and NaN.
 mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -292,7 +291,7 @@ pub struct LiteralError(String);
 impl FromStr for Literal {
     type Err = LiteralError;
 
-    /// Reads decimal numbers, `0x` hexadecimal ones, true and false.
+    /// Parses decimal numbers, hexadecimal numbers with `0x`, true and false.
     fn from_str(text: &str) -> Result<Literal, LiteralError> {
         match text {
             "true" => return Ok(Literal::Boolean(true)),
@@ -328,8 +327,8 @@ impl fmt::Display for Literal {
 }
 
 impl Literal {
-    /// The value of this type that it is; a number that is not exactly one is refused, but for the last
-    /// digits of a fraction.
+    /// Converts to this type; a number that is not exact in the type is refused, except for the last digits
+    /// of a fraction.
     pub fn of_type(self, value_type: ValueType) -> Result<Value, ValueError> {
         let malformed = || ValueError::Malformed {
             text: self.to_string(),
@@ -365,7 +364,7 @@ impl Literal {
     }
 
     fn integer(self) -> Option<i128> {
-        // Greater ones fit into no type; where they begin the conversion stays at the last number.
+        // Larger numbers fit no type; the conversion saturates there.
         match self {
             Literal::Boolean(_) => None,
             Literal::Integer(number) => Some(number),
@@ -417,7 +416,7 @@ fn parse_integer(text: &str) -> Option<i128> {
         Some(rest) => (true, rest),
         None => (false, text),
     };
-    // `from_str_radix` would take a second sign.
+    // `from_str_radix` would accept a second sign.
     if digits.starts_with(['+', '-']) {
         return None;
     }
@@ -487,7 +486,7 @@ mod tests {
             read("18446744073709551615", ValueType::U64),
             Ok(Value::U64(u64::MAX))
         );
-        // As a rule computes a whole number.
+        // An integer as a rule computes it.
         assert_eq!(Literal::Float(12.0).of_type(ValueType::I32), Ok(Value::I32(12)));
         assert_eq!(
             Literal::Float(1.0).of_type(ValueType::Bool),

@@ -1,10 +1,10 @@
 //! Sums of doubles, and of products of two doubles, without any rounding.
 //!
-//! A finite double is a whole multiple of 2^-1074 below 2^1024, a product of two one of 2^-2148 below 2^2048:
-//! fixed-point numbers of 2098 and 4196 bits. They are kept in digits of base 2⁶⁴, each with a sign and 64
-//! bits to spare: a value adds less than 2⁶⁴ to two digits (a product to three) and no carry runs, so that
-//! 2⁶³ values fit whatever they are. The digits of a sum are then sums of whole numbers, and the same for
-//! every order of adding and merging.
+//! A finite double is an integer multiple of 2^-1074 below 2^1024, a product of two is one of 2^-2148 below
+//! 2^2048: fixed-point numbers of 2098 and 4196 bits. They are kept in digits of base 2⁶⁴, each with a sign
+//! and 64 spare bits: a value adds less than 2⁶⁴ to two digits (a product to three) without carries, so 2⁶³
+//! arbitrary values fit. The digits of a sum are therefore sums of integers, equal for every order of adding
+//! and merging.
 
 use super::natural::{Natural, SignedInteger};
 
@@ -24,7 +24,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// None if the value is not finite.
+    /// `None` if the value is not finite.
     #[inline]
     pub(super) fn of(value: f64) -> Option<Parts> {
         let bits = value.to_bits();
@@ -55,7 +55,7 @@ impl<const DIGITS: usize> Default for Exact<DIGITS> {
 
 #[inline]
 fn signed(piece: u64, negative: bool, times: u64) -> i128 {
-    // Below 2⁶⁴ · 2⁶³, so it has an i128.
+    // Below 2⁶⁴ · 2⁶³, so it fits an i128.
     let size = (u128::from(piece) * u128::from(times)) as i128;
     if negative { -size } else { size }
 }

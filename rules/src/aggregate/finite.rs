@@ -1,13 +1,13 @@
-//! Doubles that have an order.
+//! Doubles with a total order.
 
 use std::cmp::Ordering;
 
-/// A finite f64, which has an order. −0 is 0.
+/// A finite f64, which is totally ordered. −0 is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Finite(f64);
 
 impl Finite {
-    /// None if the value is infinite or not a number.
+    /// `None` if the value is infinite or not a number.
     pub fn new(value: f64) -> Option<Finite> {
         // −0 + 0 is 0.
         value.is_finite().then_some(Finite(value + 0.0))

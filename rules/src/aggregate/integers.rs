@@ -1,4 +1,4 @@
-//! Count, sum and sum of squares of whole numbers: nanoseconds, bytes, counts.
+//! Count, sum and sum of squares of integers: nanoseconds, bytes, counts.
 
 use super::moments::Moments;
 use super::natural::{Natural, SignedInteger};
@@ -40,9 +40,9 @@ impl Integers {
         self.put(1, value.into(), square, 0);
     }
 
-    /// What was counted and summed elsewhere, as in the kernel: count, Σx and Σx². None if no values of 64
-    /// bits have these sums, which are then torn or wrapped: |Σx| ≤ n·(2⁶⁴−1), Σx² ≤ n·(2⁶⁴−1)² and (Σx)² ≤
-    /// n·Σx² hold for any.
+    /// From sums made elsewhere, as in the kernel: count, Σx and Σx². `None` if no 64-bit values have these
+    /// sums, which are then torn or wrapped: |Σx| ≤ n·(2⁶⁴−1), Σx² ≤ n·(2⁶⁴−1)² and (Σx)² ≤ n·Σx² hold for
+    /// all values.
     pub fn from_sums(count: u64, sum: i128, squares: u128) -> Option<Integers> {
         let most = Natural::from(u128::from(u64::MAX));
         let number = Natural::from(u128::from(count));
@@ -75,7 +75,7 @@ impl Integers {
         self.carries += carries + u64::from(carry);
     }
 
-    /// How many values were added.
+    /// The number of values.
     ///
     /// # Errors
     /// [`WhyNone::Overflow`].
@@ -83,7 +83,7 @@ impl Integers {
         self.count.get()
     }
 
-    /// Σx, exactly; 0 of no values.
+    /// Σx, exact; 0 for no values.
     ///
     /// # Errors
     /// [`WhyNone::Overflow`].
@@ -91,14 +91,14 @@ impl Integers {
         self.count.get().map(|_| self.sum)
     }
 
-    /// Σx / `per`, the nearest f64: the sum in a greater unit, `per` of theirs.
+    /// Σx / `per`, the nearest f64: the sum in a unit `per` times as large.
     ///
     /// # Errors
     /// [`WhyNone::Overflow`].
     pub fn sum_in(&self, per: u64) -> Result<f64, WhyNone> {
         let sum = self.sum()?;
         match (small(sum), per < EXACT) {
-            // Both are doubles: one division is the nearest.
+            // Both are exact doubles, so one division gives the nearest.
             (Some(sum), true) => Ok(sum / per as f64),
             _ => SignedInteger::from(sum).ratio(&Natural::from(u128::from(per.max(1))), 0),
         }
@@ -120,7 +120,7 @@ impl Integers {
     /// The standard deviation √(Σ(x − mean)² / n) / `per`, the nearest f64.
     ///
     /// # Errors
-    /// [`WhyNone::NoValues`] and [`WhyNone::OneValue`], for one value shows no spread; [`WhyNone::Overflow`].
+    /// [`WhyNone::NoValues`]; [`WhyNone::OneValue`], because one value has no spread; [`WhyNone::Overflow`].
     pub fn stddev_in(&self, per: u64) -> Result<f64, WhyNone> {
         self.moments().stddev(per.max(1))
     }
@@ -136,10 +136,10 @@ impl Integers {
     }
 }
 
-/// Whole numbers up to here are doubles.
+/// Integers up to this are exact as doubles.
 pub(super) const EXACT: u64 = 1 << 53;
 
-/// A whole number as a double, if it is one for sure.
+/// An integer as a double, if it is certainly exact.
 fn small(value: i128) -> Option<f64> {
     (value.unsigned_abs() <= u128::from(EXACT)).then_some(value as f64)
 }

@@ -1,5 +1,5 @@
-//! Whole numbers of any size, only for reading results: exact products, differences and quotients, rounded
-//! once.
+//! Arbitrary-precision integers, used only for reading results: exact products, differences and quotients,
+//! rounded once.
 
 use std::cmp::Ordering;
 
@@ -12,14 +12,14 @@ const QUOTIENT_BITS: usize = 128;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Natural(Vec<u64>);
 
-/// A whole number with its sign; 0 is never negative.
+/// An integer with its sign; 0 is never negative.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SignedInteger {
     negative: bool,
     size: Natural,
 }
 
-/// (`size` + a rest below 1 if `inexact`) · 2^`exponent`.
+/// (`size` + a remainder below 1 if `inexact`) · 2^`exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scaled {
     pub(super) size: u128,
@@ -45,7 +45,7 @@ impl Natural {
         self.0.is_empty()
     }
 
-    /// How many bits it has: 0 for 0.
+    /// The number of bits: 0 for 0.
     fn bits(&self) -> usize {
         let high = self.0.last().map_or(0, |limb| limb.leading_zeros() as usize);
         self.0.len() * 64 - high
@@ -68,7 +68,7 @@ impl Natural {
         Natural::from_limbs(limbs)
     }
 
-    /// The difference to a number that is not greater.
+    /// The difference; `other` is not greater.
     fn minus(&self, other: &Natural) -> Natural {
         let mut limbs = self.0.clone();
         subtract(&mut limbs, &other.0);
@@ -102,7 +102,7 @@ impl Natural {
         Natural::from_limbs(limbs)
     }
 
-    /// Divided by 2^`bits`, and whether anything was cut off.
+    /// Divided by 2^`bits`, and whether bits were lost.
     fn down(&self, bits: usize) -> (Natural, bool) {
         let (skipped, bits) = ((bits / 64).min(self.0.len()), bits % 64);
         let kept = &self.0[skipped..];
@@ -115,7 +115,7 @@ impl Natural {
         (Natural::from_limbs(limbs.collect()), cut || lowest != 0)
     }
 
-    /// Without its lowest limbs that are 0, and how many bits those were.
+    /// Without its lowest limbs that are 0, and the number of bits removed.
     fn trimmed(&self) -> (Natural, i64) {
         let zeros = self.0.iter().take_while(|limb| **limb == 0).count();
         (Natural(self.0[zeros..].to_vec()), zeros as i64 * 64)
@@ -133,13 +133,13 @@ impl Natural {
         }
     }
 
-    /// Divided by a number that is not 0, to at least 127 bits.
+    /// Divided by a non-zero number, to at least 127 bits.
     pub(super) fn over(&self, divisor: &Natural) -> Scaled {
         if self.is_zero() {
             return self.scaled();
         }
         let ((dividend, up), (divisor, down)) = (self.trimmed(), divisor.trimmed());
-        // The dividend gets 127 bits more than the divisor: the quotient has 127 or 128.
+        // The dividend gets 127 bits more than the divisor, so the quotient has 127 or 128.
         let lift = divisor.bits() as i64 + QUOTIENT_BITS as i64 - 1 - dividend.bits() as i64;
         let (dividend, mut inexact) = if lift < 0 {
             dividend.down(lift.unsigned_abs() as usize)
@@ -173,7 +173,7 @@ fn double(limbs: &mut [u64], bit: u64) {
     }
 }
 
-/// Takes a smaller or equal number away.
+/// Subtracts a smaller or equal number.
 fn subtract(from: &mut [u64], less: &[u64]) {
     let mut borrow = false;
     for (index, limb) in from.iter_mut().enumerate() {
@@ -187,7 +187,7 @@ fn subtract(from: &mut [u64], less: &[u64]) {
     }
 }
 
-/// `a` has at least as many limbs as `b`, perhaps zeros on top.
+/// `a` has at least as many limbs as `b`, possibly with leading zeros.
 fn compare(a: &[u64], b: &[u64]) -> Ordering {
     let (low, high) = a.split_at(b.len());
     if high.iter().any(|limb| *limb != 0) {
@@ -288,7 +288,7 @@ impl Scaled {
         }
     }
 
-    /// The nearest f64, the even one of two as near. A size that is not exact has 55 bits or more.
+    /// The nearest f64, ties to even. An inexact size has at least 55 bits.
     pub(super) fn rounded(self, negative: bool) -> Result<f64, WhyNone> {
         if self.size == 0 {
             return Ok(0.0);
@@ -310,13 +310,13 @@ impl Scaled {
         if top > 1023 {
             return Err(WhyNone::TooLarge);
         }
-        // A mantissa that was rounded up to 2^53 carries into the exponent's bits, as it should.
+        // A mantissa that was rounded up to 2^53 carries correctly into the exponent's bits.
         let bits = (((unit + 1074) as u64) << 52) + mantissa as u64;
         let size = f64::from_bits(bits);
         if size.is_infinite() {
             return Err(WhyNone::TooLarge);
         }
-        // No result is −0.
+        // A result is never −0.
         Ok(if negative && size > 0.0 { -size } else { size })
     }
 }

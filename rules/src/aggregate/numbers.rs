@@ -1,4 +1,4 @@
-//! Count, sum and sum of squares of doubles most of which are whole: sizes, counts, ranks.
+//! Count, sum and sum of squares of doubles, most of which are integers: sizes, counts, ranks.
 
 use super::exact::UNIT;
 use super::integers::EXACT;
@@ -6,11 +6,10 @@ use super::moments::Moments;
 use super::natural::SignedInteger;
 use super::{Integers, Merge, Reals, WhyNone};
 
-/// Exact count, sum and sum of squares of f64, as fast as [`Integers`] where the values are whole and below
-/// 2⁵³.
+/// Exact count, sum and sum of squares of f64, as fast as [`Integers`] for integers below 2⁵³.
 ///
-/// Whole values go to one aggregate and all others to a second, which is there once there is one: to which of
-/// the two a value goes depends on the value alone, so that equal sets of values give equal states.
+/// Integers go to one aggregate and all other values to a second, which is created on demand. The value alone
+/// decides which, so that equal sets of values give equal states.
 ///
 /// ```
 /// use rules::aggregate::{Merge, Numbers};
@@ -30,7 +29,7 @@ pub struct Numbers {
 impl Numbers {
     #[inline]
     pub fn add(&mut self, value: f64) {
-        // A cast saturates, and NaN becomes 0, which is not equal to it.
+        // A cast saturates, and NaN becomes 0, which differs from NaN.
         let integral = value as i64;
         if integral as f64 == value && integral.unsigned_abs() <= EXACT {
             self.integral.add_signed(integral);
@@ -39,7 +38,7 @@ impl Numbers {
         }
     }
 
-    /// Σx, the nearest f64; 0 of no values.
+    /// Σx, the nearest f64; 0 for no values.
     ///
     /// # Errors
     /// [`WhyNone::NotFinite`], [`WhyNone::TooLarge`], [`WhyNone::Overflow`].
@@ -72,7 +71,7 @@ impl Numbers {
         }
     }
 
-    /// The sums of both, in units of 2^-1074 and of its square.
+    /// The sums of both aggregates, in units of 2^-1074 and of its square.
     fn both(&self, others: &Reals) -> Result<Moments, WhyNone> {
         let (integral, others) = (self.integral.moments(), others.moments()?);
         self.integral.count()?;
@@ -87,7 +86,7 @@ impl Numbers {
     }
 }
 
-/// Of whole numbers below 2⁵³.
+/// From integers below 2⁵³.
 impl From<Integers> for Numbers {
     fn from(integral: Integers) -> Numbers {
         Numbers {

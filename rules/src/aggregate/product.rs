@@ -6,15 +6,15 @@ use super::{Count, Merge, WhyNone};
 
 /// The product of any number of f64 in 64 bytes.
 ///
-/// A product of doubles in floating point depends on the order, and an exact one grows by 53 bits a factor.
-/// So each factor ± m · 2^e, 1 ≤ m < 2, is kept as its sign, e, and log₂ m cut to 64 bits behind the point:
-/// whole numbers, whose sums do not depend on the order. log₂ m is too small by less than 2^-62 (shown at its
-/// function), so the product of n factors is too small by a factor above 1 − (n + 1) · 2^-62 before it is
-/// rounded to the nearest f64, whose own error is 2^-53. A product that is a double comes out exactly, 2 · 3
-/// as 6: powers of 2 have exact logarithms, and it has at most 33 others.
+/// A floating-point product of doubles depends on the order, and an exact one grows by 53 bits per factor. So
+/// each factor ± m · 2^e, 1 ≤ m < 2, is kept as its sign, e, and log₂ m truncated to 64 fractional bits:
+/// integers, whose sums do not depend on the order. log₂ m is too small by less than 2^-62 (proof at `log2`),
+/// so the product of n factors is too small by a factor above 1 − (n + 1) · 2^-62 before it is rounded to the
+/// nearest f64, whose own error is 2^-53. A product that is a double is exact, for example 2 · 3 = 6: powers
+/// of 2 have exact logarithms, and it has at most 33 other factors.
 ///
-/// A factor 0 makes it 0; one that is not finite makes it none, also beside a 0. What is below the least f64
-/// becomes 0.
+/// A factor 0 makes the product 0; one that is not finite makes it none, even with a factor 0. A result below
+/// the least f64 becomes 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Product {
     count: Count,
@@ -56,7 +56,7 @@ impl Product {
         self.merge(&factor);
     }
 
-    /// The product in the unit of the values to the power of their count; 1 of no values.
+    /// The product in the unit of the values to the power of their count; 1 for no values.
     ///
     /// # Errors
     /// [`WhyNone::NotFinite`], [`WhyNone::TooLarge`], [`WhyNone::Overflow`].
@@ -70,7 +70,7 @@ impl Product {
         }
         let exponent = self.exponents + (self.logarithms >> 64) as i128;
         let size = exp2(self.logarithms as u64);
-        // Far beyond the doubles on both sides, and far within i64.
+        // The bounds are far beyond the exponents of doubles and far within i64.
         let exponent = exponent.clamp(-5000, 5000) as i64 - 63;
         let product = Scaled {
             size: size.into(),
@@ -102,12 +102,12 @@ impl Merge for Product {
     }
 }
 
-/// log₂(m / 2⁶³) in units of 2^-64, for m from 2⁶³ up: squaring doubles a logarithm, and its whole part is
+/// log₂(m / 2⁶³) in units of 2^-64, for m from 2⁶³ on: squaring doubles a logarithm, and its integer part is
 /// the next bit.
 ///
-/// The k-th square is cut by less than 2^-63 of itself, which takes less than 2^-63 · log₂ e · 2^-k from the
-/// result; the bits behind the 64th are less than 2^-64. Together less than (1.443 + 0.5) · 2^-63 < 2^-62,
-/// and never too much.
+/// The k-th square is truncated by less than 2^-63 of itself, which subtracts less than 2^-63 · log₂ e · 2^-k
+/// from the result; the bits after the 64th are less than 2^-64. The total error is less than (1.443 + 0.5) ·
+/// 2^-63 < 2^-62, and the result is never too large.
 pub(super) fn log2(mut m: u64) -> u64 {
     let mut bits = 0;
     for _ in 0..64 {
@@ -119,11 +119,11 @@ pub(super) fn log2(mut m: u64) -> u64 {
     bits
 }
 
-/// 2^(f / 2⁶⁴) · 2⁶³: from the last bit to the first, the root of what there is, doubled where the bit is
-/// set.
+/// 2^(f / 2⁶⁴) · 2⁶³: from the last bit to the first, the root of the intermediate result, doubled first if
+/// the bit is set.
 ///
-/// A root halves the error so far and cuts less than 2^-63: together less than 2^-62 of the result, and never
-/// too much.
+/// A root halves the previous error and truncates less than 2^-63: the total is less than 2^-62 of the
+/// result, which is never too large.
 pub(super) fn exp2(fraction: u64) -> u64 {
     (0..64).fold(1 << 63, |power: u64, index| {
         let doubled = u128::from(power) << (fraction >> index & 1);

@@ -1,20 +1,20 @@
-//! Quantiles of doubles of any sign: exact of few values, from logarithmic buckets of many.
+//! Quantiles of doubles of any sign: exact for few values, from logarithmic buckets for many.
 
 use std::collections::BTreeMap;
 
 use super::{Count, Merge, WhyNone};
 
-/// Up to so many values are kept themselves.
+/// Up to this number, the values themselves are kept.
 pub const FEW: usize = 64;
-/// A bucket is identified by the sign, the exponent and the first 5 bits behind the point: 32 buckets in each
-/// power of two.
+/// A bucket is identified by the sign, the exponent and the first 5 fractional bits: 32 buckets per power of
+/// two.
 const CUT: u32 = 52 - 5;
 
-/// The values themselves while there are at most [`FEW`], else how many fall into each bucket.
+/// The values themselves while there are at most [`FEW`], otherwise the number of values in each bucket.
 ///
-/// Which of the two depends on the number of values alone, so that any split and order of them give equal
-/// states. A bucket from `low` on is at most `low` / 32 wide: what is given is its middle, off by at most
-/// 1/64 of the value.
+/// The form depends on the number of values alone, so that any split and order of them give equal states. A
+/// bucket that begins at `low` is at most `low` / 32 wide: the result is its middle, off by at most 1/64 of
+/// the value.
 ///
 /// ```
 /// use rules::aggregate::Quantiles;
@@ -34,7 +34,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Adds a value; one that is not finite is counted, and there are no quantiles then.
+    /// Adds a value. One that is not finite is counted, and there are no quantiles then.
     pub fn add(&mut self, value: f64) {
         self.count = self.count.plus(1);
         if !value.is_finite() {
@@ -60,9 +60,9 @@ impl Quantiles {
         }
     }
 
-    /// The value that the share `q` of all values stays below. Of few values it lies on the straight line
-    /// between two of them; of more it is the middle of the bucket of the r-th smallest, r the least from 1
-    /// on with r / n ≥ `q`.
+    /// The value below which the share `q` of all values lies. For few values it is interpolated linearly
+    /// between two of them; otherwise it is the middle of the bucket of the r-th smallest value, where r is
+    /// the least rank with r / n ≥ `q`.
     ///
     /// # Errors
     /// [`WhyNone::NoShare`], [`WhyNone::NoValues`], [`WhyNone::NotFinite`], [`WhyNone::Overflow`].
@@ -106,7 +106,7 @@ impl Merge for Quantiles {
     }
 }
 
-/// In the order of the values: 0 for what is nearest to it, −1 for the negative ones that are.
+/// Ordered as the values: 0 for the positive values nearest to 0, −1 for the negative ones.
 fn bucket(value: f64) -> i32 {
     let size = (value.abs().to_bits() >> CUT) as i32;
     if value < 0.0 { -1 - size } else { size }
@@ -122,7 +122,7 @@ fn middle(bucket: i32) -> f64 {
     if bucket < 0 { -middle } else { middle }
 }
 
-/// The least r of 1 to `count` with r / `count` ≥ `q`; r / `count` only grows with r, also when rounded.
+/// The least r of 1 to `count` with r / `count` ≥ `q`. r / `count` is monotonic in r, even rounded.
 pub(super) fn rank(q: f64, count: u64) -> u64 {
     if q >= 1.0 {
         // From 2⁵³ values on, ranks below the count are rounded to a share of 1 too.

@@ -5,10 +5,10 @@ use super::moments::Moments;
 use super::{Count, Merge, WhyNone};
 
 /// Exact count, sum and sum of squares of f64. 1600 bytes, of which two or three limbs of 16 bytes are in use
-/// for values of like size.
+/// for values of similar size.
 ///
-/// No sum is ever rounded, so that 1e300 + 1 − 1e300 is 1; results are, once. An infinity or NaN among the
-/// values is counted, and the results are none then. −0 is 0.
+/// Sums are never rounded, so that 1e300 + 1 − 1e300 is 1; results are rounded once. An infinity or NaN among
+/// the values is counted, and the results are none then. −0 is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reals {
     count: Count,
@@ -39,7 +39,7 @@ impl Reals {
         }
     }
 
-    /// One state for all overflowed aggregates.
+    /// All overflowed aggregates have the same state.
     #[cold]
     fn overflow(&mut self) {
         *self = Reals {

@@ -1,4 +1,4 @@
-//! The straight line through points, by least squares.
+//! Linear regression by least squares.
 
 use super::exact::{DOUBLE, Exact, Parts, SINGLE, UNIT};
 use super::natural::{Natural, SignedInteger};
@@ -16,7 +16,7 @@ pub struct FittedLine {
 /// Exact n, Σx, Σy, Σx², Σxy of points, for the linear regression of y on x. 3184 bytes.
 ///
 /// With D = n·Σx² − (Σx)² the slope is (n·Σxy − Σx·Σy) / D and the intercept (Σy·Σx² − Σx·Σxy) / D, both from
-/// exact whole numbers and rounded once: no cancellation, however far the points are from 0.
+/// exact integers and rounded once: there is no cancellation, however far the points are from 0.
 ///
 /// ```
 /// use rules::aggregate::Regression;
@@ -38,7 +38,7 @@ pub struct Regression {
 }
 
 impl Regression {
-    /// Adds a point. One with a coordinate that is not finite is counted, and the line is none then.
+    /// Adds a point. A point with a coordinate that is not finite is counted, and the line is none then.
     pub fn add(&mut self, x: f64, y: f64) {
         self.put(x, y, 1);
     }

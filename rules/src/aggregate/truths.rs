@@ -1,9 +1,9 @@
-//! How many conditions held.
+//! Counts of true and false conditions.
 
 use super::Merge;
 
-/// Counts of what held and what did not, for any and all. Counts stop at 2⁶⁴ − 1, which changes neither
-/// result.
+/// Counts of true and false values, for `any` and `all`. The counts saturate at 2⁶⁴ − 1, which changes
+/// neither result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Truths {
     held: u64,
@@ -20,7 +20,7 @@ impl Truths {
         self.held
     }
 
-    /// How many did not hold.
+    /// The number of false values.
     pub fn failed(&self) -> u64 {
         self.failed
     }

@@ -1,4 +1,5 @@
-//! What a tune does: for each keyword the keys it may have, and what its target and values must be.
+//! Checks the action of a tune: for each keyword its permitted keys, and the requirements on target and
+//! values.
 
 use plan::{
     Action, Affinity, Cores, Expression, FunctionName, Keyword, PatchRequest, Scalar, Set, Switch, ValueType,
@@ -18,7 +19,7 @@ use crate::term::{Term, Typed};
 use crate::types::{Kind, Type};
 use crate::unit::Dimension;
 
-/// A keyword with the keys of its own: those it must have, and those it may have.
+/// A keyword with its own required and optional keys.
 struct Form {
     keyword: Keyword,
     must: &'static [&'static str],
@@ -42,7 +43,7 @@ const fn form(keyword: Keyword, must: &'static [&'static str], may: &'static [&'
     Form { keyword, must, may }
 }
 
-/// An action, with the formulas whose values it lacks, and the type of the value that a range is about.
+/// An action, with the formulas of its missing values, and the type of the value to which a range applies.
 pub(super) struct Checked {
     pub(super) action: Action,
     pub(super) formulas: Vec<Formula>,
@@ -50,7 +51,7 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// All of it is known.
+    /// An action without computed values.
     pub(super) fn plain(action: Action) -> Checked {
         Checked {
             action,
@@ -59,7 +60,7 @@ impl Checked {
         }
     }
 
-    /// One value is computed.
+    /// An action with one computed value.
     fn computed(action: Action, value: Typed) -> Checked {
         let of = Some(Type::single(value.of.kind));
         let formulas = vec![Formula { place: 0, value }];
@@ -67,7 +68,7 @@ impl Checked {
     }
 }
 
-/// Keys of a change of the program: switching a probe is none.
+/// Keys of a change of the program; switching a probe is not a change.
 const OF_A_CHANGE: &[&str] = &[
     "role",
     "guard",
@@ -79,8 +80,8 @@ const OF_A_CHANGE: &[&str] = &[
     "cooldown",
 ];
 
-/// What compilers call in a library of OpenMP (libgomp, libomp, libiomp5), and what programs call there: no
-/// such library comes with debug information.
+/// Functions of OpenMP libraries (libgomp, libomp, libiomp5) that compilers and programs call: such libraries
+/// come without debug information.
 fn is_of_openmp(function: &str) -> bool {
     ["GOMP_", "__kmpc_", "omp_", "kmp_"]
         .iter()
@@ -88,7 +89,7 @@ fn is_of_openmp(function: &str) -> bool {
 }
 
 impl TuneEntry {
-    /// The keys it has of those that belong to some kinds of tunes only, each with its place.
+    /// Those of its keys that belong only to some kinds of tunes, each with its place.
     pub(super) fn special_keys(&self) -> Vec<(&'static str, Span)> {
         let texts = [
             ("because", &self.because),
@@ -162,8 +163,8 @@ impl Checker<'_> {
         })
     }
 
-    /// Only what a thread does itself has a place in the program, and only values are written in all
-    /// processes together.
+    /// Checks `at` and `together`: only actions that a thread carries out itself have a place in the program,
+    /// and only values are written in all processes together.
     fn has_its_place(&mut self, entry: &TuneEntry, action: &Action) -> Option<()> {
         let keyword = action.keyword().name();
         let wrong = |message: String, span| Diagnostic::wrong("E0150", span, message);
@@ -185,7 +186,7 @@ impl Checker<'_> {
         self.probe_roles.get(probe).copied().unwrap_or(0)
     }
 
-    /// The keys that the keyword needs are there, and none that belongs to another.
+    /// Checks that the keys that the keyword requires are present, and that none belongs to another keyword.
     fn keys_of(&mut self, entry: &TuneEntry, action: &ActionEntry) {
         let Some(form) = FORMS.iter().find(|form| form.keyword == action.keyword) else {
             return;
@@ -267,7 +268,7 @@ impl Checker<'_> {
         Some(Checked::computed(Action::Set(set), value))
     }
 
-    /// A variable, and its type where the rule states it: `limit as i32`.
+    /// A variable, with its type if the rule states it: `limit as i32`.
     fn variable_and_type(&mut self, set: &Text) -> Option<(Source, Option<ValueType>)> {
         let Some((name, stated)) = set.raw.rsplit_once(" as ") else {
             return Some((self.variable(set)?, None));
@@ -287,7 +288,7 @@ impl Checker<'_> {
         Some(of)
     }
 
-    /// A global variable or a part of one. What has no form of a path is taken for the name of a symbol.
+    /// A global variable or a part of one. A text that is not a path is used as a symbol name.
     pub(super) fn variable(&mut self, set: &Text) -> Option<Source> {
         let raw = set.raw.as_str();
         if raw.is_empty() || raw.contains(char::is_whitespace) {
@@ -321,7 +322,7 @@ impl Checker<'_> {
         Some(Checked::computed(Action::Patch(patch), value))
     }
 
-    /// One argument of one function: `send(2) as u32`.
+    /// An argument of a function: `send(2) as u32`.
     fn argument(&mut self, target: &Expr) -> Option<PatchRequest> {
         let (call, stated) = match &target.node {
             Node::As {
@@ -375,7 +376,8 @@ impl Checker<'_> {
         })
     }
 
-    /// What depends on the value that is passed is computed where it is passed, with what a trampoline can.
+    /// Checks that a formula over the original value, which is evaluated at each call, uses only operations
+    /// of trampolines.
     fn can_be_compiled(&mut self, value: &Typed) -> Option<()> {
         use crate::function::ScalarFunction::{Clamp, Max, Min};
         use crate::lang::ast::Operator::{Add, Divide, Multiply, Subtract};
@@ -426,8 +428,8 @@ impl Checker<'_> {
         self.refuse("E0113", text.span, format!("this cannot be the name of {what}"))
     }
 
-    /// A boolean or a plain number, for all processes or for each: the program knows no units. An argument
-    /// may be a number of bytes too, which every program counts alike.
+    /// A boolean or a plain number, for all processes or for each: the program has no units. An argument may
+    /// also be a number of bytes, whose unit is the same in every program.
     pub(super) fn value(&mut self, expr: &Expr, home: usize, of_argument: bool) -> Option<Typed> {
         let mut infer = self.in_window(home);
         infer.original = of_argument;

@@ -1,5 +1,5 @@
 //! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`.
-//! Earlier values are in [`super::past`].
+//! [`super::past`] has earlier values.
 
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};
@@ -9,7 +9,7 @@ use crate::term::{Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
 use crate::value::Scalar;
 
-/// How much a formula may have to compute, in parts.
+/// Cost limit of a formula, in evaluated parts.
 const COST_MAX: u64 = 10_000_000;
 
 impl Infer<'_> {
@@ -55,7 +55,7 @@ impl Infer<'_> {
         self.refuse("E0141", typed.span, message)
     }
 
-    /// Without a bound a few calls of calls would compute for ever.
+    /// Limits the cost, because a few nested calls could take unbounded time.
     fn spend(&mut self, cost: u64, span: Span) -> Option<()> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost <= COST_MAX {
@@ -159,7 +159,7 @@ impl Infer<'_> {
     }
 }
 
-/// How many numbers a range has at most.
+/// Upper bound of the numbers in a range.
 fn numbers(from: &Typed, to: &Typed) -> u64 {
     match (&from.term, &to.term) {
         (Term::Constant(Scalar::Number(from)), Term::Constant(Scalar::Number(to))) => {

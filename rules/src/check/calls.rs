@@ -1,5 +1,5 @@
-//! `sum(mpi.time where call == "MPI_Barrier")`: measures of some MPI calls only. In a window of time they are
-//! kept by function; in one from probe to probe they are folded from the calls themselves.
+//! `sum(mpi.time where call == "MPI_Barrier")`: measures of selected MPI calls. Timed windows have them per
+//! function; windows from probe to probe fold them from the calls.
 
 use super::implied::MPI;
 use super::infer::Infer;
@@ -11,14 +11,14 @@ use crate::measure::Measure;
 use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
 use crate::types::{KeyKind, Type};
 
-/// What `call` stands for in the condition that is read.
+/// The meaning of `call` in the present condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallIs {
     Variable(usize),
     Function,
 }
 
-/// The calls that a measure is of, while a formula about them is read.
+/// The selection of calls while a formula about them is inferred.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     condition: Expr,
@@ -26,7 +26,7 @@ pub(crate) struct Calls {
 }
 
 impl Infer<'_> {
-    /// A formula whose measures of MPI are those of the calls for which the condition holds.
+    /// Infers a formula whose measures of MPI cover the calls that satisfy the condition.
     pub(super) fn of_calls(&mut self, of: &Expr, condition: &Expr) -> Option<Typed> {
         let calls = Calls {
             condition: condition.clone(),
@@ -44,7 +44,7 @@ impl Infer<'_> {
         self.report(Diagnostic::wrong("E0134", condition.span, message).help(help))
     }
 
-    /// A measure of the calls that are chosen; nothing if none are, or it is no measure of MPI.
+    /// A measure of the selected calls; the inner `None` without a selection, or if it is no measure of MPI.
     pub(super) fn measure_of_calls(&mut self, measure: Measure, span: Span) -> Option<Option<Typed>> {
         let mpi = [Measure::MpiTime, Measure::MpiCalls, Measure::MpiBytes].contains(&measure);
         let mut calls = self.calls.take().filter(|_| mpi)?;

@@ -1,5 +1,5 @@
-//! Captures: formulas over what a probe reads in the program. What a read yields is a plain number unless its
-//! layout says that it is a boolean or a text; units come in as factors.
+//! Captures: formulas over the reads of a probe in the program. A read is a plain number unless its layout is
+//! that of a boolean or a text; units are factors.
 
 use super::infer::{Infer, Place, ProbeNames};
 use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
@@ -14,11 +14,11 @@ use crate::term::{Term, Typed};
 use crate::types::Type;
 use crate::unit::Dimension;
 
-/// How many values a probe reads at a hit.
+/// Maximum number of values that a probe reads at a hit.
 pub(crate) const READS_MAX: usize = 6;
 
 impl Checker<'_> {
-    /// Adds to every probe what is captured at it.
+    /// Adds its captures to every probe.
     pub(super) fn captures(&mut self, probes: &mut [Probe]) {
         for probe in probes.iter_mut() {
             self.known_of(probe);
@@ -27,7 +27,7 @@ impl Checker<'_> {
         for entry in &file.captures {
             let (probe, field) = (entry.probe.raw.as_str(), entry.field.raw.as_str());
             let Some(index) = probes.iter().position(|known| known.name == probe) else {
-                // A probe that is wrong itself has been reported.
+                // An error in the probe itself has been reported.
                 if !file.probes.iter().any(|known| known.name.raw == probe) {
                     let near = did_you_mean(probe, file.probes.iter().map(|known| known.name.raw.as_str()));
                     let wrong = Diagnostic::error("E0130", format!("there is no probe `{probe}`"));
@@ -68,8 +68,8 @@ impl Checker<'_> {
         }
     }
 
-    /// What every hit of a pattern or a set has: which function was called, unless they are probed as one,
-    /// and what else is known of it.
+    /// Adds the values that every hit of a pattern or a set has: the called function, unless they are probed
+    /// as one, and other known values.
     fn known_of(&mut self, probe: &mut Probe) {
         let known: &[(&str, Known, Type)] = match &probe.target {
             Target::Function(_) | Target::Mark(_) | Target::Set(FunctionSet::Gpu(_)) => &[],
@@ -153,7 +153,7 @@ impl Infer<'_> {
         Some(Typed::new(of, expr.span, Term::Read(place)))
     }
 
-    /// Whether what the way begins at can be had at the site.
+    /// Checks that the base of the path is available at the site.
     fn known_at(&mut self, site: Site, source: &Source, span: Span) -> Option<()> {
         let (message, help) = match (&source.base, site) {
             (Base::ReturnValue, Site::Entry) => (
@@ -170,7 +170,7 @@ impl Infer<'_> {
         None
     }
 
-    /// A mark passes its values by their places.
+    /// Checks the base of a path at a mark, which passes its values by index.
     fn known_at_mark(&mut self, source: &Source, span: Span) -> Option<()> {
         let (message, help) = match &source.base {
             Base::ReturnValue => ("a mark returns nothing", "pass the value to the mark: `arg(0)`"),
@@ -194,7 +194,7 @@ impl Infer<'_> {
             return None;
         };
         let in_register = !matches!(source.base, Base::Global(_) | Base::Known(_)) && source.depth() == 0;
-        // A mark passes their bits.
+        // A mark passes the bits of real numbers.
         if in_register && !is_mark && matches!(layout, Layout::F32 | Layout::F64) {
             let message = "a real number is passed in a register that a probe cannot read";
             let read = if source.base == Base::ReturnValue {

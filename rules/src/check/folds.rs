@@ -1,4 +1,5 @@
-//! The folds of a rule, each once for its window: metrics, tunes and conditions that fold the same share it.
+//! Collects the folds of a rule, each once per window: metrics, tunes and conditions with equal folds share
+//! one.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::rule::{CheckedRule, FilledPart, Tune};
 use crate::term::{Fold, FoldRange, Rowed, Term, Typed};
 use crate::window::{Window, WindowKind};
 
-/// The folds of one window while they are gathered, with their keys.
+/// The folds of one window while they are collected, with their keys.
 #[derive(Default)]
 struct Gathered {
     keys: Vec<String>,
@@ -18,7 +19,7 @@ struct Gathered {
 }
 
 impl CheckedRule {
-    /// Gives each fold its place in the table of its window, and the tables, one for each window.
+    /// Assigns each fold its index in the table of its window, and builds the tables, one for each window.
     pub(crate) fn gather_folds(&mut self) {
         let mut gathered: Vec<Gathered> = self.windows.iter().map(|_| Gathered::default()).collect();
         self.each_formula(&mut |home, formula| {
@@ -41,7 +42,7 @@ impl CheckedRule {
         self.folds = gathered.into_iter().map(table).collect();
     }
 
-    /// Every formula of a window, with the window's place.
+    /// Calls `f` on every formula of a window, with the window's index.
     fn each_formula(&mut self, f: &mut impl FnMut(usize, &mut Typed)) {
         for metric in &mut self.metrics {
             f(metric.window, &mut metric.value);
@@ -148,8 +149,8 @@ impl Gathered {
     }
 }
 
-/// The fold as text without its place in the file: equal folds have equal ones, and so have those that differ
-/// in the instances they go over, for what is kept of each instance is the same.
+/// A canonical text of the fold without its place in the file: equal for equal folds, and for folds that
+/// differ only in the range of instances, because the state of each instance is the same.
 fn key(fold: &Fold) -> String {
     let mut typed = Typed::new(
         crate::types::Type::PLAIN,
@@ -187,7 +188,7 @@ fn parts(fold: &mut Fold) -> Vec<&mut Typed> {
     parts.into_iter().flatten().collect()
 }
 
-/// Calls `f` on every fold in a formula, those inside another first.
+/// Calls `f` on every fold in a formula, inner ones first.
 fn each_fold(typed: &mut Typed, f: &mut impl FnMut(&mut Fold)) {
     match &mut typed.term {
         Term::Fold(fold) => {

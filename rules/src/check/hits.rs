@@ -1,4 +1,4 @@
-//! What is computed of each hit: the parts a hit has, and the types of reductions over the hits of a probe.
+//! Formulas over hits: the fields of a hit, and the types of reductions over the hits of a probe.
 
 use super::infer::{Infer, ProbeNames};
 use super::reduce::Call;
@@ -11,7 +11,7 @@ use crate::target::Site;
 use crate::term::{Field, Fold, FoldRange, Rowed, Statistic, Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
 
-/// What every hit has, durations apart.
+/// The fields of every hit, other than its duration.
 const PARTS: &[(&str, Field, Type)] = &[
     ("time", Field::Time, Type::TIME),
     ("process", Field::Process, Type::PLAIN),
@@ -20,8 +20,8 @@ const PARTS: &[(&str, Field, Type)] = &[
 ];
 
 impl Infer<'_> {
-    /// The probe whose hits a formula is about, if it is about any. Hits that a reduction inside folds are no
-    /// matter of it, and the boundaries of its window only where there are no others: they have one value.
+    /// The probe over whose hits a formula goes, if any. Hits inside a reduction do not count, and boundaries
+    /// of its window count only if there are no other hits, because they have one value.
     pub(super) fn stream_of(&self, expr: &Expr) -> Option<usize> {
         let mut streams = Vec::new();
         self.streams_of(expr, &mut streams);
@@ -52,7 +52,7 @@ impl Infer<'_> {
             .for_each(|child| self.streams_of(child, out));
     }
 
-    /// A metric that has a value for each hit, in a formula about each of these hits.
+    /// A metric with a value for each hit, in a formula over these hits.
     fn metric_of_hit(&self, name: &str, stream: usize, span: Span) -> Option<Typed> {
         let metric = self.metric(name)??;
         let body = metric.body.as_ref().filter(|_| metric.stream == Some(stream))?;
@@ -66,7 +66,7 @@ impl Infer<'_> {
         self.names.probes.iter().find(|(_, probe)| probe.index == index)
     }
 
-    /// A name in a formula about each hit of a probe; nothing if it is no part of a hit.
+    /// A name in a formula over the hits of a probe; the inner `None` if it is no field of a hit.
     pub(super) fn part_of_hit(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let stream = self.stream?;
         if let Some(metric) = self.metric_of_hit(name, stream, span) {
@@ -118,7 +118,7 @@ impl Infer<'_> {
         Diagnostic::wrong("E0130", span, format!("a hit of `{probe}` has no `{field}`")).help(help)
     }
 
-    /// Reads a formula about each hit of a probe.
+    /// Infers a formula for each hit of a probe.
     fn of_each(&mut self, probe: usize, expr: &Expr) -> Option<Typed> {
         let outer = self.stream.replace(probe);
         let typed = self.infer(expr);
@@ -191,7 +191,7 @@ impl Infer<'_> {
         ))
     }
 
-    /// Which hits a formula about each of them is over, if a metric in it says so.
+    /// The range of the hits of a formula, if a metric in it determines one.
     pub(super) fn range_inside(&self, of: &Expr) -> Option<FoldRange> {
         let mut found = None;
         self.names.outside_reductions(of, &mut |name| {
@@ -201,7 +201,7 @@ impl Infer<'_> {
         found
     }
 
-    /// Which hits a reduction takes: what it says itself, or what the metrics of each hit in it say.
+    /// The range of a reduction's hits: stated by itself, or by the metrics of each hit in it.
     fn range_of_call(&mut self, call: &Call<'_>, probe: usize) -> Option<FoldRange> {
         let mut said: Option<FoldRange> = None;
         let parts = [Some(call.of), call.second, call.filter].into_iter().flatten();
@@ -239,7 +239,7 @@ impl Infer<'_> {
         Some(range)
     }
 
-    /// Why hits cannot be folded so; `probe` is its name, where the hits themselves are to be folded.
+    /// Why hits cannot be folded this way; `probe` is its name if the hits themselves are folded.
     fn not_foldable(&self, call: &Call<'_>, probe: Option<&str>) -> Option<Diagnostic> {
         if let Some(name) = probe.filter(|_| call.reduction != Reduction::Count) {
             let message = format!("the hits of `{name}` can only be counted");
@@ -281,7 +281,7 @@ impl Infer<'_> {
         }
     }
 
-    /// The boundary of a window has one hit in it, and so its captures have one value.
+    /// The boundary of a window has one hit in it, so its captures have one value.
     pub(super) fn of_boundary(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let (base, _) = name.split_once('.')?;
         let probe = self.names.probes.get(base)?.index;
@@ -309,8 +309,8 @@ impl Infer<'_> {
         Some(Some(Typed::new(result, span, Term::Fold(Box::new(fold)))))
     }
 
-    /// What the totals of a probe contain need not be observed hit by hit; totals are read at any time, not
-    /// at boundaries, and there are none of pairs.
+    /// A fold that the totals of a probe contain need not observe each hit. Totals are read at arbitrary
+    /// times, not at boundaries, and do not exist for pairs.
     fn cheapest(&self, fold: Fold) -> Term {
         let timed = self
             .names
@@ -341,8 +341,7 @@ impl Infer<'_> {
 }
 
 impl ProbeNames {
-    /// A part of a hit and its type; the inner nothing stands for a capture that is wrong itself and was
-    /// reported.
+    /// A field of a hit with its type; the inner `None` stands for a capture with a reported error.
     pub(super) fn field(&self, name: &str) -> Option<Option<(Field, Type)>> {
         if let Some((_, field, of)) = PARTS.iter().find(|(part, ..)| *part == name) {
             return Some(Some((*field, *of)));
@@ -355,7 +354,7 @@ impl ProbeNames {
         Some(of.map(|of| (Field::Capture(place), of)))
     }
 
-    /// Whether a capture may be called `name`.
+    /// Whether `name` is reserved for a field, and so not available for a capture.
     pub(super) fn is_part(name: &str) -> bool {
         name == "duration" || PARTS.iter().any(|(part, ..)| *part == name)
     }

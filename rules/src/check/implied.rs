@@ -1,4 +1,4 @@
-//! Probes that a rule needs and does not write: the entry of a span that is a boundary, and the MPI calls
+//! Probes that a rule needs without stating them: the entry of a span that is a boundary, and the MPI calls
 //! behind `where call == …` in windows from probe to probe.
 
 use crate::file::{CaptureEntry, ProbeEntry, RuleFile};
@@ -6,11 +6,11 @@ use crate::lang::ast::{Expr, Node};
 use crate::lang::text::Text;
 use crate::target::Site;
 
-/// The name of the implied probe of MPI calls. No name that is written can be the same.
+/// The name of the implied probe of MPI calls. No written name can be equal to it.
 pub(super) const MPI: &str = "mpi.*";
 
 impl RuleFile {
-    /// The rule with the probes it implies.
+    /// The rule with its implied probes.
     pub(super) fn with_implied(&self) -> RuleFile {
         let mut file = self.clone();
         let boundaries = self
@@ -39,7 +39,7 @@ impl RuleFile {
         file
     }
 
-    /// A probe of its own at the entry of a span, with all that can be captured there.
+    /// Adds a probe at the entry of a span, with the captures that are available there.
     fn add_entry(&mut self, boundary: &Text) {
         let base = boundary.raw.trim_end_matches(".entry");
         let span = self.probes.iter().find(|probe| probe.name.raw == base);
@@ -84,7 +84,7 @@ fn is_returned(name: &str) -> bool {
     name.split('.').next() == Some("ret")
 }
 
-/// Whether a condition in the formula is about which MPI function was called.
+/// Whether a condition in the formula depends on the called MPI function.
 fn chooses_calls(expr: &Expr) -> bool {
     let condition = match &expr.node {
         Node::Where { condition, .. } => speaks_of_calls(condition),
@@ -93,7 +93,7 @@ fn chooses_calls(expr: &Expr) -> bool {
     condition || expr.children().into_iter().any(chooses_calls)
 }
 
-/// Whether a condition is about which MPI function was called.
+/// Whether a condition depends on the called MPI function.
 pub(super) fn speaks_of_calls(condition: &Expr) -> bool {
     condition.names().iter().any(|(name, _)| *name == "call")
 }

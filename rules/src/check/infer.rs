@@ -1,5 +1,5 @@
-//! A formula's types found: [`Expr`] to [`Typed`]. What a name in it means is in `resolved`, reductions are
-//! in `reduce`.
+//! Type inference of formulas: [`Expr`] to [`Typed`]. `resolve` determines the meaning of names, `reduce`
+//! infers reductions.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ use crate::types::{KeyKind, Kind, Type};
 use crate::unit::unit_named;
 use crate::value::Scalar;
 
-/// What kind of formula is being read; it decides which names mean something.
+/// The kind of a formula; it determines the available names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Parameters and settings: no measurements.
     Constant,
     /// Roles: facts about one process.
     Role,
-    /// Captures: what a probe reads in the program.
+    /// Captures: reads of a probe in the program.
     Capture,
-    /// Metrics and tunes: what was measured in the window.
+    /// Metrics and tunes: measurements of the window.
     Window,
 }
 
-/// Where a capture is taken, and what is read there.
+/// The site of a capture, and its reads.
 pub(crate) struct Reads {
     pub(crate) site: Site,
     pub(crate) is_mark: bool,
@@ -39,31 +39,31 @@ pub(crate) struct Reads {
     pub(crate) planned: Vec<PlannedCapture>,
 }
 
-/// Reads formulas of one place; what is wrong is added to `wrong` once, and the part has no type then.
+/// Infers formulas of one place; errors are added to `wrong` once, and the erroneous part has no type.
 pub(crate) struct Infer<'a> {
     pub(crate) names: &'a Names,
     pub(crate) place: Place,
-    /// The type of `value`, where a range is read.
+    /// The type of `value`, in a range.
     pub(crate) proposed: Option<Type>,
-    /// The window a formula lives in, by its place.
+    /// Index of the window of a formula.
     pub(crate) home: usize,
-    /// From here on probes are pairs.
+    /// Indices of probes from here on are those of joins.
     pub(crate) pairs_from: usize,
-    /// The probe, where a formula about each of its hits is read.
+    /// The probe, in a formula that is evaluated for each of its hits.
     pub(crate) stream: Option<usize>,
-    /// Names of the parameters and ranges around, the outermost first. They stand for plain numbers.
+    /// Names of the parameters and range variables in scope, the outermost first. They are plain numbers.
     pub(crate) variables: Vec<String>,
-    /// How many parts were read, those of calls and ranges as often as they are computed.
+    /// Number of inferred parts; parts of calls and ranges count as often as they are evaluated.
     pub(crate) cost: u64,
-    /// Where a capture is read.
+    /// Present in a capture.
     pub(crate) reads: Option<Reads>,
-    /// `original` is the value that is passed, where a trampoline computes.
+    /// Whether `original` is available, as in a trampoline.
     pub(crate) original: bool,
-    /// The table whose rows are chosen.
+    /// The table whose rows are selected.
     pub(crate) rows: Option<Typed>,
-    /// The MPI calls that measures are of.
+    /// The selection of MPI calls for measures.
     pub(crate) calls: Option<Calls>,
-    /// What `call` stands for.
+    /// The meaning of `call`.
     pub(crate) call_is: Option<CallIs>,
     pub(crate) runs: &'a mut Vec<Run>,
     pub(crate) wrong: &'a mut Vec<Diagnostic>,
@@ -84,8 +84,7 @@ impl Infer<'_> {
         self.report(Diagnostic::wrong(code, span, message))
     }
 
-    /// The metric `name` as this formula sees it; the inner nothing stands for one that is wrong and was
-    /// reported.
+    /// The metric `name` as seen by this formula; the inner `None` stands for a metric with a reported error.
     pub(crate) fn metric(&self, name: &str) -> Option<Option<MetricNames>> {
         let home = match self.names.scopes.get(name)? {
             MetricScope::Fixed(home) => *home,
@@ -97,7 +96,7 @@ impl Infer<'_> {
 
     pub(crate) fn infer(&mut self, expr: &Expr) -> Option<Typed> {
         let mut typed = self.inferred(expr)?;
-        // What was read inside, in the body of a metric say, has its text already.
+        // Inner terms, for example in the body of a metric, have their text already.
         let text = match &mut typed.term {
             Term::Fold(fold) => Some(&mut fold.text),
             Term::Each { text, .. } => Some(text),
@@ -175,7 +174,7 @@ impl Infer<'_> {
         }
     }
 
-    /// What only captures have.
+    /// Refuses what is available only in captures.
     fn in_program(&mut self, expr: &Expr) -> Option<Typed> {
         let (message, place) = match &expr.node {
             Node::As {
@@ -208,7 +207,7 @@ impl Infer<'_> {
         Some(Typed { term, of, span })
     }
 
-    /// The keys of two parts that are combined: both must have the same, or one is a single value.
+    /// The row keys of two combined parts: both must have the same kind, or one is a single value.
     pub(super) fn rows(&mut self, left: &Typed, right: &Typed) -> Option<Option<KeyKind>> {
         match (left.of.table, right.of.table) {
             (Some(one), Some(other)) if one != other => {
@@ -235,7 +234,7 @@ impl Infer<'_> {
         let unit = unit.and_then(unit_named);
         let of = Type::number(unit.map_or_else(Default::default, |unit| unit.dimension));
         let percent = unit.is_some_and(|unit| unit.name == "%");
-        // Dividing keeps 30% equal to 30/100, where a product with 0.01 is off by a bit.
+        // Division keeps 30% equal to 30/100; multiplication by 0.01 would be off by one bit.
         let value = unit.map_or(value, |u| {
             if u.factor < 1.0 {
                 value / (1.0 / u.factor).round()

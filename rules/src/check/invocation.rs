@@ -1,4 +1,4 @@
-//! Calls that a tune makes: the function, what it is called with, and the call that reverts it.
+//! Calls that a tune makes: function, arguments, and the inverse call.
 
 use plan::{Action, Argument, FunctionName, Inverse, Invocation, Moment, PatchRequest, WAS};
 
@@ -13,17 +13,17 @@ use crate::lang::text::Text;
 use crate::read::Base;
 use crate::term::Typed;
 
-/// What may be handed over beside values of the rule.
+/// The arguments that are permitted in addition to values of the rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ArgumentPassing {
     /// Variables of the program.
     Variables,
-    /// What was read just before the call that is reverted.
+    /// The value that was read just before the call that is reverted.
     Was,
     Constants,
 }
 
-/// A call of a rule, with the formulas among its arguments.
+/// A call of a rule, with the formulas of its arguments.
 struct Called {
     call: Invocation,
     formulas: Vec<Formula>,
@@ -59,7 +59,7 @@ impl Checker<'_> {
         action: &ActionEntry,
         home: usize,
     ) -> Option<Checked> {
-        // What a variable holds would have to be read at each call.
+        // A variable would have to be read at each call.
         let Called { call, formulas } =
             self.called(action.call.as_ref()?, home, ArgumentPassing::Constants)?;
         let patch = PatchRequest::InsertCall {
@@ -73,7 +73,7 @@ impl Checker<'_> {
         Some(checked)
     }
 
-    /// How a call is reverted, as far as the rule says, and its formulas, whose places begin at `first`.
+    /// The stated inverse of a call, with its formulas, whose indices begin at `first`.
     fn inverse(&mut self, entry: &TuneEntry, first: usize, home: usize) -> Option<(Inverse, Vec<Formula>)> {
         let lacks = |message: &str, span| Diagnostic::wrong("E0111", span, message);
         let superfluous = |message: &str, span| Diagnostic::wrong("E0150", span, message);
@@ -139,7 +139,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A guard and a `while` revert what was done.
+    /// Guards and `while` require a revertible call.
     fn must_be_revertible(&mut self, entry: &TuneEntry, inverse: &Inverse, call: Span) -> Option<()> {
         if matches!(inverse, Inverse::Call { .. }) {
             return Some(());
@@ -154,7 +154,7 @@ impl Checker<'_> {
         self.report(wrong.help("`inverse: set_level(was)` and `was: level()`: the call that reverts it"))
     }
 
-    /// A function and what it is called with.
+    /// A function with its arguments.
     fn called(&mut self, call: &Expr, home: usize, passed: ArgumentPassing) -> Option<Called> {
         let Node::Call {
             function, arguments, ..
@@ -214,7 +214,7 @@ impl Checker<'_> {
         self.value(argument, home, false).map(Given::Formula)
     }
 
-    /// Whether a path is none of the rule's names, nor near to one: then it is a variable of the program.
+    /// Whether a path does not resemble any name of the rule: then it is a variable of the program.
     fn is_of_the_program(&mut self, path: &Expr, home: usize) -> bool {
         let names = path.names();
         let Some((name, _)) = names.first() else {

@@ -1,5 +1,5 @@
-//! Joins: a stream of pairs made of the hits of two probes. To formulas it is a probe whose hits have the
-//! parts of both: `chunk.send.tasks`, `chunk.compute.duration`.
+//! Joins: a stream of pairs of the hits of two probes. Formulas see a join as a probe whose hits have the
+//! fields of both: `chunk.send.tasks`, `chunk.compute.duration`.
 
 use super::infer::ProbeNames;
 use super::{Checker, infer::Names};
@@ -106,7 +106,7 @@ impl Checker<'_> {
 }
 
 impl Names {
-    /// All that a hit of a probe has: name, place and type.
+    /// The fields of a probe's hits: name, field and type.
     fn parts_of(&self, index: usize) -> Vec<(String, Field, Type)> {
         let Some(probe) = self.probes.values().find(|probe| probe.index == index) else {
             return Vec::new();

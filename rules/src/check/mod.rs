@@ -1,7 +1,7 @@
-//! From a [`RuleFile`] to a [`CheckedRule`]: names resolved, types and units right, settings sane, order
-//! found.
+//! From a [`RuleFile`] to a [`CheckedRule`]: resolves names, checks types, units and settings, and determines
+//! the order of evaluation.
 //!
-//! Whatever passes here can be evaluated without a further check; what cannot is reported with its place.
+//! What passes can be evaluated without further checks; everything else is reported with its place.
 
 mod action;
 mod called;
@@ -56,11 +56,11 @@ use crate::value::{Scalar, show_cell};
 use crate::window::Window;
 
 impl RuleFile {
-    /// Checks the rule, with values of its parameters replaced by those of `overrides` (name to formula).
+    /// Checks the rule. `overrides` replaces parameters (name to formula).
     ///
     /// # Errors
-    /// Everything found wrong with its names, types, units and settings, in the order of the file; an
-    /// override that is wrong is reported at the parameter it replaces.
+    /// All errors in its names, types, units and settings, in the order of the file; an error in an override
+    /// is reported at the parameter that it replaces.
     pub fn check(&self, overrides: &BTreeMap<String, String>) -> Result<CheckedRule, Vec<Diagnostic>> {
         let file = self.with_implied();
         let mut checker = Checker {
@@ -74,7 +74,7 @@ impl RuleFile {
         let rule = checker.rule(overrides);
         let mut wrong = checker.wrong;
         wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
-        // What is read in several windows is wrong in each of them, and said once.
+        // A formula that is inferred for several windows has the same error in each; it is reported once.
         let mut said: Vec<Diagnostic> = Vec::new();
         wrong.retain(|one| {
             let is_new = !said.contains(one);
@@ -97,9 +97,9 @@ impl RuleFile {
 pub(crate) struct Checker<'a> {
     file: &'a RuleFile,
     names: Names,
-    /// For each probe its role.
+    /// For each probe, its role.
     probe_roles: Vec<usize>,
-    /// Folds over the run, each after those it uses.
+    /// Folds over the run, in order of evaluation.
     runs: Vec<Run>,
     wrong: Vec<Diagnostic>,
 }
@@ -205,7 +205,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads formulas that live in a window.
+    /// Infers formulas of a window.
     fn in_window(&mut self, home: usize) -> Infer<'_> {
         Infer {
             home,
@@ -213,7 +213,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One name, one meaning: what a formula says must not depend on where a reader looks first.
+    /// Requires unique names: the meaning of a formula must not depend on a search order.
     fn name_clashes(&mut self) {
         let file = self.file;
         let mut seen: BTreeMap<&str, (Span, &str)> = BTreeMap::new();
@@ -310,7 +310,7 @@ impl Checker<'_> {
         names.iter().any(|(name, _)| counted(name))
     }
 
-    /// A parameter of constants and counts of roles, with one value.
+    /// A single value from constants and counts of roles.
     fn counted(&mut self, expr: &Expr) -> Option<Typed> {
         let typed = self.single(expr, 0)?;
         let mut measured = false;
@@ -342,7 +342,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A constant number of `dimension`; `what` is the setting it is for.
+    /// A constant number of `dimension`; `what` names the setting.
     fn setting(&mut self, expr: &Expr, dimension: Dimension, what: &str) -> Option<f64> {
         let (value, of) = self.constant(expr)?;
         match (value, of.kind) {
@@ -359,7 +359,7 @@ impl Checker<'_> {
         let definitions: Vec<Named> = file.metrics.iter().map(|entry| entry.named.clone()).collect();
         let order = order::order(&definitions, &mut self.wrong);
         for entry in &file.metrics {
-            // What is in a circle has no value anywhere; that was reported.
+            // A metric in a cycle has no value in any window; that was reported.
             let home = scope::MetricScope::Fixed(usize::MAX);
             self.names.scopes.insert(entry.named.name.raw.clone(), home);
         }
@@ -374,7 +374,7 @@ impl Checker<'_> {
         metrics
     }
 
-    /// Reads a metric as it is in a window.
+    /// Infers a metric for a window.
     fn metric(&mut self, entry: &MetricEntry, window: usize, metrics: &mut Vec<Metric>) {
         let named = &entry.named;
         let key = (named.name.raw.clone(), window);
@@ -418,7 +418,8 @@ impl Checker<'_> {
         });
     }
 
-    /// A parameter hides nothing: else a formula would mean one thing in a metric and another outside.
+    /// A parameter must not shadow a name: otherwise a formula would have different meanings inside and
+    /// outside of a metric.
     fn parameter_clash(&mut self, entry: &MetricEntry) {
         let Some(parameter) = &entry.parameter else { return };
         let raw = parameter.raw.as_str();
@@ -431,7 +432,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A formula with one value for the whole window.
+    /// A formula with one value for the window.
     fn single(&mut self, expr: &Expr, home: usize) -> Option<Typed> {
         let typed = self.in_window(home).infer(expr)?;
         self.one_value(typed)
@@ -477,7 +478,7 @@ impl Checker<'_> {
     }
 }
 
-/// How far back the formulas of each window look.
+/// Determines how far back the formulas of each window refer.
 fn keep_history(windows: &mut [Window], metrics: &[Metric], tunes: &[Tune], runs: &[Run]) {
     let of_metrics = metrics.iter().map(|metric| (metric.window, &metric.value));
     let of_tunes = tunes
@@ -499,7 +500,7 @@ fn keep_history(windows: &mut [Window], metrics: &[Metric], tunes: &[Tune], runs
     }
 }
 
-/// A metric that a condition compares with a percentage is shown as one.
+/// Displays a metric in percent if a condition compares it with a percentage.
 fn show_shares_in_percent(metrics: &mut [Metric], tunes: &[Tune]) {
     let mut shares = Vec::new();
     for tune in tunes {

@@ -1,4 +1,4 @@
-//! The names of a rule, with what formulas may know of what they stand for.
+//! The names of a rule, with what formulas need of their definitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::value::Scalar;
 #[derive(Default)]
 pub(crate) struct Names {
     pub(crate) parameters: BTreeMap<String, Option<(Scalar, Type)>>,
-    /// Parameters that are known only when the processes are: counts of roles.
+    /// Parameters that depend on the processes: counts of roles.
     pub(crate) counted: BTreeMap<String, Typed>,
     pub(crate) roles: BTreeMap<String, usize>,
     pub(crate) probes: BTreeMap<String, ProbeNames>,
     pub(crate) windows: Vec<WindowNames>,
-    /// Where each metric lives. Every name of a metric is in it.
+    /// The scope of each metric. Contains the names of all metrics.
     pub(crate) scopes: BTreeMap<String, MetricScope>,
-    /// By name and window. `None` stands for a metric that is wrong itself and was reported.
+    /// By name and window. `None` stands for a metric with a reported error.
     pub(crate) metrics: BTreeMap<(String, usize), Option<MetricNames>>,
 }
 
-/// A window, and the probes that are its boundaries; a timed one has none.
+/// A window with the probes that are its boundaries; a timed one has none.
 pub(crate) struct WindowNames {
     pub(crate) name: String,
     pub(crate) timed: bool,
@@ -33,30 +33,30 @@ pub(crate) struct WindowNames {
     pub(crate) begin: Option<usize>,
     pub(crate) end: Option<usize>,
     pub(crate) within: Option<usize>,
-    /// For each probe the capture that places its hits; nothing for a key that is wrong and was reported.
+    /// For each probe, the capture that is the key of its hits; `None` for a key with a reported error.
     pub(crate) keys: Option<Vec<Option<usize>>>,
 }
 
-/// A metric that was read.
+/// An inferred metric.
 #[derive(Clone)]
 pub(crate) struct MetricNames {
     pub(crate) index: usize,
     pub(crate) window: usize,
     pub(crate) of: Type,
-    /// How much there is to compute for it.
+    /// The cost of its evaluation.
     pub(crate) cost: u64,
-    /// Of a metric with a parameter, or with a value for each hit.
+    /// Present for a metric with a parameter, or with a value for each hit.
     pub(crate) body: Option<Arc<Typed>>,
-    /// The probe, if it has a value for each of its hits.
+    /// The probe, if it has a value for each hit.
     pub(crate) stream: Option<usize>,
-    /// Which hits these are, where it says so.
+    /// The range of these hits, if it states one.
     pub(crate) range: Option<FoldRange>,
 }
 
-/// What formulas may say of a probe's hits.
+/// What formulas may use of a probe's hits.
 pub(crate) struct ProbeNames {
     pub(crate) index: usize,
     pub(crate) site: Site,
-    /// In their order; `None` stands for one that is wrong itself and was reported.
+    /// In their order; `None` stands for a capture with a reported error.
     pub(crate) captures: Vec<(String, Option<Type>)>,
 }

@@ -1,4 +1,4 @@
-//! The types of operators between values, and what is said when two values cannot meet.
+//! The types of operators, and the errors for operands that do not fit.
 
 use super::infer::Infer;
 use super::scope::is_reduction;
@@ -137,7 +137,7 @@ impl Infer<'_> {
         Some(Typed { term, of, span })
     }
 
-    /// Warns of `sum(a) / sum(b) by key`, where the key is the second reduction's alone.
+    /// Warns of `sum(a) / sum(b) by key`, in which the key applies only to the second reduction.
     pub(super) fn half_keyed(&mut self, left: &Expr, right: &Expr) {
         let probe = |expr: &Expr| match &expr.node {
             Node::Call {
@@ -233,7 +233,7 @@ fn integer_constant(of: &Typed) -> Option<i8> {
     }
 }
 
-/// Two values that cannot meet: both are named, and for numbers the factor that one of them lacks.
+/// The error for two operands that do not fit: names both and, for numbers, the missing factor.
 pub(super) fn different(verb: &str, left: &Typed, right: &Typed, span: Span) -> Diagnostic {
     let (a, b) = (left.of.what(), right.of.what());
     let (Kind::Number(l), Kind::Number(r)) = (left.of.kind, right.of.kind) else {

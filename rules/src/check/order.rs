@@ -1,12 +1,12 @@
-//! The order in which definitions that use each other can be evaluated, and the circles that have none.
+//! The order of evaluation of definitions, and the detection of cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::Diagnostic;
 use crate::file::Named;
 
-/// The places of `definitions` in an order in which each stands behind what it uses; those in a circle, or
-/// that use one, are left out and reported.
+/// Indices of `definitions` such that each follows those it uses; definitions in a cycle, or that use one,
+/// are left out and reported.
 pub(crate) fn order(definitions: &[Named], wrong: &mut Vec<Diagnostic>) -> Vec<usize> {
     let places: BTreeMap<&str, usize> = definitions
         .iter()
@@ -44,7 +44,7 @@ pub(crate) fn order(definitions: &[Named], wrong: &mut Vec<Diagnostic>) -> Vec<u
     out
 }
 
-/// What is left over always uses something left over: following that must come round.
+/// Each remaining definition uses a remaining one: following these uses leads to a cycle.
 fn circle(
     definitions: &[Named],
     uses: &[BTreeSet<usize>],

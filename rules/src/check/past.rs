@@ -1,5 +1,5 @@
-//! Values of earlier windows: `x over 5`, `x[-1]`, `mean(x over run)`, `ewma(x, 0.4)`, and which hits a fold
-//! takes: `sum(x over iteration)`, `mean(x over 256 chunks)`.
+//! Values of earlier windows: `x over 5`, `x[-1]`, `mean(x over run)`, `ewma(x, 0.4)`, and the range of a
+//! fold over hits: `sum(x over iteration)`, `mean(x over 256 chunks)`.
 
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};
@@ -10,23 +10,23 @@ use crate::term::{FoldRange, Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
 use crate::value::Scalar;
 
-/// How many hits a fold of the newest may take.
+/// Maximum number of newest hits in a fold.
 const NEWEST_MAX: f64 = 1_000_000.0;
-/// How many folds over the run a rule may have.
+/// Maximum number of folds over the run in a rule.
 const RUNS_MAX: usize = 64;
 
 impl Infer<'_> {
-    /// A metric that has a value by itself: earlier values are kept of these.
+    /// A metric with a value of its own: only these have earlier values.
     fn kept(&mut self, of: &Expr) -> Option<MetricNames> {
         let metric = match &of.node {
             Node::Name(name) => self.metric(name),
             _ => None,
         };
         match metric {
-            // What is wrong itself was reported.
+            // An error in the metric itself was reported.
             Some(None) => None,
             Some(Some(metric)) if metric.body.is_none() => Some(metric),
-            // Why it has no value by itself is said where it is read.
+            // The inference reports why it has no value of its own.
             Some(Some(_)) => self.infer(of).and(None),
             _ => {
                 let message = "only metrics have earlier values";
@@ -37,7 +37,7 @@ impl Infer<'_> {
         }
     }
 
-    /// `x over 5`, where no reduction has taken it.
+    /// `x over 5` outside of a reduction.
     pub(super) fn over(
         &mut self,
         of: &Expr,
@@ -86,7 +86,7 @@ impl Infer<'_> {
         Some(Typed::new(result, span, term))
     }
 
-    /// Hits are folded, and cannot be a table by themselves.
+    /// Refuses hits outside of a reduction, because they cannot be a table.
     fn hits_over(
         &mut self,
         probe: usize,
@@ -110,7 +110,7 @@ impl Infer<'_> {
         self.report(Diagnostic::wrong("E0134", span, message).help(help))
     }
 
-    /// Which hits of a probe `over` means.
+    /// The range of hits that `over` selects.
     pub(super) fn range(
         &mut self,
         probe: usize,
@@ -157,7 +157,7 @@ impl Infer<'_> {
         }
     }
 
-    /// `mean(x over run)`: a fold of what a formula was in every instance.
+    /// `mean(x over run)`: a fold over the values of a formula in every instance.
     pub(super) fn over_run(&mut self, reduction: Reduction, of: &Expr, span: Span) -> Option<Typed> {
         let of = self.once_each_instance(of)?;
         if let Reduction::Quantile(_) | Reduction::Slope | Reduction::Intercept = reduction {
@@ -215,7 +215,7 @@ impl Infer<'_> {
         self.run(of, by, RunFold::Ewma(weight), result, span)
     }
 
-    /// A formula that has one value in each instance of the window.
+    /// A formula with one value in each instance of the window.
     fn once_each_instance(&mut self, expr: &Expr) -> Option<Typed> {
         let typed = self.infer(expr)?;
         if typed.of.table.is_some() {
@@ -223,7 +223,7 @@ impl Infer<'_> {
             let wrong = Diagnostic::error("E0143", message).at(typed.span, "a table");
             return self.report(wrong.help("fold it first: sum, mean, min, max"));
         }
-        // A variable that is bound inside is no matter.
+        // A variable that is bound inside does not count.
         let depends = !self.variables.is_empty() || self.stream.is_some();
         if depends && typed.varies() {
             let message = "what is carried on over the run cannot depend on a parameter or a hit";
@@ -258,7 +258,7 @@ impl Infer<'_> {
         Some(Typed::new(result, span, Term::Run(place)))
     }
 
-    /// `x[-1]`, of this window or of one around it.
+    /// `x[-1]`, for this window or an enclosing one.
     pub(super) fn earlier(&mut self, of: &Expr, back: f64, span: Span) -> Option<Typed> {
         let metric = self.kept(of)?;
         if back.fract() != 0.0 || !(1.0..=1000.0).contains(&back) {
@@ -290,7 +290,7 @@ impl Infer<'_> {
     }
 }
 
-/// A constant whole number of 1 to `most`.
+/// A constant integer from 1 to `most`.
 fn integer(of: &Typed, most: f64) -> Option<u32> {
     match of.term {
         Term::Constant(Scalar::Number(value))

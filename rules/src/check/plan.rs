@@ -1,4 +1,4 @@
-//! What a checked rule needs from its surroundings, found in its formulas and tunes.
+//! Derives the requirements of a checked rule from its formulas and tunes.
 
 use ::plan::{Action, Keyword, Set};
 
@@ -15,7 +15,7 @@ use crate::plan::{
     Delivery, Plan, PlannedAction, PlannedEffect, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind,
 };
 
-/// What a plan is made of.
+/// The inputs of a plan.
 pub(crate) struct Parts<'a> {
     pub(crate) rule: &'a str,
     pub(crate) roles: &'a [Role],
@@ -225,7 +225,7 @@ fn probed(probe: &PlannedProbe) -> PlannedEffect {
         Site::Span => "entry and return of",
     };
     let captures = probe.captures.iter().map(|capture| &capture.source);
-    // What is known of a hit anyway is not read in the program.
+    // Known values of a hit are not read in the program.
     let captures = captures.filter(|source| !matches!(source.base, Base::Known(_)));
     let captures: Vec<String> = captures.map(Source::to_string).collect();
     let reads = match captures.is_empty() {
@@ -241,7 +241,7 @@ fn probed(probe: &PlannedProbe) -> PlannedEffect {
     }
 }
 
-/// What a change does to a program, in a sentence.
+/// The effect of a change on a program, in a sentence.
 fn effect(change: &Change, role: String) -> PlannedEffect {
     let range = change
         .range
@@ -249,7 +249,7 @@ fn effect(change: &Change, role: String) -> PlannedEffect {
         .map_or(String::new(), |(_, range)| format!(", only where {range}"));
     let is_call = matches!(change.action.keyword(), Keyword::Call | Keyword::InsertCall);
     let what = |value: &Typed| match value.of.kind {
-        // What is computed differs from decision to decision.
+        // Computed values differ between decisions.
         _ if is_call => match &value.term {
             Term::Constant(Scalar::Number(number)) => number.to_string(),
             Term::Constant(Scalar::Boolean(is_set)) => is_set.to_string(),

@@ -1,5 +1,5 @@
-//! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`. What is folded are the
-//! rows of a table or, in [`super::hits`], the hits of a probe.
+//! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`. They fold the rows of
+//! a table or, in [`super::hits`], the hits of a probe.
 
 use super::implied::speaks_of_calls;
 use super::infer::{Infer, Place};
@@ -10,7 +10,7 @@ use crate::term::{Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
 use crate::unit::Dimension;
 
-/// A reduction as called.
+/// A reduction as written.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'e> {
     pub(super) reduction: Reduction,
@@ -18,7 +18,7 @@ pub(super) struct Call<'e> {
     pub(super) second: Option<&'e Expr>,
     pub(super) filter: Option<&'e Expr>,
     pub(super) over: Option<OverClause<'e>>,
-    /// The key behind `by`.
+    /// The key after `by`.
     pub(super) by: Option<(&'e str, Span)>,
     pub(super) span: Span,
 }
@@ -94,7 +94,8 @@ impl Infer<'_> {
         self.table(&call, of)
     }
 
-    /// A reduction of what only a window has: processes, instances, hits, MPI calls; nothing for a table.
+    /// A reduction over processes, instances, hits or MPI calls, which only windows have; the inner `None`
+    /// for a table.
     fn in_a_window(
         &mut self,
         call: &Call<'_>,
@@ -226,8 +227,8 @@ impl Infer<'_> {
         ))
     }
 
-    /// The rows for which a condition holds that speaks of each row: of its value, of other tables with the
-    /// same keys, of its `key`, or of its `process`.
+    /// The rows that satisfy a condition on each row: on its value, on other tables with the same keys, on
+    /// its `key`, or on its `process`.
     fn chosen_rows(&mut self, of: Typed, filter: &Expr) -> Option<Typed> {
         let outer = self.rows.replace(of.clone());
         let condition = self.infer_boolean(filter);
@@ -245,7 +246,7 @@ impl Infer<'_> {
         Some(Typed::new(type_of, span, Term::Chosen { of, condition }))
     }
 
-    /// `process` or `key`, where the rows of a table are chosen.
+    /// `process` or `key`, in the selection of rows of a table.
     pub(super) fn key_of_row(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let of = self.rows.clone()?;
         let kind = match (name, of.of.table?) {
@@ -262,7 +263,7 @@ impl Infer<'_> {
         Some(Some(Typed::new(type_of, span, Term::Keys(Box::new(of)))))
     }
 
-    /// The type of a fold of values like `of`.
+    /// The type of a fold over values like `of`.
     pub(super) fn folded(&mut self, reduction: Reduction, of: &Typed) -> Option<Type> {
         let single = Type { table: None, ..of.of };
         let wrong = match (reduction, of.of.kind) {
@@ -290,7 +291,7 @@ impl Infer<'_> {
 }
 
 impl Meaning {
-    /// The reduction that a call with so many arguments is, if it is one.
+    /// The reduction of a call with this number of arguments, if it is one.
     pub(super) fn reduction(self, arguments: usize) -> Option<Reduction> {
         match self {
             Meaning::Reduction(reduction) => Some(reduction),

@@ -1,4 +1,4 @@
-//! Finds what the formulas of a rule refer to.
+//! Collects what the formulas of a rule refer to.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ impl Requirements {
     }
 }
 
-/// The formulas that a tune gives as reasons: its condition, what it changes, and what it is judged by.
+/// The formulas that determine a tune's action: its condition, its values, and its guard's objective.
 fn parts(tune: &Tune) -> Vec<&Typed> {
     let mut parts: Vec<&Typed> = tune.when.iter().collect();
     if let Some(change) = &tune.action {

@@ -1,5 +1,4 @@
-//! What a name in a formula means, which depends on what the formula is for; and of a name that means nothing
-//! there, why.
+//! Resolves names, depending on the kind of the formula; explains names that have no meaning there.
 
 use super::infer::{Infer, Place};
 use crate::diag::{Diagnostic, Span, did_you_mean};
@@ -63,7 +62,7 @@ impl Infer<'_> {
         self.report(unknown)
     }
 
-    /// What was measured or computed in the window; nothing if `name` is none of it.
+    /// A measurement or result of the window; the inner `None` if `name` is neither.
     fn of_window(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let typed = |term, of| Some(Some(Typed { term, of, span }));
         if let Some(metric) = self.metric(name) {

@@ -11,7 +11,7 @@ use crate::term::{Term, Typed};
 use crate::types::Type;
 use crate::value::Scalar;
 
-/// The role of a rule that has none: every process of the job.
+/// The role of a rule without roles: every process of the job.
 pub(super) const EVERYBODY: &str = "process";
 
 impl Role {
@@ -124,7 +124,7 @@ impl Checker<'_> {
         self.report(Diagnostic::wrong("E0134", to.span, message).help(help))
     }
 
-    /// The role of the processes whose hits a probe or a join has.
+    /// The role of the processes whose hits a probe or a join contains.
     pub(super) fn role_of_hits(&self, probe: usize) -> Option<usize> {
         let join = probe.checked_sub(self.file.probes.len());
         let second = join
@@ -149,7 +149,7 @@ impl Checker<'_> {
     }
 }
 
-/// The processes that have any of the roles.
+/// A role for the processes that have any of the roles.
 fn any_of(roles: &mut Vec<Role>) -> usize {
     if roles.len() <= 1 {
         return 0;

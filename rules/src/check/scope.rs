@@ -1,6 +1,6 @@
-//! In which window a formula lives: the one it names, else that of the metrics it uses and the windows it
-//! speaks of, else the innermost of its hits. What names no window at all, but a history, lives wherever it
-//! is used.
+//! Infers the window of a formula: the window that it names, else that of its metrics and of the windows it
+//! refers to, else the innermost window of its hits. A formula that refers to no window, but to a history,
+//! floats: it belongs to every window that uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,30 +13,30 @@ use crate::lang::ast::{Expr, Node};
 use crate::lang::text::Text;
 use crate::measure::Measure;
 
-/// Where a metric lives.
+/// The scope of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricScope {
     Fixed(usize),
-    /// In every window whose formulas use it: it has a value for each hit, or folds a history.
+    /// Every window whose formulas use it: it has a value for each hit, or folds a history.
     Floating {
-        /// It is about hits of no instance in particular.
+        /// Its hits belong to no particular instance.
         history: bool,
         each_hit: bool,
     },
 }
 
-/// What a formula speaks of, as far as its window is concerned.
+/// The properties of a formula that determine its window.
 #[derive(Default)]
 struct Seen {
-    /// It folds newest hits, or those of the whole run.
+    /// It folds the newest hits, or those of the entire run.
     history: bool,
     /// It has a value in one window only.
     pinned: bool,
 }
 
 impl Checker<'_> {
-    /// Infers the scopes of all metrics, in their order; returns for each name the windows it is evaluated
-    /// in.
+    /// Infers the scopes of all metrics, in order; returns for each name the windows in which it is
+    /// evaluated.
     pub(super) fn scopes(&mut self, order: &[usize]) -> BTreeMap<String, BTreeSet<usize>> {
         let file = self.file;
         let mut wanted: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
@@ -56,12 +56,12 @@ impl Checker<'_> {
             let home = self.trigger(tune).map_or(0, |trigger| trigger.window());
             uses.extend(tune.exprs().into_iter().map(|expr| (expr, home)));
         }
-        // The same is said when the tunes are read.
+        // The check of tunes reports these errors.
         self.wrong.truncate(before);
         for (expr, home) in uses {
             self.want(expr, home, &mut wanted);
         }
-        // Each stands behind what it uses: from the last to the first all uses are known.
+        // In reverse order of evaluation, so that all uses of a metric are known.
         for entry in order.iter().rev().filter_map(|place| file.metrics.get(*place)) {
             let (name, expr) = (&entry.named.name.raw, &entry.named.expr);
             match self.names.scopes.get(name) {
@@ -82,7 +82,7 @@ impl Checker<'_> {
         wanted
     }
 
-    /// Notes that the floating metrics of a formula are evaluated in its window.
+    /// Records that the floating metrics of a formula are evaluated in its window.
     fn want(&self, expr: &Expr, home: usize, wanted: &mut BTreeMap<String, BTreeSet<usize>>) {
         for (name, _) in expr.names() {
             if let Some(MetricScope::Floating { .. }) = self.names.scopes.get(name) {
@@ -110,7 +110,7 @@ impl Checker<'_> {
             .map(MetricScope::Fixed)
     }
 
-    /// The window that formulas live in.
+    /// The window of formulas.
     pub(super) fn home(&mut self, named: Option<&Text>, formulas: &[&Expr], place: Span) -> Option<usize> {
         if let Some(name) = named {
             return self.window_named(name);
@@ -157,7 +157,7 @@ impl Checker<'_> {
             .filter(|window| probes.iter().any(|probe| has(*window, probe)))
             .collect();
         if found.is_empty() && !probes.is_empty() {
-            // They belong by their times, to all windows that lie in each other.
+            // They belong by time, to all nested windows.
             found = windows().collect();
             if found.len() < self.names.windows.len() {
                 return None;
@@ -172,7 +172,7 @@ impl Names {
         self.windows.get(window).is_some_and(|window| window.timed)
     }
 
-    /// Whether hits of a probe are placed in a window by a key, or are its boundaries.
+    /// Whether a window places hits of a probe by a key, or has them as boundaries.
     fn places(&self, window: usize, probe: usize) -> bool {
         self.windows.get(window).is_some_and(|window| {
             let keyed = window
@@ -183,12 +183,12 @@ impl Names {
         })
     }
 
-    /// Whether a window lies in another, at any depth.
+    /// Whether a window encloses another, at any depth.
     pub(super) fn encloses(&self, outer: usize, inner: usize) -> bool {
         self.around(inner).contains(&outer)
     }
 
-    /// The windows that a window lies in, the nearest first.
+    /// The windows that enclose a window, the innermost first.
     pub(super) fn around(&self, window: usize) -> Vec<usize> {
         let mut out = Vec::new();
         let mut next = self.windows.get(window).and_then(|window| window.within);
@@ -199,7 +199,7 @@ impl Names {
         out
     }
 
-    /// The one of some windows that lies in all the others; nothing if they do not lie in each other.
+    /// The window that lies in all the others; `None` if they are not nested.
     fn innermost(&self, windows: &[usize]) -> Option<usize> {
         let within_all = |window: &&usize| {
             let mut others = windows.iter().filter(|other| other != window);
@@ -208,8 +208,8 @@ impl Names {
         windows.iter().find(within_all).copied()
     }
 
-    /// The window of the metrics, windows and boundaries that formulas name; of several that lie in each
-    /// other the innermost, else the first.
+    /// The window of the metrics, windows and boundaries that formulas name; of nested windows the innermost,
+    /// else the first.
     pub(super) fn spoken_of(&self, formulas: &[&Expr]) -> Option<usize> {
         let mut found = Vec::new();
         formulas.iter().for_each(|expr| self.windows_in(expr, &mut found));
@@ -218,7 +218,7 @@ impl Names {
 
     fn windows_in(&self, expr: &Expr, out: &mut Vec<usize>) {
         match &expr.node {
-            // How many instances of a window there are is known in the one around it.
+            // The number of instances of a window is known in the enclosing one.
             Node::Call {
                 function, arguments, ..
             } if function == "count" => {
@@ -263,7 +263,8 @@ impl Names {
             .position(|window| window.boundaries.contains(&probe))
     }
 
-    /// The probes of which a formula has a value for each hit; boundaries of any window have one value in it.
+    /// The probes for each of whose hits a formula has a value; boundaries of any window have one value in
+    /// it.
     fn hits_of(&self, expr: &Expr) -> Vec<usize> {
         let mut out = Vec::new();
         self.outside_reductions(expr, &mut |name| {
@@ -340,7 +341,7 @@ impl Names {
     }
 }
 
-/// Whether a function makes one value of those of many hits or rows.
+/// Whether a function reduces the values of many hits or rows to one.
 pub(super) fn is_reduction(function: &str, arguments: usize) -> bool {
     let meaning = function_named(function).map(|function| function.meaning);
     meaning.is_some_and(|meaning| meaning == Meaning::Changed || meaning.reduction(arguments).is_some())

@@ -1,5 +1,5 @@
-//! What a formula sees of windows other than its own: metrics and instances of those within it, and of those
-//! around it what they have so far, their boundaries and their earlier instances; and values at a hit.
+//! References of formulas to other windows: metrics and instances of inner windows; data so far, boundaries
+//! and earlier instances of enclosing windows; and values at a hit.
 
 use super::infer::{Infer, MetricNames, Names};
 use crate::diag::{Diagnostic, Span};
@@ -9,7 +9,7 @@ use crate::term::{FoldRange, Term, Typed};
 use crate::types::{KeyKind, Type};
 
 impl Infer<'_> {
-    /// A metric that lives in another window.
+    /// A metric of another window.
     pub(super) fn metric_elsewhere(&mut self, name: &str, metric: &MetricNames, span: Span) -> Option<Typed> {
         let (home, window) = (self.home, metric.window);
         if self.names.encloses(home, window) {
@@ -46,7 +46,7 @@ impl Infer<'_> {
         self.refuse("E0147", span, message)
     }
 
-    /// `iteration.index`, `iteration.duration`; nothing if `name` is none of it.
+    /// `iteration.index`, `iteration.duration`; the inner `None` if `name` is neither.
     pub(super) fn of_window_itself(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let (window, part) = name.split_once('.')?;
         let place = self.names.window_named(window)?;
@@ -64,8 +64,8 @@ impl Infer<'_> {
         }
     }
 
-    /// The hits of a boundary that a formula may take as one value: those of its own window and of the ones
-    /// around it.
+    /// The range of a boundary's hits that a formula may use as a single value: boundaries of its own window
+    /// and of enclosing ones.
     pub(super) fn range_of_boundary(&self, probe: usize) -> Option<FoldRange> {
         let bordered = |window: usize| {
             let window = self.names.windows.get(window);
@@ -82,7 +82,7 @@ impl Infer<'_> {
             .map(FoldRange::Enclosing)
     }
 
-    /// `count(batches)`: how many instances of a window within this one closed.
+    /// `count(batches)`: the number of instances of an inner window that closed within this one.
     pub(super) fn count_of_instances(&mut self, window: usize, span: Span) -> Option<Typed> {
         if self.names.encloses(self.home, window) {
             return Some(Typed::new(Type::PLAIN, span, Term::InnerCount(window)));
@@ -141,7 +141,7 @@ impl Names {
         self.windows.iter().position(|window| window.name == name)
     }
 
-    /// The probe of a boundary of `home`: by its own name, or as `iteration.begin` and `iteration.end`.
+    /// The probe of a boundary of `home`, by its own name, or as `iteration.begin` and `iteration.end`.
     fn boundary_named(&self, place: &str, home: usize) -> Option<usize> {
         let window = self.windows.get(home)?;
         if let Some((name, end)) = place.rsplit_once('.')

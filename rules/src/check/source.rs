@@ -1,5 +1,4 @@
-//! The way to a value in the program's memory, as it is written: `cfg.chunk`, `arg(0)->count`, `*arg(1)`,
-//! `limits[2]`.
+//! Parses the path to a value in the program's memory: `cfg.chunk`, `arg(0)->count`, `*arg(1)`, `limits[2]`.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +6,20 @@ use crate::diag::Diagnostic;
 use crate::lang::ast::{Expr, Node};
 use crate::read::{Base, Source, Step};
 
-/// Arguments that are passed in registers: the others are not read.
+/// Number of arguments in registers: others are not read.
 pub(super) const ARGUMENTS: u8 = 6;
-/// As many arguments can a mark have.
+/// Maximum number of arguments of a mark.
 pub(super) const MARK_ARGUMENTS: u8 = 12;
-/// The greatest index of an element.
+/// Maximum index of an element.
 const INDEX_MAX: u32 = 65_535;
-/// How many steps a way may have, and how many of them may follow a pointer.
+/// Maximum number of steps of a path, and of dereferences among them.
 const STEPS_MAX: usize = 16;
 pub(super) const DEPTH_MAX: usize = 4;
 
-/// What the program calls the names that the rule declares.
+/// The program's names for the names that the rule declares.
 pub(super) type Bindings = BTreeMap<String, String>;
 
-/// Whether a formula has the form of a way to a value: whether it is one its names must say.
+/// Whether a formula has the form of a path, so that its names may be those of the program.
 pub(super) fn is_path(expr: &Expr) -> bool {
     match &expr.node {
         Node::Name(_) => true,
@@ -31,12 +30,12 @@ pub(super) fn is_path(expr: &Expr) -> bool {
     }
 }
 
-/// The way that `expr` is, at a function.
+/// The path `expr`, at a function.
 pub(super) fn source(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnostic> {
     source_of(expr, bindings, ARGUMENTS)
 }
 
-/// The way that `expr` is, where there are so many arguments at most.
+/// The path `expr`, with this maximum number of arguments.
 pub(super) fn source_of(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, Diagnostic> {
     let found = walk(expr, bindings, arguments_max)?;
     if found.steps.len() > STEPS_MAX || found.depth() > DEPTH_MAX {
@@ -76,8 +75,8 @@ fn walk(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, D
     }
 }
 
-/// `ret`, or a global variable with the members behind its dots. What a name is bound to may have such too; a
-/// part that begins with a digit belongs to the symbol.
+/// `ret`, or a global variable with members after dots. The binding of a name may have members too; a part
+/// that begins with a digit belongs to the symbol.
 fn named(name: &str, bindings: &Bindings) -> Source {
     if name == "ret" {
         return Source {

@@ -49,7 +49,7 @@ fn errors(source: &str) -> String {
     }
 }
 
-/// Formulas that are wrong, and more than one at a time; each list has its snapshot.
+/// Wrong formulas, several at a time; each list has its snapshot.
 #[test]
 fn what_is_wrong_with_formulas_is_shown_with_what_to_do() {
     for (name, metrics) in cases(include_str!("tests/wrong-formulas.txt")) {
@@ -420,7 +420,7 @@ fn the_page_of_the_language_has_every_function_every_measure_the_grammar_and_a_r
     assert_eq!(errors(rule), "");
 }
 
-/// Formulas put together at random, most of them nonsense.
+/// Random formulas, most of them invalid.
 fn any_formula() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
         "1",

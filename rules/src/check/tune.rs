@@ -1,4 +1,4 @@
-//! Tunes: when each is looked at, and that its settings are sane. What it does is in [`super::action`].
+//! Checks the triggers and settings of tunes. [`super::action`] checks their actions.
 
 use plan::{Keyword, SyncPoint};
 
@@ -14,10 +14,11 @@ use crate::types::{KeyKind, Kind};
 use crate::unit::Dimension;
 use crate::value::Scalar;
 
-/// The most windows a condition may have to hold, or a guard may compare: history is kept for them.
+/// Maximum number of windows for which a condition must hold, or that a guard compares: history is kept for
+/// them.
 const WINDOWS_MAX: f64 = 1000.0;
 
-/// What a change may have besides.
+/// Further settings of a change.
 struct More {
     initial: Option<Scalar>,
     expect: Option<Typed>,
@@ -37,7 +38,7 @@ impl Checker<'_> {
         tunes
     }
 
-    /// Probes may be switched on by one tune and off by another, and a function called by several.
+    /// Two tunes may not share a target, except for calls, loaded libraries and switched probes.
     fn same_target(&mut self) {
         let shared = [
             Keyword::Call,
@@ -65,7 +66,7 @@ impl Checker<'_> {
     }
 
     fn tune(&mut self, entry: &TuneEntry) -> Option<Tune> {
-        // What is wrong with the window has been reported; the rest may be right.
+        // An error in the window has been reported; the rest is checked too.
         let trigger = self.trigger(entry).unwrap_or(Trigger::Window(0));
         let home = trigger.window();
         let when = self.when(entry, home);
@@ -122,7 +123,7 @@ impl Checker<'_> {
         Some(tune)
     }
 
-    /// The window at whose close the tune is looked at, or the probe at whose hits.
+    /// The window at whose close, or the probe at whose hits, the tune is evaluated.
     pub(super) fn trigger(&mut self, entry: &TuneEntry) -> Option<Trigger> {
         let probe = entry
             .every
@@ -146,7 +147,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Where a process waits for the decision, hits of others cannot be waited for.
+    /// Refuses `decide` for a tune that uses hits of other processes, for which the held process cannot wait.
     fn at_once(&mut self, tune: &Tune, entry: &TuneEntry) -> Option<()> {
         let Trigger::Hit { probe, .. } = tune.trigger else {
             return Some(());
@@ -227,8 +228,8 @@ impl Checker<'_> {
             .map_or_else(|wrong| self.report(wrong), Some)
     }
 
-    /// Where it requires that a process waits for the decision; the outer none means that an error was
-    /// reported.
+    /// Whether a process must wait for the decision, with the place; the outer `None` stands for a reported
+    /// error.
     fn decide(&mut self, at: &SyncEntry) -> Option<Option<Span>> {
         match &at.decide {
             Some(expr) => Some(self.switch(expr, "decide")?.then_some(expr.span)),
@@ -236,12 +237,12 @@ impl Checker<'_> {
         }
     }
 
-    /// A constant of the kind of the value.
+    /// A constant of the same kind as the value.
     fn initial(&mut self, expr: &Expr, value: Option<&Expr>, home: usize) -> Option<Scalar> {
         let (initial, of) = self.constant(expr)?;
         let before = self.wrong.len();
         let wanted = value.and_then(|value| self.in_window(home).infer(value));
-        // What is wrong with the value is reported where it is read.
+        // Errors in the value are reported elsewhere.
         self.wrong.truncate(before);
         if wanted.is_none_or(|wanted| wanted.of.kind == of.kind) {
             return Some(initial);
@@ -250,7 +251,7 @@ impl Checker<'_> {
         self.refuse("E0140", expr.span, message)
     }
 
-    /// The tune that acts on `name`, which is another one and does not itself wait for this.
+    /// The other tune that acts on `name`; it must not itself wait for this one.
     fn before(&mut self, entry: &TuneEntry, name: &Text) -> Option<usize> {
         let tunes = &self.file.tunes;
         let sets = |name: &str| {
@@ -284,7 +285,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The condition, for all processes or for each; the outer nothing stands for what was reported.
+    /// The condition, for all processes or for each; the outer `None` stands for a reported error.
     fn when(&mut self, entry: &TuneEntry, home: usize) -> Option<Option<Typed>> {
         let expr = match (&entry.when, &entry.while_holds) {
             (Some(expr), None) | (None, Some(expr)) => expr,
@@ -330,7 +331,7 @@ impl Checker<'_> {
         self.refuse("E0145", expr.span, message)
     }
 
-    /// A tune without a change only advises: what belongs to a change has no place in it.
+    /// Refuses keys of a change in a tune that only advises.
     fn advice(&mut self, entry: &TuneEntry) {
         for (key, span) in entry.special_keys() {
             let message = format!("`{key}` belongs to a change, and this tune makes none");
@@ -382,7 +383,7 @@ impl Checker<'_> {
         })
     }
 
-    /// A number without a unit, as arguments of metrics are.
+    /// A number without a unit, as for arguments of metrics.
     fn was(&mut self, expr: &Expr, home: usize) -> Option<Typed> {
         let was = self.single(expr, home)?;
         if was.of.kind == Kind::Number(Dimension::NONE) {
@@ -415,11 +416,11 @@ impl Checker<'_> {
 }
 
 impl TuneEntry {
-    /// What it acts on, as `after` names it.
+    /// Its target, as `after` names it.
     fn target(&self) -> Option<String> {
         let action = self.action.as_ref()?;
         let raw = action.target.raw.as_str();
-        // Of a call the function without its brackets.
+        // For a call, the function without its arguments.
         let end = if action.call.is_some() {
             raw.find('(')
         } else {
@@ -429,8 +430,7 @@ impl TuneEntry {
     }
 }
 
-/// A rule has one finding: a tune without words of its own uses those of the first tune of its window that
-/// has some.
+/// Windows share one finding: a tune without a text uses that of the first tune of its window that has one.
 fn share_finding(tunes: &mut [Tune]) {
     let Some(first) = tunes.iter().find(|tune| tune.finding.is_some()).cloned() else {
         return;

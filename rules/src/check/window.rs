@@ -1,5 +1,4 @@
-//! Windows: every so long, or from hit to hit, and windows within others. In which a formula lives is in
-//! [`super::scope`].
+//! Windows: timed, from hit to hit, and nested. [`super::scope`] determines the window of a formula.
 
 use super::Checker;
 use super::infer::WindowNames;
@@ -13,13 +12,13 @@ use crate::types::Kind;
 use crate::unit::Dimension;
 use crate::window::{Begin, Boundaries, Straddle, Window, WindowKind};
 
-/// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
+/// Minimum and maximum length of a timed window, in nanoseconds: 10 ms and an hour.
 const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
-/// How many windows a rule may have.
+/// Maximum number of windows in a rule.
 const WINDOWS_MAX: usize = 16;
-/// How many windows a window may lie in.
+/// Maximum nesting depth of windows.
 const AROUND_MAX: usize = 4;
-/// How many instances may be skipped.
+/// Maximum number of skipped instances.
 const SKIPPED_MAX: f64 = 1e6;
 
 impl Checker<'_> {
@@ -36,7 +35,7 @@ impl Checker<'_> {
                 .push(Diagnostic::wrong("E0123", beyond.name.span, message));
             return Vec::new();
         }
-        // What each is called first: boundaries, keys and conditions speak of other windows.
+        // Names come first, because boundaries, keys and conditions refer to other windows.
         for entry in &file.windows {
             let names = WindowNames {
                 name: entry.name.raw.clone(),
@@ -61,7 +60,7 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// The window that a window lies in.
+    /// The enclosing window.
     fn within(&mut self, place: usize, entry: &WindowEntry) -> Option<usize> {
         let name = entry.within.as_ref()?;
         let outer = self.window_named(name)?;
@@ -109,7 +108,7 @@ impl Checker<'_> {
         Some(length.round() as u64)
     }
 
-    /// A timed window has no boundaries to say more of.
+    /// Refuses keys that require boundaries in a timed window.
     fn only_of_probed(&mut self, entry: &WindowEntry) {
         let key = entry.key.as_ref().map(|key| match key {
             KeyEntry::Same(name) => name.span,
@@ -134,7 +133,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Where instances begin and end; what must hold of them is read when the metrics are known.
+    /// Begin and end of instances; their conditions are inferred once the metrics are known.
     fn boundaries(&mut self, place: usize, entry: &WindowEntry) -> Option<Boundaries> {
         let begins: Vec<Option<Begin>> = entry.from.iter().map(|from| self.begin(place, from)).collect();
         let to = match &entry.to {
@@ -149,8 +148,7 @@ impl Checker<'_> {
             return self.refuse("E0148", second.span, message);
         }
         let begin = hits.first().copied();
-        // A span is at its boundary when it begins or ends, and its other probe is what stands for it
-        // elsewhere.
+        // A span is at its boundary when it begins or ends; elsewhere its other probe represents it.
         let boundaries = [begin, to].into_iter().flatten().collect();
         let keys = self.keys(entry, begin);
         if let Some(names) = self.names.windows.get_mut(place) {
@@ -187,7 +185,7 @@ impl Checker<'_> {
         })
     }
 
-    /// A hit of a probe, the begin of the window around, or the end of the last instance.
+    /// A hit of a probe, the begin of the enclosing window, or the end of the last instance.
     fn begin(&mut self, place: usize, from: &Text) -> Option<Begin> {
         let Some(window) = self.names.window_named(&from.raw) else {
             return self.boundary(from).map(Begin::Hit);
@@ -208,7 +206,7 @@ impl Checker<'_> {
         self.report(wrong.help("`within: iteration` and `from: [iteration, batch]`"))
     }
 
-    /// An instance must end somehow, and in one way.
+    /// An instance needs exactly one kind of end.
     fn ends(&mut self, entry: &WindowEntry, from: &[Begin]) -> Option<()> {
         let (message, place) = match (&entry.to, &entry.until) {
             (Some(to), Some(_)) => ("a window ends at `to` or when `until` holds, not both", to.span),
@@ -221,7 +219,7 @@ impl Checker<'_> {
         self.refuse("E0148", place, message)
     }
 
-    /// What must hold of the instances of a window: when it is over, complete, to be left out.
+    /// The conditions on the instances of a window: end, completeness, discarding.
     pub(super) fn conditions(&mut self, windows: &mut [Window]) {
         let file = self.file;
         for (place, entry) in file.windows.iter().enumerate() {
@@ -245,7 +243,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A condition on what an open instance has so far: its hits and boundaries.
+    /// A condition on the hits and boundaries of an open instance.
     fn until(&mut self, place: usize, expr: &Expr) -> Option<Typed> {
         let condition = self.condition(place, expr)?;
         let mut unknown = None;
@@ -279,7 +277,7 @@ impl Checker<'_> {
         let end = name.raw.split_once('.');
         let of_end = end.and_then(|(base, end)| Some((self.names.probes.get(base)?, end)));
         match of_end {
-            // A span's own hit is at its return; a probe at its only place is that place.
+            // A span's own hit is at its return; for a probe with a single site, it is that site.
             Some((probe, "return")) if probe.site != Site::Entry => return Some(probe.index),
             Some((probe, "entry")) if probe.site == Site::Entry => return Some(probe.index),
             Some((_, end)) => {
@@ -297,7 +295,7 @@ impl Checker<'_> {
         self.report(wrong.at(name.span, "").help_if(near))
     }
 
-    /// For each probe the capture that places its hits.
+    /// For each probe, the capture that is the key of its hits.
     fn keys(&mut self, entry: &WindowEntry, from: Option<usize>) -> Option<Vec<Option<usize>>> {
         let mut keys = vec![None; self.file.probes.len() + self.file.joins.len()];
         let place = match &entry.key {
@@ -325,7 +323,7 @@ impl Checker<'_> {
                 entry.name.span
             }
         };
-        // An end without a key ends what goes on in its process.
+        // An end without a key ends the open instance of its process.
         let Some(from) = from else {
             let message = "this window begins at no hit, and a key is captured at a hit";
             let help = "without a key its hits belong by their times";
@@ -396,7 +394,7 @@ impl Checker<'_> {
 }
 
 impl super::infer::ProbeNames {
-    /// The place of a capture that can be a key.
+    /// The index of a capture that can be a key.
     fn capture(&self, name: &str) -> Option<usize> {
         // A pair has the captures of both its hits.
         let fits = |capture: &str| capture == name || capture.ends_with(&format!(".{name}"));

@@ -1,7 +1,7 @@
-//! Hits released in the order of their times to the windows of a rule, and what becomes due by them, in that
+//! Releases hits in the order of their times to the windows of a rule, and collects what becomes due, in that
 //! order.
 //!
-//! What is in a window that closed is evaluated elsewhere, see [`super::close`].
+//! Closed windows are evaluated elsewhere, see [`super::close`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,26 +22,26 @@ use crate::rule::Trigger;
 use crate::value::{ProcessId, Reason, Time};
 use crate::window::Window;
 
-/// Instances of an inner window kept for the one around them; with more its formulas have no value.
+/// Instances of an inner window kept for the enclosing one; beyond this number its formulas have no value.
 const INSIDE_MAX: usize = 4096;
 
-/// The instances of inner windows that closed within one that is open.
+/// The instances of inner windows that closed within an open one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inside {
-    /// By the number of the open instance and the place of the inner window.
+    /// By the number of the open instance and the index of the inner window.
     closed: BTreeMap<(u64, usize), Vec<Past>>,
 }
 
 impl Inside {
     pub(super) fn push(&mut self, number: u64, window: usize, past: Past) {
         let known = self.closed.entry((number, window)).or_default();
-        // One more than are kept says that there were too many.
+        // One more than the maximum indicates that there were too many.
         if known.len() <= INSIDE_MAX {
             known.push(past);
         }
     }
 
-    /// What closed within an instance that closes now; those before it are forgotten.
+    /// The instances that closed within a closing one; earlier ones are forgotten.
     pub(super) fn take(&mut self, number: u64) -> BTreeMap<usize, Result<Vec<Past>, Reason>> {
         let later = self.closed.split_off(&(number + 1, 0));
         let until = std::mem::replace(&mut self.closed, later);
@@ -57,19 +57,19 @@ impl Inside {
     }
 }
 
-/// The windows of a rule that hits open and close, while hits are released.
+/// The windows of a rule while hits are released.
 struct Release<'a> {
     around: Surroundings<'a>,
     tracks: &'a mut [Open],
     nesting: &'a Nesting,
     dropped: &'a mut Dropped,
     out: Vec<(usize, DueInstance)>,
-    /// No open instance has ended: none is over before a hit moves a boundary.
+    /// No open instance has ended, so none is over until a hit moves a boundary.
     all_go_on: bool,
 }
 
 impl Engine {
-    /// Releases the hits of a rule as far as they are known, and gives the instances that closed.
+    /// Releases the known hits of a rule; returns what became due.
     pub(super) fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, DueInstance)> {
         let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let Some(running) = self.rules.get_mut(id.0) else {
@@ -95,11 +95,11 @@ impl Engine {
     }
 }
 
-/// What is to be evaluated of a window from probe to probe.
+/// What must be evaluated for a window from probe to probe.
 #[derive(Clone, Debug)]
 pub(super) enum DueInstance {
     Closed(Closed),
-    /// An instance as it is at a hit that makes a tune be looked at.
+    /// An instance at a hit that triggers a tune.
     Hit {
         tune: usize,
         instance: Instance,
@@ -124,17 +124,17 @@ impl DueInstance {
     }
 }
 
-/// What is due of a window, and waits for what nodes have of it.
+/// A due evaluation that waits for the partial results of nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Awaiting {
     pub(super) place: usize,
     pub(super) due: DueInstance,
-    /// How far nodes must have placed their hits before it is evaluated.
+    /// The time up to which nodes must have placed their hits before it is evaluated.
     reach: Time,
 }
 
 impl Running {
-    /// Gives the windows the hits up to `reach`, and what closed.
+    /// Passes the hits up to `reach` to the windows; returns what became due.
     fn release(
         &mut self,
         reach: Time,
@@ -176,7 +176,7 @@ impl Running {
         out
     }
 
-    /// What every node has handed in its part of, or is not waited for any longer.
+    /// The due evaluations on which all nodes have reported, or for which the wait has ended.
     fn ready(&mut self, settled: Option<Option<Time>>, latest: Option<Time>) -> Vec<(usize, DueInstance)> {
         let mut out = Vec::new();
         while let Some(Awaiting { due, reach, .. }) = self.awaiting.front_mut() {
@@ -192,7 +192,7 @@ impl Running {
         out
     }
 
-    /// Puts the hits that need no order into their instances, those that have just closed among them.
+    /// Places the hits that need no order into their instances, including those that have just closed.
     fn settle(&mut self, reach: Time, closed: &mut [(usize, DueInstance)]) {
         let ledger = |open: &mut Open| open.track().map(|track| std::mem::take(&mut track.ledger));
         let ledgers = self
@@ -217,7 +217,7 @@ impl Running {
     }
 }
 
-/// The instances of a rule, the open ones and those that are over.
+/// The open and the due instances of a rule.
 pub(super) struct Fill<'a> {
     windows: &'a mut [Open],
     due: &'a mut [(usize, DueInstance)],
@@ -225,7 +225,7 @@ pub(super) struct Fill<'a> {
 
 impl Fill<'_> {
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
-        // An instance as it is at a hit has only what came in order.
+        // An instance at a hit contains only the hits that arrived in order.
         let closed = self.due.iter_mut().find_map(|(place, due)| match due {
             DueInstance::Closed(closed) if *place == window && closed.instance.frame.number == number => {
                 Some(&mut closed.instance)
@@ -256,7 +256,7 @@ impl Fill<'_> {
         open.into_iter().chain(closed).collect()
     }
 
-    /// False if the instance is not there.
+    /// False if there is no such instance.
     pub(super) fn fill(&mut self, window: usize, number: u64, with: impl FnOnce(&mut Content)) -> bool {
         let instance = self.instance(window, number);
         instance.map(|instance| instance.fill(with)).is_some()
@@ -288,7 +288,7 @@ impl Release<'_> {
         self.trigger(arrived);
     }
 
-    /// A hit may make tunes be looked at, with what its instance has up to it.
+    /// Evaluates the tunes that a hit triggers, with their instance up to the hit.
     fn trigger(&mut self, arrived: &Arrived) {
         for (tune, checked) in self.around.rule.tunes.iter().enumerate() {
             let Trigger::Hit { probe, window } = checked.trigger else {
@@ -318,7 +318,7 @@ impl Release<'_> {
         }
     }
 
-    /// Pairs are not among the hits that timed windows take from the samples.
+    /// Timed windows take other hits from the samples, but pairs from here.
     fn take_pair(&mut self, pair: &Arrived) {
         for open in self.tracks.iter_mut() {
             if let Open::Timed { pairs, .. } = open {
@@ -327,7 +327,7 @@ impl Release<'_> {
         }
     }
 
-    /// Lets the track of a window see those of the others.
+    /// Gives `f` the track of a window together with the tracks of the others.
     fn with_track(
         &mut self,
         place: usize,
@@ -357,9 +357,9 @@ impl Release<'_> {
         }
     }
 
-    /// Closes, the inner windows first, the instances that are over when hits before `time` (up to it, if
-    /// `inclusive`) are known. One that closes may cut an inner one off for which others of that window had
-    /// waited: those are over then as well.
+    /// Closes, inner windows first, the instances that are over once hits before `time` (up to it, if
+    /// `inclusive`) are known. A closing instance may cut off an inner one for which other instances of that
+    /// window had waited: those are then over too.
     fn close(&mut self, time: Time, inclusive: bool) {
         while self.close_those_over(time, inclusive) {}
     }
@@ -390,7 +390,7 @@ impl Release<'_> {
         has_closed
     }
 
-    /// What lies within an instance that closes, closes with it.
+    /// Closes the instances within a closing one.
     fn cut_inside(&mut self, around: usize, number: u64) {
         let outer = match self.tracks.get(around) {
             Some(Open::Probed(track)) => track.numbered(number),

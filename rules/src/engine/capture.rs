@@ -1,5 +1,4 @@
-//! What captures make of what was read at a hit, without allocation where they keep it or multiply it by a
-//! unit.
+//! Computes captures from raw reads, without allocation for captures that are a read or its multiple.
 
 use crate::eval::Context;
 use crate::lang::ast::Operator;
@@ -11,14 +10,14 @@ use crate::value::{Cell, Reads, Scalar, finite};
 pub(super) struct Captures {
     names: Vec<String>,
     makes: Vec<CaptureSource>,
-    /// Each is made of what was read in its own place: they take its place.
+    /// Each capture depends only on the read with its own index, so it can replace that read.
     in_place: bool,
 }
 
 #[derive(Clone, Debug)]
 enum CaptureSource {
     Read(usize),
-    /// As a number, multiplied.
+    /// The read as a number, times a factor.
     Times(usize, f64),
     Of(Typed),
 }
@@ -37,7 +36,7 @@ impl Captures {
         }
     }
 
-    /// The captures of a hit at which this was read.
+    /// The captures of a hit with these reads.
     pub(super) fn made(&self, mut reads: Reads) -> Reads {
         if !self.in_place || reads.len() != self.makes.len() {
             let makes = self.makes.iter().zip(&self.names);
@@ -100,7 +99,7 @@ impl CaptureSource {
         let value = read.clone()?;
         match (self, &value) {
             (CaptureSource::Times(_, factor), _) => finite(crate::eval::number(&value)? * factor),
-            // What a program has in memory need not be a number.
+            // The memory of a program need not contain a number.
             (_, Scalar::Number(number)) => finite(*number),
             _ => Ok(value),
         }

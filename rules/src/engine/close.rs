@@ -1,5 +1,4 @@
-//! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are
-//! known.
+//! Closes windows: timed windows at a tick, windows from probe to probe as far as their hits are known.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +18,11 @@ use crate::value::{ProcessId, Time, Value};
 use crate::window::{Window, WindowKind};
 
 impl Engine {
-    /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to
-    /// `now`.
+    /// Closes the windows that end by `now`, and returns the resulting outputs. Call it after the
+    /// observations up to `now`.
     pub fn tick(&mut self, now: Time) -> Vec<super::Output> {
-        // At most one change of a job is on trial at a time: two would be judged by each other's effect.
+        // At most one change of a job is on trial at a time: each of two would be judged by the effect of the
+        // other.
         let on_trial = |running: &&Running| {
             let mut tunes = running.tunes.iter().zip(&running.rule.tunes);
             tunes.any(|(tune, checked)| checked.occupies_the_trial() && tune.is_busy())
@@ -40,7 +40,7 @@ impl Engine {
             variables: Arc::clone(&self.variables),
             outputs: Vec::new(),
         };
-        // The rule with priority is evaluated first: what it wants, the others leave alone.
+        // Rules are evaluated by priority: lower ones leave alone what higher ones claim.
         let mut order: Vec<usize> = (0..self.rules.len()).collect();
         order.sort_by_key(|index| {
             self.rules
@@ -49,7 +49,8 @@ impl Engine {
         });
         for index in order {
             for (place, due) in self.due(RuleId(index), now) {
-                // Made ready when those before it are evaluated: its formulas may look back at them.
+                // Prepared after the preceding windows were evaluated, because its formulas may refer to
+                // them.
                 let window = match due {
                     DueWindow::Timed(window) => Some(*window),
                     DueWindow::Probed(due) => match *due {
@@ -77,7 +78,7 @@ impl Engine {
         outputs
     }
 
-    /// Whether the next tick, if it were now, would close a window of a length.
+    /// Whether a tick at `now` would close a timed window.
     pub fn has_timed_window_over(&self, now: Time) -> bool {
         let is_over = |(window, open): (&Window, &Open)| match (&window.kind, open) {
             (WindowKind::Timed(every), Open::Timed { since, .. }) => now.since(*since) >= *every,
@@ -88,10 +89,9 @@ impl Engine {
             .any(|running| running.rule.windows.iter().zip(&running.windows).any(is_over))
     }
 
-    /// The windows of a rule that are over, in the order of their ends; none of a length for a rule that is
-    /// off.
+    /// The ended windows of a rule, in the order of their ends; no timed windows for a rule that is off.
     fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, DueWindow)> {
-        // First, for pairs of hits belong to the timed windows in which they become known.
+        // First, because pairs of hits belong to the timed windows in which they become known.
         let closed = self.advance(id, now);
         let mut out = Vec::new();
         for place in 0..self.rules.get(id.0).map_or(0, |running| running.windows.len()) {
@@ -145,7 +145,7 @@ impl Engine {
         out
     }
 
-    /// What formulas see of an instance; nothing if it is left out.
+    /// The data of an instance for formulas; `None` if it is left out.
     fn probed_window(&mut self, id: RuleId, place: usize, closed: Closed, now: Time) -> Option<WindowData> {
         let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let running = self.rules.get(id.0)?;
@@ -188,7 +188,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// A tune is looked at in the middle of an instance, with what that has up to a hit.
+    /// Evaluates a tune in the middle of an instance, with the values up to a hit.
     fn look_at(
         &mut self,
         id: RuleId,
@@ -227,7 +227,7 @@ impl Engine {
     }
 }
 
-/// What is to be evaluated.
+/// A due evaluation.
 enum DueWindow {
     Timed(Box<WindowData>),
     Probed(Box<DueInstance>),
@@ -239,7 +239,7 @@ enum LeftOut {
 }
 
 impl Running {
-    /// The folds over every window, those of this one with the instance that closes.
+    /// The folds over every window; those of this window include the closing instance.
     fn runs_with(&self, place: usize, window: &WindowData, metrics: &[(String, Value)]) -> Vec<RunState> {
         let context = Context {
             window: Some(window),
@@ -257,7 +257,7 @@ impl Running {
         self.runs.iter().map(with).collect()
     }
 
-    /// Lets a tune see a window.
+    /// Evaluates a tune for a window.
     fn turn(
         &mut self,
         id: RuleId,
@@ -298,7 +298,7 @@ impl Running {
         }
     }
 
-    /// A timed window with the pairs of hits that became known in it; none of them where some were lost.
+    /// A timed window with the pairs of hits that became known in it; without any if some were lost.
     fn with_pairs(
         &self,
         window: WindowData,
@@ -320,8 +320,7 @@ impl Running {
         window
     }
 
-    /// With what folds over closed instances need; then it is one of them itself, if it was complete and
-    /// counts.
+    /// Adds the retained data of closed instances, for folds over them.
     fn looking_back(&self, place: usize, mut window: WindowData) -> WindowData {
         if let Some(past) = self.contents.get(place) {
             (window.earlier, window.run) = (past.earlier(), past.run());
@@ -329,7 +328,7 @@ impl Running {
         window
     }
 
-    /// Keeps what folds over closed instances need of one that was complete.
+    /// Retains the data that folds over closed instances need of a complete instance.
     fn remember(&mut self, place: usize, data: &WindowData) {
         let (Some(past), Some(content)) = (self.contents.get_mut(place), &data.content) else {
             return;
@@ -344,8 +343,8 @@ impl Running {
         past.push(&content);
     }
 
-    /// Whether an instance is not to be evaluated. A condition that is none discards too: it could have been
-    /// disturbed.
+    /// Why an instance is not evaluated, if so. A condition that is none discards too: the instance may have
+    /// been disturbed.
     fn left_out(&self, place: usize, data: &WindowData) -> Option<LeftOut> {
         let boundaries = self.rule.windows.get(place)?.boundaries()?;
         if data.number < boundaries.skip {
@@ -372,8 +371,8 @@ impl Running {
             .collect()
     }
 
-    /// How long at most a silent process is waited for: as long as the window that waits longest; without end
-    /// if one has no timeout.
+    /// The longest wait for a silent process: the longest timeout of a window; `None`, without limit, if a
+    /// window has no timeout.
     pub(super) fn patience(&self) -> Option<u64> {
         let timeouts: Option<Vec<u64>> = self
             .rule
@@ -448,7 +447,7 @@ impl Running {
         over
     }
 
-    /// The metrics of the windows that closed last, for people.
+    /// The metrics of the last closed windows, for display.
     pub(super) fn shown(&self) -> Vec<(String, String)> {
         let some = self.last.iter().flatten().next();
         let metrics = self.rule.metrics.iter().enumerate();
@@ -461,14 +460,14 @@ impl Running {
     }
 }
 
-/// The results of a window. Made into text only on request: a decision must not wait for it.
+/// The results of a window. Formatted only on request, because a decision must not wait for it.
 #[derive(Clone, Debug)]
 pub(super) struct Evaluated {
     pub(super) rule: RuleId,
     window: usize,
     index: u64,
     duration: Option<f64>,
-    /// Of all metrics of the rule, by their places.
+    /// All metrics of the rule, by index.
     metrics: Vec<(String, Value)>,
 }
 

@@ -1,8 +1,8 @@
-//! What formulas see of an instance of a window from probe to probe: what was made of its hits, and its
-//! surroundings.
+//! The data of an instance of a window from probe to probe for formulas: aggregates of its hits, and its
+//! environment.
 //!
-//! Which hits belong to the instance is decided elsewhere, see [`super::track`]; how they are folded, in
-//! [`crate::eval::partial`].
+//! Which hits belong to the instance is decided elsewhere, see [`super::track`]; [`crate::eval::partial`]
+//! folds them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::instance::Surroundings;
 use crate::eval::WindowData;
 use crate::eval::partial::Content;
 
-/// What formulas see of the instance with this content. Measures are not in it.
+/// The data of the instance with this content, without measures.
 pub(super) fn data(content: &Arc<Content>, index: u64, around: &Surroundings<'_>) -> WindowData {
     WindowData {
         index,

@@ -1,4 +1,4 @@
-//! Whether a tune acts at the close of a window, with what changes, and if not, why not.
+//! Decides whether a tune acts at the close of a window, with what changes, or why it does not.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ use crate::value::{Cell, ProcessId, Reason};
 use crate::window::Window;
 
 impl Engine {
-    /// Whether a decision of the rule may follow a hit of this probe at once: it applies, and a tune of it is
-    /// looked at there, or when a window closes that ends there.
+    /// Whether a hit of this probe may immediately lead to a decision of the rule: the rule applies, and a
+    /// tune is triggered by the probe or by a window that closes there.
     pub fn may_decide_at(&self, rule: RuleId, probe: ProbeId) -> bool {
         let applies = |running: &&super::Running| running.mode == Mode::Applying && !running.is_removed;
         let Some(running) = self.rules.get(rule.0).filter(applies) else {
@@ -42,7 +42,7 @@ impl Engine {
 }
 
 impl TuneState {
-    /// Why the condition alone keeps the tune from acting, if it does.
+    /// Why the condition by itself keeps the tune from acting, if it does.
     pub(super) fn not_yet(
         &self,
         turn: &TuneEvaluation<'_>,
@@ -70,8 +70,8 @@ impl TuneState {
         }
     }
 
-    /// Why there is nothing to change though the condition holds: every process has it already, and not from
-    /// this tune. Such a tune finds nothing either.
+    /// Why no change is needed although the condition holds: every process already has the value, not written
+    /// by this tune. Such a tune has no finding either.
     pub(super) fn needless(
         &self,
         turn: &TuneEvaluation<'_>,
@@ -108,12 +108,12 @@ impl TuneState {
         Some(format!("nothing to change: {is}{} already", r#where))
     }
 
-    /// Whether the process holds what the change would write, and not from this tune.
+    /// Whether the process already holds the value of the change, not written by this tune.
     fn has_already(&self, turn: &TuneEvaluation<'_>, change: &ProcessAction, variables: &Variables) -> bool {
         !self.done.contains_key(&change.process) && variables.has(change, turn.window.span.0)
     }
 
-    /// Decides, or says why not yet.
+    /// Makes a decision, or records why not.
     pub(super) fn decide(
         &mut self,
         turn: &TuneEvaluation<'_>,
@@ -142,7 +142,7 @@ impl TuneState {
             Ok(changes) => changes,
             Err(reason) => return self.stand(Standing::NoValue, format!("no value: {reason}")),
         };
-        // Switching a probe changes no program: a rule that only advises looks as closely.
+        // Switching a probe changes no program: rules in advising mode do it too.
         if turn.mode != Mode::Applying && !matches!(action.action, Action::Switch(_)) {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
@@ -179,7 +179,7 @@ impl TuneState {
         outbox.outputs.push(Output::Decision(decision));
     }
 
-    /// What the decision is to be judged by: with those before it, if they are on trial still.
+    /// The trial of the decision; it continues the present trial, if there is one.
     fn trial_of(&mut self, turn: &TuneEvaluation<'_>, tune: &Tune, decision: &Decision) -> Trial {
         if let Phase::Trial(trial) = std::mem::replace(&mut self.phase, Phase::Watching) {
             return trial;
@@ -209,7 +209,7 @@ impl TuneState {
         (Standing::NoValue, why)
     }
 
-    /// Why it does not act now though there is something to be done.
+    /// Why it does not act now although a change is due.
     fn held_back(
         &self,
         turn: &TuneEvaluation<'_>,
@@ -223,7 +223,7 @@ impl TuneState {
         if let Some(why) = self.must_wait(turn, tune) {
             return Some((Standing::Waiting, why));
         }
-        // The trial that occupies the place may be its own.
+        // The current trial may be its own.
         let on_trial = matches!(self.phase, Phase::Trial(_));
         let busy = outbox.busy.as_deref();
         let rule = busy.filter(|_| tune.occupies_the_trial() && !on_trial)?;
@@ -253,9 +253,9 @@ impl TuneState {
         ))
     }
 
-    /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so
-    /// is one for which the condition has not held for long enough, or that has the value by itself; all take
-    /// a change together.
+    /// The changes, or why they cannot be determined. Left out are processes that were changed already, for
+    /// which the condition has not held long enough, or that have the value already; a change at a meeting
+    /// includes all processes.
     fn changes(
         &self,
         turn: &TuneEvaluation<'_>,

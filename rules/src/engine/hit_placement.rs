@@ -1,6 +1,6 @@
-//! A hit on its way into a window: its key, the boundaries it meets, and the instance around it.
+//! A hit to be placed into a window: its key, the boundaries of the window, and the enclosing instance.
 //!
-//! Where it goes is decided elsewhere, see [`super::track`].
+//! The instance is chosen elsewhere, see [`super::track`].
 
 use super::instance::{Instance, Surroundings};
 use super::nest::Nest;
@@ -10,10 +10,10 @@ use crate::hit::Hit;
 use crate::value::{Key, Time};
 use crate::window::{Boundaries, Straddle};
 
-/// A key distinguishes instances within the enclosing one.
+/// Keys distinguish instances within the enclosing instance.
 pub(super) type Name = (Option<u64>, Key);
 
-/// A hit on its way into a window.
+/// A hit to be placed into a window.
 pub(super) struct HitPlacement<'a> {
     pub(super) arrived: &'a Arrived,
     pub(super) key: Option<Key>,
@@ -37,13 +37,13 @@ pub(super) fn is_shared(boundaries: &Boundaries, around: &Surroundings<'_>) -> b
     around.owners(boundaries).is_none_or(|owners| owners.len() <= 1)
 }
 
-/// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window
-/// around.
+/// Whether the end condition of an instance depends on hits of a probe, which may be hits of the enclosing
+/// window.
 pub(super) fn may_end(boundaries: &Boundaries, probe: usize) -> bool {
     boundaries.until.iter().any(|condition| condition.folds(probe))
 }
 
-/// The key of a hit, the inner nothing where the window has none for its probe.
+/// The key of a hit; the inner `None` if the window has no key for its probe.
 pub(super) fn key_of(arrived: &Arrived, boundaries: &Boundaries) -> Option<Option<Key>> {
     match boundaries.keys.get(arrived.probe).copied().flatten() {
         None => Some(None),
@@ -58,7 +58,7 @@ pub(super) fn began(hit: &Hit) -> Time {
     Time(hit.time.0.saturating_sub(hit.duration_ns))
 }
 
-/// Gives an instance a hit; spans that began before it may be left out.
+/// Adds a hit to an instance; spans that began before the instance may be left out.
 pub(super) fn put(
     instance: &mut Instance,
     arrived: &Arrived,

@@ -1,4 +1,5 @@
-//! Whether the condition of a tune holds, for all processes or for each, and for how many looks in a row.
+//! Whether the condition of a tune holds, overall or for each process, and for how many consecutive
+//! evaluations.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +7,17 @@ use crate::eval::{Context, boolean};
 use crate::rule::Tune;
 use crate::value::{Cell, Key, ProcessId, Scalar, Value};
 
-/// A condition as it was found.
+/// An evaluated condition.
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
-    /// Of a condition for each process: true if it is for one.
+    /// For a condition on each process: true if it holds for at least one.
     pub(super) overall: Cell,
     /// For each process, if the condition is a table.
     rows: Option<BTreeMap<ProcessId, Cell>>,
 }
 
 impl Condition {
-    /// That of `tune`; without one it always holds.
+    /// The condition of `tune`; without one it always holds.
     pub(super) fn of(tune: &Tune, context: Context<'_>) -> Condition {
         let value = match &tune.when {
             Some(when) => context.eval(when),
@@ -42,7 +43,7 @@ impl Condition {
         Condition { overall, rows }
     }
 
-    /// One that does not hold.
+    /// A condition that does not hold.
     pub(super) fn never() -> Condition {
         Condition {
             overall: Ok(Scalar::Boolean(false)),
@@ -50,7 +51,7 @@ impl Condition {
         }
     }
 
-    /// Whether it is true, of a condition for each process for one of them.
+    /// Whether it holds, for a condition on each process for at least one.
     pub(super) fn holds(&self) -> bool {
         is_true(&self.overall)
     }
@@ -72,7 +73,8 @@ fn is_false(cell: &Cell) -> bool {
     cell.as_ref().is_ok_and(|value| boolean(value) == Ok(false))
 }
 
-/// Looks in a row in which a condition was true, and in which it was false. One without a value breaks both.
+/// Consecutive evaluations in which a condition was true, and in which it was false. One without a value
+/// resets both.
 #[derive(Clone, Copy, Debug, Default)]
 struct InARow {
     held: u32,
@@ -87,7 +89,7 @@ impl InARow {
     }
 }
 
-/// The same for a condition of all processes or of each.
+/// The counts of a condition, overall or for each process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     overall: InARow,
@@ -110,7 +112,7 @@ impl Held {
         self.rows = Some(cells.iter().map(row).collect());
     }
 
-    /// How long it has held: of a condition for each process, for the one for which it has held longest.
+    /// How long it has held: for a condition on each process, the longest over the processes.
     pub(super) fn held(&self) -> u32 {
         let rows = self.rows.as_ref();
         rows.map_or(self.overall.held, |rows| {
@@ -118,7 +120,7 @@ impl Held {
         })
     }
 
-    /// How long it has failed: of a condition for each process, for all of them.
+    /// How long it has failed: for a condition on each process, for all of them.
     pub(super) fn failed(&self) -> u32 {
         self.overall.failed
     }

@@ -1,6 +1,6 @@
-//! What a tune writes at the start, until its first window has shown something better. No guard judges it:
-//! there is nothing before it to compare with. And what a process is given that joins later: what the others
-//! of its role have.
+//! The values that a tune writes at the start, until its first window has a better one. No guard judges them,
+//! because there is nothing to compare with. Also, the values that late processes get: those of the other
+//! processes of their role.
 
 use plan::{Action, Mode, Set};
 
@@ -12,7 +12,7 @@ use crate::ids::{DecisionId, RuleId};
 use crate::rule::Tune;
 use crate::value::ProcessId;
 
-/// What is given without a window.
+/// The kinds of values that are written without a window.
 #[derive(Clone, Copy)]
 enum InitialWrite {
     /// The first values of the tunes that have one and no window yet.
@@ -29,7 +29,7 @@ impl Engine {
             .collect()
     }
 
-    /// What latecomers are given, and what was given to them and stays.
+    /// The values for late processes, and the confirmation of those that stay.
     pub(super) fn catch_up(&mut self) -> Vec<Output> {
         let mut out = Vec::new();
         for rule in (0..self.rules.len()).map(RuleId) {
@@ -66,7 +66,7 @@ impl Engine {
         out
     }
 
-    /// What was judged in the others stays in a latecomer as well.
+    /// Confirms in late processes what was judged in the others.
     fn confirm(&mut self, rule: RuleId) -> Vec<Output> {
         let Some(running) = self.rules.get_mut(rule.0) else {
             return Vec::new();
@@ -121,7 +121,7 @@ impl Engine {
 }
 
 impl Running {
-    /// A change that is the same for all is in force in the others, and stays.
+    /// The change for a late process, if it is equal in all others, in force and stays.
     fn late(
         &self,
         tune: &Tune,
@@ -160,7 +160,7 @@ impl Running {
             value: value.clone(),
             ..set.clone()
         });
-        // A range may speak of counts of roles, which are known before any window.
+        // A range may refer to counts of roles, which are known before any window.
         let window = WindowData {
             roles: self.roles.clone(),
             ..WindowData::default()
@@ -177,7 +177,7 @@ impl Running {
         })
     }
 
-    /// An action for those processes of a role that are chosen.
+    /// An action on the chosen processes of a role.
     fn to_each(
         &self,
         role: usize,

@@ -1,5 +1,4 @@
-//! One time through a window: where it begins and ends in each process, what it holds, and what it still
-//! lacks.
+//! An instance of a window: where it begins and ends in each process, its contents, and what it still lacks.
 //!
 //! Which hits belong to it and when it closes is decided elsewhere, see [`super::track`].
 
@@ -14,15 +13,15 @@ use crate::rule::CheckedRule;
 use crate::value::{Key, ProcessId, Time};
 use crate::window::Boundaries;
 
-/// Why an instance is not complete that may have had a hit which was lost.
+/// Why an instance is incomplete to which a lost hit may have belonged.
 pub(super) const HITS_LOST: &str = "hits were lost in it";
 
-/// What an instance needs of its surroundings.
+/// The environment of an instance.
 pub(super) struct Surroundings<'a> {
     pub(super) rule: &'a CheckedRule,
     pub(super) roles: &'a [BTreeSet<ProcessId>],
     pub(super) ranks: &'a BTreeMap<ProcessId, u32>,
-    /// When each process that is still there joined.
+    /// When each process that has not ended joined.
     pub(super) joined: &'a BTreeMap<ProcessId, Time>,
 }
 
@@ -39,40 +38,40 @@ impl Surroundings<'_> {
     }
 }
 
-/// An instance by its numbers.
+/// Identifies an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) window: usize,
-    /// Counts the instances of its window since the beginning.
+    /// Number of the instance in its window since the beginning.
     pub(super) number: u64,
-    /// Counts them within the enclosing instance; the same where there is none.
+    /// Index within the enclosing instance; equal to `number` without one.
     pub(super) index: u64,
 }
 
-/// An instance that is over, and what it lacks.
+/// An ended instance, with what it lacks.
 #[derive(Clone, Debug)]
 pub(super) struct Closed {
     pub(super) instance: Instance,
     pub(super) missing: Option<String>,
 }
 
-/// One time through a window.
+/// An instance of a window.
 #[derive(Clone, Debug)]
 pub(super) struct Instance {
     pub(super) frame: Frame,
-    /// The instances around it, the nearest first.
+    /// The enclosing instances, the innermost first.
     pub(super) outer: Vec<Frame>,
-    /// What those held when it ended, as far as its formulas look at it.
+    /// The data of the enclosing instances at its end, as far as its formulas use them.
     pub(super) around: Vec<Around>,
     pub(super) key: Option<Key>,
-    /// Where it began and ended in each process that hit its boundaries.
+    /// Its begin and end in each process that hit its boundaries.
     pub(super) boundaries: BTreeMap<ProcessId, (Time, Option<Time>)>,
     pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
     pub(super) incomplete: Option<String>,
-    /// When the last of the hits came that were placed in order.
+    /// Time of the last hit that was placed in order.
     pub(super) last: Time,
-    /// What it lacked when it was last looked at, and how many hits it had then.
+    /// What it lacked at the last check, with its number of hits at that time.
     pub(super) lacked: Option<(usize, Option<String>)>,
 }
 
@@ -82,13 +81,13 @@ impl Instance {
         starts.min().unwrap_or_default()
     }
 
-    /// When it ended in the last of its processes; none while it goes on in one.
+    /// When it ended in the last of its processes; `None` while it continues in one.
     pub(super) fn end(&self) -> Option<Time> {
         let mut ends = self.boundaries.values().map(|(_, end)| *end);
         ends.try_fold(Time::default(), |last, end| Some(last.max(end?)))
     }
 
-    /// Ends it wherever it goes on.
+    /// Ends it wherever it continues.
     pub(super) fn end_everywhere(&mut self, time: Time) {
         self.lacked = None;
         self.boundaries.values_mut().for_each(|(_, end)| {
@@ -96,8 +95,8 @@ impl Instance {
         });
     }
 
-    /// Where it began and ended for a process: in that process, or, where it is `shared`, in the one that hit
-    /// its boundaries.
+    /// Its begin and end for a process: in that process or, if `shared`, in the process that hit its
+    /// boundaries.
     pub(super) fn boundaries_for(
         &self,
         process: ProcessId,
@@ -108,14 +107,14 @@ impl Instance {
             .copied()
     }
 
-    /// Of several reasons the smallest is kept, whichever came first.
+    /// Of several reasons the lexicographically smallest is kept, independent of their order.
     pub(super) fn mark_incomplete(&mut self, reason: &str) {
         if self.incomplete.as_deref().is_none_or(|known| reason < known) {
             self.incomplete = Some(reason.to_string());
         }
     }
 
-    /// Takes a hit, or what was made of others elsewhere.
+    /// Adds a hit or partial results.
     pub(super) fn fill(&mut self, with: impl FnOnce(&mut Content)) {
         let content = Arc::make_mut(&mut self.content);
         with(content);
@@ -129,7 +128,7 @@ impl Instance {
         self.fill(|content| content.take(arrived.probe, &arrived.hit));
     }
 
-    /// Where it began and ended in each process, if several hit its boundaries.
+    /// Its begin and end in each process, if several hit its boundaries.
     fn own(&self) -> BTreeMap<ProcessId, (Time, Time)> {
         let several = self.boundaries.iter().filter(|_| self.boundaries.len() > 1);
         let own = |(process, (start, end)): (&ProcessId, &(Time, Option<Time>))| {
@@ -143,7 +142,7 @@ impl Instance {
         self.outer.first().map(|frame| frame.number)
     }
 
-    /// What formulas see of it. Measures are not in it.
+    /// The data for formulas, without measures.
     pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
         WindowData {
             window: self.frame.window,
@@ -171,7 +170,7 @@ impl Instance {
         there.chain(self.boundaries.keys()).copied()
     }
 
-    /// What has not come yet; nothing if it is complete.
+    /// What has not arrived yet; `None` if it is complete.
     pub(super) fn missing(&self, boundaries: &Boundaries, around: &Surroundings<'_>) -> Option<String> {
         let name = |process: &ProcessId| match around.ranks.get(process) {
             Some(rank) => format!("rank {rank}"),

@@ -1,8 +1,8 @@
-//! Pairs of hits: each hit of the first probe waits for the hit of the second that has the same keys, first
-//! in first out.
+//! Pairs of hits: each hit of the first probe waits for the hit of the second with the same keys, first in,
+//! first out.
 //!
-//! Sees hits in the order of their times. A second without a first that waits has lost it, or came before the
-//! engine: it is dropped, for paired with a later one it would be wrong.
+//! Hits arrive in the order of their times. A second hit without a waiting first hit is dropped: its first
+//! hit was lost, or came before the engine began, and pairing it with a later one would be wrong.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,10 +13,10 @@ use crate::rule::Join;
 use crate::term::Field;
 use crate::value::Key;
 
-/// Hits that may wait for their second.
+/// Hits that may wait for their second hit.
 const WAITING_MAX: usize = 65_536;
 
-/// The hits of one join that wait.
+/// The waiting hits of one join.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Joiner {
     waiting: BTreeMap<Vec<Key>, VecDeque<Hit>>,
@@ -24,13 +24,13 @@ pub(super) struct Joiner {
 }
 
 impl Joiner {
-    /// Hits were lost: what waits could be paired with a wrong one.
+    /// Drops the waiting hits after a loss, because they could be paired incorrectly.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.count = 0;
     }
 
-    /// Takes a hit, and gives the pair it completes.
+    /// Takes a hit; returns the pair that it completes.
     pub(super) fn take(&mut self, arrived: &Arrived, join: &Join, dropped: &mut Dropped) -> Option<Hit> {
         let is_first = arrived.probe == join.of.0;
         if !is_first && arrived.probe != join.of.1 {
@@ -76,7 +76,7 @@ fn key(hit: &Hit, fields: impl Iterator<Item = Field>) -> Option<Vec<Key>> {
         .collect()
 }
 
-/// A pair happens where and when its second does.
+/// A pair has the time and process of its second hit.
 fn pair(join: &Join, first: &Hit, second: &Hit) -> Hit {
     let part = |(side, field): &(usize, Field)| {
         if *side == 0 {

@@ -1,9 +1,9 @@
-//! Hits that have their instance's key in them: they need no order among processes, and no order at all once
-//! they are known to belong.
+//! Hits that carry the key of their instance: they need no order among processes, and no order at all once
+//! they are known to belong to it.
 //!
-//! Each waits until the order of the others has come as far as its own time: then it is known which instances
-//! had begun and which were over, and it goes straight into its own. A node does the same with what it gets
-//! from the coordinator.
+//! Each waits until the ordered hits have advanced to its time: then it is known which instances had begun
+//! and which had ended, and the hit goes directly into its own. A node does the same with the schedule of the
+//! coordinator.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ use crate::window::{Boundaries, Straddle};
 /// Hits that may wait for their instance to begin.
 const WAITING_MAX: usize = 65_536;
 
-/// For each probe of a rule, whether its hits are placed by key alone, and then the windows they belong to,
-/// each with the capture that is the key.
+/// For each probe of a rule whose hits are placed by key alone: the windows to which they belong, each with
+/// the index of the key capture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByKey(Vec<Option<Vec<(usize, usize)>>>);
 
-/// Where hits go that have found their instance.
+/// The destination of hits that have found their instance.
 pub(super) trait Instances {
     fn take(&mut self, window: usize, index: u64, probe: usize, hit: &Hit);
     /// The instance cannot be complete.
@@ -36,7 +36,7 @@ pub(super) trait Instances {
 pub(super) struct KeyedIntake {
     inboxes: BTreeMap<ProcessId, Vec<Arrived>>,
     count: usize,
-    /// Those whose instance has not begun, with its window and key.
+    /// Hits whose instance has not begun, with its window and key.
     waiting: Vec<(usize, Key, Arrived)>,
 }
 
@@ -49,7 +49,7 @@ impl ByKey {
         self.windows(probe).is_some()
     }
 
-    /// The windows that a probe's hits belong to by a key, each with the capture that is the key.
+    /// The windows to which a probe's hits belong by a key, each with the index of the key capture.
     pub(super) fn windows(&self, probe: usize) -> Option<&[(usize, usize)]> {
         self.0.get(probe)?.as_deref()
     }
@@ -87,8 +87,8 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
     Some(out).filter(|out| !out.is_empty())
 }
 
-/// Whether hits of a probe are needed before a window closes: by its conditions, a tune, or the formulas of a
-/// window inside.
+/// Whether hits of a probe are needed before a window closes: by its conditions, a tune, or the formulas of
+/// an inner window.
 pub(super) fn is_looked_at(rule: &CheckedRule, place: usize, boundaries: &Boundaries, probe: usize) -> bool {
     let conditions = boundaries.complete.iter().map(|(_, condition)| condition);
     let conditions: Vec<&Typed> = conditions.chain(&boundaries.until).collect();
@@ -104,7 +104,7 @@ pub(super) fn is_looked_at(rule: &CheckedRule, place: usize, boundaries: &Bounda
     in_conditions || looked_at || reached_into(rule, place, probe)
 }
 
-/// Whether a formula of an inner window needs what the instance has so far.
+/// Whether a formula of an inner window reads the instance before it closes.
 fn reached_into(rule: &CheckedRule, window: usize, probe: usize) -> bool {
     let runs = rule
         .runs
@@ -133,13 +133,13 @@ impl KeyedIntake {
         room
     }
 
-    /// The last hit that waits.
+    /// The time of the last waiting hit.
     pub(super) fn last(&self) -> Option<Time> {
         let hits = self.inboxes.values().flatten();
         hits.map(|arrived| arrived.hit.time).max()
     }
 
-    /// Places the hits up to `reach`, up to which `ledgers`, one for each window, know everything.
+    /// Places the hits up to `reach`, the time up to which `ledgers`, one for each window, are complete.
     pub(super) fn settle(
         &mut self,
         reach: Time,
@@ -152,7 +152,7 @@ impl KeyedIntake {
             self.place(window, key, &arrived, ledgers, dropped, instances);
         }
         let mut inboxes = std::mem::take(&mut self.inboxes);
-        // One that got nothing since the last time is given up; of the others about as much is to come again.
+        // An inbox without new hits is freed; the others keep their capacity.
         inboxes.retain(|_, inbox| !inbox.is_empty());
         for inbox in inboxes.values_mut() {
             let (upto, doubled) = in_order(inbox, reach);
@@ -197,7 +197,7 @@ impl KeyedIntake {
     }
 }
 
-/// It could belong to any that went on: none of them is known to be complete.
+/// The hit could belong to any instance that was open at its time: none of them is known to be complete.
 fn unkeyed(
     window: usize,
     arrived: &Arrived,

@@ -1,14 +1,14 @@
-//! When the instances of a window began and were over, by their keys: what is needed to place a hit by its
-//! key, and nothing else. A node gets it from the coordinator, and so places hits of its processes as one
-//! evaluator would.
+//! The begin and end of the instances of a window, by key: the information that places a hit by its key. A
+//! node gets it from the coordinator, so that it places the hits of its processes as a single evaluator
+//! would.
 
 use std::collections::VecDeque;
 
 use crate::value::{Key, Time};
 
-/// Instances that are over and remembered, to distinguish late hits from early ones.
+/// Ended instances that are remembered, to distinguish late hits from early ones.
 const CLOSED_MAX: usize = 1024;
-/// How many other instances may begin between a hit and the begin of its own.
+/// Number of other instances that may begin between a hit and the begin of its own.
 const PATIENCE: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) struct Entry {
     pub(super) index: u64,
     pub(super) key: Option<Key>,
     pub(super) begun: Time,
-    /// The last moment at which something could belong to it, once it is over.
+    /// The last time at which a hit could belong to it, once it is over.
     pub(super) over: Option<Time>,
 }
 
@@ -24,16 +24,16 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
     entries: VecDeque<Entry>,
-    /// The place that was found last: hits of one key come in a row.
+    /// Index of the last match: hits of one key are often consecutive.
     hint: usize,
 }
 
-/// To what a hit belongs.
+/// The instance of a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Belongs {
     To(u64),
     Late,
-    /// Its instance is not among those that began behind it.
+    /// Its instance is not among those that began soon after it.
     Outside,
     Waits,
 }
@@ -59,7 +59,7 @@ impl Ledger {
         }
     }
 
-    /// Takes what another ledger knows of an instance.
+    /// Merges another ledger's entry for an instance.
     pub(super) fn learn(&mut self, entry: &Entry) {
         match self.entries.iter_mut().find(|known| known.index == entry.index) {
             Some(known) => known.over = known.over.max(entry.over),
@@ -73,13 +73,13 @@ impl Ledger {
         }
     }
 
-    /// The instances that go on, or were not over before `since`.
+    /// The instances that are open, or were not over before `since`.
     pub(super) fn since(&self, since: Option<Time>) -> Vec<Entry> {
         let recent = |entry: &&Entry| entry.over.is_none_or(|over| Some(over) >= since);
         self.entries.iter().filter(recent).cloned().collect()
     }
 
-    /// Where a hit of this key and time belongs.
+    /// The instance of a hit with this key and time.
     pub(super) fn find(&mut self, key: &Key, time: Time) -> Belongs {
         let is_it = |entry: &Entry| entry.key.as_ref() == Some(key);
         let place = match self.entries.get(self.hint) {
@@ -108,14 +108,14 @@ impl Ledger {
         }
     }
 
-    /// The instance of this key that began last.
+    /// The latest instance with this key.
     pub(super) fn of_key(&self, key: &Key) -> Option<u64> {
         let entries = self.entries.iter().rev();
         let found = entries.into_iter().find(|entry| entry.key.as_ref() == Some(key));
         found.map(|entry| entry.index)
     }
 
-    /// The instances that went on at a time.
+    /// The instances that were open at a time.
     pub(super) fn at(&self, time: Time) -> impl Iterator<Item = u64> {
         let went_on = move |entry: &&Entry| entry.begun <= time && entry.over.is_none_or(|over| time <= over);
         self.entries.iter().filter(went_on).map(|entry| entry.index)

@@ -1,5 +1,5 @@
-//! Rules that come and go while others are evaluated: what two of them may not both claim, and what is left
-//! of one that was removed, which is its number and nothing else.
+//! Adding and removing rules while others are evaluated: conflicts between rules, and the remainder of a
+//! removed rule, which is its number.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -23,18 +23,17 @@ use crate::ids::RuleId;
 use crate::rule::CheckedRule;
 use crate::value::Time;
 
-/// Rules that an engine can be given one after the other: the numbers of those that were removed are not used
-/// again.
+/// Rules that can be added to an engine over time: the numbers of removed rules are not reused.
 const RULES_MAX: usize = 4096;
 
-/// A rule that cannot run beside the others.
+/// Why a rule cannot run together with the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// Another rule has this name.
     SameName(String),
-    /// Two rules would change the same.
+    /// Two rules would change the same target.
     Claimed {
-        /// What both would change.
+        /// The target of both.
         claim: String,
         rules: (String, String),
     },
@@ -63,11 +62,11 @@ impl fmt::Display for Conflict {
 impl std::error::Error for Conflict {}
 
 impl Engine {
-    /// One more rule, advising, whose first windows begin at `now`: what was observed before is not its. The
-    /// others do not notice.
+    /// Adds a rule in advising mode, whose first windows begin at `now`: earlier observations do not count
+    /// for it. The other rules are unaffected.
     ///
     /// # Errors
-    /// When another rule has its name or changes the same thing.
+    /// If another rule has its name or changes the same target.
     pub fn add(&mut self, rule: CheckedRule, now: Time) -> Result<RuleId, Conflict> {
         if self.rules.len() >= RULES_MAX {
             return Err(Conflict::TooMany);
@@ -97,7 +96,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// What rules that apply want or have in force, by priority.
+    /// The targets that applying rules claim or have changed, by priority.
     pub(super) fn claimed(&self) -> BTreeMap<String, (i64, String)> {
         let mut claimed: BTreeMap<String, (i64, String)> = BTreeMap::new();
         for running in self.rules.iter().filter(|running| running.mode == Mode::Applying) {
@@ -118,7 +117,7 @@ impl Engine {
         claimed
     }
 
-    /// The windows of a rule begin now, as if it had just been added; what it may do stays.
+    /// Begins the windows of a rule at `now`, as if it had just been added; its mode stays.
     pub fn begin(&mut self, rule: RuleId, now: Time) {
         let Some(running) = self.rules.get_mut(rule.0) else {
             return;
@@ -132,14 +131,13 @@ impl Engine {
         self.samples.drop_rule(rule);
     }
 
-    /// The name of a rule, of one that was removed too.
+    /// The name of a rule, including a removed one.
     pub fn rule_name(&self, rule: RuleId) -> &str {
         self.rules.get(rule.0).map_or("", |running| running.rule.name())
     }
 
-    /// A rule is there no longer: a change of it that is still on trial is given up, what it found is closed,
-    /// and whatever it has in force is for the caller to revert. The others do not notice, but that a
-    /// trial may begin.
+    /// Removes a rule: a change on trial is given up, its findings are closed, and the caller must revert
+    /// what it has in force. The other rules are unaffected, except that a trial may begin.
     pub fn remove(&mut self, rule: RuleId) -> Vec<Output> {
         let out = self.set_mode(rule, Mode::Off);
         let findings = self.findings();
@@ -163,7 +161,7 @@ impl Engine {
     }
 }
 
-/// What two rules would both change and neither gives way in.
+/// A target that two rules of equal priority would both change.
 fn in_conflict(known: &CheckedRule, new: &CheckedRule) -> Option<String> {
     let mut both = claims(known)
         .into_iter()
@@ -171,7 +169,7 @@ fn in_conflict(known: &CheckedRule, new: &CheckedRule) -> Option<String> {
     both.next().filter(|_| known.priority == new.priority)
 }
 
-/// What it would change. The same twice in one rule is for its author to say.
+/// The targets that it would change. Conflicts within one rule are left to its author.
 fn claims(rule: &CheckedRule) -> BTreeSet<String> {
     let changes = rule.tunes.iter().filter_map(|tune| tune.action.as_ref());
     changes.filter_map(|change| change.action.claim()).collect()

@@ -1,10 +1,10 @@
 //! The engine: observations go in, decisions, findings and verdicts come out.
 //!
-//! Deterministic and pure: time is an argument of [`Engine::tick`], nothing is iterated in an order that is
-//! not fixed, and the only result is a list of outputs. A window closes at the first tick on or after its end
-//! and lasts until that tick: its `duration` is the actual one, and the next window begins there.
+//! Deterministic and pure: time is an argument of [`Engine::tick`], iteration orders are fixed, and the only
+//! result is a list of outputs. A window closes at the first tick on or after its end and lasts until that
+//! tick: its `duration` is the actual one, and the next window begins there.
 //!
-//! This file has the engine's state. `processes`: who joined and left; `observe`: incoming observations;
+//! This file has the engine's state. `processes`: joining and leaving; `observe`: incoming observations;
 //! `tune_status`: status for users.
 
 mod advance;
@@ -79,88 +79,88 @@ use crate::rule::CheckedRule;
 use crate::value::{Machine, ProcessId, Time};
 use crate::window::{Window, WindowKind};
 
-/// Evaluates rules on what is observed of a job.
+/// Evaluates rules on the observations of a job.
 #[derive(Clone, Debug)]
 pub struct Engine {
     rules: Vec<Running>,
     processes: BTreeMap<ProcessId, Process>,
-    /// Of them, when those that have not left joined, and the ranks of all: read at every tick, changed
-    /// seldom.
+    /// The times at which present processes joined, and the ranks of all processes: read at every tick,
+    /// rarely changed.
     joined: Arc<BTreeMap<ProcessId, Time>>,
     ranks: Arc<BTreeMap<ProcessId, u32>>,
-    /// The nodes that hand in what they fold by themselves.
+    /// The nodes that pass in partial results.
     nodes: BTreeMap<Machine, Remote>,
     samples: Samples,
     variables: Arc<Variables>,
     decisions: u64,
-    /// The windows that closed and were not taken yet, the newest last.
+    /// Closed windows that were not taken yet, the newest last.
     closed: VecDeque<Arc<Evaluated>>,
 }
 
-/// A rule with what has become of it.
+/// A rule with its state.
 #[derive(Clone, Debug)]
 struct Running {
-    /// Never changed: copies of an engine share it.
+    /// Immutable: copies of an engine share it.
     rule: Arc<CheckedRule>,
     mode: Mode,
-    /// Hits before this moment are not its.
+    /// Earlier hits do not count for this rule.
     since: Time,
     is_removed: bool,
-    /// For each window what of it is open.
+    /// The open part of each window.
     windows: Vec<Open>,
     nesting: Nesting,
-    /// There is a window of a length; one from probe to probe, or pairs of hits.
+    /// Whether the rule has windows of a fixed length, and windows from probe to probe or pairs of hits.
     timed: bool,
     probed: bool,
-    /// Hits that windows from probe to probe wait for, and those that need no order.
+    /// Hits that wait for windows from probe to probe, and hits that need no order.
     stream: Stream,
     keyed_intake: KeyedIntake,
     by_key: ByKey,
-    /// What was added up of hits, and waits for its instance.
+    /// Partial sums that wait for their instances.
     partial_sums: PendingSums,
-    /// For each probe what is made of what it reads.
+    /// The captures of each probe.
     captures: Vec<Captures>,
-    /// The probes that no process has, and what they are in, for people: nothing that is made of their hits has a value.
+    /// Probes that exist in no process, with a text for display: values from their hits are none.
     absent: BTreeMap<usize, String>,
-    /// Instances that are over and wait for what nodes have of them.
+    /// Ended instances that wait for the partial results of nodes.
     awaiting: VecDeque<Awaiting>,
-    /// For each window what is kept of its closed instances.
+    /// For each window, the retained contents of its closed instances.
     contents: Vec<Contents>,
-    /// For each window its metrics in those that closed before, the newest last.
+    /// For each window, its metrics in earlier closed instances, the newest last.
     history: Vec<Vec<Past>>,
-    /// For each window around others the instances of those that closed within its open ones.
+    /// For each enclosing window, the inner instances that closed within its open ones.
     inner: Vec<Inside>,
     /// Folds over every window.
     runs: Vec<RunState>,
-    /// For each join the hits that wait for their second.
+    /// For each join, the hits that wait for their second hit.
     joiners: Vec<Joiner>,
-    /// For each role its processes.
+    /// For each role, its processes.
     roles: Vec<BTreeSet<ProcessId>>,
     tunes: Vec<TuneState>,
-    /// For each window the instance that closed last, and the processes that were left out of it, or that it
-    /// had none.
+    /// For each window, the instance that closed last; the processes that were left out of it, and whether it
+    /// had no process.
     last: Vec<Option<Arc<Evaluated>>>,
     left_out: Vec<String>,
     saw_no_process: bool,
-    /// Somebody was in one of them.
+    /// Whether one of the windows had a process.
     had_processes: bool,
     /// Windows that closed and were evaluated.
     closed: u64,
 }
 
-/// What is open of a window.
+/// The open part of a window.
 #[derive(Clone, Debug)]
 enum Open {
     Timed {
         since: Time,
         index: u64,
-        /// What is made of the pairs of hits that became known in it.
+        /// Aggregates of the pairs of hits that became known in it.
         pairs: Arc<Content>,
-        /// Why they cannot be all.
+        /// Why pairs may be missing.
         incomplete: Option<String>,
     },
     Probed(Box<Track>),
-    /// At work, among the others.
+    /// Temporarily taken out for processing.
     Busy,
 }
 
@@ -176,10 +176,10 @@ struct Process {
 const CLOSED_MAX: usize = 1024;
 
 impl Engine {
-    /// An engine for `rules`, all of them advising, whose first windows begin at `now`.
+    /// An engine for `rules` in advising mode, whose first windows begin at `now`.
     ///
     /// # Errors
-    /// When two rules have one name or change the same thing.
+    /// If two rules have the same name or change the same target.
     pub fn new(rules: Vec<CheckedRule>, now: Time) -> Result<Engine, Conflict> {
         let mut engine = Engine {
             rules: Vec::new(),
@@ -195,7 +195,7 @@ impl Engine {
         for rule in rules {
             engine.add(rule, now)?;
         }
-        // Nothing was observed before: whatever comes is theirs.
+        // There are no earlier observations: all hits count for these rules.
         engine
             .rules
             .iter_mut()
@@ -203,15 +203,15 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Which of its probes a rule has in no process, each with what is said of that.
+    /// Sets which probes of a rule exist in no process, each with a text for display.
     pub fn lacks(&mut self, rule: RuleId, absent: BTreeMap<usize, String>) {
         if let Some(running) = self.rules.get_mut(rule.0) {
             running.absent = absent;
         }
     }
 
-    /// Sets what a rule may do. Applying takes tunes off hold; leaving it gives up a change that is still on
-    /// trial: the verdict says to revert it. Switching off closes findings.
+    /// Sets the mode of a rule. Applying releases tunes on hold; leaving it ends a trial with a verdict to
+    /// revert the change. Switching off closes findings.
     pub fn set_mode(&mut self, rule: RuleId, mode: Mode) -> Vec<Output> {
         let Some(running) = self.rules.get_mut(rule.0) else {
             return Vec::new();
@@ -224,17 +224,17 @@ impl Engine {
         out
     }
 
-    /// Whether a decision waits for its receipt. False once it was given up: it grew stale, or its rule was
-    /// switched or removed.
+    /// Whether a decision waits for its receipt. False after it was given up: it became stale, or its rule
+    /// was switched or removed.
     pub fn awaits(&self, decision: DecisionId) -> bool {
         let mut tunes = self.rules.iter().flat_map(|running| &running.tunes);
         tunes.any(|tune| tune.awaits(decision))
     }
 
-    /// What came of a decision; `Applied` starts its guard's trial.
+    /// Passes in the outcome of a decision; `Applied` starts its guard's trial.
     ///
     /// False if no such decision is waiting: it was given up when its rule was switched, and what was written
-    /// is to be reverted.
+    /// must be reverted.
     pub fn receipt(&mut self, decision: DecisionId, outcome: DecisionOutcome, now: Time) -> bool {
         for running in &mut self.rules {
             for (tune, checked) in running.tunes.iter_mut().zip(&running.rule.tunes) {

@@ -1,4 +1,4 @@
-//! Windows within windows: which instance encloses a hit, and what it holds at that moment.
+//! Nested windows: the instance that encloses a hit, and its data at that moment.
 
 use super::Open;
 use super::instance::{Frame, Instance, Surroundings};
@@ -9,15 +9,15 @@ use crate::rule::CheckedRule;
 use crate::term::{FoldRange, Term};
 use crate::window::{Boundaries, Window};
 
-/// How the windows of a rule lie in each other.
+/// The nesting of a rule's windows.
 #[derive(Clone, Debug)]
 pub(super) struct Nesting {
-    /// The places of the windows, each behind the one around it.
+    /// Indices of the windows, each after its enclosing window.
     pub(super) order: Vec<usize>,
     looks_out: Vec<bool>,
-    /// For each probe, joins behind them, whether its hits may begin or end instances.
+    /// For each probe, then each join, whether its hits may begin or end instances.
     moves: Vec<bool>,
-    /// Instances may be over because time has passed.
+    /// Whether instances may be over because time has passed.
     pub(super) times_out: bool,
 }
 
@@ -36,23 +36,23 @@ impl Nesting {
         }
     }
 
-    /// Whether something can be over behind a hit of a probe that was not over before it.
+    /// Whether a hit of a probe can end an instance.
     pub(super) fn moves(&self, probe: usize) -> bool {
         self.moves.get(probe) != Some(&false)
     }
 
-    /// Whether formulas of a window look at what the instances around it hold.
+    /// Whether formulas of a window read the data of enclosing instances.
     pub(super) fn looks_out(&self, window: usize) -> bool {
         self.looks_out.get(window) == Some(&true)
     }
 }
 
-/// A window among the windows of its rule. The tracks are those of all windows but this one.
+/// A window with the other windows of its rule. `tracks` has all windows except this one.
 pub(super) struct Nest<'a> {
     pub(super) tracks: &'a [Open],
     pub(super) around: &'a Surroundings<'a>,
     pub(super) window: usize,
-    /// Its formulas look at what the instances around hold.
+    /// Whether its formulas read the data of enclosing instances.
     pub(super) looks_out: bool,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Nest<'a> {
         self.boundaries_of(self.window)
     }
 
-    /// The window around it.
+    /// The enclosing window.
     fn outer(&self) -> Option<(usize, &'a Track, &'a Boundaries)> {
         let window = self.boundaries()?.within?;
         match self.tracks.get(window) {
@@ -79,20 +79,20 @@ impl<'a> Nest<'a> {
             .is_some_and(|boundaries| boundaries.within.is_some())
     }
 
-    /// The open instance around that a hit falls into.
+    /// The open enclosing instance to which a hit belongs.
     pub(super) fn enclosing(&self, arrived: &Arrived) -> Option<&'a Instance> {
         let (_, track, boundaries) = self.outer()?;
         track.holding(arrived, boundaries, self.around)
     }
 
-    /// An instance around and those around it, the nearest first.
+    /// An enclosing instance and those around it, the innermost first.
     pub(super) fn frames(&self, enclosing: &Instance) -> Vec<Frame> {
         let mut frames = vec![enclosing.frame];
         frames.extend(&enclosing.outer);
         frames
     }
 
-    /// What the instances around hold now, as far as formulas look at it.
+    /// The present data of the enclosing instances, as far as formulas read them.
     pub(super) fn so_far(&self, frames: &[Frame]) -> Vec<Around> {
         if !self.looks_out {
             return Vec::new();
@@ -115,7 +115,7 @@ fn may_move(boundaries: &Boundaries, probe: usize) -> bool {
     boundaries.are_at(probe) || boundaries.until.is_some()
 }
 
-/// The places of the windows, each behind the one around it.
+/// Indices of the windows, each after its enclosing window.
 fn outer_first(windows: &[Window]) -> Vec<usize> {
     let within = |place: usize| {
         windows

@@ -1,15 +1,14 @@
-//! The part of the evaluation that happens where the processes are: hits go in, and what is kept of them
-//! comes out.
+//! The part of the evaluation on the nodes of the processes: hits go in, partial results come out.
 //!
-//! A node agent passes its observations of its own processes to its [`Node`], and the [`Report`] it makes
-//! from time to time to the coordinator's [`Engine`](crate::Engine). Hits that have their instance's key in
-//! them are folded here, so that the report holds for each instance one state for each process and fold,
-//! however many hits there were. All else — boundaries, joins, hits placed by time, measures — is passed on,
-//! since its order is known only there.
+//! A node agent passes observations of its own processes to its [`Node`], and from time to time the resulting
+//! [`Report`] to the coordinator's [`Engine`](crate::Engine). Hits that carry the key of their instance are
+//! folded here, so that a report has one state for each instance, process and fold, for any number of hits.
+//! Boundaries, joins, hits placed by time, and measures are passed on, because only the coordinator knows
+//! their order.
 //!
-//! When instances began and were over is known only to the coordinator, which sends a [`Schedule`]: up to its
-//! reach a node knows where each of its hits belongs, and says so. Reports and schedules may come twice, late
-//! and in any order; a report that never comes is a loss.
+//! Only the coordinator knows when instances began and ended. It sends a [`Schedule`]: up to its reach, a
+//! node knows where each of its hits belongs, and reports that. Reports and schedules may arrive twice, late
+//! and in any order; a report that never arrives is a loss.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,14 +26,14 @@ use crate::rule::CheckedRule;
 use crate::value::{Machine, ProcessId, Reads, Time};
 use crate::window::{Window, WindowKind};
 
-/// Evaluates what can be evaluated of rules where the processes are.
+/// Evaluates the parts of rules that can be evaluated on the node of the processes.
 #[derive(Clone, Debug)]
 pub struct Node {
     machine: Machine,
     rules: Vec<Local>,
     processes: BTreeMap<ProcessId, ProcessPlace>,
     watermarks: BTreeMap<ProcessId, Time>,
-    /// What is handed on as it is.
+    /// Observations that are passed on unchanged.
     observations: Vec<Observation>,
     reports: u64,
 }
@@ -45,14 +44,14 @@ struct ProcessPlace {
     host: Option<Arc<str>>,
 }
 
-/// What a node keeps of one rule.
+/// A node's state of one rule.
 #[derive(Clone, Debug, Default)]
 struct Local {
-    /// Hits before this moment are not its.
+    /// Earlier hits do not count for this rule.
     since: Time,
     captures: Vec<Captures>,
     by_key: ByKey,
-    /// It has a window of a length, whose hits are chosen by the coordinator.
+    /// Whether it has a timed window, for which the coordinator selects the hits.
     timed: bool,
     keyed_intake: KeyedIntake,
     ledgers: Vec<Ledger>,
@@ -62,7 +61,7 @@ struct Local {
     dropped: Dropped,
 }
 
-/// What was made of hits since the last report, by window and instance.
+/// Aggregates of the hits since the last report, by window and instance.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     folds: Vec<Arc<crate::folds::WindowFolds>>,
@@ -70,42 +69,42 @@ struct Kept {
     incomplete: Vec<(usize, u64, String)>,
 }
 
-/// The message of a node to the coordinator: plain data.
+/// The message of a node to the coordinator, as plain data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub node: Machine,
-    /// From 0, one more for each report of the node.
+    /// Number of the report of this node, from 0.
     pub sequence: u64,
     /// In the order in which the node got them.
     pub observations: Vec<Observation>,
-    /// What was made of hits since the last report.
+    /// Aggregates of the hits since the last report.
     pub partials: Vec<Partial>,
-    /// For each rule how far the hits that are folded by the node have been placed.
+    /// For each rule, the time up to which the hits that the node folds have been placed.
     pub settled: Vec<Option<Time>>,
-    /// For each rule what was left out since the last report.
+    /// For each rule, what was left out since the last report.
     pub dropped: Vec<Dropped>,
     pub(super) incomplete: Vec<(RuleId, usize, u64, String)>,
     pub(super) late: Vec<(RuleId, Time)>,
 }
 
-/// What a node kept of one instance of a window.
+/// A node's aggregates for one instance of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partial {
     pub rule: RuleId,
-    /// The window, by its place in the file.
+    /// The window's index in the file.
     pub window: usize,
     pub index: u64,
     pub(super) content: Content,
 }
 
 impl Partial {
-    /// How many aggregates it holds: one for each process and fold, or for each of their rows.
+    /// The number of aggregates: one for each process and fold, or for each of their rows.
     pub fn states(&self) -> usize {
         self.content.states()
     }
 }
 
-/// The message of the coordinator to its nodes: which instances began and were over.
+/// The message of the coordinator to its nodes: which instances began and ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
     pub(super) rules: Vec<Scheduled>,
@@ -113,9 +112,9 @@ pub struct Schedule {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scheduled {
-    /// Up to here everything is known.
+    /// The time up to which everything is known.
     pub(super) reach: Option<Time>,
-    /// For each window its instances that may not have been settled everywhere.
+    /// For each window, the instances that may not be settled everywhere.
     pub(super) windows: Vec<Vec<Entry>>,
 }
 
@@ -144,20 +143,19 @@ impl Node {
         }
     }
 
-    /// One more rule, in the order in which the coordinator's engine is given them, with the moment that it
-    /// was given.
+    /// Adds a rule, in the order of the coordinator's engine, with the time at which it was added.
     pub fn add(&mut self, rule: &CheckedRule, now: Time) {
         self.rules.push(Local::new(rule, now));
     }
 
-    /// A rule is there no longer.
+    /// Removes a rule.
     pub fn remove(&mut self, rule: RuleId) {
         if let Some(local) = self.rules.get_mut(rule.0) {
             *local = Local::default();
         }
     }
 
-    /// A process of this node joined. The coordinator gets it by [`crate::Engine::process_joined`].
+    /// A process of this node joined. [`crate::Engine::process_joined`] informs the coordinator.
     pub fn process_joined(&mut self, process: ProcessId, facts: &ProcessFacts) {
         let known = ProcessPlace {
             rank: facts.rank,
@@ -200,7 +198,7 @@ impl Node {
         self.rules.get(rule).is_some_and(|local| local.by_key.has(probe))
     }
 
-    /// Learns from the coordinator where hits belong. One that is older than another changes nothing.
+    /// Takes a schedule of the coordinator. An outdated one changes nothing.
     pub fn learn(&mut self, schedule: &Schedule) {
         for (local, scheduled) in self.rules.iter_mut().zip(&schedule.rules) {
             for (ledger, entries) in local.ledgers.iter_mut().zip(&scheduled.windows) {
@@ -214,7 +212,7 @@ impl Node {
         }
     }
 
-    /// What there is to hand on since the last report.
+    /// Everything to be passed on since the last report.
     pub fn report(&mut self) -> Report {
         let mut report = Report {
             node: self.machine,

@@ -1,4 +1,4 @@
-//! What is observed finds its place: samples, and hits with the windows of their rule that look for them.
+//! Dispatches observations: to the samples, and hits to the windows of their rule.
 
 use std::sync::Arc;
 
@@ -13,18 +13,17 @@ use crate::ids::{ProbeId, RuleId};
 use crate::value::{ProcessId, Time};
 
 impl Engine {
-    /// Takes a measurement. One of a process or a probe that is not known is ignored.
+    /// Takes a measurement. One of an unknown process or probe is ignored.
     pub fn observe(&mut self, observation: Observation) {
         self.observe_of(observation, false);
     }
 
-    /// The same as to observe every [`Observation::CallCounter`] of a process again, each with the total that
-    /// it had last.
+    /// Equivalent to observing every [`Observation::CallCounter`] of a process again with its last total.
     pub fn calls_stand(&mut self, process: ProcessId, time: Time) {
         self.samples.calls_stand(process, time);
     }
 
-    /// `elsewhere` if a node handed it on, which folds by itself what it can.
+    /// `elsewhere` if a node passed it on, which folds what it can itself.
     pub(super) fn observe_of(&mut self, observation: Observation, elsewhere: bool) {
         if !self.is_of_known(&observation) {
             return;
@@ -42,7 +41,7 @@ impl Engine {
                 }
             }
             Observation::Watermark { process, time } => {
-                // Of the others no hit waits for its turn.
+                // No hits of other rules wait for their turn.
                 let ordered = self.rules.iter_mut().filter(|running| running.probed);
                 ordered.for_each(|running| running.stream.watermark(process, time));
             }
@@ -63,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Whether process and probe are known, where it is of one.
+    /// Whether the process and the probe of the observation, if any, are known.
     fn is_of_known(&self, observation: &Observation) -> bool {
         let known = |process: &ProcessId| self.processes.contains_key(process);
         let has = |rule: &RuleId, probe: &ProbeId| {
@@ -84,12 +83,12 @@ impl Engine {
             | Observation::PartialSum {
                 rule, probe, process, ..
             } => known(process) && has(rule, probe),
-            // Looked up where it is put.
+            // Checked on insertion.
             Observation::Hit { .. } => true,
         }
     }
 
-    /// Keeps what was measured at a moment until a window needs it.
+    /// Stores a measurement until a window needs it.
     fn sample(&mut self, observation: Observation) {
         match observation {
             Observation::Counter {
@@ -125,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Puts a hit where the windows of its rule look for it.
+    /// Dispatches a hit to the windows of its rule.
     fn hit(&mut self, hit: Observation, elsewhere: bool) {
         let Observation::Hit {
             rule,
@@ -164,7 +163,7 @@ impl Engine {
 }
 
 impl Running {
-    /// Puts a hit where windows from probe to probe look for it.
+    /// Dispatches a hit to the windows from probe to probe.
     fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool) {
         let by_key = self.by_key.has(probe);
         if by_key && elsewhere {
@@ -183,12 +182,12 @@ impl Running {
         }
     }
 
-    /// Something is missing of this time: the instances that it could belong to are not complete.
+    /// Something of this time is missing: the instances to which it could belong are incomplete.
     pub(super) fn mark_incomplete(&mut self, time: Time, reason: &str) {
         for open in &mut self.windows {
             match open {
                 Open::Probed(track) => track.mark_incomplete(time, reason),
-                // Its pair would become known later than the hit.
+                // A pair with it would become known after the hit.
                 Open::Timed { incomplete, .. } => *incomplete = Some(reason.to_string()),
                 Open::Busy => {}
             }

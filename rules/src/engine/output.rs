@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out of it, as plain data.
+//! The engine's inputs and outputs as plain data.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use crate::partial_sum::PartialSum;
 use crate::unit::Dimension;
 use crate::value::{MetricReading, ProcessId, Reads, Reason, Scalar, Subject, Time};
 
-/// Something that was measured. Times must not run backwards within one series; what does is ignored.
+/// A measurement. Times must not run backwards within one series; an observation that does is ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
-    /// A running total since any moment.
+    /// A running total since an arbitrary moment.
     Counter {
         of: Subject,
         measure: Measure,
@@ -39,10 +39,10 @@ pub enum Observation {
         /// Seconds, bytes, or a plain number.
         value: f64,
     },
-    /// What a variable holds that a rule would write ([`crate::Plan::variables`]).
+    /// The current value of a variable that a rule would write ([`crate::Plan::variables`]).
     Variable {
         process: ProcessId,
-        /// The variable, or the way to a part of it, as the plan names it.
+        /// The variable, or the path to a part of it, as the plan names it.
         name: String,
         time: Time,
         /// A boolean or a number.
@@ -54,9 +54,9 @@ pub enum Observation {
         probe: ProbeId,
         process: ProcessId,
         time: Time,
-        /// Hits since any moment.
+        /// Hits since an arbitrary moment.
         count: u64,
-        /// Sum of their durations, nanoseconds; 0 if the plan requests the count only.
+        /// Sum of their durations, nanoseconds; 0 if the plan requests only the count.
         duration_sum_ns: u64,
     },
     /// One hit of a probe for which the plan requests [`crate::Delivery::EachHit`].
@@ -64,31 +64,33 @@ pub enum Observation {
         rule: RuleId,
         probe: ProbeId,
         process: ProcessId,
-        /// The thread, by the number the agent gave it.
+        /// The thread's number, assigned by the agent.
         thread: u32,
         time: Time,
         duration_ns: u64,
-        /// What was read, in the order of [`crate::PlannedProbe::captures`], or why it could not be.
+        /// The captured values in the order of [`crate::PlannedProbe::captures`], or why one could not be
+        /// read.
         captures: Reads,
     },
-    /// The aggregate of hits of a probe for which the plan requests [`crate::Delivery::PartialSums`]. What
-    /// lies before a hit that parts aggregates is passed in before the watermark that covers this one.
+    /// The aggregate of hits of a probe for which the plan requests [`crate::Delivery::PartialSums`]. Sums of
+    /// hits before a dividing hit ([`crate::PlannedProbe::parts_sums`]) are passed in before the watermark
+    /// that covers that hit.
     PartialSum {
         rule: RuleId,
         probe: ProbeId,
         process: ProcessId,
         partial_sum: PartialSum,
     },
-    /// Every hit of a process up to a time has been handed in. Windows from probe to probe close by it.
+    /// All hits of a process up to a time have been passed in. Watermarks close windows from probe to probe.
     Watermark {
         process: ProcessId,
-        /// Nothing of this time or earlier will follow.
+        /// No observation of this time or earlier will follow.
         time: Time,
     },
-    /// Hits of a process were lost: the windows they could belong to are not complete.
+    /// Hits of a process were lost: the windows to which they could belong are incomplete.
     Lost {
         process: ProcessId,
-        /// The earliest that may be lost.
+        /// The earliest time of a lost hit.
         from: Time,
         to: Time,
     },
@@ -121,25 +123,26 @@ pub struct ClosedWindow {
     pub window: String,
     /// Its number, from 0.
     pub index: u64,
-    /// Its duration in seconds; none where an end of it is not known.
+    /// Its duration in seconds; `None` if one of its ends is unknown.
     pub duration: Option<f64>,
-    /// Its metrics, each with its value as people read it or `none (reason)`.
+    /// Its metrics, each with its value for display or `none (reason)`.
     pub metrics: Vec<(String, String)>,
-    /// The same as numbers, in the same order; none where a metric has no value or is no number.
+    /// The same values as numbers, in the same order; `None` for a metric without a value or one that is no
+    /// number.
     pub readings: Vec<Option<MetricReading>>,
 }
 
-/// What was left out of a rule's windows from probe to probe, counted.
+/// Counts of what a rule's windows from probe to probe left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Hits behind their process's watermark, or of an instance that had closed.
+    /// Hits not later than their process's watermark, or of an instance that had already closed.
     pub late: u64,
     pub duplicate: u64,
     /// Hits that belong to no instance: before the first boundary, or between two instances.
     pub outside: u64,
     /// Hits without the key that places them, or with one that begins an instance twice.
     pub unplaced: u64,
-    /// Hits there was no room for.
+    /// Hits beyond the limits of memory.
     pub overflow: u64,
     /// Spans across a boundary that the window leaves out.
     pub straddling: u64,
@@ -155,7 +158,7 @@ pub struct Dropped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     pub reason: &'static str,
-    /// For people: they were …
+    /// Text for display; completes the sentence "they were …".
     pub words: &'static str,
     /// How many windows or hits; never 0.
     pub count: u64,
@@ -178,7 +181,7 @@ impl Dropped {
         ])
     }
 
-    /// Hits that count in no window.
+    /// Hits that were counted in no window.
     pub fn hits(&self) -> Vec<LeftOut> {
         left_out([
             ("late", "late", self.late),
@@ -190,7 +193,7 @@ impl Dropped {
         ])
     }
 
-    /// What was left out elsewhere.
+    /// Adds the counts of `other`.
     pub(super) fn add(&mut self, other: &Dropped) {
         let Dropped {
             late,
@@ -215,16 +218,16 @@ impl Dropped {
     }
 }
 
-/// What the engine has to say after a tick.
+/// An output of the engine after a tick.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// Something is to be changed; answer with [`crate::Engine::receipt`].
+    /// A change is to be made. Answer with [`crate::Engine::receipt`].
     Decision(Decision),
     FindingOpened(Finding),
-    /// It does no longer.
+    /// The condition of the finding no longer holds.
     FindingClosed {
         rule: RuleId,
-        /// The tune, by its place in the file.
+        /// The tune's index in the file.
         tune: usize,
     },
     Verdict(Verdict),
@@ -236,23 +239,23 @@ pub struct Decision {
     pub id: DecisionId,
     pub rule: RuleId,
     pub rule_name: String,
-    /// The tune, by its place in the file.
+    /// The tune's index in the file.
     pub tune: usize,
-    /// The numbers it was made from, as people read them: metrics, then the sides of the condition.
+    /// The numbers behind the decision, for display: metrics, then both sides of the condition.
     pub because: Vec<(String, String)>,
-    /// What is to be done, in the order of the processes.
+    /// The actions, ordered by process.
     pub changes: Vec<ProcessAction>,
-    /// What the model promises of the objective or another value, as people read it.
+    /// The model's prediction of the objective or of another value, for display.
     pub expect: Option<String>,
-    /// Where each process takes the change.
+    /// The sync point at which each process takes the change.
     pub at: Option<SyncPoint>,
-    /// Where all processes take the change at the same iteration, all of them or none; or why they cannot
-    /// agree on one.
+    /// Where all processes take the change in the same iteration, all of them or none; or why they cannot
+    /// agree on a place.
     pub together: Option<Result<Meeting, Reason>>,
-    /// It was reverted to be compared, and is made once more.
+    /// The change was reverted for the comparison and is made again.
     pub again: bool,
-    /// From where to where the window went that it was decided on; none of a first value, and of what was
-    /// decided at a hit: of hits that lead to the same decision nodes may name another.
+    /// Begin and end of the window that led to the decision. `None` for a first value and for a decision made
+    /// at a hit: nodes may name different hits that lead to the same decision.
     pub window: Option<(Time, Time)>,
 }
 
@@ -266,18 +269,18 @@ pub struct ProcessAction {
 pub struct Finding {
     pub rule: RuleId,
     pub rule_name: String,
-    /// The tune, by its place in the file.
+    /// The tune's index in the file.
     pub tune: usize,
-    /// What was found, in words with numbers.
+    /// The finding in words, with numbers.
     pub text: String,
     /// What to change at the next start.
     pub next_start: Option<String>,
-    /// The numbers behind it.
+    /// The numbers behind the finding.
     pub because: Vec<(String, String)>,
     pub state: FindingState,
 }
 
-/// What has become of a finding.
+/// The state of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingState {
     Open,
@@ -291,27 +294,27 @@ pub enum FindingState {
 pub struct Verdict {
     pub decision: DecisionId,
     pub rule: RuleId,
-    /// The tune, by its place in the file.
+    /// The tune's index in the file.
     pub tune: usize,
-    /// Whether the change stays; if not, it is to be reverted now.
+    /// Whether the change stays; otherwise it must be reverted now.
     pub keep: bool,
-    /// It is reverted because the `while` that it was in force for no longer holds: nothing was judged.
+    /// The change is reverted because its `while` no longer holds; nothing was judged.
     pub ended: bool,
-    /// It is reverted to be compared with the time without it: the trial goes on.
+    /// The change is reverted to be compared with the time without it; the trial continues.
     pub compares: bool,
-    /// What was found; none where nothing was judged.
+    /// The guard's result; `None` if nothing was judged.
     pub verdict: Option<plan::GuardEffect>,
-    /// The processes of which that is said; none is all of the decision.
+    /// The processes that the verdict covers; `None` for all processes of the decision.
     pub processes: Option<BTreeSet<ProcessId>>,
-    /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be
+    /// Mean of the objective before and after, in seconds, bytes or their powers; `None` if it could not be
     /// judged.
     pub means: Option<(f64, f64)>,
     pub dimension: Dimension,
-    /// How many times better it got, above 1 for better; none where a mean is 0 or they differ in sign.
+    /// The factor of improvement, above 1 for better; `None` if a mean is 0 or the means differ in sign.
     pub ratio: Option<f64>,
-    /// In which it lies with 98 % confidence.
+    /// The interval that contains `ratio` with 98 % confidence.
     pub interval: Option<(f64, f64)>,
-    /// For people: `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74], confirmed; kept`.
+    /// For display: `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74], confirmed; kept`.
     pub text: String,
 }
 
@@ -319,43 +322,44 @@ pub struct Verdict {
 pub enum DecisionOutcome {
     /// Every change was made.
     Applied,
-    /// Every process had it already, which could not be known before: nothing was written, for this reason.
+    /// Every process already had the value, which could not be known before; nothing was written, for this
+    /// reason.
     There(String),
-    /// Nothing was written, on purpose, for this reason.
+    /// Nothing was written, deliberately, for this reason.
     Refused(String),
-    /// It could not be done, for this reason; nothing is left written.
+    /// The change was not possible, for this reason; nothing is left written.
     Failed(String),
-    /// The same, but what was in the way may be gone later.
+    /// As `Failed`, but the obstacle may disappear later.
     Hindered(String),
 }
 
-/// Where a tune stands and why it does not act.
+/// The state of a tune, and why it does not act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuneStatus {
     pub rule: RuleId,
     pub rule_name: String,
-    /// The tune, by its place in the file.
+    /// The tune's index in the file.
     pub tune: usize,
     /// `set opal_progress_yield_when_idle`, `call f`, or `advice`.
     pub label: String,
     pub standing: Standing,
     pub why: String,
-    /// Processes that the last window left out, and why.
+    /// Processes that the last window left out, with reasons.
     pub left_out: Vec<String>,
-    /// None of its processes was there for all of the window that closed last, or no window has closed.
+    /// No process of the tune ran for the entire last closed window, or no window has closed.
     pub saw_no_process: bool,
-    /// In some window that has closed there was one.
+    /// At least one closed window had a process.
     pub had_processes: bool,
-    /// Its condition had a value in some window.
+    /// Its condition had a value in at least one window.
     pub had_value: bool,
     /// Windows of the rule that closed and were evaluated.
     pub windows: u64,
-    /// What was left out of them, or of which no window was evaluated.
+    /// What these windows left out, or of which no window was evaluated.
     pub dropped: Dropped,
 }
 
-/// The state of a tune, as data: [`TuneStatus::why`] is for people, and its words may change. In the order of
-/// progress.
+/// The state of a tune as data, in the order of progress. [`TuneStatus::why`] is the text for display; its
+/// wording may change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     Off,
@@ -365,25 +369,25 @@ pub enum Standing {
     Quiet,
     /// Something else must come first: a window, another tune, a baseline, the end of a cooldown.
     Waiting,
-    /// It would act, and gives way to another rule: a change of that is on trial, or it has what this one
-    /// would change.
+    /// It would act, but gives way to another rule, whose change is on trial or holds the target of this
+    /// tune.
     GivesWay,
-    /// Its condition holds, and must for some windows more.
+    /// Its condition holds, and must hold for more windows.
     Counting,
     /// It would act, but the rule only advises, or the tune is advice.
     Advising,
-    /// A decision was made and its receipt has not come.
+    /// A decision was made; its receipt is outstanding.
     Pending,
     /// The change is being judged.
     OnTrial,
     /// The change was kept.
     Applied,
-    /// It does not act again until the rule is set to applying again.
+    /// It does not act until the rule is set to applying again.
     OnHold,
 }
 
 impl Standing {
-    /// The word for it in reports.
+    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Standing::Off => "off",

@@ -1,6 +1,6 @@
-//! Finds the instance of an aggregate of hits: by the key that its hits have in common, or by the times of
-//! the first and the last of them. All of them belong to one instance, or to none; if that is unknown, the
-//! instance is partial. Which probes are aggregated is decided in [`super::planned_sums`].
+//! Finds the instance of an aggregate of hits: by the common key of the hits, or by the times of the first
+//! and the last of them. Either all of them belong to one instance, or none; if that is unknown, the instance
+//! is partial. [`super::planned_sums`] decides which probes are aggregated.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,10 +19,10 @@ use crate::value::{Key, ProcessId, Scalar, Time};
 /// Groups of hits that may wait for their instance.
 const WAITING_MAX: usize = 65_536;
 
-/// Why an instance is partial that has only a part of what was added up.
+/// Why an instance is partial if it contains only a part of the aggregated hits.
 const ACROSS: &str = "hits were aggregated across one of its boundaries";
 
-/// What was added up and has not found its instance.
+/// Aggregates that have not found their instance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingSums {
     of_probe: Vec<Option<SumPlacement>>,
@@ -30,20 +30,20 @@ pub(super) struct PendingSums {
     waiting: BTreeMap<(usize, ProcessId, usize, Group), PartialSum>,
 }
 
-/// A probe whose hits are added up.
+/// A probe whose hits are aggregated.
 #[derive(Clone, Debug)]
 struct SumPlacement {
     /// The windows that fold its hits.
     windows: Vec<usize>,
-    /// The parts of a hit, each with the place of its sums.
+    /// The fields of a hit, each with the index of its sums.
     parts: Vec<(Field, usize)>,
     values: usize,
 }
 
-/// Where hits belong that were added up.
+/// The destination of aggregated hits.
 enum SumsPlace {
     To(u64),
-    /// Some belong to it, and some do not.
+    /// Only some of the hits belong to these instances.
     Across(Vec<u64>),
     Late,
     Outside,
@@ -77,7 +77,8 @@ impl PendingSums {
         self.of_probe.get(probe)?.as_ref()
     }
 
-    /// Takes an aggregate; false if there is no room for it. One that the plan does not request is ignored.
+    /// Takes an aggregate; false if there is no room for it. An aggregate that the plan does not request is
+    /// ignored.
     pub(super) fn push(&mut self, probe: usize, process: ProcessId, partial_sum: &PartialSum) -> bool {
         let Some(summed) = self.of_probe.get(probe).and_then(Option::as_ref) else {
             return true;
@@ -99,7 +100,7 @@ impl PendingSums {
         true
     }
 
-    /// When the last hit was of those that wait.
+    /// Time of the last waiting hit.
     pub(super) fn last(&self) -> Option<Time> {
         self.waiting.values().map(|partial_sum| partial_sum.last).max()
     }
@@ -108,7 +109,7 @@ impl PendingSums {
         self.waiting.retain(|(_, of, _, _), _| *of != process);
     }
 
-    /// Places what is known to belong to an instance, or to none, when everything up to `reach` is known.
+    /// Places the aggregates that belong to an instance, or to none, given everything up to `reach`.
     pub(super) fn settle(
         &mut self,
         reach: Time,
@@ -152,7 +153,7 @@ impl PendingSums {
     }
 }
 
-/// By the key that the hits have in common.
+/// Placement by the common key of the hits.
 fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -> SumsPlace {
     let key = Key::of(&Scalar::Number(key as f64));
     let ends = (
@@ -160,7 +161,7 @@ fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -
         ledger.find(&key, partial_sum.last),
     );
     match ends {
-        // It may end before the last of them: that is known when everything up to there is.
+        // The instance may end before the last hit, which is known once everything up to that hit is known.
         (Belongs::To(_), Belongs::To(_)) if partial_sum.last > reach => SumsPlace::Waits,
         (Belongs::To(number), Belongs::To(_)) => SumsPlace::To(number),
         (Belongs::To(number), Belongs::Late) | (Belongs::Outside, Belongs::To(number)) => {
@@ -173,8 +174,8 @@ fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -
     }
 }
 
-/// By their times, in their own process: `spans` has the number, begin and end of each instance there, the
-/// newest first.
+/// Placement by times, in the process of the hits: `spans` has the number, begin and end of each instance
+/// there, the newest first.
 fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: Time) -> SumsPlace {
     let apart = |start: Time, end: Option<Time>| {
         partial_sum.last < start || end.is_some_and(|end| end < partial_sum.first)
@@ -195,13 +196,13 @@ fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: T
 }
 
 impl Running {
-    /// Takes what was added up of hits of a process.
+    /// Takes an aggregate of hits of a process.
     pub(super) fn take_partial_sum(&mut self, probe: usize, process: ProcessId, partial_sum: &PartialSum) {
         if partial_sum.last < self.since || partial_sum.count == 0 {
             return;
         }
         if partial_sum.first < self.since {
-            // Which of them were before the rule was there is not known.
+            // It is unknown which of them came before the rule was added.
             return self.stream.lose(self.since, partial_sum.last);
         }
         if !self.partial_sums.push(probe, process, partial_sum) {

@@ -1,4 +1,4 @@
-//! Where a tune stands between deciding and knowing: a decision on its way, a trial, a hold after one.
+//! The phase of a tune: watching, pending decision, trial, or on hold.
 
 use super::output::{ProcessAction, Verdict};
 use super::trial::Trial;
@@ -6,20 +6,20 @@ use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
 use crate::unit::Dimension;
 
-/// Windows until what was in the way of a change is taken to be gone, at first.
+/// Initial number of windows after which an obstacle to a change is assumed to be gone.
 const UNTIL_GONE: u32 = 20;
-/// How often the time until a new attempt doubles.
+/// Maximum number of doublings of the time until a retry.
 const DOUBLINGS_MAX: u32 = 10;
 
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
     Watching,
-    /// A decision was made; its receipt has not come.
+    /// A decision was made; its receipt is outstanding.
     Pending {
         waited: u32,
         decision: DecisionId,
         changes: Vec<ProcessAction>,
-        /// What it is to be judged by, with what is judged together with it.
+        /// The trial of the decision, with the earlier decisions that are judged together with it.
         trial: Trial,
     },
     Trial(Trial),
@@ -31,12 +31,12 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// For good, unless the rule is switched.
+    /// Permanently, unless the rule is switched.
     pub(super) fn on_hold(reason: String) -> Phase {
         Phase::OnHold { reason, left: None }
     }
 
-    /// For a while: what was in the way may be gone then. `hindered` is how often it was before, in a row.
+    /// Temporarily: the obstacle may disappear. `hindered` is the number of preceding consecutive obstacles.
     pub(super) fn hindered(reason: &str, hindered: u32) -> Phase {
         Phase::OnHold {
             reason: format!("could not be done: {reason}"),
@@ -44,7 +44,7 @@ impl Phase {
         }
     }
 
-    /// After an undo; `reverted` is how many there were in a row before.
+    /// After a revert; `reverted` is the number of preceding consecutive reverts.
     pub(super) fn after_revert(reason: String, guard: Option<&Guard>, reverted: u32) -> Phase {
         let retry = guard.and_then(|guard| guard.retry);
         let left = retry.map(|windows| windows.saturating_mul(1 << reverted.min(DOUBLINGS_MAX)));
@@ -64,7 +64,7 @@ impl Phase {
 }
 
 impl Verdict {
-    /// To undo without having compared; the text is still to be said.
+    /// Reverts without a comparison; the caller sets the text.
     pub(super) fn revert(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
         let dimension = guard.map_or(Dimension::NONE, |guard| guard.objective.of.dimension());
         Verdict {

@@ -1,5 +1,5 @@
-//! Where each fold of a rule is made: as near to the hits as the law of the crate allows. As data, for people
-//! to look at and for agents to follow.
+//! Where each fold of a rule is computed: as close to the hits as the merge law of aggregates permits. As
+//! data, for display and for agents.
 
 use std::fmt;
 
@@ -13,10 +13,9 @@ use crate::window::Window;
 pub enum Placement {
     /// By the probe itself: no hit leaves the kernel.
     Kernel,
-    /// By the agent of the processes' node: one aggregate for each process leaves it, however many hits there
-    /// are.
+    /// By the agent on the node of the processes: it sends one aggregate per process, for any number of hits.
     Node,
-    /// Where all nodes come together: each hit goes there.
+    /// By the coordinator of all nodes: each hit is sent there.
     Coordinator,
 }
 
@@ -30,21 +29,21 @@ impl fmt::Display for Placement {
     }
 }
 
-/// A fold of a rule. Formulas that fold the same in one window share it.
+/// A fold of a rule. Formulas of one window with equal folds share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedFold {
     /// The window whose hits it folds.
     pub window: String,
-    /// As the rule has it, such as `sum(compute.duration) by process`.
+    /// The fold as in the rule, such as `sum(compute.duration) by process`.
     pub fold: String,
     pub uses: usize,
-    /// The nearest place to the hits.
+    /// The place closest to the hits.
     pub placement: Placement,
     pub why: &'static str,
 }
 
 impl CheckedRule {
-    /// Where each fold of hits is made, in the order of windows and formulas.
+    /// The placement of each fold of hits, in the order of windows and formulas.
     pub fn placements(&self) -> Vec<PlacedFold> {
         let by_key = ByKey::of(self);
         let mut out: Vec<PlacedFold> = Vec::new();
@@ -64,7 +63,7 @@ impl CheckedRule {
         out
     }
 
-    /// Where a fold of the window at a place is made.
+    /// The placement of a fold of a window, by the window's index.
     pub(crate) fn placement_of(&self, fold: &Fold, window: usize) -> Placement {
         let window = self.windows.get(window);
         window.map_or(Placement::Coordinator, |window| {
@@ -98,7 +97,7 @@ impl CheckedRule {
                 } else {
                     Placement::Coordinator
                 };
-                // The obstacle may be what another formula needs of the same hits.
+                // The obstacle may be another formula over the same hits.
                 let is_others = self.added_up(fold).is_ok() && self.is_of_fold(fold.probe, why);
                 let others = "another formula needs each of the same hits";
                 (place, if is_others { others } else { why })
@@ -106,7 +105,7 @@ impl CheckedRule {
         }
     }
 
-    /// Folds of windows of a length that use the totals of a probe.
+    /// Folds of timed windows that use the totals of a probe.
     fn totals(&self) -> Vec<PlacedFold> {
         let mut out: Vec<PlacedFold> = Vec::new();
         for metric in &self.metrics {

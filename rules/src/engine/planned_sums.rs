@@ -1,5 +1,5 @@
-//! Of which probes the hits may be added up where they happen, and why not of others; which of those are
-//! waited for. What comes of it is placed in [`super::pending_sums`].
+//! Which probes' hits may be aggregated at the probe and why others may not, and which of the others must be
+//! waited for. [`super::pending_sums`] places the aggregates.
 
 use super::keyed_intake::{ByKey, is_looked_at};
 use crate::function::Reduction;
@@ -13,8 +13,8 @@ use crate::value::Scalar;
 use crate::window::{Boundaries, Straddle, Window};
 
 impl CheckedRule {
-    /// Aggregates the hits of those probes that no formula needs one by one, and marks the others that are
-    /// waited for.
+    /// Aggregates the hits of probes that no formula needs one by one, and marks the other probes that must
+    /// be waited for.
     pub(crate) fn plan_sums(&mut self) {
         let by_key = ByKey::of(self);
         let partial_sums = (0..self.probes.len()).map(|probe| self.partial_sum(probe, &by_key).ok());
@@ -40,7 +40,7 @@ impl CheckedRule {
         }
     }
 
-    /// Whether something may fall due at a probe's hits, or at pairs that they are one of.
+    /// Whether something may become due at a probe's hits, or at pairs that contain them.
     fn decides_at(&self, probe: usize) -> bool {
         let pairs = self.joins.iter().zip(self.probes.len()..);
         let of_probe = pairs.filter(|(join, _)| join.of.0 == probe || join.of.1 == probe);
@@ -53,8 +53,8 @@ impl CheckedRule {
         triggers.any(|trigger| matches!(trigger, Trigger::Hit { probe: at, .. } if at == probe))
     }
 
-    /// Whether windows close with hits of a probe, or one that does not close with a hit of its end alone has
-    /// to do with them.
+    /// Whether windows close with hits of a probe, or whether a window that does not close at an end hit
+    /// alone uses them.
     fn may_close_with(&self, probe: usize) -> bool {
         let mut windows = self.windows.iter().zip(&self.folds).enumerate();
         windows.any(|(place, (window, folds))| {
@@ -68,7 +68,7 @@ impl CheckedRule {
         })
     }
 
-    /// What is to be added up of a probe's hits, or why each of them is needed.
+    /// The aggregates of a probe's hits, or why each hit is needed.
     pub(super) fn partial_sum(&self, probe: usize, by_key: &ByKey) -> Result<PlannedSum, &'static str> {
         let planned = self.plan.probes.get(probe).ok_or("it is a pair of hits")?;
         if !planned.delivers.are_hits() {
@@ -118,7 +118,7 @@ impl CheckedRule {
         Ok(PlannedSum { by, values })
     }
 
-    /// Whether a window of a length needs its hits.
+    /// Whether a timed window needs its hits.
     fn is_of_time(&self, probe: usize) -> bool {
         let windows = self.windows.iter().zip(&self.folds);
         let mut folded = windows.filter(|(window, folds)| window.boundaries().is_none() && folds.uses(probe));
@@ -132,7 +132,7 @@ impl CheckedRule {
         folded.next().is_some() || extremes
     }
 
-    /// Whether every window that folds its hits closes at hits of boundaries, which say when to read the
+    /// Whether every window that folds its hits closes at boundary hits, which determine when to read the
     /// aggregate.
     fn closes_at_hits(&self, probe: usize) -> Result<(), &'static str> {
         for (place, (window, folds)) in self.windows.iter().zip(&self.folds).enumerate() {
@@ -155,7 +155,7 @@ impl CheckedRule {
         Ok(())
     }
 
-    /// What is read as the key of all windows that fold hits of a probe.
+    /// The read that is the key of all windows that fold hits of a probe.
     fn common_key(&self, probe: usize, windows: &[(usize, usize)]) -> Result<usize, &'static str> {
         let mut captures = windows.iter().map(|(_, capture)| *capture);
         let first = captures.next().ok_or("no window folds its hits")?;
@@ -166,8 +166,7 @@ impl CheckedRule {
             .ok_or("its key is no integer as it is read")
     }
 
-    /// Hits that have no key belong to the time between two hits of boundaries, if those are of the same
-    /// process.
+    /// Hits without a key belong to the time between two boundary hits, if those are of the same process.
     fn by_epoch(&self, probe: usize) -> Result<Grouping, &'static str> {
         let role = self.probes.get(probe).map(|probe| probe.role);
         let windows = self.windows.iter().zip(&self.folds);
@@ -184,13 +183,13 @@ impl CheckedRule {
         Ok(Grouping::Epoch)
     }
 
-    /// Whether a fold of the probe's hits is why they are not added up.
+    /// Whether a fold of the probe's hits prevents their aggregation.
     pub(super) fn is_of_fold(&self, probe: usize, why: &str) -> bool {
         let mut folds = self.folds.iter().flat_map(|folds| folds.gathered());
         folds.any(|(fold, _)| fold.probe == probe && self.added_up(fold) == Err(why))
     }
 
-    /// What a fold adds up of each hit: nothing where it counts them.
+    /// The value of each hit that a fold sums; `None` if it counts hits.
     pub(super) fn added_up(&self, fold: &Fold) -> Result<Option<SummedValue>, &'static str> {
         let is_added = matches!(
             fold.reduction,
@@ -227,8 +226,8 @@ impl CheckedRule {
         }
     }
 
-    /// What a capture reads, if that is a whole number as it is read, or may be: what the debug information
-    /// is to say is known when the probe is attached.
+    /// The read of a capture, if it is an integer without conversion, or may be: types from the debug
+    /// information are known when the probe is attached.
     pub(super) fn integer_read(&self, probe: usize, place: usize) -> Option<usize> {
         use crate::lang::ast::Operator;
         let probe = self.probes.get(probe)?;
@@ -250,7 +249,7 @@ impl CheckedRule {
     }
 }
 
-/// Begun and ended by hits of probes and nothing else.
+/// Begun and ended only by hits of probes.
 fn is_plain(boundaries: &Boundaries, probes: usize) -> bool {
     let ends = || boundaries.begins_at().into_iter().chain(boundaries.to);
     boundaries.from.len() == 1
@@ -262,7 +261,7 @@ fn is_plain(boundaries: &Boundaries, probes: usize) -> bool {
         && boundaries.straddle == Straddle::End
 }
 
-/// Whether the hits of a probe are folded in a window from probe to probe.
+/// The windows from probe to probe that fold the hits of a probe.
 pub(super) fn folds_in<'r>(rule: &'r CheckedRule, probe: usize) -> impl Iterator<Item = usize> + 'r {
     let windows = rule.windows.iter().zip(&rule.folds).enumerate();
     let uses =

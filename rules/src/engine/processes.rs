@@ -1,5 +1,4 @@
-//! Who is there: processes that come and go, the roles that each rule has for them, and what is kept of them
-//! no longer than it is needed.
+//! Processes that join and leave, their roles in each rule, and the removal of data that is no longer needed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use crate::ids::RuleId;
 use crate::value::{ProcessId, Time};
 
 impl Engine {
-    /// A process of the job is there from `now` on. One with the number of an earlier one takes its place.
+    /// A process of the job exists from `now` on. It replaces an earlier process with the same number.
     ///
     /// It counts in the windows that begin at `now` or later.
     pub fn process_joined(&mut self, process: ProcessId, facts: ProcessFacts, now: Time) {
@@ -28,7 +27,8 @@ impl Engine {
         self.assign(process, &facts);
     }
 
-    /// More is known of a process: its roles are decided again. Nothing happens for one that never joined.
+    /// Updates the facts of a process: its roles are determined again. Ignored for a process that never
+    /// joined.
     pub fn process_learned(&mut self, process: ProcessId, facts: ProcessFacts) {
         if let Some(known) = self.processes.get_mut(&process) {
             known.facts = facts.clone();
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Processes have come, gone, or are known better.
+    /// Updates the derived data after processes joined, left or changed their facts.
     fn count(&mut self) {
         let there = self
             .processes
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Drops samples and ended processes that no open window can need.
+    /// Drops samples and ended processes that no open window needs.
     pub(super) fn forget_the_past(&mut self, now: Time) {
         let floor = self.rules.iter().filter_map(Running::floor).min().unwrap_or(now);
         self.samples.forget(floor);
@@ -93,7 +93,7 @@ impl Engine {
         gone.into_iter().for_each(|process| self.forget(process));
     }
 
-    /// The processes that have a role of a rule, to which its measures and probes apply, each with its roles.
+    /// The processes with a role of a rule, to which its measures and probes apply, each with its roles.
     pub fn members(&self, rule: RuleId) -> BTreeMap<ProcessId, Vec<&str>> {
         let mut out: BTreeMap<ProcessId, Vec<&str>> = BTreeMap::new();
         if let Some(running) = self.rules.get(rule.0) {
@@ -108,7 +108,7 @@ impl Engine {
 }
 
 impl Running {
-    /// Decides which roles a process has.
+    /// Determines the roles of a process.
     pub(super) fn assign(&mut self, process: ProcessId, facts: &ProcessFacts) {
         for (role, members) in self.rule.roles.iter().zip(&mut self.roles) {
             if role.has(facts) {
@@ -119,7 +119,7 @@ impl Running {
         }
     }
 
-    /// Since when samples are needed; none if by no window.
+    /// The time from which samples are needed; `None` if no window needs them.
     fn floor(&self) -> Option<Time> {
         let floor = |open: &Open| match open {
             Open::Busy => None,

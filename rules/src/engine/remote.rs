@@ -1,4 +1,4 @@
-//! What the engine gets from nodes and sends to them: see [`super::node`].
+//! The engine's communication with nodes: see [`super::node`].
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,30 @@ use super::{Engine, Open, Running};
 use crate::ids::RuleId;
 use crate::value::{Machine, ProcessId, Time};
 
-/// Reports that wait for one before them; when there are more it is taken for lost.
+/// Reports that wait for a preceding one; if there are more, the missing one counts as lost.
 const EARLY_MAX: usize = 64;
 
-/// What is known of a node.
+/// The state of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remote {
     /// The number of its next report.
     next: u64,
-    /// Reports that came before their turn.
+    /// Reports that arrived out of order.
     early: BTreeMap<u64, Report>,
-    /// For each rule how far the hits it folds have been placed.
+    /// For each rule, the time up to which the hits that the node folds have been placed.
     settled: Vec<Option<Time>>,
-    /// Its processes, and up to when each was observed.
+    /// Its processes, each with the time up to which it was observed.
     observed: BTreeMap<ProcessId, Time>,
 }
 
 impl Engine {
-    /// From now on a node passes in what it folds by itself. Windows from probe to probe wait for it.
+    /// Registers a node that folds hits itself. From now on, windows from probe to probe wait for it.
     pub fn node_joined(&mut self, node: Machine) {
         self.nodes.entry(node).or_default();
     }
 
-    /// Takes a report; false if the node never joined. One that comes twice changes nothing, one that comes
-    /// before its turn waits for those before it.
+    /// Takes a report; false if the node never joined. A duplicate changes nothing; a report out of order
+    /// waits for those before it.
     pub fn take_report(&mut self, report: Report) -> bool {
         let Some(remote) = self.nodes.get_mut(&report.node) else {
             return false;
@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// What nodes must know to place the hits that they fold.
+    /// The information that nodes need to place the hits that they fold.
     pub fn schedule(&self) -> Schedule {
         let rule = |(rule, running): (usize, &Running)| {
             let settled = self.settled(RuleId(rule)).flatten();
@@ -119,13 +119,13 @@ impl Engine {
         }
     }
 
-    /// How far every node has placed the hits of a rule; nothing if there are no nodes.
+    /// The time up to which every node has placed the hits of a rule; `None` without nodes.
     pub(super) fn settled(&self, rule: RuleId) -> Option<Option<Time>> {
         let settled = |remote: &Remote| remote.settled.get(rule.0).copied().flatten();
         self.nodes.values().map(settled).min()
     }
 
-    /// What a node was to hand in is lost.
+    /// Records the loss of a node's report.
     fn lose(&mut self, remote: &Remote, upto: Time) {
         let from = remote.observed.values().min().copied().unwrap_or_default();
         for running in &mut self.rules {
@@ -166,7 +166,7 @@ impl Running {
     fn merge(&mut self, partial: &Partial) {
         match self.instance(partial.window, partial.index) {
             Some(instance) => instance.fill(|content| content.merge(&partial.content)),
-            // It was not waited for any longer.
+            // The wait for it has ended.
             None => self.stream.dropped.late += partial.content.len() as u64,
         }
     }

@@ -1,4 +1,4 @@
-//! What was observed, kept as long as an open window needs it, and its change or level within a window.
+//! Observations, kept as long as an open window needs them, and their change or level within a window.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,13 +9,13 @@ use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind};
 use crate::value::{ProcessId, Reason, Subject, Time};
 
-/// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
+/// Hits kept of one probe in one process; further ones count as lost and make the window's values none.
 const HITS_MAX: usize = 65536;
 
-/// What is needed no more is kept for so long at most.
+/// Minimum time between two removals of samples that are no longer needed.
 const FORGETS_NS: u64 = 50_000_000;
 
-/// Totals of a probe in one process, and its hits where each is delivered.
+/// Totals of a probe in one process, and its hits if each is delivered.
 #[derive(Clone, Debug, Default)]
 struct ProbeSeries {
     /// Count, and sum of durations in nanoseconds.
@@ -23,16 +23,16 @@ struct ProbeSeries {
     hits: VecDeque<Hit>,
 }
 
-/// Everything observed that an open window may need.
+/// All observations that an open window may need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     counters: BTreeMap<(Subject, Measure), Series<u64>>,
     calls: BTreeMap<ProcessId, BTreeMap<Measure, Calls>>,
-    /// Of the functions that were called.
+    /// Names of the called functions.
     names: Names,
     gauges: BTreeMap<(Subject, Measure), Series<f64>>,
     probes: BTreeMap<(RuleId, ProbeId, ProcessId), ProbeSeries>,
-    /// Up to when what is not needed was let go.
+    /// The `floor` of the last removal.
     forgotten: Time,
 }
 
@@ -89,8 +89,8 @@ impl Samples {
         self.probes.retain(|(_, _, of), _| *of != process);
     }
 
-    /// Forgets what no window that begins at `floor` or later can need; not at each call, since searching all
-    /// series takes longer than most ticks have to do.
+    /// Forgets the samples that no window beginning at `floor` or later needs. Not at each call, because
+    /// searching all series takes longer than most ticks.
     pub(crate) fn forget(&mut self, floor: Time) {
         if floor.since(self.forgotten) < FORGETS_NS {
             return;
@@ -102,7 +102,7 @@ impl Samples {
         calls.for_each(|calls| calls.forget(floor));
         for series in self.probes.values_mut() {
             series.totals.forget(floor);
-            // The change counts from the base sample on, and so must its hits.
+            // The change counts from the base sample on, so its hits must be kept too.
             let base = series
                 .totals
                 .0
@@ -151,7 +151,7 @@ impl Samples {
             .ok_or("was not observed in the window")
     }
 
-    /// A total or a level as it was at a time: the last sample up to it.
+    /// The total or level at a time: the last sample up to it.
     pub(crate) fn at(&self, of: Subject, measure: Measure, time: Time) -> Result<f64, &'static str> {
         let never = "was not observed up to there";
         match measure.kind() {
@@ -169,7 +169,7 @@ impl Samples {
         }
     }
 
-    /// Every hit of a probe within the window, between the totals that are nearest to its boundaries.
+    /// All hits of a probe within the window, between the totals that are nearest to its boundaries.
     pub(crate) fn each_hit(
         &self,
         of: (RuleId, ProbeId, ProcessId),
@@ -185,7 +185,7 @@ impl Samples {
     }
 
     /// The hits of a probe within the window, between the totals that are nearest to its boundaries: a count
-    /// is whole, and each hit is in one window. `each` if the least and the greatest are needed.
+    /// is an integer, and each hit is in one window. `each` if the least and the greatest are needed.
     pub(crate) fn hits(
         &self,
         of: (RuleId, ProbeId, ProcessId),
@@ -216,7 +216,7 @@ impl Samples {
 }
 
 impl ProbeSeries {
-    /// The hits behind `first` up to `last`, each once, if all `counted` were delivered.
+    /// The hits after `first` up to `last`, without duplicates, if all `counted` were delivered.
     fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, Reason> {
         let within = self.hits.iter();
         let mut hits: Vec<&Hit> = within
@@ -369,7 +369,7 @@ mod tests {
         }
         store.totals(of, Time(1000 * MS), (2, 16));
         assert_eq!(store.each_hit(of, WINDOW).map(|hits| hits.len()), Ok(2));
-        // One that comes twice does not stand for one that is lost.
+        // A duplicate does not make up for a lost hit.
         store.totals(of, Time(1000 * MS), (3, 20));
         assert_eq!(
             store.each_hit(of, WINDOW),

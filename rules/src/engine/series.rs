@@ -1,10 +1,9 @@
-//! Samples in the order of their times, and the change of what they count within a window. What is sampled,
-//! and for whom, is not known here.
+//! Time-ordered samples, and the change of a counter within a window. Independent of what is sampled.
 //!
-//! A counter's samples seldom fall on a window's boundaries. Its change is taken between the last sample at
-//! or before the first boundary (else the first one behind it) and the last at or before the second, and
-//! given at that rate for the window's duration; samples further than half a window from their boundary are
-//! no ground for a value.
+//! The samples of a counter rarely fall on the boundaries of a window. Its change is taken between the last
+//! sample at or before the first boundary (otherwise the first one after it) and the last sample at or before
+//! the second boundary, and extrapolated at that rate to the duration of the window. Samples further than
+//! half a window from their boundary give no value.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use crate::value::Time;
 
 /// Samples kept of one series; a window of an hour sampled every 4 s needs 900.
 const SAMPLES_MAX: usize = 1024;
-/// MPI functions whose calls are counted of one process.
+/// MPI functions whose calls are counted in one process.
 const CALLS_MAX: usize = 1024;
 
 /// Two samples, the earlier first.
@@ -30,7 +29,7 @@ impl<T> Default for Series<T> {
 }
 
 impl<T: Copy> Series<T> {
-    /// A sample of the time of the last one replaces it; an earlier one is ignored.
+    /// A sample with the time of the last one replaces it; an earlier one is ignored.
     pub(super) fn push(&mut self, time: Time, value: T) {
         match self.0.back_mut() {
             Some((last, _)) if time < *last => return,
@@ -41,12 +40,12 @@ impl<T: Copy> Series<T> {
             _ => self.0.push_back((time, value)),
         }
         if self.0.len() > SAMPLES_MAX {
-            // The oldest is the base of the open window's change; the next one is dispensable.
+            // The oldest is the base of the open window's change; the second is dispensable.
             self.0.remove(1);
         }
     }
 
-    /// Forgets what no window that begins at `floor` or later can need.
+    /// Forgets the samples that no window beginning at `floor` or later needs.
     pub(super) fn forget(&mut self, floor: Time) {
         while self.0.get(1).is_some_and(|(time, _)| *time <= floor) {
             self.0.pop_front();
@@ -68,7 +67,7 @@ impl<T: Copy> Series<T> {
         self.ends_since(Time(0), start, end)
     }
 
-    /// The same of the samples from `since` on.
+    /// As `ends`, with the samples from `since` on.
     fn ends_since(&self, since: Time, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
         let slack = end.since(start) / 2;
         let samples = || self.0.iter().copied().filter(|(time, _)| *time >= since);
@@ -87,8 +86,8 @@ impl<T: Copy> Series<T> {
     }
 }
 
-/// Names of functions, each kept once: hundreds of ranks have hundreds of them. As many as there was room for
-/// in processes.
+/// Interned function names, because hundreds of ranks use the same hundreds of names. Bounded by the limits
+/// of the processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(BTreeSet<Arc<str>>);
 
@@ -103,16 +102,16 @@ impl Names {
     }
 }
 
-/// Counters of the calls of each MPI function in one process, which are all observed at the same times. Of
-/// hundreds few change between two of them: only those are looked at again.
+/// Counters of the calls of each MPI function in one process, all observed at the same times. Only the few
+/// that change between two observations have a series.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) observed: Series<()>,
-    /// Totals that have not changed within any window, and since when they are known.
+    /// Totals that have not changed within any window, with the time since which they are known.
     still: BTreeMap<Arc<str>, (Time, u64)>,
-    /// When the last of all functions was observed first.
+    /// The latest first observation of a function.
     all_known: Time,
-    /// The others, from when on they were so.
+    /// The series of the other functions.
     changed: BTreeMap<Arc<str>, Series<u64>>,
 }
 
@@ -133,7 +132,7 @@ impl Calls {
                 series.push(known, before);
                 series.push(time, total);
             }
-            // Of a function too many, the total is not taken: MPI has some hundred.
+            // Totals of surplus functions are ignored: MPI has some hundred.
             None if self.still.len() + self.changed.len() >= CALLS_MAX => {}
             None => {
                 self.still.insert(names.of(call), (time, total));
@@ -153,7 +152,7 @@ impl Calls {
         });
     }
 
-    /// The changes within the window; of functions that were not called in it there is none.
+    /// The changes within the window; functions that were not called in it are left out.
     pub(super) fn changes(&self, start: Time, end: Time) -> Result<BTreeMap<String, f64>, &'static str> {
         let of_all = self.observed.ends(start, end)?;
         let ends = |known: Time| match known <= of_all.0.0 {
@@ -178,7 +177,7 @@ impl Calls {
     }
 }
 
-/// The factor that takes a change between two samples to the duration of the window.
+/// The factor that scales a change between two samples to the duration of the window.
 pub(super) fn scale(first: Time, last: Time, start: Time, end: Time) -> f64 {
     match (last.since(first), end.since(start)) {
         (covered, duration) if covered == duration => 1.0,
@@ -192,7 +191,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// What of each function changed, of series that have every sample.
+    /// The change of each function, from series with every sample.
     fn of_each(
         reported: &[(u64, [u64; 3])],
         (start, end): (Time, Time),
@@ -222,7 +221,7 @@ mod tests {
             let (mut now, mut totals) = (0, [0; 3]);
             for (wait, more) in steps {
                 now += wait;
-                // Few are called between two looks.
+                // Few functions are called between two observations.
                 let more = more.map(|more| if more < 30 { more / 2 } else { more });
                 totals = std::array::from_fn(|function| totals[function] + more[function]);
                 reported.push((now, totals));

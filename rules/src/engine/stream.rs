@@ -1,8 +1,7 @@
-//! The hits of a rule put into one order, whatever order they are delivered in.
+//! Puts the hits of a rule into one order, independent of the order of delivery.
 //!
-//! A hit waits until every process concerned has said, by its watermark, that nothing earlier will come; then
-//! hits are released by time. All that follows sees them in that order, so that the order of delivery decides
-//! nothing.
+//! A hit waits until the watermark of every process concerned has passed it; then hits are released by time.
+//! Everything downstream sees them in that order.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,10 +10,10 @@ use super::output::Dropped;
 use crate::hit::Hit;
 use crate::value::{ProcessId, Time};
 
-/// Hits that may wait; what is beyond is dropped, and the windows it would belong to are partial.
+/// Hits that may wait; further ones are dropped, and the windows to which they would belong are partial.
 pub(super) const PENDING_MAX: usize = 262_144;
 
-/// A hit of a probe, by its place in the rule.
+/// A hit of a probe, by the probe's index in the rule.
 #[derive(Clone, Debug)]
 pub(super) struct Arrived {
     pub(super) probe: usize,
@@ -44,11 +43,11 @@ impl PartialEq for Arrived {
 
 impl Eq for Arrived {}
 
-/// Puts hits in their order, each once; gives how many of them are not behind `reach`, and how many were
-/// there twice.
+/// Sorts hits and removes duplicates; returns how many of them are up to `reach`, and how many duplicates
+/// there were.
 pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (usize, u64) {
     let before = pending.len();
-    // The observations of one process are mostly in order, and a stable sort finds runs that are.
+    // Observations of one process are mostly in order, and a stable sort exploits sorted runs.
     if !pending.is_sorted_by(|one, two| one < two) {
         pending.sort();
         pending.dedup();
@@ -63,9 +62,9 @@ pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (usize, u64) 
 pub(super) struct Stream {
     pending: Vec<Arrived>,
     watermarks: BTreeMap<ProcessId, Time>,
-    /// The greatest of them: of most hits nothing else has to be looked up.
+    /// The greatest watermark, a fast check for most hits.
     furthest: Option<Time>,
-    /// Everything up to here was released.
+    /// Everything up to this time was released.
     pub(super) frontier: Option<Time>,
     /// Hits between these times were lost.
     lost: Option<(Time, Time)>,
@@ -73,7 +72,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Whether a hit of a process comes too late to be put into its place.
+    /// Whether a hit of a process is too late to be placed.
     pub(super) fn is_late(&self, process: ProcessId, time: Time) -> bool {
         let time = Some(time);
         self.frontier >= time || (self.furthest >= time && self.observed_of(process) >= time)
@@ -88,13 +87,13 @@ impl Stream {
         }
     }
 
-    /// There was no room for a hit of this time.
+    /// A hit of this time was dropped for lack of room.
     pub(super) fn overflow(&mut self, time: Time) {
         self.dropped.overflow += 1;
         self.lose(time, time);
     }
 
-    /// Hits between two times will never come.
+    /// Hits between two times are lost.
     pub(super) fn lose(&mut self, from: Time, to: Time) {
         self.lost = Some(match self.lost {
             Some((first, last)) => (first.min(from), last.max(to)),
@@ -125,8 +124,8 @@ impl Stream {
         self.watermarks.remove(&process);
     }
 
-    /// How far hits can be released, given the processes that may still send some and when they joined; with
-    /// `latest` no process is waited for longer. `last` is the last hit that waits elsewhere.
+    /// The time up to which hits can be released, given the processes that may still send some and when they
+    /// joined. Hits up to `latest` wait for no process; `last` is the last hit that waits elsewhere.
     pub(super) fn reach(
         &self,
         concerned: &BTreeMap<ProcessId, Time>,
@@ -135,7 +134,7 @@ impl Stream {
     ) -> Option<Time> {
         let observed = |(process, joined): (&ProcessId, &Time)| self.observed_of(*process).unwrap_or(*joined);
         let slowest = concerned.iter().map(observed).min();
-        // No process is left that could send more: what has come is all there is.
+        // No process is left that could send more, so all hits have arrived.
         let reach = slowest.or_else(|| last.max(self.pending.iter().map(|arrived| arrived.hit.time).max()));
         reach.max(latest).max(self.frontier)
     }
@@ -146,7 +145,7 @@ impl Stream {
         let (upto, doubled) = in_order(&mut self.pending, reach);
         self.dropped.duplicate += doubled;
         let mut rest = self.pending.split_off(upto);
-        // About as many will come until the next time.
+        // About as many are expected before the next release.
         rest.reserve(upto);
         std::mem::replace(&mut self.pending, rest)
     }

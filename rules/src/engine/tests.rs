@@ -12,7 +12,7 @@ fn checked(source: &str) -> CheckedRule {
         .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)))
 }
 
-/// Of the only rule, with the numbers that were read.
+/// A hit for the only rule, with numbers as reads.
 fn hit(probe: ProbeId, process: ProcessId, time: Time, duration_ns: u64, reads: &[f64]) -> Observation {
     Observation::Hit {
         rule: RuleId(0),
@@ -35,7 +35,7 @@ fn gauge(process: u32, measure: Measure, time: Time, value: f64) -> Observation 
     Observation::gauge(of, measure, time, value)
 }
 
-/// What one rank does in a second, the MPI calls of all ranks apart.
+/// The counters of one rank in a second; MPI calls are counted over all ranks.
 #[derive(Clone, Copy)]
 struct Pace {
     cpu_ms: u64,
@@ -53,7 +53,7 @@ const SPINNING: Pace = Pace {
     switches: 60,
     calls: 140,
 };
-/// The same after the change: they go on wanting the CPUs, but messages pass.
+/// The same ranks after the change: they still demand the CPUs, but messages are delivered.
 const YIELDING: Pace = Pace {
     cpu_ms: 333,
     queue_ms: 660,
@@ -61,7 +61,7 @@ const YIELDING: Pace = Pace {
     switches: 20_000,
     calls: 14_000,
 };
-/// Six ranks on CPUs of their own, which spin too.
+/// Six ranks with CPUs of their own, which spin too.
 const HEALTHY: Pace = Pace {
     cpu_ms: 995,
     queue_ms: 1,
@@ -133,7 +133,7 @@ impl Job {
             self.engine
                 .observe(Observation::gauge(of, Measure::CpusAvailable, time, value));
         }
-        // One figure serves as both: what each rank may use, and the job.
+        // One value serves as both: the CPUs of each rank, and those of the job.
         let (time, value) = (self.now, self.cpus);
         self.engine.observe(Observation::gauge(
             Subject::Machine(Machine(0)),
@@ -143,7 +143,7 @@ impl Job {
         ));
     }
 
-    /// One window at this pace; what the engine says at its end.
+    /// One window at this pace; returns the outputs at its end.
     fn window(&mut self, pace: Pace) -> Vec<Output> {
         let half = |per_second: u64| per_second / 2;
         let Pace {
@@ -183,7 +183,7 @@ impl Job {
         assert_eq!(self.status(), (standing, why.to_string()));
     }
 
-    /// Hands in the receipt of a decision; whether it was awaited.
+    /// Passes in the receipt of a decision; returns whether it was awaited.
     fn receipt(&mut self, decision: u64, outcome: DecisionOutcome) -> bool {
         self.engine.receipt(DecisionId(decision), outcome, self.now)
     }
@@ -257,7 +257,7 @@ fn a_healthy_job_is_left_alone_and_the_reason_is_shown() {
     let (standing, why) = job.status();
     assert_eq!(standing, Standing::Quiet);
     insta::assert_snapshot!("healthy", why);
-    // Six busy ranks on one CPU less than they want are left alone as long as none waits for it.
+    // Six busy ranks on one CPU less than they demand are left alone as long as none waits for it.
     assert_eq!(
         job.engine.metrics(RuleId(0))[1],
         ("wanted".to_string(), "5.98".to_string())
@@ -403,7 +403,7 @@ fn a_change_that_something_was_in_the_way_of_is_decided_on_again_after_twenty_wi
     let hindered = DecisionOutcome::Hindered("no thread suits".into());
     assert!(job.receipt(1, hindered));
     assert_eq!(decisions(&job.windows(20, SPINNING)), 0);
-    // The guard must know its five windows again.
+    // The guard needs its five windows again.
     assert_eq!(decisions(&job.windows(6, SPINNING)), 1, "{:?}", job.status());
     let hindered = DecisionOutcome::Hindered("no thread suits".into());
     assert!(job.receipt(2, hindered));

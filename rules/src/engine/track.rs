@@ -1,6 +1,7 @@
-//! The open instances of a window from probe to probe: which hits belong to which, and when one is over.
+//! The open instances of a window from probe to probe: assigns hits to instances and determines when one is
+//! over.
 //!
-//! Sees hits in the order of their times, see [`super::stream`]. Says what closed; what is in it is evaluated
+//! Hits arrive in the order of their times, see [`super::stream`]. The closed instances are evaluated
 //! elsewhere.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,20 +21,20 @@ use crate::hit::Hit;
 use crate::value::{Key, ProcessId, Time};
 use crate::window::{Begin, Boundaries, Straddle};
 
-/// Instances that may be open at a time; beyond it the oldest closes with what it has.
+/// Open instances at a time; beyond this number the oldest closes incomplete.
 const OPEN_MAX: usize = 64;
 /// Hits that may wait for their instance to begin.
 const WAITING_MAX: usize = 65_536;
-/// Keys of closed instances that are remembered, to distinguish late hits from early ones.
+/// Remembered keys of closed instances, to distinguish late hits from early ones.
 const CLOSED_MAX: usize = 1024;
-/// How many instances begin while a hit waits for its own.
+/// Number of instances that may begin while a hit waits for its own; with more it is dropped.
 const PATIENCE: u64 = 2;
 
-/// The first open instance, which is over.
+/// The first open instance, which has ended.
 #[derive(Clone, Debug)]
 pub(super) struct EndedInstance {
     pub(super) number: u64,
-    /// The last moment at which something could belong to it.
+    /// The last time at which a hit could belong to it.
     pub(super) time: Time,
     missing: Option<String>,
 }
@@ -43,20 +44,20 @@ pub(super) struct EndedInstance {
 pub(super) struct Track {
     folds: Arc<WindowFolds>,
     next: u64,
-    /// Of the instances that began last: the number of the enclosing one, and the next index in it.
+    /// For the instances that began last: the number of the enclosing instance, and the next index in it.
     indices: Option<(u64, u64)>,
     open: VecDeque<Instance>,
-    /// Hits whose instance has not begun, each with how many instances had begun when it came.
+    /// Hits whose instance has not begun, each with the number of instances that had begun when it arrived.
     waiting: VecDeque<(u64, Name, Arrived)>,
     closed_keys: VecDeque<Name>,
-    /// Of each process the number of the latest instance that it began.
+    /// For each process, the number of the latest instance that it began.
     latest: BTreeMap<ProcessId, u64>,
-    /// The same for hits that need no order.
+    /// The instances of hits that need no order.
     pub(super) ledger: Ledger,
 }
 
 impl Track {
-    /// Of a window with these folds.
+    /// The track of a window with these folds.
     pub(super) fn new(folds: Arc<WindowFolds>) -> Track {
         Track {
             folds,
@@ -75,7 +76,7 @@ impl Track {
         self.open.iter().map(Instance::start).min()
     }
 
-    /// Processes may have come or gone, and hits between two times been lost: all instances are checked anew.
+    /// Checks all instances again, after processes came or left or hits were lost.
     pub(super) fn look_again(&mut self, stream: &Stream) {
         for instance in &mut self.open {
             instance.lacked = None;
@@ -86,15 +87,15 @@ impl Track {
         }
     }
 
-    /// Those that are open, in the order in which they began.
+    /// The open instances, in the order in which they began.
     pub(super) fn instances(&self) -> impl DoubleEndedIterator<Item = &Instance> {
         self.open.iter()
     }
 
-    /// An instance that is open.
+    /// An open instance, by number.
     pub(super) fn open(&mut self, number: u64) -> Option<&mut Instance> {
         let place = number.checked_sub(self.open.front()?.frame.number)? as usize;
-        // They began in a row, and mostly all of them are still there.
+        // Numbers are consecutive, and most instances are usually still open.
         let there = |instance: &Instance| instance.frame.number == number;
         if self.open.get(place).is_some_and(there) {
             return self.open.get_mut(place);
@@ -102,7 +103,7 @@ impl Track {
         self.open.iter_mut().find(|instance| there(instance))
     }
 
-    /// A hit of this time came too late: the instances it could belong to are not complete.
+    /// A hit of this time arrived too late: the instances to which it could belong are incomplete.
     pub(super) fn mark_incomplete(&mut self, time: Time, reason: &str) {
         for instance in self.open.iter_mut().filter(|instance| instance.start() <= time) {
             instance.mark_incomplete(reason);
@@ -113,7 +114,7 @@ impl Track {
         self.open.iter().find(|instance| instance.frame.number == number)
     }
 
-    /// The open instance that a hit falls into: by its key, if it has one, else by its time.
+    /// The open instance to which a hit belongs: by its key, if it has one, otherwise by its time.
     pub(super) fn holding(
         &self,
         arrived: &Arrived,
@@ -130,13 +131,13 @@ impl Track {
         let shared = || is_shared(boundaries, around);
         let within = |instance: &&Instance| {
             let boundary = instance.boundaries_for(process, shared);
-            // The hit that ends it is still in it.
+            // The hit that ends an instance belongs to it.
             boundary.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end))
         };
         self.open.iter().rev().find(within)
     }
 
-    /// The next hit in order; returns what had to close for want of room.
+    /// Handles the next hit in order; returns the instances that had to close because of the limit.
     pub(super) fn take(&mut self, arrived: &Arrived, nest: &Nest<'_>, dropped: &mut Dropped) -> Vec<Closed> {
         let Some(boundaries) = nest.boundaries() else {
             return Vec::new();
@@ -151,7 +152,7 @@ impl Track {
             return Vec::new();
         }
         let Some(key) = key_of(arrived, boundaries) else {
-            // It could belong to any: none of them is known to be complete.
+            // It could belong to any instance, so none is known to be complete.
             dropped.unplaced += 1;
             self.mark_incomplete(time, "a hit without its key");
             return Vec::new();
@@ -196,13 +197,13 @@ impl Track {
             .find(|instance| instance.enclosing() == *enclosing && instance.key.as_ref() == Some(key))
     }
 
-    /// The instance that is going on in a process.
+    /// The unfinished instance of a process.
     fn going_on(&mut self, process: ProcessId) -> Option<&mut Instance> {
         let goes_on = |instance: &&mut Instance| matches!(instance.boundaries.get(&process), Some((_, None)));
         self.open.iter_mut().rev().find(goes_on)
     }
 
-    /// A window that begins with the one around it: at the first hit that falls into that.
+    /// Begins an instance that begins with the enclosing one, at the first hit in that.
     fn begin_with_enclosing(&mut self, placement: &HitPlacement<'_>, dropped: &mut Dropped) {
         let begins = |begin: &Begin| matches!(begin, Begin::Enclosing(_));
         let Some(enclosing) = placement
@@ -220,7 +221,7 @@ impl Track {
         }
     }
 
-    /// A new instance, with the hits that waited for it.
+    /// Opens an instance, with the hits that waited for it.
     fn open_instance(
         &mut self,
         placement: &HitPlacement<'_>,
@@ -272,7 +273,7 @@ impl Track {
 
     fn begin(&mut self, placement: &HitPlacement<'_>, dropped: &mut Dropped) {
         let Hit { time, process, .. } = placement.arrived.hit;
-        // With a condition for its end the one before goes on until it holds.
+        // With a condition for its end, the preceding instance continues until it holds.
         if placement.boundaries.until.is_none() {
             let has_end = placement.boundaries.to.is_some();
             if let Some(before) = self.going_on(process) {
@@ -311,8 +312,8 @@ impl Track {
         self.has_begun(number, placement);
     }
 
-    /// A process has begun an instance. If it is its first, those that others began before cannot be complete:
-    /// it was in the middle of them when its probes were attached.
+    /// A process has begun an instance. If it is its first, earlier instances of other processes cannot be
+    /// complete: the process was in the middle of them when its probes were attached.
     fn has_begun(&mut self, number: u64, placement: &HitPlacement<'_>) {
         let process = placement.arrived.hit.process;
         if let Some(latest) = self.latest.get_mut(&process) {
@@ -331,7 +332,7 @@ impl Track {
         }
     }
 
-    /// Gives a new instance the hits that waited for it, and drops those that have waited for long enough.
+    /// Gives a new instance the hits that waited for it, and drops those that have waited too long.
     fn admit(&mut self, instance: &mut Instance, boundaries: &Boundaries, dropped: &mut Dropped) {
         let next = self.next;
         let name = instance.key.clone().map(|key| (instance.enclosing(), key));
@@ -401,8 +402,8 @@ impl Track {
         let enclosing = placement.enclosing.map(|instance| instance.frame.number);
         let within = |instance: &&mut Instance| {
             let boundary = instance.boundaries_for(process, shared);
-            // What happens at the instant of its end is still in it, unless another begins there: the newest
-            // is checked first.
+            // A hit at the instant of its end still belongs to it, unless another instance begins there: the
+            // newest is checked first.
             let in_time =
                 boundary.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end));
             in_time && instance.enclosing() == enclosing
@@ -416,7 +417,7 @@ impl Track {
         self.end_by_condition(placement, number, dropped);
     }
 
-    /// To each instance the part of the span that lies in it.
+    /// Distributes a span over the instances in which it lies.
     fn split(&mut self, placement: &HitPlacement<'_>, dropped: &mut Dropped) {
         let Hit { time, process, .. } = placement.arrived.hit;
         let (from, shared) = (began(&placement.arrived.hit), || placement.is_shared());
@@ -440,7 +441,7 @@ impl Track {
         }
     }
 
-    /// What an instance has so far may end it.
+    /// Ends an instance if its condition holds with the hits so far.
     fn end_by_condition(&mut self, placement: &HitPlacement<'_>, number: u64, dropped: &mut Dropped) {
         let Some(condition) = &placement.boundaries.until else {
             return;
@@ -471,7 +472,7 @@ impl Track {
         self.follow(placement, number, dropped);
     }
 
-    /// Takes down what the instances around hold for those that have just ended.
+    /// Records the values of the enclosing instances for those that have just ended.
     fn look_out(&mut self, placement: &HitPlacement<'_>) {
         let ended = |instance: &&mut Instance| instance.end().is_some() && instance.around.is_empty();
         for instance in self.open.iter_mut().filter(ended) {
@@ -479,7 +480,7 @@ impl Track {
         }
     }
 
-    /// A window that begins again with the end of the one before, as long as the one around goes on.
+    /// Begins a window again at the end of the preceding instance, as long as the enclosing one continues.
     fn follow(&mut self, placement: &HitPlacement<'_>, number: u64, dropped: &mut Dropped) {
         let goes_on = |instance: &&Instance| instance.end().is_none();
         let ended = self.numbered(number).and_then(|instance| {
@@ -494,8 +495,8 @@ impl Track {
         }
     }
 
-    /// The first instance, if it is over when hits before `time` (up to it, if `inclusive`) are known: its
-    /// number and what it lacks. Instances close in the order they began.
+    /// The first instance, with what it lacks, if it is over once hits before `time` (up to it, if
+    /// `inclusive`) are known. Instances close in the order in which they began.
     pub(super) fn over(
         &mut self,
         time: Time,
@@ -505,7 +506,7 @@ impl Track {
     ) -> Option<EndedInstance> {
         let first = self.open.front()?;
         let known_end = first.end();
-        // While it goes on there is no need to look at what it lacks.
+        // An unfinished instance need not be checked for completeness.
         if known_end.is_none() && boundaries.timeout.is_none() {
             return None;
         }
@@ -523,7 +524,7 @@ impl Track {
         }
         let first = self.open.front_mut()?;
         let number = first.frame.number;
-        // Within a tick only its boundaries and hits can change what it lacks, and most hits are of later
+        // Within a tick only its boundaries and hits can change what it lacks, and most hits belong to later
         // instances.
         let known = first
             .lacked
@@ -536,7 +537,7 @@ impl Track {
             first.lacked = Some((first.content.len(), missing));
             return None;
         }
-        // Complete at the last hit it waited for; given up at its deadline.
+        // Complete at the last hit for which it waited; given up at its deadline.
         let patience = boundaries
             .timeout
             .filter(|_| missing.is_some() && given_up)
@@ -554,8 +555,8 @@ impl Track {
         Some(self.closed(first, over.missing, over.time))
     }
 
-    /// Closes what lies within an instance that closes, at its `end`. One that began of itself and got no hit
-    /// is none.
+    /// Closes what lies within a closing instance, at its `end`. An unfinished instance without hits is
+    /// discarded.
     pub(super) fn cut(&mut self, around: (usize, u64), end: Option<Time>, nest: &Nest<'_>) -> Vec<Closed> {
         let mut out = Vec::new();
         let is_around = |frame: &Frame| (frame.window, frame.number) == around;

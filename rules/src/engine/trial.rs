@@ -1,6 +1,6 @@
-//! A trial: windows with the change are compared with windows without it until it is known what it does.
+//! A trial: compares windows with a change with windows without it until its effect is known.
 //!
-//! First the windows before a change with those after it. Where that does not say enough, or where the
+//! First, the windows before the change are compared with those after it. If that is inconclusive, or if the
 //! program's pace may have jumped by itself, the change is reverted and made again until pairs of runs decide
 //! ([`alternation`]).
 
@@ -19,48 +19,48 @@ use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
 use crate::value::{Cell, ProcessId, Scalar};
 
-/// How many windows in a row without a value of the objective a trial bears, as a multiple of the guard's
+/// Consecutive windows without a value of the objective that a trial tolerates, as a multiple of the guard's
 /// `over`.
 const PATIENCE: u32 = 3;
-/// How many windows after the change are seen at most where it is not made again, as a multiple of `over`.
+/// Maximum number of windows after a change that is not repeated, as a multiple of `over`.
 const AFTER_MAX: usize = 4;
-/// So many windows before a change are remembered.
+/// Number of windows before a change that are remembered.
 pub(super) const HISTORY_MAX: usize = 60;
 
-/// Changes being judged: one, or those that a tune made that follows.
+/// The changes being judged: one, or several of a tune that acts during its trial.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
-    /// With the processes that each changed.
+    /// Each with the processes that it changed.
     pub(super) decisions: Vec<(DecisionId, BTreeSet<ProcessId>)>,
-    /// The objective in the windows before the change, as far back as it is known, and after it.
+    /// The objective in the known windows before the change, and after it.
     history: Vec<f64>,
     after: Vec<f64>,
-    /// `was` of the guard, in the last window before.
+    /// `was` of the guard, in the last window before the change.
     pub(super) was: Option<Cell>,
     /// The window in which the change was made is still open.
     pub(super) disturbed: bool,
-    /// Windows in which the objective had no value, since the last that had one.
+    /// Windows without a value of the objective, since the last one with a value.
     without: u32,
-    /// What is decided again after it was reverted; none of what is compared with its time before alone.
+    /// The decision that is repeated after a revert; `None` if the trial only compares before and after.
     again: Option<Decision>,
     alternation: Option<Alternation>,
-    /// What the first comparison came to, for people.
+    /// The result of the first comparison, for display.
     compared: String,
-    /// The change is reverted for now.
+    /// The change is reverted at present.
     pub(super) is_reverted: bool,
-    /// What was found of a change that has still to be made again to stay.
+    /// The verdict on a change that must be made again to stay.
     found: Option<Verdict>,
 }
 
-/// What follows from a window of a trial.
+/// The result of a window of a trial.
 #[derive(Debug)]
 pub(super) enum Step {
     Wait,
-    /// To be reverted for some windows.
+    /// Revert the change for some windows.
     Revert(Verdict),
-    /// To be made again; without its number.
+    /// Make the change again; the decision has no number yet.
     Again(Decision),
-    /// The newest decision's first: changes are reverted in that order.
+    /// The newest decision's verdict first: changes are reverted in that order.
     Over(Vec<Verdict>),
 }
 
@@ -85,7 +85,7 @@ impl Trial {
         self.disturbed = true;
     }
 
-    /// A process has ended.
+    /// Handles the end of a process.
     pub(super) fn forget(&mut self, process: ProcessId) {
         if let Some(decision) = &mut self.again {
             decision.changes.retain(|change| change.process != process);
@@ -101,7 +101,7 @@ impl Trial {
             .collect()
     }
 
-    /// Windows of the present run that were seen, and that are needed.
+    /// Windows of the present run: seen and needed.
     pub(super) fn progress(&self, guard: &Guard) -> (usize, usize) {
         match &self.alternation {
             Some(alternation) => (alternation.seen(), alternation.size()),
@@ -109,7 +109,7 @@ impl Trial {
         }
     }
 
-    /// It goes on where it is not known.
+    /// Extended by another `over` windows while the result is unknown.
     fn needed(&self, guard: &Guard) -> usize {
         let over = guard.over as usize;
         (self.after.len() / over.max(1) + 1) * over
@@ -156,7 +156,7 @@ impl Trial {
         newest.or_else(|| self.again.as_ref().map(|decision| decision.id))
     }
 
-    /// The windows before are compared with those after.
+    /// Compares the windows before the change with those after it.
     fn first_judged(&mut self, verdict: Verdict, guard: &Guard) -> Step {
         let over = guard.over as usize;
         let before = self.history.get(self.history.len().saturating_sub(over)..);
@@ -194,7 +194,7 @@ impl Trial {
         }
     }
 
-    /// A window of a run with the change or without it.
+    /// Handles a window of a run with or without the change.
     fn alternated(&mut self, value: f64, verdict: impl Fn() -> Verdict, guard: &Guard) -> Step {
         let Some(alternation) = &mut self.alternation else {
             return Step::Wait;
@@ -214,7 +214,7 @@ impl Trial {
         self.run(with, verdict())
     }
 
-    /// What stays is made again if it is reverted.
+    /// A change that stays but is reverted at present is made again.
     fn decided(&mut self, verdict: Verdict) -> Step {
         match &self.again {
             Some(decision) if verdict.keep && self.is_reverted => {
@@ -225,8 +225,8 @@ impl Trial {
         }
     }
 
-    /// The next run begins. A window is left out before each, also where nothing is switched: the lot alone
-    /// makes the difference.
+    /// Begins the next run. One window is left out before each run, even if nothing is switched, so that runs
+    /// differ only by the lot.
     fn run(&mut self, with: bool, verdict: Verdict) -> Step {
         self.disturbed = true;
         match (with, self.is_reverted, &self.again) {
@@ -261,7 +261,7 @@ impl Trial {
     }
 }
 
-/// With what was found, but for what becomes of the change.
+/// Adds the result, but not whether the change stays.
 fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Verdict {
     Verdict {
         verdict: Some(match found.verdict {
@@ -282,12 +282,12 @@ fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Ver
     }
 }
 
-/// What becomes of the change.
+/// Whether the change stays, in a word.
 fn end(verdict: &Verdict) -> &'static str {
     if verdict.keep { "kept" } else { "undone" }
 }
 
-/// With what it comes to.
+/// Adds the result and whether the change stays.
 fn ended(verdict: Verdict) -> Verdict {
     let end = end(&verdict);
     let known = verdict.verdict.map_or("", plan::GuardEffect::name);
@@ -297,7 +297,7 @@ fn ended(verdict: Verdict) -> Verdict {
     }
 }
 
-/// splitmix64 (Steele, Lea, Flood 2014): the same in a replay, and nothing that a program could follow.
+/// splitmix64 (Steele, Lea, Flood 2014): reproducible in a replay, not predictable for a program.
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,10 +1,9 @@
-//! What becomes of one tune from window to window: a condition that holds, a finding, a decision, a trial, a
-//! verdict.
+//! The state of one tune from window to window: condition, finding, decision, trial, verdict.
 //!
-//! A tune with a guard acts once while its condition remains; what it did to a process it does not do again,
-//! unless the guard says what a change is compared with (`was`): then it follows, on trial too, and what it
-//! did in a trial is judged together. One without acts whenever what it would do differs from what it did
-//! last, and nothing is judged.
+//! A tune with a guard acts once while its condition holds and does not repeat a change on a process. If the
+//! guard states what a change is compared with (`was`), the tune also acts during a trial, and the changes of
+//! a trial are judged together. A tune without a guard acts whenever its action differs from its last one,
+//! and nothing is judged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,44 +19,44 @@ use crate::ids::{DecisionId, RuleId};
 use crate::rule::{Filled, Trigger, Tune};
 use crate::value::{Cell, ProcessId, Scalar, Time};
 
-/// Decisions in force that are to be reverted together; with more a tune decides no further.
+/// Decisions in force that must be reverted together; at this number the tune makes no further decision.
 const KEPT_MAX: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub(super) struct TuneState {
     pub(super) phase: Phase,
-    /// For how many looks in a row the condition was true, or false.
+    /// For how many consecutive evaluations the condition was true, or false.
     pub(super) held: Held,
     pub(super) finding: Option<Finding>,
-    /// The objective in the last windows of watching, the newest last.
+    /// The objective in the last windows without a change, the newest last.
     pub(super) before: VecDeque<f64>,
-    /// Changed since the condition became true.
+    /// Processes changed since the condition became true.
     pub(super) acted: BTreeSet<ProcessId>,
     pub(super) done: BTreeMap<ProcessId, Action>,
-    /// Decisions of first values, and what they write; empty once a receipt has come.
+    /// Decisions of first values with the values they write; empty after their receipts.
     begun: BTreeMap<DecisionId, Vec<ProcessAction>>,
-    /// Processes that were given their first value, or need none any more.
+    /// Processes that were given their first value, or no longer need one.
     initial: BTreeSet<ProcessId>,
-    /// Decisions that give latecomers what was judged and kept in the others; and of these what is done, to
-    /// be said to stay.
+    /// Decisions that give late processes a value that was judged and kept in the others; and those of them
+    /// that were applied, to be reported as confirmed.
     late: BTreeSet<DecisionId>,
     confirmed: Vec<DecisionId>,
-    /// A window has closed for it, with a value.
+    /// Whether a window with a value has closed for it.
     pub(super) has_turned: bool,
-    /// A change of it was kept and is in force.
+    /// Whether a change of it was kept and is in force.
     pub(super) applied: bool,
-    /// What is in force while the condition holds, to be reverted: decisions with the processes they changed.
+    /// Decisions in force while the condition holds, with the processes they changed; to be reverted.
     pub(super) kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
-    /// Decisions given up because they were stale.
+    /// Number of decisions given up because they were stale.
     given_up: u64,
-    /// Undone since the last that was kept.
+    /// Changes undone since the last one that was kept.
     pub(super) reverted: u32,
-    /// Decisions that something was in the way of, since the last that was carried out.
+    /// Decisions that met an obstacle, since the last one that was carried out.
     hindered: u32,
     pub(super) quiet_until: Time,
-    /// Why the condition counts for nothing though it holds.
+    /// Why no action is needed although the condition holds.
     pub(super) needless: Option<String>,
-    /// The same where that came out by trying, until the condition fails.
+    /// As `needless`, but found by trying; kept until the condition fails.
     there: Option<String>,
     pub(super) standing: Standing,
     pub(super) why: String,
@@ -94,13 +93,13 @@ impl TuneState {
         !self.has_turned && !self.initial.contains(&process)
     }
 
-    /// First values are on their way.
+    /// Registers a decision of first values.
     pub(super) fn begin(&mut self, decision: DecisionId, changes: Vec<ProcessAction>) {
         self.initial.extend(changes.iter().map(|change| change.process));
         self.begun.insert(decision, changes);
     }
 
-    /// The same for a latecomer; what a guard judged in the others is not judged again.
+    /// Registers such a decision for a late process; what a guard judged in the others is not judged again.
     pub(super) fn begin_late(&mut self, decision: DecisionId, changes: Vec<ProcessAction>, tune: &Tune) {
         if tune.guard().is_some() {
             self.late.insert(decision);
@@ -108,8 +107,8 @@ impl TuneState {
         self.begin(decision, changes);
     }
 
-    /// What was decided for all processes alike, where it stays though the condition has ended: a process
-    /// that joins later and was given nothing yet is to have it too.
+    /// The action that was decided for all processes alike and remains in force after the condition has
+    /// ended: a process that joins later and was given nothing yet gets it too.
     pub(super) fn in_force(&self, tune: &Tune) -> Option<&Action> {
         let holds = self.held.held() > 0;
         let is_settled =
@@ -123,17 +122,17 @@ impl TuneState {
         !self.initial.contains(&process) && !self.done.contains_key(&process)
     }
 
-    /// Decisions that were carried out and stay, said once.
+    /// Decisions that were carried out and stay; each is returned once.
     pub(super) fn take_confirmed(&mut self) -> Vec<DecisionId> {
         std::mem::take(&mut self.confirmed)
     }
 
-    /// What it decided is in force, first values apart.
+    /// Whether a decision of it is in force, other than first values.
     pub(super) fn is_applied(&self) -> bool {
         matches!(self.phase, Phase::Trial(_)) || self.applied
     }
 
-    /// Its condition holds, or what it did is in force.
+    /// Whether its condition holds or its change is in force.
     pub(super) fn has_claim(&self) -> bool {
         self.is_busy() || self.applied || self.held.held() > 0
     }
@@ -142,7 +141,7 @@ impl TuneState {
         matches!(self.phase, Phase::Pending { .. } | Phase::Trial(_))
     }
 
-    /// The changes that are being judged, after how many windows of how many.
+    /// The changes that are being judged, with the number of windows seen and needed.
     pub(super) fn on_trial(&self, tune: &Tune) -> Vec<(DecisionId, usize, u32)> {
         let (Phase::Trial(trial), Some(guard)) = (&self.phase, tune.guard()) else {
             return Vec::new();
@@ -154,7 +153,7 @@ impl TuneState {
             .collect()
     }
 
-    /// Whether a change is compared, also while it is reverted for that.
+    /// Whether a change is being judged, including the time in which it is reverted for the comparison.
     pub(super) fn is_judging(&self) -> bool {
         match &self.phase {
             Phase::Trial(_) => true,
@@ -212,7 +211,7 @@ impl TuneState {
         }
     }
 
-    /// A window has closed in which the formulas of the tune live.
+    /// Handles the close of the window of the tune's formulas.
     pub(super) fn window_closed(&mut self, turn: &TuneEvaluation<'_>, outbox: &mut Outbox<'_>) {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;
@@ -224,7 +223,7 @@ impl TuneState {
         if let (Some(guard), Phase::Trial(Trial { disturbed: false, .. })) = (tune.guard(), &self.phase)
             && guard.was.is_some()
         {
-            // What follows is measured against all that was seen lately, on trial too.
+            // Later changes are compared with the recent history, which includes trials.
             let as_it_is = turn.objective(guard, turn.was(guard));
             self.remember(guard, &as_it_is);
         }
@@ -241,7 +240,7 @@ impl TuneState {
                 let was_disturbed = trial.disturbed;
                 let over = self.try_on(turn, guard, &objective, outbox);
                 outbox.end_trial(over && tune.occupies_the_trial());
-                // Every second window of a trial at least is judged.
+                // At least every second window of a trial is judged.
                 if let (Some(condition), false, Some(_)) = (condition, over || was_disturbed, &guard.was) {
                     self.decide(turn, tune, change, condition, outbox);
                 }
@@ -264,7 +263,7 @@ impl TuneState {
         }
     }
 
-    /// The probe was hit that makes the tune be looked at; the window has its values up to that hit.
+    /// Handles a hit that triggers the tune; the window has its values up to that hit.
     pub(super) fn hit(&mut self, turn: &TuneEvaluation<'_>, outbox: &mut Outbox<'_>) {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;
@@ -276,7 +275,7 @@ impl TuneState {
         self.revert_after(turn, tune, &mut outbox.outputs);
     }
 
-    /// Looks at the condition: what it is, and the finding that follows. Nothing while processes are missing.
+    /// Evaluates the condition and updates the finding. `None` while processes are missing.
     fn look(&mut self, turn: &TuneEvaluation<'_>, tune: &Tune, outbox: &mut Outbox<'_>) -> Option<Condition> {
         if let Some(why) = turn.rule.lacks_processes(&turn.window.roles) {
             self.held = Held::default();
@@ -292,7 +291,7 @@ impl TuneState {
         if self.needless.is_some() {
             condition = Condition::never();
         }
-        // A window without a value has shown nothing better yet.
+        // A window without a value does not show an improvement.
         self.has_turned |= condition.overall.is_ok();
         self.held.count(&condition);
         if !self.is_busy() {
@@ -307,7 +306,7 @@ impl TuneState {
         Some(condition)
     }
 
-    /// A decision made from old numbers is given up: its receipt is ignored. True if so.
+    /// Gives up a decision based on old values; its receipt will be ignored. True if so.
     fn grow_stale(&mut self, stale: Option<u32>) -> bool {
         let (Phase::Pending { waited, trial, .. }, Some(stale)) = (&mut self.phase, stale) else {
             return false;
@@ -333,8 +332,8 @@ impl TuneState {
         is_over
     }
 
-    /// What is in force while a condition holds is reverted when it has failed as long as it had to hold; of a
-    /// condition for each process, in those in which it failed.
+    /// Reverts the changes in force when the condition has failed for as long as it had to hold; for a
+    /// condition on each process, in the processes for which it failed.
     fn revert_after(&mut self, turn: &TuneEvaluation<'_>, tune: &Tune, out: &mut Vec<Output>) {
         if !tune.revert_after || !matches!(self.phase, Phase::Watching) {
             return;
@@ -376,9 +375,9 @@ impl TuneState {
         );
     }
 
-    /// Opens after the condition held `for` windows, and closes after as many without; none changes nothing.
-    /// What was found stays as it was while a change is judged, and after it was kept: the change itself may
-    /// end the condition.
+    /// Opens the finding after the condition held for `for` windows, and closes it after as many without;
+    /// none changes nothing. The finding stays as it is while a change is judged and after it was kept,
+    /// because the change itself may end the condition.
     fn update_finding(
         &mut self,
         turn: &TuneEvaluation<'_>,
@@ -387,7 +386,7 @@ impl TuneState {
         out: &mut Vec<Output>,
     ) {
         let state = self.finding.as_ref().map(|finding| finding.state);
-        // A change that is being made may end its condition before its receipt is there.
+        // A change may end its condition before its receipt arrives.
         if self.is_busy() || state == Some(FindingState::Applied) || condition.is_err() {
             return;
         }
@@ -417,7 +416,7 @@ impl TuneState {
         }
     }
 
-    /// The objective of this window, by what was before the change where there is one.
+    /// The objective of this window, relative to the values before the change, if there is one.
     fn objective(&self, turn: &TuneEvaluation<'_>, guard: &Guard) -> Cell {
         let was = match &self.phase {
             Phase::Trial(trial) => trial.was.clone(),
@@ -454,7 +453,7 @@ impl TuneState {
         is_pending || self.begun.contains_key(&decision)
     }
 
-    /// Starts the trial, keeps a change that has no guard, or puts the tune on hold. True if the decision was
+    /// Starts the trial, keeps a change without a guard, or puts the tune on hold. True if the decision was
     /// this tune's.
     pub(super) fn receipt(
         &mut self,
@@ -490,7 +489,7 @@ impl TuneState {
             self.not_made_again(&trial);
         }
         self.phase = match outcome {
-            // No guard judges what was not changed.
+            // Without a change there is nothing to judge.
             DecisionOutcome::There(reason) if trial.decisions.is_empty() && tune.acts_once() => {
                 self.there = Some(reason.clone());
                 Phase::Watching
@@ -504,7 +503,7 @@ impl TuneState {
                 self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
                 self.applied(decision, changed, trial, tune)
             }
-            // What was done before it is in force and still to be judged.
+            // Earlier decisions of the trial are in force and still to be judged.
             _ if !trial.decisions.is_empty() => Phase::Trial(trial),
             DecisionOutcome::Refused(reason) => Phase::on_hold(format!("refused: {reason}")),
             DecisionOutcome::Failed(reason) => Phase::on_hold(format!("failed: {reason}")),
@@ -516,7 +515,7 @@ impl TuneState {
         true
     }
 
-    /// What follows when a change was made: a trial, or nothing where no guard judges.
+    /// The phase after a change was made: a trial, or watching if there is no guard.
     fn applied(
         &mut self,
         decision: DecisionId,
@@ -538,7 +537,7 @@ impl TuneState {
         Phase::Watching
     }
 
-    /// Whether there is room to remember one more decision that is to be reverted.
+    /// Whether one more decision to be reverted can be remembered.
     pub(super) fn has_room(&self) -> bool {
         self.kept.len() < KEPT_MAX
     }
@@ -549,7 +548,7 @@ impl TuneState {
         }
     }
 
-    /// What switching the rule means for the tune; see [`super::Engine::set_mode`].
+    /// Handles a change of the rule's mode; see [`super::Engine::set_mode`].
     pub(super) fn set_mode(&mut self, rule: RuleId, place: usize, mode: Mode, tune: &Tune) -> Vec<Output> {
         let mut out = Vec::new();
         let open = self.phase.open();

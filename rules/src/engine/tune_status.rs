@@ -12,7 +12,7 @@ use crate::ids::{DecisionId, RuleId};
 use crate::rule::CheckedRule;
 
 impl Engine {
-    /// For every tune where it stands and why it does not act, in the order of rules and tunes.
+    /// The state of every tune and why it does not act, in the order of rules and tunes.
     pub fn status(&self) -> Vec<TuneStatus> {
         let mut out = Vec::new();
         for (index, running) in self.rules.iter().enumerate() {
@@ -30,7 +30,7 @@ impl Engine {
                     (Standing::NoValue, _) if running.matches_no_process() => {
                         (Standing::NoValue, running.no_process())
                     }
-                    // Of what the rule does to the program it says nothing that a probe is on.
+                    // That a probe is enabled is not an applied change of the program.
                     (Standing::Applied, why) if checked.switches() => (Standing::Quiet, why),
                     status => status,
                 };
@@ -53,7 +53,7 @@ impl Engine {
         out
     }
 
-    /// The decisions that are being judged, each after how many windows of how many.
+    /// The decisions that are being judged, each with the number of windows seen and needed.
     pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
         let tunes = |running: &'_ Running| -> Vec<_> {
             let tunes = running.tunes.iter().zip(&running.rule.tunes);
@@ -62,14 +62,13 @@ impl Engine {
         self.rules.iter().flat_map(tunes).collect()
     }
 
-    /// Whether a change is compared with the time without it: what is measured for that is not to be
-    /// interrupted.
+    /// Whether a change is being compared with the time without it; the measurement must not be interrupted.
     pub fn is_judging(&self) -> bool {
         let tunes = |running: &Running| running.tunes.iter().any(TuneState::is_judging);
         self.rules.iter().any(tunes)
     }
 
-    /// The findings there are, with the numbers of the last window, or of the last before a change.
+    /// The open findings, with the numbers of the last window, or of the last one before a change.
     pub fn findings(&self) -> Vec<Finding> {
         self.rules
             .iter()
@@ -86,19 +85,18 @@ impl Engine {
             .map(|(index, running)| (RuleId(index), &*running.rule, running.mode))
     }
 
-    /// One of them; none if it was removed.
+    /// A rule; `None` if it was removed.
     pub fn rule(&self, rule: RuleId) -> Option<&CheckedRule> {
         let running = self.rules.get(rule.0).filter(|running| !running.is_removed);
         running.map(|running| &*running.rule)
     }
 
-    /// The metrics of the window a rule closed last, each with its value as people read it or `none
-    /// (reason)`.
+    /// The metrics of the rule's last closed window, each with its value for display or `none (reason)`.
     pub fn metrics(&self, rule: RuleId) -> Vec<(String, String)> {
         self.rules.get(rule.0).map_or_else(Vec::new, Running::shown)
     }
 
-    /// The windows that a rule closed last, one of each that it has.
+    /// The last closed instance of each window of a rule.
     pub fn last_windows(&self, rule: RuleId) -> Vec<ClosedWindow> {
         let running = self.rules.get(rule.0).into_iter();
         running
@@ -112,20 +110,20 @@ impl Engine {
             .collect()
     }
 
-    /// The windows that closed since the last call, in the order they were evaluated; the oldest are dropped
-    /// if it is not called.
+    /// The windows that closed since the last call, in order of evaluation. A bounded number is kept; the
+    /// oldest are dropped.
     pub fn drain_windows(&mut self) -> Vec<ClosedWindow> {
         let rules = &self.rules;
         let shown = |over: Arc<Evaluated>| Some(over.shown(&rules.get(over.rule.0)?.rule));
         self.closed.drain(..).filter_map(shown).collect()
     }
 
-    /// Drops those that closed until now.
+    /// Drops the windows that closed until now.
     pub fn forget_windows(&mut self) {
         self.closed.clear();
     }
 
-    /// What of a rule's hits and windows was left out, since the beginning.
+    /// What was left out of a rule's hits and windows since the beginning.
     pub fn dropped(&self, rule: RuleId) -> Dropped {
         self.rules
             .get(rule.0)
@@ -134,12 +132,12 @@ impl Engine {
 }
 
 impl Running {
-    /// Windows closed, and no process was in a role of it, nor came or went within one.
+    /// Whether windows closed although no process had a role of the rule, or came or went within one.
     fn matches_no_process(&self) -> bool {
         self.closed > 0 && !self.had_processes && self.left_out.is_empty()
     }
 
-    /// Why a rule has no value that is for other programs.
+    /// Why a rule for other programs has no value.
     fn no_process(&self) -> String {
         let roles: Vec<&str> = self.rule.roles.iter().map(|role| role.name.as_str()).collect();
         format!(
@@ -149,7 +147,7 @@ impl Running {
     }
 }
 
-/// Why a rule has no value of which no window was evaluated.
+/// Why a rule has no value if none of its windows was evaluated.
 fn all_left_out(dropped: &Dropped) -> String {
     let left_out = dropped.windows();
     let all: u64 = left_out.iter().map(|one| one.count).sum();

@@ -1,4 +1,4 @@
-//! What a tune does with a trial: its steps, and what follows when it is over.
+//! The steps of a tune's trial, and what follows its end.
 
 use super::output::{Decision, FindingState, Output, Standing};
 use super::phase::Phase;
@@ -9,7 +9,7 @@ use crate::ids::DecisionId;
 use crate::value::Cell;
 
 impl TuneState {
-    /// A change that was reverted to be compared could not be made again.
+    /// A change that was reverted for the comparison could not be made again.
     pub(super) fn not_made_again(&mut self, trial: &Trial) {
         if trial.is_reverted {
             let processes = trial.processes();
@@ -18,7 +18,7 @@ impl TuneState {
         }
     }
 
-    /// Adds a window to the trial and judges when there are enough. True if the trial is over.
+    /// Adds a window to the trial and judges if there are enough. True if the trial is over.
     pub(super) fn try_on(
         &mut self,
         turn: &TuneEvaluation<'_>,
@@ -51,7 +51,7 @@ impl TuneState {
         true
     }
 
-    /// What was reverted to be compared is made once more.
+    /// Makes a change again that was reverted for the comparison.
     fn decide_again(&mut self, decision: Decision, trial: Trial, outbox: &mut Outbox<'_>) {
         *outbox.decisions += 1;
         let id = DecisionId(*outbox.decisions);

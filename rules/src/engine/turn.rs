@@ -1,4 +1,4 @@
-//! What a tune gets when it is evaluated, and where it puts its outputs.
+//! The inputs of a tune's evaluation, and the destination of its outputs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use crate::ids::RuleId;
 use crate::rule::{CheckedRule, Tune};
 use crate::value::{Cell, Time, Value};
 
-/// What one tune gets of a closed window.
+/// The inputs of one tune at a closed window.
 pub(super) struct TuneEvaluation<'a> {
     pub(super) id: RuleId,
     pub(super) rule: &'a CheckedRule,
-    /// The tune, by its place in the file.
+    /// The tune's index in the file.
     pub(super) place: usize,
     pub(super) mode: Mode,
     pub(super) window: &'a WindowData,
     pub(super) metrics: &'a [(String, Value)],
     pub(super) memory: Memory<'a>,
-    /// The variable of a tune that must be applied first and is not.
+    /// The target of the tune that must be applied first and is not.
     pub(super) first: Option<String>,
     pub(super) now: Time,
 }
 
-/// What the tunes of an engine say and share at one tick.
+/// The outputs and the shared state of an engine's tunes at one tick.
 pub(super) struct Outbox<'a> {
-    /// The rule whose change is on trial, or will be when its receipt comes.
+    /// The rule whose change is on trial, or will be after its receipt.
     pub(super) busy: Option<String>,
-    /// What rules want or have in force, each with the highest priority that claims it so and that rule.
+    /// The targets that rules claim or have changed, each with the claiming rule of the highest priority.
     pub(super) claimed: BTreeMap<String, (i64, String)>,
-    /// How many decisions were made so far.
+    /// The number of decisions so far.
     pub(super) decisions: &'a mut u64,
-    /// What the variables hold that rules would write.
+    /// The current values of the variables that rules would write.
     pub(super) variables: Arc<Variables>,
     pub(super) outputs: Vec<Output>,
 }
 
 impl Outbox<'_> {
-    /// A rule wants this, unless one of a higher priority does.
+    /// Claims a target, unless a rule of a higher priority does; then returns the obstacle.
     pub(super) fn claim(&mut self, rule: &CheckedRule, action: &Change) -> Option<String> {
         let claim = action.action.claim()?;
         let mine = (rule.priority, rule.name.clone());
@@ -73,13 +73,13 @@ impl<'a> TuneEvaluation<'a> {
         }
     }
 
-    /// What the guard's `was` is now; none where it has none.
+    /// The current value of the guard's `was`; `None` if it has none.
     pub(super) fn was(&self, guard: &Guard) -> Option<Cell> {
         let was = guard.was.as_ref()?;
         Some(self.context().eval(was).single())
     }
 
-    /// The guard's objective in this window, with this in the place of `was`.
+    /// The guard's objective in this window, with the given value of `was`.
     pub(super) fn objective(&self, guard: &Guard, was: Option<Cell>) -> Cell {
         let variables: Vec<Value> = was.map(Value::Single).into_iter().collect();
         let context = Context {
@@ -89,7 +89,7 @@ impl<'a> TuneEvaluation<'a> {
         context.eval(&guard.objective).single()
     }
 
-    /// The metrics behind the tune, then the sides of its condition, then who was left out.
+    /// The metrics behind the tune, then both sides of its condition, then what was left out.
     pub(super) fn because(&self, tune: &Tune) -> Vec<(String, String)> {
         let metric = |index: &usize| {
             let metric = self.rule.metrics.get(*index)?;

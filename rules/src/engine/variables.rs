@@ -1,4 +1,4 @@
-//! What the variables hold that rules would write: who would write what is there already changes nothing.
+//! The current values of the variables that rules would write: writing the present value changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use plan::{Action, Set};
 use super::output::ProcessAction;
 use crate::value::{ProcessId, Scalar, Time};
 
-/// For each process and variable when it was read last, and what it held.
+/// For each process and variable, the time and value of the last read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables(BTreeMap<ProcessId, BTreeMap<String, (Time, Scalar)>>);
 
@@ -20,8 +20,8 @@ impl Variables {
         self.0.remove(&process);
     }
 
-    /// Whether a change would write what the variable held when it was read, after `since`. Copies of a
-    /// variable in several libraries are not read.
+    /// Whether a change would write the value that the variable held when it was last read, after `since`.
+    /// Copies of a variable in several libraries are not read.
     pub(super) fn has(&self, change: &ProcessAction, since: Time) -> bool {
         let Action::Set(Set {
             variable,

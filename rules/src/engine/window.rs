@@ -1,4 +1,4 @@
-//! A window closes: who was there from boundary to boundary, and what was measured of them.
+//! Closes a window: determines the processes present from boundary to boundary, and their measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::unit::Dimension;
 use crate::value::{Key, Machine, ProcessId, Reason, Subject, Time, Value, finite};
 use crate::window::{Boundaries, Window};
 
-/// When a window began and ended: for all, and for processes that hit its boundaries by themselves.
+/// Begin and end of a window: for all processes, and for each that hit its boundaries itself.
 #[derive(Clone, Copy)]
 struct Times<'a> {
     all: (Time, Time),
@@ -26,7 +26,7 @@ impl Times<'_> {
         Times { all, own: no_process }
     }
 
-    /// For a process: counters of one that ended early do not run on until the last has ended.
+    /// For a process: counters of one that ended early do not extend to the end of the last.
     fn of(self, process: Option<ProcessId>) -> (Time, Time) {
         let own = process.and_then(|process| self.own.get(&process));
         own.copied().unwrap_or(self.all)
@@ -34,7 +34,7 @@ impl Times<'_> {
 }
 
 impl Engine {
-    /// A timed window of `running` between its boundaries.
+    /// The data of a timed window of `running` between its boundaries.
     pub(super) fn timed(
         &self,
         (id, place): (RuleId, usize),
@@ -64,8 +64,8 @@ impl Engine {
         .with(Arc::new(content))
     }
 
-    /// Adds to an instance's hits what else is known of the time between its boundaries. What is `missing`
-    /// makes its hits and its duration none: a sum of what happened to come would be too small unseen.
+    /// Adds the measurements between the boundaries of an instance to its hits. If something is `missing`,
+    /// its hits and its duration are none, because a sum of the delivered hits would be too small.
     pub(super) fn complete_data(
         &self,
         running: &Running,
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// The measures that formulas of a window need at the hits of its boundaries.
+    /// The measures that formulas of a window need at its boundary hits.
     pub(super) fn at_boundaries(
         &self,
         running: &Running,
@@ -136,7 +136,7 @@ impl Engine {
         })
     }
 
-    /// A measure of each process a row, or one of machines added up over those on which the processes are.
+    /// A measure with a row for each process, or a measure of machines summed over those of the processes.
     fn of_all(
         &self,
         measure: Measure,
@@ -158,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// The machines on which processes are; of none of them, those of the whole job.
+    /// The machines of the given processes; without any, the machines of the entire job.
     fn machines(&self, of: &BTreeSet<ProcessId>) -> BTreeSet<Machine> {
         let known = self.processes.iter();
         let known = known.filter(|(process, _)| of.is_empty() || of.contains(process));
@@ -169,7 +169,7 @@ impl Engine {
         machines
     }
 
-    /// The processes with a role that were there from boundary to boundary.
+    /// The processes of each role that were present from boundary to boundary.
     fn complete(
         &self,
         running: &Running,
@@ -252,7 +252,7 @@ impl Engine {
         })
     }
 
-    /// In seconds, bytes or a plain number.
+    /// A measure of one subject, in seconds, bytes or a plain number.
     fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, Reason> {
         let found = match measure.kind() {
             MeasureKind::Counter => {
@@ -278,7 +278,7 @@ impl Engine {
         of.iter().filter_map(rank).collect()
     }
 
-    /// What is made of the hits of every probe that delivers each, and for each probe why not all are known.
+    /// Aggregates the hits of every probe that delivers each hit; for each probe, why some hits are unknown.
     fn each_hit(
         &self,
         (id, place): (RuleId, usize),

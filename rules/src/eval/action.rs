@@ -1,4 +1,4 @@
-//! The [`Action`] that a tune comes to for a process, with the values of its formulas.
+//! The [`Action`] of a tune for a process, with the values of its formulas.
 
 use plan::{Action, Argument, Expression, Operator as Computes, PatchRequest};
 
@@ -10,20 +10,20 @@ use crate::term::{Term, Typed};
 use crate::types::Kind;
 use crate::value::{Cell, Key, ProcessId, Reason, Scalar, Value};
 
-/// From here on whole numbers are no i64.
+/// Integers from here on do not fit an i64.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_808.0;
 
 impl Change {
-    /// The values of its formulas, which are the same for all processes or tables by process.
+    /// The values of its formulas, each a single value for all processes or a table by process.
     pub(crate) fn values(&self, context: Context<'_>) -> Vec<Value> {
         match &self.action {
-            // What depends on the value that is passed has none yet.
+            // A formula over the original value has no value yet.
             Action::Patch(PatchRequest::SetArgument { .. } | PatchRequest::SetTeamSize { .. }) => Vec::new(),
             _ => self.formulas().map(|of| context.eval(of)).collect(),
         }
     }
 
-    /// What it comes to for a process, with the values of [`Change::values`].
+    /// The action for a process, from the values of [`Change::values`].
     pub(crate) fn action_for(
         &self,
         context: Context<'_>,
@@ -54,7 +54,7 @@ impl Change {
         Ok(action)
     }
 
-    /// Whether an action may be done; the error says why not.
+    /// Whether an action is permitted; the error states why not.
     pub(crate) fn permits(&self, context: Context<'_>, action: &Action) -> Result<(), Reason> {
         let is_boolean = || self.formulas().any(|of| of.of.kind == Kind::Boolean);
         let value = match action {
@@ -83,7 +83,8 @@ impl Change {
     }
 }
 
-/// A value as a call takes it. Without a type in the debug information, an integer is passed as one.
+/// A value as an argument of a call. Without a type in the debug information, an integral number is passed as
+/// an integer.
 fn number(value: &Scalar) -> Result<Argument, Reason> {
     match value {
         Scalar::Boolean(value) => Ok(Argument::Integer(i64::from(*value))),
@@ -96,7 +97,7 @@ fn number(value: &Scalar) -> Result<Argument, Reason> {
     }
 }
 
-/// The value for a process: its row, or the value for all.
+/// The value for a process: its row, or the single value.
 fn row(value: &Value, process: ProcessId) -> Cell {
     match value {
         Value::Single(cell) => cell.clone(),
@@ -107,8 +108,7 @@ fn row(value: &Value, process: ProcessId) -> Cell {
     }
 }
 
-/// What is left to be computed at each call: all that does not depend on the value that was passed is a
-/// constant.
+/// The expression that is evaluated at each call: parts independent of the original value become constants.
 fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Expression, Reason> {
     let mut passed = false;
     of.visit(&mut |term| passed |= matches!(term, Term::Original));

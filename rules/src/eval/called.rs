@@ -1,4 +1,4 @@
-//! Values of metrics that are called, of ranges, of rows, and of earlier windows.
+//! Values of called metrics, of ranges, of rows, and of earlier windows.
 
 use crate::eval::rows::for_each;
 use crate::eval::run::RunState;
@@ -8,25 +8,25 @@ use crate::term::{Term, Typed};
 use crate::types::KeyKind;
 use crate::value::{Cell, Key, Reason, Rows, Scalar, Value, finite};
 
-/// An instance that closed, with its metrics and their names.
+/// A closed instance with its named metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
-    /// Counts the instances of the window since the beginning.
+    /// Number of the instance since the beginning.
     pub(crate) number: u64,
     pub(crate) metrics: Vec<(String, Value)>,
 }
 
-/// What is remembered of windows that closed before.
+/// Data of earlier closed windows.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory<'a> {
-    /// For each window those that closed last, the newest last.
+    /// For each window, its last closed instances, the newest last.
     pub(crate) windows: &'a [Vec<Past>],
-    /// What has come of the folds over every window.
+    /// The state of the folds over every window.
     pub(crate) runs: &'a [RunState],
 }
 
 impl<'a> Context<'a> {
-    /// What [`Context::eval`] leaves to this file.
+    /// The part of [`Context::eval`] that is implemented in this file.
     pub(crate) fn called(self, term: &Term) -> Value {
         match term {
             Term::Call { body, argument, .. } => {
@@ -63,7 +63,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The rows of a range, in the order of its numbers.
+    /// The rows of a range, in numerical order.
     pub(crate) fn range(
         self,
         of: &Typed,
@@ -96,7 +96,7 @@ impl<'a> Context<'a> {
         self.memory.windows.get(window).map_or(&[], Vec::as_slice)
     }
 
-    /// A measure of those MPI calls for whose name the condition holds, by process.
+    /// A measure of the MPI calls whose name satisfies the condition, by process.
     pub(crate) fn of_calls(self, measure: Measure, condition: &Typed) -> Value {
         let known = self.window.and_then(|window| window.calls.get(&measure));
         let Some(processes) = known else {
@@ -124,7 +124,8 @@ impl<'a> Context<'a> {
         )
     }
 
-    /// The rows for which a condition holds; none of one of them is none of all, for it could belong to them.
+    /// The rows that satisfy a condition. If the condition is none for one row, the table is none, because
+    /// the row could belong to it.
     fn chosen(self, of: &Typed, condition: &Typed) -> Value {
         let (rows, mut conditions) = match (self.eval(of), self.eval(condition)) {
             (Value::Table(rows), Value::Table(conditions)) => (rows, conditions),
@@ -148,7 +149,7 @@ impl<'a> Context<'a> {
         Value::Table(chosen)
     }
 
-    /// A row for each of the last windows, this one among them, as many as there are.
+    /// A row for each of the last windows, including this one, as far as they exist.
     fn over(self, metric: usize, count: u32) -> Value {
         let Some(window) = self.window else {
             return Value::none("no window has closed");
@@ -175,8 +176,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What formulas see beyond their own instance: of the windows around it and inside it, of all so far, at
-    /// its boundaries.
+    /// References outside the instance: to enclosing and inner windows, to all instances so far, and to
+    /// values at boundaries.
     pub(crate) fn elsewhere(self, term: &Term) -> Value {
         let Some(window) = self.window else {
             return Value::none("no window has closed");

@@ -1,4 +1,4 @@
-//! The value of a checked formula. Total: whatever cannot be computed is none with a reason.
+//! Evaluates checked formulas. Total: what cannot be computed is none with a reason.
 
 mod action;
 pub(crate) mod called;
@@ -30,73 +30,73 @@ pub(crate) struct HitsInWindow {
     pub(crate) count: f64,
     /// Sum of the durations, in seconds.
     pub(crate) sum: f64,
-    /// Least and greatest duration, in seconds, where every hit was delivered and there was one.
+    /// Least and greatest duration, in seconds, if every hit was delivered and there was one.
     pub(crate) ends: Option<(f64, f64)>,
 }
 
-/// The hits of a probe in each process, or the reason why they are not known.
+/// The hits of a probe in each process, or why they are unknown.
 pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, Reason>>;
 
-/// An instance of a window around another one, as it was when that one ended.
+/// An enclosing instance, as it was when the inner one ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Around {
     pub(crate) window: usize,
     pub(crate) data: WindowData,
 }
 
-/// A measure for each MPI function that a process called, or the reason why it is not known.
+/// A measure for each MPI function that a process called, or why it is unknown.
 pub(crate) type Calls = Result<BTreeMap<String, f64>, Reason>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct WindowData {
-    /// Which window it is, by its place.
+    /// Index of the window.
     pub(crate) window: usize,
-    /// Counts its instances since the beginning.
+    /// Number of the instance since the beginning.
     pub(crate) number: u64,
-    /// Counts them within the enclosing instance; the same where there is none.
+    /// Index within the enclosing instance; equal to `number` without one.
     pub(crate) index: u64,
-    /// Window, number and index of the instances around it, the nearest first.
+    /// Window, number and index of the enclosing instances, the innermost first.
     pub(crate) outer: Vec<(usize, u64, u64)>,
-    /// What those held when it ended, as far as formulas look at it.
+    /// Data of the enclosing instances at its end, as far as formulas use it.
     pub(crate) around: Vec<Around>,
-    /// The instances of inner windows that closed within it, each with its metrics.
+    /// For each inner window, the metrics of its instances that closed within this one.
     pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, Reason>>,
     /// Measures at the hits of its boundaries.
     pub(crate) at_boundaries: BTreeMap<(Measure, usize), Value>,
-    /// Actual duration, in seconds, if both ends are known.
+    /// Actual duration in seconds, if both ends are known.
     pub(crate) duration: Result<f64, Reason>,
-    /// From where to where it went.
+    /// Its begin and end.
     pub(crate) span: (Time, Time),
-    /// Where it began and ended in each process that hit its boundaries by itself.
+    /// Its begin and end in each process that hit its boundaries itself.
     pub(crate) own: BTreeMap<ProcessId, (Time, Time)>,
-    /// For each role, the processes that were there from boundary to boundary.
+    /// For each role, the processes that were present from boundary to boundary.
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
-    /// For each measure and process its change for each MPI function called, where formulas choose calls.
+    /// For each measure and process, the change per MPI function called, if formulas select calls.
     pub(crate) calls: BTreeMap<Measure, BTreeMap<ProcessId, Calls>>,
-    /// For each probe its name and its hits by process.
+    /// For each probe, its name and its hits by process.
     pub(crate) probes: Vec<(String, HitsByProcess)>,
-    /// What was made of its hits.
+    /// Aggregates of its hits.
     pub(crate) content: Option<Arc<Content>>,
-    /// For each probe why not all of its hits are known.
+    /// For each probe, why some of its hits are unknown.
     pub(crate) lacking: Vec<Option<String>>,
-    /// Processes whose hits do not count: they were not there from boundary to boundary.
+    /// Processes whose hits do not count: they were not present from boundary to boundary.
     pub(crate) excluded: Vec<ProcessId>,
-    /// The contents of the instances that closed before, the newest last, where a fold looks back to them.
+    /// The contents of earlier closed instances, the newest last, for folds that go back to them.
     pub(crate) earlier: Vec<Arc<Content>>,
-    /// The content of all instances that closed before, where a fold goes over them.
+    /// The content of all earlier closed instances, for folds over all of them.
     pub(crate) run: Option<Arc<Content>>,
-    /// For each fold its value, once it was needed.
+    /// The value of each fold, computed on demand.
     pub(crate) folded: Vec<OnceCell<Value>>,
-    /// For each probe its role.
+    /// For each probe, its role.
     pub(crate) probe_roles: Vec<usize>,
     /// The rank of each process that has one.
     pub(crate) ranks: BTreeMap<ProcessId, u32>,
-    /// Who is left out and why.
+    /// What is left out, and why.
     pub(crate) left_out: Vec<String>,
 }
 
-/// What a formula may look at; what is absent has no place in its kind of formula.
+/// What a formula may read; `None` or empty if its kind of formula has no access to it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Context<'a> {
     pub(crate) facts: Option<&'a ProcessFacts>,
@@ -104,15 +104,15 @@ pub(crate) struct Context<'a> {
     /// Values of the metrics evaluated so far, with their names.
     pub(crate) metrics: &'a [(String, Value)],
     pub(crate) proposed: Option<&'a Scalar>,
-    /// What is remembered of windows that closed before.
+    /// Values of windows that closed before.
     pub(crate) memory: Memory<'a>,
-    /// What is evaluated for each hit.
+    /// The hit for which a formula is evaluated.
     pub(crate) hit: Option<&'a Hit>,
-    /// What parameters and ranges stand for, the outermost first.
+    /// Values of parameters and range variables, the outermost first.
     pub(crate) variables: &'a [Value],
-    /// What a probe read, where captures are computed.
+    /// Raw reads of a probe, for captures.
     pub(crate) reads: &'a [Cell],
-    /// Of the probes of this role only the hits of this process are seen.
+    /// For probes of this role, only the hits of this process are visible.
     pub(crate) sees: Option<(usize, ProcessId)>,
 }
 
@@ -147,7 +147,7 @@ impl Default for WindowData {
 }
 
 impl WindowData {
-    /// With what was made of its hits; nothing is folded yet.
+    /// Adds the aggregates of the hits; nothing is folded yet.
     pub(crate) fn with(self, content: Arc<Content>) -> WindowData {
         WindowData {
             folded: vec![OnceCell::new(); content.places()],
@@ -156,7 +156,7 @@ impl WindowData {
         }
     }
 
-    /// With what was made of other hits besides, where something was.
+    /// Merges further aggregates, if any.
     pub(crate) fn also_with(mut self, more: &Content) -> WindowData {
         if let Some(content) = self.content.as_mut().filter(|_| more.len() > 0) {
             Arc::make_mut(content).merge(more);
@@ -164,15 +164,15 @@ impl WindowData {
         self
     }
 
-    /// The processes whose hits a probe has.
+    /// The processes whose hits a probe contains.
     pub(crate) fn members(&self, probe: usize) -> impl Iterator<Item = ProcessId> {
         let role = self.probe_roles.get(probe).and_then(|role| self.roles.get(*role));
         role.into_iter().flatten().copied()
     }
 }
 
-/// Why what a formula gives each time cannot be written to a variable of this type. Of a formula that is
-/// measured that is seen when it has a value.
+/// Why a constant formula cannot be written to a variable of this type. A formula that depends on
+/// measurements is checked when it has a value.
 pub(crate) fn constant_mismatch(of: &Typed, value_type: ValueType) -> Option<ValueError> {
     let constant = of.is_constant().then(|| Context::default().eval(of).single());
     let literal = Literal::try_from(&constant?.ok()?).ok()?;
@@ -180,7 +180,7 @@ pub(crate) fn constant_mismatch(of: &Typed, value_type: ValueType) -> Option<Val
 }
 
 impl<'a> Context<'a> {
-    /// The same, for one hit.
+    /// The context for one hit.
     pub(crate) fn of_hit<'b>(self, hit: &'b Hit) -> Context<'b>
     where
         'a: 'b,
@@ -191,7 +191,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The value of `of`, which has the type that the check gave it.
+    /// The value of `of`; it has the type that the check determined.
     pub(crate) fn eval(self, of: &Typed) -> Value {
         let value = self.value(of);
         debug_assert!(value.is_a(of.of), "{of:?} has the value {value:?}");
@@ -269,13 +269,13 @@ impl<'a> Context<'a> {
             of, from, to, depth, ..
         } = &of.term
         {
-            // No row of it is looked up: no table is made.
+            // Its rows are not looked up, so no table is built.
             let rows = self.range(of, (from, to), *depth)?;
             return fold_rows(reduction, rows, NO_NUMBERS, |key| self.key(key));
         }
         match self.eval(of) {
             Value::Table(rows) => fold_rows(reduction, rows, why_empty(of), |key| self.key(key)),
-            // A table none of whose rows could be made is none as a whole.
+            // If no row of a table could be computed, the table itself is none.
             Value::Single(Err(reason)) => Err(reason),
             Value::Single(value) => value,
         }
@@ -310,7 +310,7 @@ impl<'a> Context<'a> {
             .unwrap_or_else(|| Value::none(format!("{} was not observed", measure.name())))
     }
 
-    /// What a key is as a value: a process is its rank.
+    /// The value of a row key; a process is represented by its rank.
     pub(crate) fn key(self, key: &Key) -> Cell {
         match key {
             Key::Process(process) => {
@@ -393,7 +393,7 @@ fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
     batch.zip(spread, step(factoring::factor))
 }
 
-/// The checker has seen to the kinds; a wrong one here is none rather than a panic.
+/// The checker ensures the type; a mismatch gives none instead of a panic.
 pub(crate) fn number(value: &Scalar) -> Result<f64, Reason> {
     match value {
         Scalar::Number(value) => Ok(*value),
@@ -418,13 +418,13 @@ pub(crate) fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
     value.map(Scalar::Number).ok_or_else(|| why().to_string())
 }
 
-/// The same without the reason why there is no number.
+/// The result without a reason; `None` if there is no number.
 pub(crate) fn calculated(operator: Operator, a: f64, b: f64) -> Option<f64> {
     let value = match operator {
         Operator::Add => a + b,
         Operator::Subtract => a - b,
         Operator::Multiply => a * b,
-        // By 0 they are not finite.
+        // Division by 0 is not finite.
         Operator::Divide => a / b,
         Operator::Remainder => a.rem_euclid(b),
         Operator::Power => a.powf(b),

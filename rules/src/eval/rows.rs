@@ -1,5 +1,5 @@
-//! Reductions of tables, and ranges. Total: what cannot be computed is none with a reason. Folds of hits are
-//! in [`crate::eval::partial`].
+//! Reductions of tables, and ranges. Total: what cannot be computed is none with a reason.
+//! [`crate::eval::partial`] folds hits.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::term::{Term, Typed};
 use crate::types::KeyKind;
 use crate::value::{Cell, Key, Reason, Scalar, Value, finite};
 
-/// How many numbers a range may have.
+/// Maximum number of numbers in a range.
 pub(crate) const NUMBERS_MAX: f64 = 10_000.0;
 
-/// `term` with all that does not depend on the hit or a variable computed, once instead of each time.
+/// `term` with all parts precomputed that do not depend on the hit or a variable.
 pub(crate) fn fix(context: Context<'_>, term: &Typed) -> Typed {
     let mut fixed = term.clone();
     fix_in_place(context, &mut fixed);
     fixed
 }
 
-/// So that what is below it is not copied again at each part.
+/// In place, so that subterms are not copied again at each part.
 fn fix_in_place(context: Context<'_>, part: &mut Typed) {
     if !part.varies() {
         if !matches!(part.term, Term::Constant(_)) {
@@ -36,7 +36,7 @@ fn fix_in_place(context: Context<'_>, part: &mut Typed) {
     }
 }
 
-/// The value of `of` for every whole number from one to another, in their order, with the number as key.
+/// The value of `of` for every integer from one to another, in order, with the integer as key.
 pub(crate) fn for_each(
     context: Context<'_>,
     of: &Typed,
@@ -68,7 +68,7 @@ pub(crate) fn for_each(
         let cell = match quick {
             Some(value) => Ok(Scalar::Number(value)),
             None => {
-                // A formula that has once shown that there is more in it is not tried so again.
+                // A formula that contains more than numbers is not tried on the fast path again.
                 numbers = None;
                 if let Some(variable) = variables.last_mut() {
                     *variable = Value::number(number);
@@ -93,9 +93,8 @@ fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// What a formula comes to in which there are numbers and what is reckoned with them, as [`Context::eval`]
-/// would have it, but without a value for each step. None where there is anything else in it, or what it
-/// comes to is none: `eval` says why.
+/// Evaluates a formula over plain numbers, with the result of [`Context::eval`] but without a value for each
+/// step. `None` if it contains anything else, or if its value is none: `eval` gives the reason.
 fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
     match &of.term {
         Term::Constant(Scalar::Number(number)) => Some(*number),
@@ -115,7 +114,7 @@ fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
 /// Why a range has no value.
 pub(crate) const NO_NUMBERS: &str = "its range has no numbers";
 
-/// Why a table that is empty has no value.
+/// Why an empty table has no value.
 pub(crate) fn why_empty(of: &Typed) -> &'static str {
     match of.of.table {
         Some(KeyKind::Process) => "no process of its roles was there from its beginning to its end",
@@ -123,8 +122,8 @@ pub(crate) fn why_empty(of: &Typed) -> &'static str {
     }
 }
 
-/// The fold of the rows of a table. One none among them makes the whole none: a sum of what happened to be
-/// measured would be too small unseen.
+/// The fold of the rows of a table. A row that is none makes the result none: a sum of the remaining rows
+/// would be silently too small.
 pub(crate) fn fold_rows(
     reduction: Reduction,
     rows: impl IntoIterator<Item = (Key, Cell), IntoIter: ExactSizeIterator>,
@@ -150,7 +149,7 @@ pub(crate) fn fold_rows(
     of_values(reduction, &values).unwrap_or_else(|| Err(why_empty.to_owned()))
 }
 
-/// Among equals the first key, which is the least.
+/// For equal values the first, which is the smallest, key.
 fn arg(reduction: Reduction, values: &[Scalar], keys: &[Key], rank: impl Fn(&Key) -> Cell) -> Cell {
     let mut best: Option<(f64, &Key)> = None;
     for (value, key) in values.iter().zip(keys) {

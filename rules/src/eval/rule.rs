@@ -1,4 +1,4 @@
-//! A rule's roles, metrics and texts with the values of a context.
+//! Evaluates a rule's roles, metrics and texts in a context.
 
 use super::called::Memory;
 use super::{Context, WindowData};
@@ -7,7 +7,7 @@ use crate::rule::{CheckedRule, Filled, FilledPart, Role};
 use crate::value::{Scalar, Value};
 
 impl Role {
-    /// Whether a process has the role; a fact that is not known gives none.
+    /// Whether a process has the role; false if a fact is unknown.
     pub(crate) fn has(&self, facts: &ProcessFacts) -> bool {
         let context = Context {
             facts: Some(facts),
@@ -46,7 +46,7 @@ impl CheckedRule {
         self.evaluate_in(place, context)
     }
 
-    /// The same in a context.
+    /// As `evaluate`, in a given context.
     pub(crate) fn evaluate_in(&self, place: usize, context: Context<'_>) -> Vec<(String, Value)> {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {

@@ -1,8 +1,8 @@
 //! Folds over every instance of a window since the beginning: `mean(x over run)`, `ewma(x, 0.4 by
 //! team.threads over run)`.
 //!
-//! Instances come in the order they close. One in which the formula has no value is left out: a single
-//! instance that was not whole would else leave the fold without a value for ever.
+//! Instances arrive in the order in which they close. An instance without a value of the formula is left out:
+//! otherwise a single incomplete instance would leave the fold without a value for ever.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::eval::{Context, number};
 use crate::rule::{Run, RunFold};
 use crate::value::{Cell, Key, Value, finite};
 
-/// Rows of a fold by a key; the values of further keys are left out and the fold has no value.
+/// Rows of a fold by a key; with further keys the fold has no value.
 const ROWS_MAX: usize = 4096;
 
-/// What has come of a fold so far.
+/// The state of a fold.
 #[derive(Clone, Debug)]
 pub(crate) struct RunState {
     run: Run,
-    /// One without a key, if the fold has none.
+    /// One row without a key, if the fold has none.
     rows: BTreeMap<Option<Key>, Folded>,
     count: u64,
     overflowed: bool,
@@ -44,14 +44,14 @@ impl RunState {
         self.run.window
     }
 
-    /// Its value with the instance that closes.
+    /// Its value including the closing instance.
     pub(crate) fn value(&self, context: Context<'_>) -> Value {
         let mut with = self.clone();
         with.take(context);
         with.read()
     }
 
-    /// Takes in the instance that closes.
+    /// Adds the closing instance.
     pub(crate) fn take(&mut self, context: Context<'_>) {
         let key = self
             .run

@@ -1,8 +1,8 @@
-//! The keys a rule may have, place by place, and those of the language that this version leaves out.
+//! The permitted keys of each mapping, and keys of the language that this version does not support.
 //!
-//! One table for all who need it: the reader of rule files, the JSON Schema and the page of the language. A
-//! new key is a line in `keys!`: `"name" => Shape, "One sentence.";`, with `required` behind it if every such
-//! mapping must have it.
+//! The parser of rule files, the JSON Schema and the language's reference share this table. A new key is a
+//! line in `keys!`: `"name" => Shape, "One sentence.";`, followed by `required` if every such mapping must
+//! have it.
 
 use Names::{Captured, Metric, Plain};
 use Shape::{Either, Entries, Formula, List, Mapping, Name, Symbol, Template, Text, Words};
@@ -10,12 +10,12 @@ use Shape::{Either, Entries, Formula, List, Mapping, Name, Symbol, Template, Tex
 /// The keys of one kind of mapping.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// What the mapping is called in messages.
+    /// The name of the mapping in messages.
     pub(crate) place: &'static str,
     pub(crate) known: &'static [Key],
-    /// Of each of these there must be exactly one.
+    /// Exactly one key of each group must be present.
     pub(crate) one_of: &'static [&'static [&'static str]],
-    /// In the language, but not in this version.
+    /// In the language, but not supported by this version.
     pub(crate) later: &'static [&'static str],
 }
 
@@ -25,14 +25,14 @@ impl Keys {
     }
 }
 
-/// A key, what its value is, and what it is for.
+/// A key, with the shape of its value and its purpose.
 #[derive(Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
     pub(crate) doc: &'static str,
     pub(crate) required: bool,
-    /// Keys that must stand beside it.
+    /// Keys that must be present in addition to it.
     pub(crate) beside: &'static [&'static str],
 }
 
@@ -58,26 +58,26 @@ impl Key {
     }
 }
 
-/// What a value looks like.
+/// The shape of a value.
 #[derive(Debug)]
 pub(crate) enum Shape {
     Text,
-    /// Words for people with formulas in braces.
+    /// Text for display with formulas in braces.
     Template,
     Formula,
-    /// What the rule calls something: a role, a probe, a window.
+    /// A name of the rule: a role, a probe, a window.
     Name,
-    /// What the program calls something: a function, a variable.
+    /// A name of the program: a function, a variable.
     Symbol,
     Words(&'static [&'static str]),
     Mapping(&'static Keys),
-    /// Names that the author chooses, each with such a value.
+    /// Names chosen by the author, each with a value of this shape.
     Entries(Names, &'static Shape),
     List(&'static Shape),
     Either(&'static [Shape]),
 }
 
-/// The form of names that an author chooses.
+/// The form of names chosen by the author.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Names {
     /// `step`
@@ -88,7 +88,7 @@ pub(crate) enum Names {
     Metric,
 }
 
-/// Each mapping with what messages call it, then a line for each key.
+/// Each mapping with its name in messages, followed by a line for each key.
 macro_rules! keys {
     ($($(#[$about:meta])* $name:ident $place:literal $(one_of [$($one_of:tt)*])? $(later [$($later:tt)*])? {
         $($key:literal => $shape:expr, $doc:literal $(, $flag:ident $(($others:expr))?)?;)*
@@ -222,14 +222,14 @@ keys! {
         "retry" => Formula, "After how many windows an undone tune tries again.";
         "keep" => Words(&["better", "not_worse"]), "What stays: what is confirmed to be better (the default), or what is not worse, where the objective compares with a model.";
     }
-    /// The keys of a file that says what a program calls the names of a rule.
+    /// The keys of a file that binds the names of a rule to those of a program.
     BINDINGS "a bindings file" {
         "for" => Name, "The rule.", required;
         "names" => Entries(Plain, &Symbol), "What the program calls the names that the rule declares.", required;
     }
 }
 
-/// Every kind of mapping, in the order of the documents.
+/// Every kind of mapping, in the order of the documentation.
 #[cfg(test)]
 pub(crate) const ALL: &[&Keys] = &[
     &RULE, &PARAMETER, &PROBE, &JOIN, &WINDOW, &METRIC, &TUNE, &SYNC, &GUARD,

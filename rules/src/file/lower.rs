@@ -1,5 +1,5 @@
-//! The tree of the file to a [`RuleFile`]: known keys, right shapes, formulas read. As many errors as there
-//! are. What the entries of each section look like is in [`super::sections`] and [`super::tunes`].
+//! Lowers the tree of the file to a [`RuleFile`]: checks keys and shapes, parses formulas, and reports as
+//! many errors as possible. [`super::sections`] and [`super::tunes`] have the entries of the sections.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::lang::lexer::WORDS;
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
 
-/// How many entries a section may have: what depends on each other is walked more than once.
+/// Maximum number of entries in a section, because dependencies are traversed several times.
 pub(super) const ENTRIES_MAX: usize = 256;
 
 pub(super) type Wrong<'a> = &'a mut Vec<Diagnostic>;
@@ -97,14 +97,14 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     })
 }
 
-/// Small letters, digits, single dashes between.
+/// Lower-case letters and digits, with single dashes in between.
 pub(super) fn is_rule_name(name: &str) -> bool {
     let is_small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     name.split('-')
         .all(|word| !word.is_empty() && word.chars().all(is_small))
 }
 
-/// Whether a file has what says that it binds names, and nothing that a rule must have.
+/// Whether a file has the keys of a bindings file and none that a rule requires.
 pub(super) fn is_bindings(tree: &Tree) -> bool {
     let Node::Mapping(entries) = &tree.node else {
         return false;
@@ -129,7 +129,7 @@ pub(super) fn bindings(tree: &Tree, wrong: Wrong<'_>) -> Option<Bindings> {
     })
 }
 
-/// The entries of a mapping whose keys are known.
+/// The entries of a mapping that have known keys.
 pub(super) struct Fields<'a> {
     pub(super) entries: Vec<(&'a Text, &'a Tree)>,
     keys: &'a Keys,
@@ -300,7 +300,7 @@ pub(super) fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
     parse(text).map_err(|diagnostic| wrong.push(diagnostic)).ok()
 }
 
-/// Names are used in formulas: one word, and none of the grammar's.
+/// Names are used in formulas: a single word that is no keyword of the grammar.
 pub(super) fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
     let raw = name.raw.as_str();
     let starts = raw.starts_with(|c: char| c.is_alphabetic() || c == '_');

@@ -1,5 +1,5 @@
-//! The rule file: YAML to a tree, the tree to a [`RuleFile`] whose formulas are parsed and whose names are
-//! not yet resolved.
+//! The rule file: YAML to a tree, and the tree to a [`RuleFile`] whose formulas are parsed and whose names
+//! are unresolved.
 
 mod keys;
 mod lower;
@@ -23,34 +23,34 @@ use crate::target::Site;
 pub use schema::schema;
 use template::Template;
 
-/// What is wrong with one file is listed up to this number: each is shown with its line, which takes a pass
-/// through the file.
+/// Maximum number of diagnostics for one file: each is displayed with its line, which takes a pass through
+/// the file.
 const DIAGNOSTICS_MAX: usize = 100;
 
-/// A rule as written: well-formed, every formula read; nothing is known yet of its names and types.
+/// A rule as written: well-formed, with all formulas parsed; names and types are unchecked.
 #[derive(Clone, Debug)]
 pub struct RuleFile {
     pub(crate) name: Text,
-    /// The name of this run, if the rule runs several times.
+    /// The name of this instance, if the rule runs several times.
     pub(crate) instance: Option<String>,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
-    /// How much faster it made a program where that was measured.
+    /// The measured speed-up of a program by the rule.
     pub(crate) gained: Option<String>,
-    /// Why the rule acts only where it is named.
+    /// Why the rule acts only if it is named.
     pub(crate) must_be_named: Option<String>,
-    /// What becomes of what the program computes when the rule changes it.
+    /// The effect of the rule's changes on the results of the program.
     pub(crate) results: Option<String>,
     pub(crate) priority: i64,
-    /// The rules whose definitions it uses; empty once they are there.
+    /// The rules whose definitions it uses; empty once they are included.
     pub(crate) uses: Vec<Text>,
     pub(crate) assumptions: Vec<String>,
     pub(crate) corrections: Vec<String>,
-    /// Names of the program that may be bound to others, each with what it is.
+    /// Names of the program that may be bound to others, each with a description.
     pub(crate) names: Vec<(Text, String)>,
     pub(crate) bindings: BTreeMap<String, String>,
     pub(crate) parameters: Vec<Named>,
-    /// What parameters mean, where the rule says so.
+    /// Descriptions of parameters, if the rule has them.
     pub(crate) meanings: BTreeMap<String, String>,
     pub(crate) roles: Vec<RoleEntry>,
     pub(crate) probes: Vec<ProbeEntry>,
@@ -68,17 +68,17 @@ pub(crate) struct Named {
     pub(crate) expr: Expr,
 }
 
-/// A role, and how many processes it is for.
+/// A role, with the number of processes it requires.
 #[derive(Clone, Debug)]
 pub(crate) struct RoleEntry {
     pub(crate) name: Text,
-    /// Without it, every process.
+    /// `None` selects every process.
     pub(crate) expr: Option<Expr>,
     pub(crate) least: u32,
     pub(crate) most: Option<u32>,
 }
 
-/// A metric, and the window it says it lives in.
+/// A metric, with its stated window.
 #[derive(Clone, Debug)]
 pub(crate) struct MetricEntry {
     pub(crate) named: Named,
@@ -90,7 +90,7 @@ pub(crate) struct MetricEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeEntry {
     pub(crate) name: Text,
-    /// Without it the only one there is.
+    /// `None` stands for the only role.
     pub(crate) role: Option<Text>,
     pub(crate) site: Site,
     /// `function` is a mark, as `provider:name`.
@@ -98,7 +98,7 @@ pub(crate) struct ProbeEntry {
     pub(crate) function: Text,
     /// Where a span between two functions ends.
     pub(crate) to: Option<Text>,
-    /// It stands nowhere in the file, but something in it needs it.
+    /// It is not written in the file, but required by something in it.
     pub(crate) implied: bool,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct ProbeEntry {
 pub(crate) struct JoinEntry {
     pub(crate) name: Text,
     pub(crate) of: (Text, Text),
-    /// Parts that are equal in both.
+    /// Fields that are equal in both hits.
     pub(crate) by: Vec<(Text, Text)>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct WindowEntry {
     pub(crate) within: Option<Text>,
     pub(crate) until: Option<Expr>,
     pub(crate) key: Option<KeyEntry>,
-    /// For each role the condition on each of its processes.
+    /// For each role, the condition on each of its processes.
     pub(crate) complete: Vec<Named>,
     pub(crate) timeout: Option<Expr>,
     pub(crate) skip: Option<Expr>,
@@ -136,20 +136,20 @@ pub(crate) struct WindowEntry {
     pub(crate) straddle: Option<Text>,
 }
 
-/// Which capture says to which instance of a window a hit belongs.
+/// The capture that determines the instance of a window to which a hit belongs.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyEntry {
-    /// The capture of this name, wherever there is one.
+    /// The capture of this name, of every probe that has it.
     Same(Text),
-    /// For each probe the name of its capture.
+    /// For each probe, the name of its capture.
     Each(Vec<(Text, Text)>),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct TuneEntry {
-    /// The dash's entry as a whole, for what is missing in it.
+    /// The complete list entry, for errors about missing keys.
     pub(crate) span: Span,
-    /// What it does; without it, it only advises.
+    /// Its action; without one, the tune only advises.
     pub(crate) action: Option<ActionEntry>,
     pub(crate) inverse: Option<InverseEntry>,
     pub(crate) was: Option<Expr>,
@@ -160,7 +160,7 @@ pub(crate) struct TuneEntry {
     pub(crate) role: Option<Text>,
     pub(crate) value: Option<Expr>,
     pub(crate) when: Option<Expr>,
-    /// In force as long as this holds; instead of `when`.
+    /// Condition during which the change is in force; replaces `when`.
     pub(crate) while_holds: Option<Expr>,
     pub(crate) initial: Option<Expr>,
     pub(crate) expect: Option<Expr>,
@@ -213,19 +213,19 @@ impl TuneEntry {
 pub(crate) struct ActionEntry {
     pub(crate) keyword: Keyword,
     pub(crate) target: Text,
-    /// The same as a formula, where it is a function with what is in its brackets.
+    /// The target as a formula, if it is a function with arguments.
     pub(crate) call: Option<Expr>,
 }
 
-/// What takes a call back.
+/// The inverse of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct InverseEntry {
     pub(crate) text: Text,
-    /// None is `none`.
+    /// `None` stands for `none`.
     pub(crate) call: Option<Expr>,
 }
 
-/// Where each process takes a change.
+/// The sync point at which each process takes a change.
 #[derive(Clone, Debug)]
 pub(crate) struct SyncEntry {
     pub(crate) moment: Moment,
@@ -246,10 +246,10 @@ pub(crate) struct GuardEntry {
 }
 
 impl RuleFile {
-    /// Reads the text of a rule file.
+    /// Parses the text of a rule file.
     ///
     /// # Errors
-    /// Everything found wrong with its YAML, its keys and the form of its formulas, in the order of the file.
+    /// All errors in its YAML, its keys and the form of its formulas, in the order of the file.
     pub fn parse(source: &str) -> Result<RuleFile, Vec<Diagnostic>> {
         read(source, None, |tree, wrong| {
             if lower::is_bindings(tree) {
@@ -266,7 +266,7 @@ impl RuleFile {
     /// `rule@left`.
     ///
     /// # Errors
-    /// When the name has more than small letters, digits and single dashes.
+    /// If the name contains more than lower-case letters, digits and single dashes.
     pub fn instance(mut self, name: &str) -> Result<RuleFile, Vec<Diagnostic>> {
         if lower::is_rule_name(name) {
             self.instance = Some(name.to_string());
@@ -279,11 +279,11 @@ impl RuleFile {
         ])
     }
 
-    /// The same rule for a program that calls things otherwise: `bindings` takes names that the rule declares
-    /// under `names` to those of the program.
+    /// The rule for a program with other names: `bindings` maps names that the rule declares under `names` to
+    /// those of the program.
     ///
     /// # Errors
-    /// For every binding of a name the rule does not declare.
+    /// For every binding of a name that the rule does not declare.
     pub fn bind(mut self, bindings: &BTreeMap<String, String>) -> Result<RuleFile, Vec<Diagnostic>> {
         let declared = || self.names.iter().map(|(name, _)| name.raw.as_str());
         let mut wrong = Vec::new();
@@ -302,19 +302,19 @@ impl RuleFile {
         Ok(self)
     }
 
-    /// The names of the program the rule may be bound by, each with what it is.
+    /// The names of the program that may be bound, each with its description.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.names
             .iter()
             .map(|(name, what)| (name.raw.as_str(), what.as_str()))
     }
 
-    /// What the program calls `name`.
+    /// The program's name for `name`.
     pub(crate) fn bound(&self, name: &str) -> String {
         self.bindings.get(name).map_or(name, String::as_str).to_string()
     }
 
-    /// The rule's name, as in `rule: openmpi-busy-wait`, with that of its instance if it has one.
+    /// The rule's name, as in `rule: openmpi-busy-wait`, followed by that of its instance if it has one.
     pub fn name(&self) -> String {
         match &self.instance {
             None => self.name.raw.clone(),
@@ -323,11 +323,11 @@ impl RuleFile {
     }
 }
 
-/// What a program calls the names of a rule: a file with `for` and `names`.
+/// A program's names for the names of a rule: a file with `for` and `names`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bindings {
     pub rule: String,
-    /// From names that the rule declares to those of the program.
+    /// Maps names that the rule declares to those of the program.
     pub names: BTreeMap<String, String>,
 }
 
@@ -339,16 +339,16 @@ impl Bindings {
             .is_some_and(|tree| lower::is_bindings(&tree))
     }
 
-    /// Reads the text of a bindings file.
+    /// Parses the text of a bindings file.
     ///
     /// # Errors
-    /// Everything found wrong with it, in the order of the file.
+    /// All errors, in the order of the file.
     pub fn parse(source: &str) -> Result<Bindings, Vec<Diagnostic>> {
         read(source, None, lower::bindings)
     }
 }
 
-/// Reads a file; all of it is taken to stand at `place`, if one is given.
+/// Parses a file. If `place` is given, all spans are set to it.
 fn read<T>(
     source: &str,
     place: Option<Span>,

@@ -1,13 +1,14 @@
-//! The JSON Schema (draft 2020-12) of a rule file, made of the table of keys, for editors and other tools.
+//! The JSON Schema (draft 2020-12) of a rule file, generated from the table of keys, for editors and other
+//! tools.
 //!
-//! It knows the form of a rule and nothing of formulas, names and units: what it refuses is wrong, what it
-//! lets pass has to be checked.
+//! It covers the form of a rule, but not formulas, names and units: what it refuses is wrong, what it accepts
+//! must still be checked.
 
 use serde_json::{Map, Value, json};
 
 use super::keys::{Keys, Names, RULE, Shape};
 
-/// A word that may be a name in formulas, nearly: what is a letter is for the check.
+/// Approximates a name in formulas; the check decides what is a letter.
 const WORD: &str = r"[^\s.()\[\]0-9-][^\s.()\[\]-]*";
 
 /// The JSON Schema of a rule file, as text.
@@ -21,7 +22,7 @@ pub fn schema() -> String {
     schema.insert("title".into(), "A rule of tuneagent".into());
     schema.insert("$defs".into(), definitions.into());
     let mut schema = Value::Object(schema);
-    // So that a key that moves in our table changes nothing for others.
+    // Sorted, so that moving a key in the table does not change the schema.
     schema.sort_all_objects();
     format!("{schema:#}")
 }
@@ -68,7 +69,7 @@ fn shape(shape_of: &'static Shape, definitions: &mut Map<String, Value>) -> Map<
             "formula",
             "a formula, a number with its unit among them",
         ),
-        // An editor reads `true` as a boolean, and a rule has the same word.
+        // An editor reads `true` as a boolean, while rules use it as a word.
         Shape::Words(words) => {
             let switches = words
                 .iter()
@@ -98,7 +99,7 @@ fn shape(shape_of: &'static Shape, definitions: &mut Map<String, Value>) -> Map<
     }
 }
 
-/// A scalar: an editor has read it as a number or a boolean where it looks like one.
+/// A scalar: an editor reads one that resembles a number or a boolean as such.
 fn plain(definitions: &mut Map<String, Value>, name: &str, what: &str) -> Map<String, Value> {
     let definition = json!({"type": ["string", "number", "boolean"], "description": what});
     definitions.insert(name.into(), definition);
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
     use crate::file::RuleFile;
 
-    /// The file as an editor reads it, all scalars being plain.
+    /// The file as an editor reads it, with all scalars plain.
     fn as_json(tree: &Tree) -> Value {
         match &tree.node {
             Node::Mapping(entries) => entries
@@ -225,7 +226,7 @@ mod tests {
         let (tree, _) = yaml::read(rule, None);
         let whole = as_json(&tree.unwrap());
         let check = |value: &Value| {
-            // Every JSON is YAML.
+            // JSON is a subset of YAML.
             let source = value.to_string();
             RuleFile::parse(&source)
                 .and_then(|file| file.check(&Default::default()))
@@ -283,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Compares a file with what it should be, or writes it where that is asked for.
+    /// Compares a file with its expected content, or writes the file if requested.
     #[expect(clippy::disallowed_methods, reason = "a test may look at the documents")]
     fn kept(name: &str, should: impl FnOnce(&str) -> String) {
         let file = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! The entries of the sections of a rule, tunes apart: roles, probes, captures, joins, windows, metrics.
+//! The entries of the sections of a rule other than tunes: roles, probes, captures, joins, windows, metrics.
 
 use super::keys;
 use super::lower::{ENTRIES_MAX, Fields, Wrong, check_name, formula, mapping, text, wrong_shape};
@@ -27,7 +27,7 @@ pub(super) fn declared(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Te
     Some((name.clone(), text(tree, wrong)?.raw))
 }
 
-/// `worker: rank > 0`, or with how many there must be: `worker: {if: rank > 0, count: 1..25}`.
+/// `worker: rank > 0`, or with the number of processes: `worker: {if: rank > 0, count: 1..25}`.
 pub(super) fn role(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<RoleEntry> {
     let everybody = RoleEntry {
         name: name.clone(),
@@ -129,7 +129,7 @@ pub(super) fn capture(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Capt
         return None;
     };
     let (probe, field) = (name.part(0, dot), name.part(dot + 1, name.raw.len()));
-    // Behind its dot a word of the grammar is no danger: `send.to`.
+    // After its dot a keyword of the grammar is unambiguous: `send.to`.
     let named =
         check_name(&probe, wrong) & (WORDS.contains(&field.raw.as_str()) || check_name(&field, wrong));
     let expr = formula(tree, wrong)?;
@@ -246,7 +246,7 @@ pub(super) fn metric(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Metri
     })
 }
 
-/// `T(n)` is `T` and `n`; anything else is a name, or none.
+/// Splits `T(n)` into `T` and `n`; anything else is a name, possibly an invalid one.
 fn name_and_parameter(name: &Text) -> (Text, Option<Text>) {
     match (name.raw.find('('), name.raw.strip_suffix(')')) {
         (Some(open), Some(before)) => (name.part(0, open), Some(name.part(open + 1, before.len()))),

@@ -1,13 +1,13 @@
 //! Texts with formulas in braces: `{count(rank)} ranks share {cpus} CPUs, {in_mpi:%} of their time in MPI`.
 //!
-//! `{{` and `}}` are braces. `:%` behind a formula shows a share in percent.
+//! `{{` and `}}` are literal braces. `:%` after a formula displays a share in percent.
 
 use crate::diag::Diagnostic;
 use crate::lang::ast::Expr;
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
 
-/// A text with places to fill in.
+/// A text with formulas.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) parts: Vec<Part>,
@@ -20,7 +20,7 @@ pub(crate) enum Part {
     Formula { expr: Expr, percent: bool },
 }
 
-/// The template written in `text`; every formula that cannot be read is added to `wrong`.
+/// Parses a template; every formula that cannot be parsed is added to `wrong`.
 pub(crate) fn parse_template(text: &Text, wrong: &mut Vec<Diagnostic>) -> Template {
     let raw = text.raw.trim_end();
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! The entries of `tune`: what is done, when, and how it is judged.
+//! The entries of `tune`: actions, conditions and guards.
 
 use plan::{Keyword, Moment};
 
@@ -60,7 +60,7 @@ fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
     })
 }
 
-/// What the tune does; the outer nothing stands for what was reported, the inner for advice.
+/// The action of a tune; the outer `None` stands for a reported error, the inner for advice.
 fn action(fields: &Fields<'_>, wrong: Wrong<'_>) -> Option<Option<ActionEntry>> {
     let given = Keyword::ALL.iter().filter_map(|(name, keyword)| {
         let (key, tree) = fields.entries.iter().find(|(key, _)| key.raw == *name)?;

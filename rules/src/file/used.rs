@@ -1,7 +1,7 @@
-//! `use: [iteration-time]`: the definitions of another rule that this one needs, taken into it.
+//! `use: [iteration-time]`: includes definitions of another rule.
 //!
-//! Only what is needed is taken: what the formulas of this rule name and it does not define itself, and what
-//! that needs in turn. Where rules are found is not known here.
+//! Only the required definitions are included: names that the formulas of this rule use and it does not
+//! define itself, and what these require in turn. The caller supplies the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use crate::diag::{Diagnostic, Span, line_column};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 
-/// How many rules one rule may use, those used by these included.
+/// Maximum number of used rules, including indirect ones.
 const USED_MAX: usize = 16;
 
 impl RuleFile {
-    /// The rule with the definitions it takes from other rules, whose texts `library` has by their names.
+    /// Includes definitions of other rules; `library` returns the text of a rule by its name.
     ///
     /// # Errors
-    /// When a rule that is used is not there, cannot be read, uses this one, or gives a name another meaning.
+    /// If a used rule does not exist, cannot be read, uses this one, or defines a name differently.
     pub fn with_library(
         mut self,
         library: &dyn Fn(&str) -> Option<String>,
@@ -33,7 +33,7 @@ impl RuleFile {
         if wrong.is_empty() { Ok(self) } else { Err(wrong) }
     }
 
-    /// Takes what is needed of `other`, which stands in the file for `used`.
+    /// Includes the required definitions of `other`, which the file names as `used`.
     fn take(&mut self, other: RuleFile, used: &Text, source: &str, wrong: &mut Vec<Diagnostic>) {
         let own = self.definitions();
         let theirs = other.definitions();
@@ -63,7 +63,7 @@ impl RuleFile {
         }
         let is_needed = |name: &Text| needed.contains(&name.raw);
         self.names.extend(other.names.into_iter().filter(|(name, _)| {
-            // A name of the program may be declared by both: it is the same program.
+            // Both may declare a name of the program: it is the same program.
             !own.contains_key(&name.raw)
         }));
         self.parameters.extend(
@@ -90,7 +90,7 @@ impl RuleFile {
         );
     }
 
-    /// Every name that is defined, names of the program included, with its place.
+    /// Every defined name, including names of the program, with its place.
     fn definitions(&self) -> BTreeMap<String, Span> {
         let names = self.names.iter().map(|(name, _)| name);
         let parameters = self.parameters.iter().map(|entry| &entry.name);
@@ -104,7 +104,7 @@ impl RuleFile {
         all.map(|name| (name.raw.clone(), name.span)).collect()
     }
 
-    /// What the definition of a name needs: other names, those of captures by their probes.
+    /// The names that the definition of a name requires; captures are represented by their probes.
     fn uses_of(&self, name: &str) -> BTreeSet<String> {
         let mut out = BTreeSet::new();
         let named = |text: &Text| base(&text.raw).to_string();
@@ -134,7 +134,7 @@ impl RuleFile {
     }
 }
 
-/// Reads a rule that is used, with what it uses itself.
+/// Parses a used rule, with the rules that it uses itself.
 fn used_rule(
     used: &Text,
     place: Span,
@@ -177,7 +177,8 @@ fn used_rule(
     }
 }
 
-/// The names of `theirs` that `file` needs: those it uses and does not define, and what these need in turn.
+/// The names of `theirs` that `file` requires: those it uses and does not define, and what these require in
+/// turn.
 fn needed(
     file: &RuleFile,
     own: &BTreeMap<String, Span>,
@@ -232,7 +233,7 @@ fn base(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// Where a name is defined in the text of another rule, as far as the text says.
+/// Where a name is defined in the text of another rule, if that can be found.
 fn place_in(source: &str, name: &str) -> String {
     let found = source.match_indices(name).find(|(at, _)| {
         let before = source
@@ -248,7 +249,7 @@ fn place_in(source: &str, name: &str) -> String {
     })
 }
 
-/// What to say of a rule that uses others which were not handed over.
+/// The error for a rule that uses others if these were not supplied.
 pub(crate) fn not_taken(uses: &[Text]) -> Option<Diagnostic> {
     let used = uses.first()?;
     let message = format!("the rule `{}` that is used was not looked up", used.raw);

@@ -1,8 +1,8 @@
-//! YAML to a tree in which every scalar keeps its raw text and its place.
+//! Parses YAML into a tree in which every scalar keeps its raw text and its place.
 //!
-//! Only structure is taken from YAML: numbers, booleans and nulls are not interpreted, and what makes one
-//! text mean two things (tags, anchors, aliases, merges, duplicate keys, several documents) is refused. What
-//! keys mean is not known here.
+//! Only structure is taken from YAML: numbers, booleans and nulls are not interpreted, and everything
+//! ambiguous (tags, anchors, aliases, merges, duplicate keys, several documents) is refused. Keys are not
+//! interpreted here.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span as Marke
 use crate::diag::{Diagnostic, Span};
 use crate::lang::text::Text;
 
-/// The longest rule file, in bytes; the largest we ship has under 4 KiB.
+/// The maximum size of a rule file, in bytes; the largest shipped one has less than 4 KiB.
 const FILE_BYTES_MAX: usize = 256 * 1024;
-/// How deep mappings and lists may nest; the language needs four levels.
+/// Maximum nesting depth of mappings and lists; the language needs four levels.
 const DEEPEST: usize = 16;
 
 /// A value of the file.
@@ -23,20 +23,20 @@ pub(crate) struct Tree {
     pub(crate) span: Span,
 }
 
-/// What a value of the file is.
+/// The kind of a value of the file.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Scalar(Text),
     /// A key without a value.
     Missing,
-    /// An error that was reported: what needs the value reports nothing more.
+    /// An error was reported; users of the value report no further errors.
     Broken,
     Mapping(Vec<(Text, Tree)>),
     Sequence(Vec<Tree>),
 }
 
 impl Tree {
-    /// What it is, for messages.
+    /// Its description in messages.
     pub(crate) fn what(&self) -> &'static str {
         match self.node {
             Node::Scalar(_) => "a text",
@@ -47,10 +47,10 @@ impl Tree {
     }
 }
 
-/// The tree of `source`, with what is wrong with its YAML; the tree is there whenever there is something to
-/// go on.
+/// The tree of `source`, with the errors in its YAML. The tree is present if there is anything to continue
+/// with.
 ///
-/// All of it is taken to stand at `place`, if one is given: the file is not the one that places are shown of.
+/// If `place` is given, all spans are set to it, because the source is not the file that is displayed.
 pub(crate) fn read(source: &str, place: Option<Span>) -> (Option<Tree>, Vec<Diagnostic>) {
     if source.len() > FILE_BYTES_MAX {
         let message = format!(
@@ -59,7 +59,7 @@ pub(crate) fn read(source: &str, place: Option<Span>) -> (Option<Tree>, Vec<Diag
         );
         return (None, vec![Diagnostic::error("E0123", message)]);
     }
-    // saphyr counts places in characters, everything here in bytes.
+    // saphyr counts characters, this crate counts bytes.
     let bytes = source
         .char_indices()
         .map(|(at, _)| at)
@@ -72,18 +72,18 @@ pub(crate) fn read(source: &str, place: Option<Span>) -> (Option<Tree>, Vec<Diag
         events: Parser::new_from_str(source),
         wrong: Vec::new(),
     };
-    // A stop has said why.
+    // The reason for a stop has been reported.
     let tree = reader.document().unwrap_or_default();
     (tree, reader.wrong)
 }
 
-/// Reading cannot go on; why is among the diagnostics.
+/// Parsing cannot continue; the reason has been reported.
 struct Stop;
 
 struct Reader<'a> {
     source: &'a str,
     bytes: Vec<usize>,
-    /// Where everything is taken to stand.
+    /// The place that all spans are set to.
     place: Option<Span>,
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     wrong: Vec<Diagnostic>,
@@ -257,8 +257,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports a key without a value. True if it is no key but the rest of a formula that YAML cut at its
-    /// comma: it stands behind a value with an open bracket.
+    /// Reports a key without a value. True if it is not a key but the rest of a formula that YAML split at a
+    /// comma: it follows a value with an open bracket.
     fn missing(&mut self, key: &Text, entries: &mut [(Text, Tree)], cut: &mut bool) -> bool {
         if let Some((_, Tree { node, .. })) = entries.last_mut()
             && let Node::Scalar(open) = node
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
         )
     }
 
-    /// The line that YAML takes for a key at `at`: that one, or the one above where it has a colon itself.
+    /// The line that YAML reads as a key at `at`: that line, or the one above if it has no colon itself.
     fn without_colon(&self, at: usize) -> Span {
         let line_of = |at: usize| self.source[..at].rfind('\n').map_or(0, |end| end + 1);
         let mut begin = line_of(at);

@@ -1,4 +1,4 @@
-//! What a rule names of a program.
+//! Collects the names of a program that a rule uses.
 
 use plan::{Action, PatchRequest, SyncPoint, ValueType};
 
@@ -8,7 +8,7 @@ use crate::rule::CheckedRule;
 use crate::target::Target;
 
 impl CheckedRule {
-    /// What the rule names of a program.
+    /// The names of a program that the rule uses.
     pub fn request(&self) -> FitRequest {
         let mut request = FitRequest::default();
         for probe in &self.plan.probes {
@@ -20,7 +20,7 @@ impl CheckedRule {
                     .filter_map(|capture| capture.source.global_name());
                 request.variables.extend(globals.map(str::to_string));
             }
-            // Which functions a pattern or a set has in a program is seen when it is probed.
+            // The functions of a pattern or a set are determined when they are probed.
             let Some(function) = probe.target.function() else {
                 continue;
             };
@@ -51,8 +51,8 @@ impl CheckedRule {
         request
     }
 
-    /// The arguments that its tunes set: the number of the tune, the function, the argument, and its type
-    /// where the rule states it.
+    /// The arguments that its tunes set: index of the tune, function, index of the argument, and the type if
+    /// the rule states it.
     pub(super) fn arguments(&self) -> impl Iterator<Item = (usize, &str, u8, Option<ValueType>)> {
         self.tunes.iter().enumerate().filter_map(|(number, tune)| {
             let Action::Patch(PatchRequest::SetArgument {

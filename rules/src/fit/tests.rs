@@ -47,7 +47,7 @@ fn variable(of: &str, now: &str) -> Result<SeenVariable, NoVariable> {
     })
 }
 
-/// Three ranks that have all that the rule names.
+/// Three ranks that have all names of the rule.
 fn program() -> Vec<SeenProcess> {
     let rank = |rank: u32| SeenProcess {
         name: format!("process {}", 100 + rank),
@@ -199,8 +199,8 @@ fn a_mark_is_looked_for_with_its_arguments() {
     );
 }
 
-/// What is reported of a rule that sets an argument, for a program whose debug information says `known` of
-/// it.
+/// The diagnostics of a rule that sets an argument, for a program whose debug information has the type
+/// `known`.
 fn of_an_argument(set_arg: &str, known: Option<&str>) -> Vec<String> {
     let text = format!(
         "rule: arguments\nabout: sets an argument\nwindows:\n  pulse: {{every: 1s}}\ntune:\n  - set_arg: {set_arg}\n    value: min(original, 1)\n    when: sum(threads) > 1\n"
@@ -239,8 +239,8 @@ fn an_argument_without_a_type_is_refused_where_it_stands() {
     }
 }
 
-/// What `rule check` says of a rule that sets a variable to a constant, first without a program, then for one
-/// in which it is of type `of`.
+/// The diagnostics of `rule check` for a rule that sets a variable to a constant, first without a program,
+/// then for a program in which it has the type `of`.
 fn of_a_constant(set: &str, value: &str, of: &str) -> Vec<String> {
     let text = format!(
         "rule: constants\nabout: sets a variable\nwindows:\n  pulse: {{every: 1s}}\ntune:\n  - set: {set}\n    value: {value}\n    when: sum(threads) > 1\n"
@@ -282,7 +282,7 @@ fn a_constant_that_is_no_value_of_the_type_is_refused() {
         ),
         ("chunk", "1.5", "f64", ""),
         ("chunk as i32", "2 * 3", "i32", ""),
-        // What is measured has its value later.
+        // A measured value is known later.
         ("chunk", "sum(threads) / 2", "i32", ""),
     ] {
         let found = of_a_constant(set, value, of).join("\n");

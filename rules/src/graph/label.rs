@@ -1,4 +1,4 @@
-//! What people read for a part of a checked formula: as the rule has it, where its parts are not nodes
+//! The displayed label of a part of a checked formula: its text in the rule, for parts that are not nodes
 //! themselves.
 
 use crate::rule::CheckedRule;

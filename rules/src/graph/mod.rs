@@ -1,6 +1,6 @@
-//! What rules compute, as a graph: common parts shared, constants folded, every part placed as low as it can
-//! go; and the probes that several rules share. For people: `tuneagent rule plan`. Nothing is evaluated by
-//! it.
+//! The computations of rules as a graph, with common parts shared, constants folded, and every part placed as
+//! low as possible; and the probes that several rules share. Displayed by `tuneagent rule plan`; not used for
+//! evaluation.
 
 mod label;
 mod place;
@@ -22,27 +22,27 @@ use crate::value::show_cell;
 use label::label;
 use place::placement;
 
-/// What several rules compute together.
+/// The combined computations of several rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// Each behind the parts it is made of.
+    /// Ordered such that each follows its parts.
     pub nodes: Vec<GraphNode>,
-    /// The parts with names that users know: metrics, and the requests of tunes.
+    /// The named parts: metrics, and the actions of tunes.
     pub named: Vec<Named>,
-    /// What is probed, each function once.
+    /// The probes, each function once.
     pub probes: Vec<SharedProbe>,
     /// The folds of each rule, by its name.
     pub folds: Vec<(String, Vec<PlacedFold>)>,
 }
 
-/// A part of formulas.
+/// A part of a formula.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphNode {
-    /// What it does with its parts: `+`, `max`, `sum(send.size)`.
+    /// Its operation: `+`, `max`, `sum(send.size)`.
     pub label: String,
-    /// The parts it is made of, by their places.
+    /// Indices of its parts.
     pub parts: Vec<usize>,
-    /// Where it is computed; none for a constant, which is known before.
+    /// Where it is computed; `None` for a constant.
     pub place: Option<Placement>,
     /// The rule, and the window at whose close it has its value.
     pub window: String,
@@ -52,9 +52,9 @@ pub struct GraphNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub rule: String,
-    /// The metric, or what a tune does.
+    /// The metric, or the action of a tune.
     pub name: String,
-    /// The part, by its place.
+    /// The index of the part.
     pub node: usize,
 }
 
@@ -77,7 +77,7 @@ pub fn graph(rules: &[CheckedRule]) -> Graph {
 
 struct Builder {
     graph: Graph,
-    /// What is the same is one part: by label, parts and window.
+    /// Parts with equal labels, parts and windows are shared.
     known: BTreeMap<(String, Vec<usize>, String), usize>,
 }
 
@@ -125,7 +125,7 @@ impl Builder {
         self.graph.named.push(Named { rule, name, node });
     }
 
-    /// The place of a part, which is new or known.
+    /// The index of a part, which is added if it is new.
     fn part(&mut self, rule: &CheckedRule, window: usize, of: &Typed, metrics: &[Option<usize>]) -> usize {
         if let Term::Metric(metric) = &of.term
             && let Some(Some(node)) = metrics.get(*metric)
@@ -140,7 +140,7 @@ impl Builder {
         let window_name = format!("{}.{window_name}", rule.name);
         let place = Some(placement(rule, window, of));
         let inner: Vec<&Typed> = match &of.term {
-            // What is computed of each hit, or of each number, belongs to the fold.
+            // The formula for each hit, or each number, belongs to the fold.
             Term::Fold(_) | Term::Each { .. } | Term::OfCalls { .. } => Vec::new(),
             _ => of.children().into_vec(),
         };

@@ -1,4 +1,4 @@
-//! Where a part of a formula is computed: as low as it can go, so that little travels.
+//! The placement of a part of a formula: as low as possible, to minimise communication.
 
 use crate::engine::Placement;
 use crate::function::Reduction;
@@ -7,7 +7,7 @@ use crate::term::{Statistic, Term, Typed};
 use crate::types::KeyKind;
 use crate::window::WindowKind;
 
-/// Where a part of a formula of a window is computed.
+/// The placement of a part of a formula in a window.
 pub(super) fn placement(rule: &CheckedRule, window: usize, of: &Typed) -> Placement {
     match &of.term {
         Term::Hits { statistic, .. } => match statistic {
@@ -16,7 +16,7 @@ pub(super) fn placement(rule: &CheckedRule, window: usize, of: &Typed) -> Placem
             }
         },
         Term::Fold(fold) => rule.placement_of(fold, window),
-        // Kept by process where the process is.
+        // Kept by process, on the node of the process.
         Term::Measure(_) | Term::At { .. } | Term::OfCalls { .. } => Placement::Node,
         Term::Reduce(reduction, table) if of_processes(table) && merges(*reduction) => {
             placement(rule, window, table).max(Placement::Node)
@@ -25,9 +25,9 @@ pub(super) fn placement(rule: &CheckedRule, window: usize, of: &Typed) -> Placem
             Some(metric) => placement(rule, window, &metric.value),
             None => Placement::Coordinator,
         },
-        // Every machine closes a window of time by itself.
+        // Every machine closes timed windows itself.
         Term::WindowDuration | Term::WindowIndex if is_timed(rule, window) => Placement::Node,
-        // Row by row, each with its process.
+        // Row by row, on the node of each process.
         _ if of.of.table == Some(KeyKind::Process) => {
             let parts = of.children().into_iter().filter(|part| !part.is_constant());
             let parts = parts.map(|part| placement(rule, window, part));
@@ -41,7 +41,7 @@ fn of_processes(table: &Typed) -> bool {
     table.of.table == Some(KeyKind::Process)
 }
 
-/// Whether what two machines made of their parts can be put together.
+/// Whether the partial results of machines can be merged.
 fn merges(reduction: Reduction) -> bool {
     !matches!(reduction, Reduction::Quantile(_))
 }

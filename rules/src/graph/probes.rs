@@ -1,4 +1,4 @@
-//! The probes of several rules together: a function is probed once, with all that any rule captures there.
+//! The combined probes of several rules: a function is probed once, with the captures of all rules.
 
 use super::Graph;
 use crate::check::READS_MAX;
@@ -13,16 +13,16 @@ pub struct SharedProbe {
     pub function: String,
     pub entry: bool,
     pub returns: bool,
-    /// The most that any rule needs.
+    /// The most that any rule requires.
     pub delivers: Delivery,
-    /// Everything that is read there, each once.
+    /// All its captures, without duplicates.
     pub captures: Vec<PlannedCapture>,
     /// The rules with their names for it: `optimal-workers.send`.
     pub used_by: Vec<String>,
 }
 
 impl SharedProbe {
-    /// How many values it reads at most beyond what a probe can.
+    /// By how many values it exceeds the reads of a probe.
     pub fn reads_too_many(&self) -> usize {
         let read = self.captures.iter();
         let read = read.filter(|capture| !matches!(capture.source.base, Base::Known(_)));
@@ -68,7 +68,7 @@ pub(super) fn shared(rules: &[CheckedRule]) -> Vec<SharedProbe> {
 }
 
 impl Graph {
-    /// What is probed, a line each.
+    /// The probes, one line each.
     pub(super) fn probe_lines(&self) -> Vec<String> {
         let line = |probe: &SharedProbe| {
             let site = match (probe.entry, probe.returns) {

@@ -1,10 +1,10 @@
-//! A graph as text, for people, and in the language of Graphviz.
+//! A graph as text for display, and in the language of Graphviz.
 
 use std::fmt::Write as _;
 
 use super::{Graph, GraphNode, Placement};
 
-/// Places in the order of their depth, with how they are called.
+/// The placements in order of depth, with their names.
 const PLACES: [(Placement, &str); 3] = [
     (Placement::Kernel, "kernel"),
     (Placement::Node, "node"),
@@ -12,8 +12,8 @@ const PLACES: [(Placement, &str); 3] = [
 ];
 
 impl Graph {
-    /// For people: what is probed, which folds of hits are made where and why, then every part with where it
-    /// is computed, then what has a name.
+    /// For display: the probes, the placement of folds of hits with reasons, every part with its placement,
+    /// and the named parts.
     pub fn text(&self) -> String {
         let mut out = String::new();
         if !self.probes.is_empty() {
@@ -53,7 +53,7 @@ impl Graph {
         out
     }
 
-    /// A part with the numbers of its parts: `#1 + #2`, `max(#3)`.
+    /// A part with references to its parts: `#1 + #2`, `max(#3)`.
     fn formula(&self, node: &GraphNode) -> String {
         let parts: Vec<String> = node.parts.iter().map(|part| format!("#{part}")).collect();
         match (node.label.as_str(), parts.as_slice()) {
@@ -67,7 +67,7 @@ impl Graph {
         }
     }
 
-    /// For Graphviz: one cluster for each place.
+    /// For Graphviz: one cluster for each placement.
     pub fn dot(&self) -> String {
         let mut out = String::from("digraph plan {\n  rankdir=BT;\n  node [shape=box];\n");
         for (place, name) in PLACES {

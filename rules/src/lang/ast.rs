@@ -1,4 +1,4 @@
-//! The tree of a formula, as written: names are not resolved, types are not known.
+//! The tree of a formula as written, before names and types are resolved.
 
 use crate::diag::Span;
 
@@ -9,10 +9,10 @@ pub(crate) struct Expr {
     pub(crate) span: Span,
 }
 
-/// What a part of a formula is.
+/// The kind of a part of a formula.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
-    /// As written, so that printing gives it back; `value` is in seconds and bytes.
+    /// As written, so that printing reproduces it; `value` is in seconds and bytes.
     Number {
         digits: String,
         unit: Option<&'static str>,
@@ -43,12 +43,12 @@ pub(crate) enum Node {
         key: String,
         key_span: Span,
     },
-    /// `sum(x where x > 3)`: an argument of a reduction, and which of its parts count.
+    /// `sum(x where x > 3)`: an argument of a reduction, restricted by a condition.
     Where {
         of: Box<Expr>,
         condition: Box<Expr>,
     },
-    /// `nw as i32`: how what is read lies in the program's memory.
+    /// `nw as i32`: the layout of a value in the program's memory.
     As {
         of: Box<Expr>,
         layout: String,
@@ -80,12 +80,12 @@ pub(crate) enum Node {
     Member {
         of: Box<Expr>,
         field: String,
-        /// Of the structure that is pointed to.
+        /// `->`: a member of the structure to which `of` points.
         arrow: bool,
     },
-    /// `*arg(1)`: what is pointed to.
+    /// `*arg(1)`: dereferences a pointer.
     Pointed(Box<Expr>),
-    /// `T(n) for n in 1 to 8`: an argument of a reduction, for every whole number of a range.
+    /// `T(n) for n in 1 to 8`: an argument of a reduction, for every integer of a range.
     Each {
         of: Box<Expr>,
         name: String,
@@ -95,7 +95,7 @@ pub(crate) enum Node {
     },
 }
 
-/// An operator between two values, comparisons apart.
+/// A binary operator other than comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
     Or,
@@ -133,7 +133,7 @@ impl Operator {
         }
     }
 
-    /// How tightly it binds; see the table in the parser.
+    /// Its precedence; see the table in the parser.
     pub(crate) fn binding(self) -> u8 {
         match self {
             Operator::Or => binding::OR,
@@ -145,7 +145,7 @@ impl Operator {
     }
 }
 
-/// How tightly each kind of operator binds, loosest first.
+/// Precedences of the operators, lowest first.
 pub(crate) mod binding {
     pub(crate) const OR: u8 = 1;
     pub(crate) const AND: u8 = 2;
@@ -191,7 +191,7 @@ impl Comparison {
         }
     }
 
-    /// Whether two comparisons may stand in one chain: `a <= b < c`, but not `a < b > c`.
+    /// Whether two comparisons may occur in one chain: `a <= b < c`, but not `a < b > c`.
     pub(crate) fn chains_with(self, other: Comparison) -> bool {
         use Comparison::{Greater, GreaterOrEqual, Less, LessOrEqual};
         let down = |c| matches!(c, Less | LessOrEqual);
@@ -205,7 +205,7 @@ impl Expr {
         Expr { node, span }
     }
 
-    /// The parts directly below.
+    /// The direct parts.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         match &self.node {
             Node::Number { .. } | Node::Text(_) | Node::Boolean(_) | Node::Name(_) => Vec::new(),
@@ -229,7 +229,7 @@ impl Expr {
         }
     }
 
-    /// Every name in the formula, those that are called included, with its place.
+    /// Every name in the formula, including called ones, with its place.
     pub(crate) fn names(&self) -> Vec<(&str, Span)> {
         let mut out: Vec<(&str, Span)> = self.children().into_iter().flat_map(Expr::names).collect();
         match &self.node {

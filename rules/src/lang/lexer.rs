@@ -1,13 +1,13 @@
-//! Characters to tokens. A number takes its unit with it; a name takes its dots.
+//! Characters to tokens. A number includes its unit, and a name its dots.
 
 use super::text::Text;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::unit::{UNITS, Unit, unit_named};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
-    /// In units of the base: seconds, bytes.
+    /// In base units: seconds, bytes.
     Number {
         digits: String,
         unit: Option<&'static str>,
@@ -15,17 +15,17 @@ pub(crate) enum Token {
     Text(String),
     /// With its dots: `send.duration`.
     Name(String),
-    /// An operator, a bracket, a comma or a word of the grammar.
+    /// An operator, a bracket, a comma or a keyword of the grammar.
     Sign(&'static str),
     End,
 }
 
-/// Words that are signs of the grammar.
+/// Keywords of the grammar.
 pub(crate) const WORDS: &[&str] = &[
     "or", "and", "not", "by", "where", "in", "at", "over", "for", "to", "as", "true", "false",
 ];
 
-/// Longest first, so that `<=` is never read as `<` and `=`.
+/// Longest first, so that `<=` is never split into `<` and `=`.
 const SIGNS: &[&str] = &[
     "==", "!=", "<=", ">=", "&&", "||", "->", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]",
     ",", ".", "=", "!",
@@ -105,7 +105,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// `1e3` and `1e-3`; the `e` of anything else is left to the unit.
+    /// `1e3` and `1e-3`; any other `e` belongs to the unit.
     fn exponent(&mut self) {
         let Some(after) = self.rest().strip_prefix(['e', 'E']) else {
             return;
@@ -129,7 +129,7 @@ impl<'a> Lexer<'a> {
         Ok(Token::Text(inside.to_string()))
     }
 
-    /// The length of `.` or `::` where a further word of the name stands behind it.
+    /// The length of `.` or `::` if it is followed by a word of the name.
     fn joint(&self) -> Option<usize> {
         let begins = |after: &str| after.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let joints = [".", "::"].into_iter();
@@ -172,7 +172,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// What to say of a unit the language does not have.
+/// The error for an unknown unit.
 pub(crate) fn unknown_unit(name: &str, place: Span) -> Diagnostic {
     let names: Vec<&str> = UNITS.iter().map(|unit| unit.name).collect();
     let help = did_you_mean(name, names.iter().copied());

@@ -1,5 +1,4 @@
-//! The expression language: text to tree and back. What names mean and what types they have is not known
-//! here.
+//! The expression language: text to tree and back. Names and types are resolved in `check`.
 
 pub(crate) mod ast;
 pub(crate) mod lexer;

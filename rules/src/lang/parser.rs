@@ -33,7 +33,7 @@ use super::text::Text;
 use crate::diag::{Diagnostic, Span};
 use crate::unit::unit_named;
 
-/// How many parts a formula may have: what walks the tree calls itself once for each level.
+/// Maximum number of parts of a formula, because traversals recurse once for each level.
 const PARTS_MAX: usize = 256;
 
 pub(crate) fn parse(text: &Text) -> Result<Expr, Diagnostic> {
@@ -88,7 +88,7 @@ impl Parser {
         found
     }
 
-    /// A value, and every operator behind it that binds at least as tightly as `least`.
+    /// A value, followed by every operator that binds at least as tightly as `least`.
     fn expression(&mut self, least: u8) -> Result<Expr, Diagnostic> {
         let mut left = self.prefix(least)?;
         loop {
@@ -113,8 +113,8 @@ impl Parser {
                     return Ok(left);
                 }
                 self.at += 1;
-                // To the right of ^ a minus may stand and ^ groups from the right; the others group from the
-                // left.
+                // The right operand of `^` may begin with a minus, and `^` is right-associative; the other
+                // operators are left-associative.
                 let right_least = if operator == Operator::Power {
                     binding::NEGATE
                 } else {
@@ -179,7 +179,7 @@ impl Parser {
                 return Err(self.unexpected("the name of a member"));
             };
             let span = of.span.to(place);
-            // A name takes its dots with it: each is a member of its own.
+            // A name includes its dots: each part is a separate member.
             for (i, field) in field.split('.').enumerate() {
                 let node = Node::Member {
                     of: Box::new(of),
@@ -254,7 +254,7 @@ impl Parser {
         ))
     }
 
-    /// Behind a comparison no other one may stand.
+    /// No further comparison may follow a comparison.
     fn end_of_comparison(&self) -> Result<(), Diagnostic> {
         match self.peek() {
             Token::Sign(sign) if *sign == "in" || comparison(sign).is_some() => Err(Diagnostic::wrong(
@@ -333,7 +333,7 @@ impl Parser {
         Ok(Expr::new(span, Node::Index { of, index }))
     }
 
-    /// What may stand between the commas of a call, and nowhere else: a formula with a condition or a range.
+    /// An argument of a call: a formula with an optional condition or range, which occur nowhere else.
     fn argument(&mut self) -> Result<Expr, Diagnostic> {
         let of = self.expression(binding::OR)?;
         if self.accept("where") {

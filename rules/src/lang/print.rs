@@ -1,4 +1,4 @@
-//! A tree back to text: as few brackets as the grammar allows, one space around operators.
+//! A tree back to text: with as few brackets as the grammar permits and one space around operators.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl Expr {
         self.write_bare(f)
     }
 
-    /// What stands behind a value and binds tightest.
+    /// Writes the suffixes that bind tightest.
     fn write_keyed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.node {
             Node::By { of, key, .. } => {
@@ -59,7 +59,7 @@ impl Expr {
                 write!(f, "[{index}]")
             }
             Node::Member { of, field, arrow } => {
-                // With a dot behind it a number, a boolean or a name would swallow the member.
+                // With a dot after it, a number, a boolean or a name would absorb the member.
                 let swallows = match of.node {
                     Node::Number { .. } | Node::Boolean(_) => true,
                     Node::Name(_) => !*arrow,

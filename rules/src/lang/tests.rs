@@ -9,7 +9,7 @@ fn text(raw: &str) -> Text {
     Text::locate(raw, raw, Span::new(0, raw.len()), 0)
 }
 
-/// The tree with every bracket written out.
+/// The tree with explicit brackets.
 fn bracketed(expr: &Expr) -> String {
     match &expr.node {
         Node::Binary {
@@ -250,7 +250,7 @@ fn without_places(mut expr: Expr) -> Expr {
     expr
 }
 
-/// What may stand in a call: a formula, or one with a condition or a range.
+/// An argument of a call: a formula, possibly with a condition or a range.
 fn argument(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
     let at = |node| Expr::new(Span::default(), node);
     let boxed = || inner.clone().prop_map(Box::new);

@@ -1,23 +1,23 @@
-//! A scalar of the file with the place of each of its characters, so that a column in a formula is a column
-//! in the file.
+//! A scalar of the file with the place of each of its characters, so that columns in formulas are columns in
+//! the file.
 
 use crate::diag::Span;
 
-/// The text of a scalar and where it stands.
+/// The text of a scalar with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Text {
     pub(crate) raw: String,
-    /// The whole scalar, quotes included.
+    /// The complete scalar, quotes included.
     pub(crate) span: Span,
-    /// Byte of the file for each byte of `raw`; empty when the text was escaped and only the scalar is known.
+    /// Offset in the file for each byte of `raw`; empty if the text was escaped and only the scalar is known.
     places: Vec<usize>,
 }
 
 impl Text {
-    /// `raw` as it stands in `source` at `span`, with every byte in its place.
+    /// `raw` as it appears in `source` at `span`, with the place of every byte.
     ///
-    /// Folding and indentation drop white space, escapes replace characters: white space the value lacks is
-    /// passed over; at anything else that differs the places are given up.
+    /// Folding and indentation drop white space, escapes replace characters: white space that is missing in
+    /// the value is skipped; at any other difference the places are discarded.
     pub(crate) fn locate(raw: &str, source: &str, span: Span, content: usize) -> Text {
         let places = align(raw, source, content, span.end).unwrap_or_default();
         Text {
@@ -27,8 +27,7 @@ impl Text {
         }
     }
 
-    /// A text that stands nowhere in a file, such as an override given on the command line; errors point at
-    /// `span`.
+    /// A text that is not in a file, such as an override on the command line; errors point at `span`.
     pub(crate) fn elsewhere(raw: &str, span: Span) -> Text {
         Text {
             raw: raw.to_string(),
@@ -37,7 +36,7 @@ impl Text {
         }
     }
 
-    /// Its first part, `raw`, with every byte where it was.
+    /// Its prefix `raw`, with the place of every byte.
     pub(crate) fn beginning(&self, raw: &str) -> Text {
         Text {
             raw: raw.to_string(),
@@ -58,7 +57,7 @@ impl Text {
         Span::new(first, last)
     }
 
-    /// The bytes `start..end` as a text of its own.
+    /// The bytes `start..end` as a separate text.
     pub(crate) fn part(&self, start: usize, end: usize) -> Text {
         let raw = self.raw.get(start..end).unwrap_or("").to_string();
         let places = self.places.get(start..end).unwrap_or(&[]).to_vec();
@@ -79,7 +78,7 @@ fn align(raw: &str, source: &str, content: usize, end: usize) -> Option<Vec<usiz
             match source.get(at..end).and_then(|rest| rest.chars().next()) {
                 Some(found) if found == wanted => break,
                 Some(found) if found.is_whitespace() => at += found.len_utf8(),
-                // The last line break of a block may lie past the scalar's own end.
+                // The last line break of a block may lie after the end of the scalar.
                 None if wanted.is_whitespace() => break,
                 _ => return None,
             }

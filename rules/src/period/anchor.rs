@@ -1,18 +1,18 @@
-//! What begins an iteration, and how it is recognised in the calls as they come.
+//! The begin of an iteration, and its recognition in a stream of calls.
 
-/// Inner loops whose first call can begin an iteration, one within the other.
+/// Maximum nesting depth of inner loops whose first call can begin an iteration.
 pub(super) const DEPTH: usize = 4;
 
-/// A site; where it stands in inner loops, too, the first time round alone begins an iteration.
+/// A site. If inner loops repeat it, only its first occurrence begins an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Anchor {
     pub site: u64,
-    /// What inner loops repeat, innermost first: the hash of the calls of one time round. The site reached
-    /// again over just these goes round once more, and begins nothing.
+    /// The repetitions of inner loops, innermost first: the hash of the calls of one pass. Reaching the site
+    /// again after exactly these calls is a further pass and begins nothing.
     pub repeats: Vec<u64>,
 }
 
-/// A hash of calls in a row; it can be gone on with.
+/// An incremental hash of consecutive calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row(u64);
 
@@ -34,17 +34,16 @@ impl Row {
     }
 }
 
-/// Reports the begins of iterations while the calls come. It does not know what went before its first call:
-/// the first time it meets the anchor it may take a time round of an inner loop for a begin, unless it was
-/// shown calls before.
+/// Reports the begins of iterations in a stream of calls. It does not know what precedes its first call: the
+/// first begin that it reports may be a pass of an inner loop, unless it has been given earlier calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follower {
-    /// The calls since the last time that each level began; none before the first.
+    /// The calls since the last begin of each level; `None` before the first.
     rows: [Option<Row>; DEPTH],
 }
 
 impl Follower {
-    /// The next call. True when it begins an iteration.
+    /// Handles the next call. True if it begins an iteration.
     pub(super) fn push(&mut self, anchor: &Anchor, site: u64) -> bool {
         let mut begins = site == anchor.site;
         let mut is_known = true;

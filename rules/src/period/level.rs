@@ -1,5 +1,5 @@
-//! The loops of a window: candidates for anchors, how alike their segments are, and which of them is the
-//! outermost.
+//! The loops of a window: candidates for anchors, the similarity of their segments, and the choice of the
+//! outermost loop.
 
 use std::collections::BTreeMap;
 
@@ -8,42 +8,40 @@ use super::{
     anchor::{Anchor, DEPTH, Row},
 };
 
-/// Sites that are distinguished in sets; more are folded onto these.
+/// Sites that are distinguished in sets; further sites share these bits.
 const SITES: usize = 256;
 
-/// Candidates looked at in a window: it bounds the time that a look takes. Sites come in the order of their
-/// first call.
+/// Candidates that are examined in a window; bounds the time of a search. Sites are ordered by their first
+/// call.
 const CANDIDATES: usize = 128;
 
-/// Of sites that are called equally often, only this many are examined: those of one loop give the same
-/// result.
+/// Of sites with equal numbers of calls only this many are examined: those of one loop give the same result.
 const OF_A_COUNT: usize = 6;
 
-/// Equal segments that make a loop.
+/// Minimum number of equal segments in a loop.
 const EQUAL_ENOUGH: usize = 3;
 
-/// Segments that make a loop when they are alike but not equal.
+/// Minimum number of similar segments in a loop.
 const ALIKE_ENOUGH: usize = 8;
 
-/// Share of the segments that must be equal or alike.
+/// Minimum share of equal or similar segments.
 const ALIKE_MIN: f64 = 0.8;
 
-/// Two segments are alike when they share so much of all sites that are in either.
+/// Two segments are similar if they share this fraction of the union of their sites.
 const ALIKE: f64 = 0.75;
 
-/// Mean distance of the lengths of segments that are alike from their mean, as a share of it. Of calls at
-/// random it is 0.74.
+/// Maximum mean deviation of the lengths of similar segments, relative to their mean. Random calls give 0.74.
 const SPREAD: f64 = 0.4;
 
-/// A way through an inner loop that so many of all segments take is one time round.
+/// Minimum share of all segments for a path through an inner loop to count as one pass.
 const FREQUENT: f64 = 0.2;
 
-/// One time round of an inner loop has so many times fewer calls than the way from its last to the next first
-/// one.
+/// The other paths of an inner loop, from its last pass to the next first one, must have this many times the
+/// calls of one pass.
 const AROUND: usize = 2;
 
-/// Of what differs from the ordinary iteration so much must lack calls of it for the loop to have no other
-/// around it.
+/// Share of the deviating segments that must lack calls of the ordinary iteration for the loop to be
+/// outermost.
 const BRANCHES: f64 = 0.33;
 
 type Set = [u64; SITES / 64];
@@ -60,27 +58,28 @@ struct Segment {
 struct Candidate {
     anchor: Anchor,
     segments: Vec<Segment>,
-    /// The begin that no segment follows.
+    /// The begin that is not followed by a segment.
     last: usize,
 }
 
-/// How a candidate's segments go together.
+/// The regularity of a candidate's segments.
 struct Regular {
     /// The mean number of calls in a segment.
     calls: f64,
     most_calls: usize,
-    /// Nothing is around it: what differs took another way.
+    /// No loop encloses it: deviating segments took another path.
     is_closed: bool,
 }
 
-/// The outermost loop of a window, with the places where its iterations begin. A known one is kept as long as
-/// no other is longer.
+/// The outermost loop of a window, with the positions at which its iterations begin. The known loop is kept
+/// unless another is longer.
 pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, Vec<usize>)> {
     let candidates = candidates(sites);
     let regular: Vec<(Candidate, Regular)> = candidates
         .into_iter()
         .filter_map(|candidate| {
-            // What was closed stays so a while: what differs comes now in one window and now in the next.
+            // A closed loop stays closed for a while, because the number of deviating segments varies between
+            // windows.
             let is_known = known == Some(&candidate.anchor);
             let branches = if is_known { BRANCHES / 2.0 } else { BRANCHES };
             let regular = regular(&candidate, sites.len(), branches)?;
@@ -97,7 +96,7 @@ pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, 
         .map(|(_, regular)| regular.calls)
         .filter(|calls| *calls <= most)
         .max_by(f64::total_cmp)?;
-    // Anchors of one loop have segments of the same length, but for what is cut off at the ends of the
+    // Anchors of one loop have segments of the same length, except for those cut off at the ends of the
     // window.
     let of_longest =
         |(_, regular): &&(Candidate, Regular)| regular.calls <= most && regular.calls >= 0.75 * longest;
@@ -159,7 +158,7 @@ fn candidates(sites: &[u64]) -> Vec<Candidate> {
         loop {
             let candidate = candidate(anchor.clone(), &begins, sites, &folded);
             let round = time_round(&candidate.segments);
-            // The first begin of the next level is the first that is known to follow on something else.
+            // The first begin of the next level is the first one that certainly follows another path.
             begins = match round {
                 Some(round) => candidate
                     .segments
@@ -206,8 +205,7 @@ fn candidate(anchor: Anchor, begins: &[usize], sites: &[u64], folded: &[usize]) 
     }
 }
 
-/// What one time round of an inner loop is: the shortest of the ways that many segments take, where the
-/// others are much longer.
+/// One pass of an inner loop: the shortest of the frequent paths, if the others are much longer.
 fn time_round(segments: &[Segment]) -> Option<u64> {
     let mut ways: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
     for segment in segments {
@@ -224,7 +222,7 @@ fn time_round(segments: &[Segment]) -> Option<u64> {
 fn regular(candidate: &Candidate, window: usize, branches: f64) -> Option<Regular> {
     let segments = &candidate.segments;
     let most_calls = segments.iter().map(|segment| segment.length).max()?;
-    // What was left is no loop of now. A second iteration may be under way.
+    // The program has left this loop. A second iteration may be in progress.
     if window - candidate.last > 2 * most_calls {
         return None;
     }
@@ -267,7 +265,7 @@ fn are_alike(segments: &[Segment], ordinary: &Segment) -> bool {
     distance <= SPREAD * mean
 }
 
-/// The same sites but for a few, first called in the same order.
+/// Whether almost all sites are equal and first called in the same order.
 fn is_alike(segment: &Segment, ordinary: &Segment) -> bool {
     let shared = |of: &Segment, with: &Segment| {
         let shared = of.order.iter().filter(|site| has(&with.set, **site));
@@ -277,7 +275,7 @@ fn is_alike(segment: &Segment, ordinary: &Segment) -> bool {
         && (segment.order == ordinary.order || shared(segment, ordinary) == shared(ordinary, segment))
 }
 
-/// One of the segments that have what most have in common, and how many have it.
+/// A representative of the most frequent kind of segment, with its frequency.
 fn commonest<'a, K: Ord>(
     segments: &'a [Segment],
     key: impl Fn(&'a Segment) -> K,

@@ -1,17 +1,17 @@
-//! Finds the loop that a program runs in from the sequence of its call sites: which call begins an iteration.
-//! In the place of the dynamic periodicity detector of SelfAnalyzer, which wants iterations to be equal: here
-//! inner loops may go round another number of times each time, an iteration may have a call more or less, and
-//! now and then take another way.
+//! Detects the loop of a program from the sequence of its call sites: which call begins an iteration.
+//! Replaces the dynamic periodicity detector of SelfAnalyzer, which requires equal iterations: here inner
+//! loops may have varying numbers of passes, an iteration may have a call more or less, and may occasionally
+//! take another path.
 //!
-//! Pure: sites go in one by one, the begins of iterations come out. What is kept is a window of bounded
-//! length. Knows no time; who calls does.
+//! Pure: sites go in one by one, begins of iterations come out. The memory is a window of bounded length.
+//! Independent of time.
 //!
-//! An **anchor** is what begins an iteration: a site, or the first of several in a row that an inner loop
-//! repeats. What lies between two of its occurrences is a segment. An anchor is *regular* when its segments
-//! are alike, and of regular ones that with the longest segments wins: the outermost loop. With one
-//! exception: where what differs from a loop's ordinary iteration *lacks* calls of it, the loop took another
-//! way (LAMMPS rebuilds its lists in the place of a plain exchange), and that this comes back in turn makes
-//! no loop around it. In a loop that is around another one all calls of the inner one are made, and more.
+//! An **anchor** begins an iteration: a site, or the first of several consecutive ones that an inner loop
+//! repeats. A segment lies between two occurrences of the anchor. An anchor is *regular* if its segments are
+//! similar, and the regular anchor with the longest segments wins: the outermost loop. There is one
+//! exception: if the deviating segments of a loop *lack* calls of the ordinary iteration, the loop took
+//! another path (LAMMPS rebuilds its lists instead of a plain exchange), and the periodicity of this path is
+//! not an enclosing loop. An enclosing loop contains all calls of the inner loop, and more.
 
 mod anchor;
 mod level;
@@ -23,42 +23,41 @@ use std::collections::VecDeque;
 pub use self::anchor::Anchor;
 use self::anchor::Follower;
 
-/// Calls in which a loop is looked for. Three iterations must fit: of some hundred calls each, as a step of
-/// molecular dynamics has, nine do.
+/// Number of calls in which a loop is searched. Three iterations must fit; nine iterations of some hundred
+/// calls each do, as in a step of molecular dynamics.
 pub const WINDOW: usize = 4096;
 
-/// A loop is searched for once this many calls were seen since the last search, and then at each request.
+/// A loop is searched once this many calls were seen since the last search, and then at each request.
 const ENOUGH: usize = 4;
 
-/// How many times the calls of its longest iteration may go by without a new one before a loop counts as
-/// left.
+/// A loop counts as left after this multiple of the calls of its longest iteration without a new iteration.
 const PATIENCE: usize = 4;
 
-/// The loop that the program is in.
+/// The current loop of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
     pub anchor: Anchor,
-    /// Calls in an iteration, the mean over the window.
+    /// Mean number of calls in an iteration, over the window.
     pub calls: f64,
-    /// The most calls that an iteration in the window had.
+    /// Maximum number of calls in an iteration of the window.
     pub most_calls: usize,
-    /// Iterations in the window that were whole when it was found.
+    /// Complete iterations in the window when the loop was found.
     pub iterations: usize,
 }
 
-/// What came of a look at the window.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Look {
-    /// Nothing new: still the same loop, or still none.
+    /// Still the same loop, or still none.
     Same,
     /// A loop was found, or one around the loop known so far. The numbers are how many calls ago its
     /// iterations began, oldest first; 0 is the newest call.
     Found(Vec<usize>),
-    /// The loop that was known is over.
+    /// The known loop is over.
     Left,
 }
 
-/// Watches the calls of one thread.
+/// Observes the calls of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Detector {
     window: VecDeque<u64>,
@@ -69,7 +68,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// The next call. True when it begins an iteration of the known loop.
+    /// Handles the next call. True if it begins an iteration of the known loop.
     pub fn push(&mut self, site: u64) -> bool {
         if self.window.len() == WINDOW {
             self.window.pop_front();
@@ -85,7 +84,7 @@ impl Detector {
         begins
     }
 
-    /// Calls were not seen: what comes next does not follow on what came before. The loop stays known.
+    /// Calls were missed: the next calls do not continue the previous ones. The loop stays known.
     pub fn gap(&mut self) {
         self.window.clear();
         self.follower = Follower::default();
@@ -96,19 +95,19 @@ impl Detector {
         self.known.as_ref()
     }
 
-    /// The known loop has not come round for so long that it may have been left.
+    /// Whether the known loop has not begun an iteration for so long that it may have been left.
     pub fn is_overdue(&self) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| self.since_begin > PATIENCE * known.most_calls)
     }
 
-    /// Calls in the window.
+    /// Number of calls in the window.
     pub fn seen(&self) -> usize {
         self.window.len()
     }
 
-    /// Looks for a loop in the window, or whether the known one still goes on and is the outermost. Takes
-    /// some hundred microseconds, so it is not done at each call.
+    /// Searches for a loop in the window, and checks whether the known one continues and is the outermost.
+    /// Takes some hundred microseconds, so it is not done at each call.
     pub fn look(&mut self) -> Look {
         if self.since_look < ENOUGH {
             return Look::Same;
@@ -130,8 +129,8 @@ impl Detector {
                 Look::Same
             }
             (Some((found, begins)), known) => {
-                // A loop within the known one is not another: the known one has merely not come round in this
-                // window.
+                // A loop inside the known one does not replace it: the known one has only not begun an
+                // iteration in this window.
                 if let Some(outer) = known
                     && found.calls < outer.calls
                     && self.since_begin <= PATIENCE * outer.most_calls

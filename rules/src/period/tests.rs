@@ -1,11 +1,11 @@
-//! Constructed sequences: one loop, loops in loops, noise, other ways through a loop, and none at all.
+//! Constructed sequences: one loop, nested loops, noise, other paths through a loop, and no loop.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The calls, one after the other, with a look now and then; which calls began iterations of the loop known
-/// at the end, and it.
+/// Passes in the calls, with a search now and then; returns the detector and the calls that began iterations
+/// of the final loop.
 fn watch(calls: &[u64], look_every: usize) -> (Detector, Vec<usize>) {
     let mut detector = Detector::default();
     let mut begins = Vec::new();
@@ -63,7 +63,7 @@ fn inner_loops_may_go_round_another_number_of_times_each_time() {
 }
 
 /// A step of molecular dynamics: the exchange of positions and of forces, six messages each; every 20th time
-/// the lists are built anew instead of the first.
+/// the lists are rebuilt instead of the first exchange.
 fn step(builds: bool) -> Vec<u64> {
     let exchange = if builds {
         [[31, 32, 33].repeat(3), [41, 42, 43, 44].repeat(6)].concat()
@@ -80,7 +80,7 @@ fn an_iteration_that_takes_another_way_is_one_and_makes_no_loop_around() {
     let (short, long) = (step(false).len(), step(true).len());
     let found = distances(&begins);
     assert!(found.len() > 150, "{:?} {found:?}", detector.known());
-    // An iteration begins within a step, so those around a build are as long as parts of both.
+    // An iteration begins within a step, so those around a rebuild consist of parts of both.
     let steps = found.iter().filter(|calls| **calls == short).count();
     assert!(steps as f64 >= 0.85 * found.len() as f64, "{found:?}");
     assert!(found.iter().all(|calls| *calls <= short.max(long)), "{found:?}");
@@ -127,7 +127,7 @@ fn what_happened_once_is_no_loop() {
     assert_eq!((detector.known(), begins.len()), (None, 0));
 }
 
-/// Numbers that look like chance, the same each time.
+/// Deterministic pseudo-random numbers.
 fn random(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     std::iter::repeat_with(move || {
@@ -141,7 +141,7 @@ fn random(seed: u64) -> impl Iterator<Item = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Calls at random have no loop, however many sites there are.
+    /// Random calls have no loop, for any number of sites.
     #[test]
     fn calls_at_random_are_no_loop(seed in 1u64.., sites in 4u64..40, length in 50usize..3000) {
         let calls: Vec<u64> = random(seed).map(|number| number % sites).take(length).collect();
@@ -149,7 +149,7 @@ proptest! {
         prop_assert_eq!(detector.known(), None);
     }
 
-    /// A loop of any body is found with the length of its body, or of a part that is repeated to make it.
+    /// A loop of any body is found with the length of its body, or of a part whose repetition gives the body.
     #[test]
     fn a_loop_of_distinct_calls_is_found_with_its_length(length in 1usize..300, look in 20usize..400) {
         let body: Vec<u64> = (0..length as u64).collect();
@@ -158,7 +158,7 @@ proptest! {
         prop_assert!(distances(&begins).iter().all(|calls| *calls == length));
     }
 
-    /// Loops within loops, three deep, of any counts: the outermost.
+    /// In three nested loops with any counts, the outermost is found.
     #[test]
     fn the_outermost_of_three_loops_wins(
         inner in 1usize..6, middle in 1usize..6, rounds in 2usize..8, times in 2usize..8, own in 1usize..4,
@@ -173,7 +173,7 @@ proptest! {
         prop_assert!(distances(&begins).iter().all(|calls| *calls == outer.len()), "{:?}", begins);
     }
 
-    /// A call now and then that does not belong to the loop does not hide it.
+    /// An occasional call from outside the loop does not hide it.
     #[test]
     fn noise_does_not_hide_a_loop(seed in 1u64.., length in 4usize..40, rare in 150u64..600) {
         let mut chance = random(seed);
@@ -189,7 +189,7 @@ proptest! {
         prop_assert!(calls.is_some_and(|calls| (calls - length as f64).abs() < 1.0), "{:?}", calls);
     }
 
-    /// Nothing that comes in makes it fail, and the window is bounded.
+    /// No input makes it fail, and the window is bounded.
     #[test]
     fn any_calls_are_taken(calls in proptest::collection::vec(0u64..6, 0..600), gap in 0usize..600) {
         let mut detector = Detector::default();

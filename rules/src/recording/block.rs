@@ -1,19 +1,19 @@
-//! The outer form: how a recording begins, and compressed blocks with check sums. What is inside a block is
-//! not known here.
+//! The outer format: the prelude of a recording, and compressed blocks with checksums. This module does not
+//! interpret the contents of blocks.
 //!
-//! A block's sum goes on from the sum of the one before it, so that a block that is missing, doubled or moved
-//! is noticed. Its length and sum have a sum of their own: a length that is wrong is damage, not a missing
-//! rest.
+//! The checksum of a block continues that of the preceding block, so a missing, duplicated or moved block is
+//! detected. Length and checksum have a checksum of their own, which distinguishes a damaged length from a
+//! missing rest.
 
 use super::{BLOCK_MAX, MAJOR, MINOR, ReadError};
 
 const MAGIC: [u8; 8] = *b"\x89tunerec";
 /// Magic, major version, minor version.
 pub(super) const PRELUDE: usize = 12;
-/// Length, sum, sum of the two.
+/// Length, checksum, checksum of these two.
 pub(super) const FRAME: usize = 12;
 
-/// The first bytes of a recording, and the sum from which the first block's goes on.
+/// The first bytes of a recording, and the initial value for the first block's checksum.
 pub(super) fn begin() -> (Vec<u8>, u32) {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&MAJOR.to_le_bytes());
@@ -22,7 +22,7 @@ pub(super) fn begin() -> (Vec<u8>, u32) {
     (out, sum)
 }
 
-/// Compresses and appends a block; returns its sum. The records are not more than [`BLOCK_MAX`] bytes.
+/// Compresses and appends a block; returns its checksum. `records` has at most [`BLOCK_MAX`] bytes.
 pub(super) fn seal(out: &mut Vec<u8>, records: &[u8], before: u32) -> u32 {
     let packed = lz4_flex::block::compress_prepend_size(records);
     let sum = chained(&packed, before);
@@ -42,21 +42,21 @@ fn chained(packed: &[u8], before: u32) -> u32 {
     hasher.finalize()
 }
 
-/// Goes over the blocks of a recording.
+/// Iterates over the blocks of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks<'a> {
     bytes: &'a [u8],
-    /// Where the next block begins.
+    /// Offset of the next block.
     at: usize,
-    /// Sum of the last one.
+    /// Checksum of the last block.
     sum: u32,
 }
 
 impl<'a> Blocks<'a> {
-    /// Checks how the recording begins.
+    /// Checks the prelude of a recording.
     pub(super) fn new(bytes: &'a [u8]) -> Result<Blocks<'a>, ReadError> {
         let Some((prelude, _)) = bytes.split_first_chunk::<PRELUDE>() else {
-            // A version of which one byte is missing is not looked at.
+            // If bytes of the prelude are missing, the version is not checked.
             let is_the_beginning = bytes.iter().zip(&MAGIC).all(|(a, b)| a == b);
             return Err(if is_the_beginning {
                 ReadError::Torn { at: 0 }
@@ -79,12 +79,12 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Whether there is nothing more.
+    /// Whether no block follows.
     pub(super) fn is_over(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    /// Where the next block begins, which is where the last one ends.
+    /// Offset of the next block, which is the end of the last one.
     pub(super) fn at(&self) -> usize {
         self.at
     }
@@ -115,7 +115,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The size is looked at before that much memory is taken.
+/// Checks the size before that much memory is allocated.
 fn unpacked(packed: &[u8]) -> Result<Vec<u8>, &'static str> {
     let wrong = "a block cannot be decompressed";
     let (size, packed) = lz4_flex::block::uncompressed_size(packed).map_err(|_| wrong)?;

@@ -1,29 +1,27 @@
-//! What can be wrong with a recording, or with what is to become one. What to do about it is said; it is not
-//! done.
+//! Errors of recordings and of what is written to them. The messages say what to do.
 
 use std::fmt;
 
 use super::MAJOR;
 
-/// Why the rest of a recording cannot be read. What was returned before the error is right.
+/// Why the rest of a recording cannot be read. What was returned before the error is correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// It does not begin as a recording does.
+    /// The file does not begin as a recording.
     NotARecording,
-    /// It was made by a version of the format that this program does not know.
+    /// The version of the format is unknown to this program.
     UnknownVersion {
-        /// The major version it was made by.
+        /// The major version of the file.
         found: u16,
     },
-    /// It breaks off without an end marker: the program that wrote it was stopped, or the copy is not whole.
+    /// The file ends without an end marker: the program that wrote it was stopped, or the copy is incomplete.
     Torn {
-        /// Where the first block that is not whole begins, or would have begun; bytes from the start.
+        /// Offset in bytes at which the first incomplete block begins, or would have begun.
         at: usize,
     },
-    /// Something in it is not what was written.
+    /// The contents differ from what was written.
     Corrupt {
-        /// Where the block begins whose sums are wrong, or the record that makes no sense; bytes from the
-        /// start.
+        /// Offset in bytes of the block whose checksums are wrong, or of the record that cannot be decoded.
         at: usize,
         what: &'static str,
     },
@@ -60,7 +58,7 @@ impl std::error::Error for ReadError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
     pub what: &'static str,
-    /// How large it is, in bytes or in pieces.
+    /// Its size, in bytes or elements.
     pub size: usize,
     pub limit: usize,
 }

@@ -1,7 +1,7 @@
-//! Several recordings as one: one clock, one numbering of processes and probes. Nothing is evaluated here.
+//! Merges several recordings into one, with one clock and one numbering of processes and probes. Nothing is
+//! evaluated here.
 //!
-//! Clocks are joined by what the headers say of them; how well the hosts' wall clocks agree is not known
-//! here.
+//! Clocks are aligned by the headers; how well the wall clocks of the hosts agree is unknown here.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -12,20 +12,20 @@ use super::record::{Header, ProbeDefinition, ProbeKey, Record};
 use super::{ReadError, record};
 use crate::value::{Machine, ProcessId, Time};
 
-/// A record of one of several recordings, with the numbers and the clock of all.
+/// A record of one of several recordings, with merged numbers and the common clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merged {
-    /// Where it comes from: an index into [`RecordingMerge::headers`].
+    /// The recording it is from: an index into [`RecordingMerge::headers`].
     pub source: usize,
-    /// The machine that it was made on.
+    /// The machine on which it was recorded.
     pub machine: Machine,
     pub record: Record,
 }
 
-/// One of several recordings cannot be read further; the others go on.
+/// One of several recordings cannot be read further; the others continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Which: an index into [`RecordingMerge::headers`].
+    /// The recording: an index into [`RecordingMerge::headers`].
     pub source: usize,
     pub host: String,
     pub error: ReadError,
@@ -39,32 +39,32 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Joins recordings: the records of each in their order, between them the one with the earlier time first.
+/// Merges recordings: the records of each stay in order; among recordings, the record with the earlier time
+/// comes first.
 ///
-/// - The order in which recordings are given does not matter: they are sorted by their headers. At equal
-///   times the recording that comes first in that order goes first.
-/// - Times count from the moment at which the clock of the host that started first was 0; of a single
-///   recording they are what they were.
-/// - Processes get new numbers, in the order in which they appear; [`RecordingMerge::host`] returns where one
-///   is.
-/// - Probes of several recordings with one definition get one number, and the definition comes once. Those of
-///   one recording stay apart.
-/// - A record without a time goes with the one before it.
+/// - The order of the arguments does not matter: recordings are sorted by their headers. At equal times the
+///   recording that is first in that order comes first.
+/// - Times count from the moment at which the clock of the host that started first was 0; the times of a
+///   single recording are unchanged.
+/// - Processes get new numbers in order of appearance; [`RecordingMerge::host`] returns the host of one.
+/// - Equal probe definitions of several recordings get one number, and the definition appears once. Equal
+///   definitions in one recording stay separate.
+/// - A record without a time follows its predecessor.
 #[derive(Clone, Debug)]
 pub struct RecordingMerge<'a> {
     sources: Vec<Source<'a>>,
-    /// Time and source of the next record of each.
+    /// Time and source of the next record of each recording.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     broken: VecDeque<Broken>,
     processes: BTreeMap<(usize, ProcessId), ProcessId>,
-    /// By the new number of a process, its source.
+    /// The source of each process, by its new number.
     origins: Vec<usize>,
-    /// The new number, and which family of equal definitions it belongs to.
+    /// The new number, and the family of equal definitions to which it belongs.
     probes: BTreeMap<(usize, ProbeKey), (ProbeKey, Option<usize>)>,
     families: BTreeMap<ProbeDefinition, usize>,
-    /// Of each family its numbers: several where one recording has several such probes, for several rules.
+    /// The numbers of each family: several if one recording has several such probes, for several rules.
     members: Vec<Vec<ProbeKey>>,
-    /// How many of a family's numbers a recording uses.
+    /// How many numbers of a family a recording uses.
     used: BTreeMap<(usize, usize), usize>,
     next_probe: u32,
 }
@@ -72,9 +72,9 @@ pub struct RecordingMerge<'a> {
 #[derive(Clone, Debug)]
 struct Source<'a> {
     reader: Reader<'a>,
-    /// Recordings of one host have one.
+    /// Recordings of one host have the same machine.
     machine: Machine,
-    /// What is added to its times.
+    /// The offset that is added to its times.
     shift: u64,
     head: Option<Record>,
     /// Time of its last record, in the common clock.
@@ -82,7 +82,7 @@ struct Source<'a> {
 }
 
 impl<'a> RecordingMerge<'a> {
-    /// Joins what these readers have still to give.
+    /// Merges the remaining records of the readers.
     pub fn new(mut readers: Vec<Reader<'a>>) -> RecordingMerge<'a> {
         readers.sort_by(|a, b| rank(a.header()).cmp(&rank(b.header())));
         let zero = |header: &Header| i128::from(header.wall_start_ns) - i128::from(header.origin.0);
@@ -127,13 +127,13 @@ impl<'a> RecordingMerge<'a> {
         self.sources.iter().map(|source| source.reader.header())
     }
 
-    /// The host of a process; none for one that has not appeared yet.
+    /// The host of a process; `None` for one that has not appeared yet.
     pub fn host(&self, process: ProcessId) -> Option<&str> {
         let home = self.origins.get(usize::try_from(process.0).ok()?)?;
         Some(&self.sources.get(*home)?.reader.header().host)
     }
 
-    /// How many records of newer versions were left out so far.
+    /// Number of records of newer versions that were left out so far.
     pub fn skipped(&self) -> u64 {
         self.sources.iter().map(|source| source.reader.skipped()).sum()
     }
@@ -163,8 +163,8 @@ impl<'a> RecordingMerge<'a> {
         }
     }
 
-    /// Gives a definition its number: to the first probe of a recording that has it the first, to the next
-    /// one the next. True when it is a new number.
+    /// Assigns a number to a definition: the n-th probe of a recording with this definition gets the n-th
+    /// number of the family. True for a new number.
     fn define(&mut self, source: usize, probe: ProbeKey, definition: &ProbeDefinition) -> bool {
         let next_probe = &mut self.next_probe;
         let family = match self.families.get(definition) {
@@ -197,7 +197,7 @@ impl<'a> RecordingMerge<'a> {
         known.is_none()
     }
 
-    /// False for a definition that was there already.
+    /// False for a definition that has appeared before.
     fn renumber(&mut self, source: usize, record: &mut Record) -> bool {
         let mut is_new = true;
         if let Record::ProbeDefined { probe, definition } = record {

@@ -1,11 +1,11 @@
-//! Recordings: what a session observed, as bytes, and back; several of them joined into one.
+//! Recordings: serializes what a session observed, reads it, and merges several recordings into one.
 //!
-//! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`RecordingWriter`] in
-//! chunks, a [`Reader`] goes over bytes that somebody else has read, and [`RecordingMerge`] joins readers.
-//! The form is described in `docs/recording.md`: compressed blocks with check sums, in which the records that
-//! come often are stored in columns.
+//! This module opens no file, reads no clock and evaluates no rule. A [`RecordingWriter`] returns bytes in
+//! chunks, a [`Reader`] iterates over bytes that the caller has read, and [`RecordingMerge`] merges readers.
+//! `docs/recording.md` describes the format: compressed blocks with checksums, in which the frequent records
+//! are stored in columns.
 //!
-//! Where to read: `record` (the values), `stored` (records in a block), `block` (check sums, compression),
+//! Where to read: `record` (the values), `stored` (records in a block), `block` (checksums, compression),
 //! `writer`, `reader`, `merge`.
 //!
 //! ```
@@ -24,7 +24,7 @@
 //! let records: Result<Vec<Record>, _> = reader.collect();
 //! assert_eq!(records.unwrap(), [record]);
 //!
-//! // The end is missing: everything up to the last whole block, then an error that says where.
+//! // The end is missing: everything up to the last complete block, then an error that says where.
 //! let torn: Vec<_> = Reader::new(&bytes[..bytes.len() - 1]).unwrap().collect();
 //! assert!(torn[0].as_ref().unwrap_err().to_string().starts_with("the recording breaks off"));
 //! ```
@@ -47,23 +47,23 @@ pub use record::{
 };
 pub use writer::RecordingWriter;
 
-/// The format's major version: another one cannot be read.
+/// The format's major version; files of another major version cannot be read.
 pub const MAJOR: u16 = 2;
-/// The format's minor version: a newer one can be read, what is new in it is left out and counted.
+/// The format's minor version; newer files can be read, their unknown records are left out and counted.
 pub const MINOR: u16 = 0;
 
-/// Bytes of one text: a path of Linux is not longer.
+/// Bytes of one text; the limit of paths in Linux.
 pub const TEXT_MAX: usize = 4096;
-/// Values captured at one hit: four times what the kernel side can read today.
+/// Values captured at one hit: four times the present limit of the kernel side.
 pub const CAPTURES_MAX: usize = 16;
-/// Pairs of free text in a header.
+/// Free-text pairs in a header.
 pub const NOTES_MAX: usize = 64;
-/// Bytes of one record: the facts of a process with some thousand libraries.
+/// Bytes of one record; suffices for the facts of a process with some thousand libraries.
 pub const RECORD_MAX: usize = 256 << 10;
 /// Bytes of one block, compressed or not.
 pub const BLOCK_MAX: usize = 384 << 10;
-/// Bytes that the records of one block take in memory, whatever the bytes of the file are.
+/// Bytes of memory for the records of one block, for any input.
 pub const OPEN_MAX: usize = 64 << 20;
-/// A block is closed when its records have this many bytes: enough for the compression, and little is lost
-/// where it is torn.
+/// Uncompressed bytes at which a block is closed: enough for the compression, and little is lost if the block
+/// is torn.
 pub const BLOCK_TARGET: usize = 64 << 10;

@@ -1,21 +1,20 @@
-//! Bytes to records. Where the bytes come from is not known here; they are not trusted.
+//! Bytes to records. The bytes are untrusted; the caller supplies them.
 
 use super::ReadError;
 use super::block::Blocks;
 use super::record::{Header, Record};
 use super::stored::{self, Block, Stored};
 
-/// Goes over the records of a recording, in the order they were written.
+/// Iterates over the records of a recording, in the order in which they were written.
 ///
-/// When the recording is complete the iterator just ends. Otherwise its last item is the error: everything up
-/// to the last good block has been returned by then. Memory: the records of one block, at most
-/// [`super::OPEN_MAX`] bytes.
+/// If the recording is complete, the iterator just ends. Otherwise its last item is the error, after
+/// everything up to the last good block. Memory: the records of one block, at most [`super::OPEN_MAX`] bytes.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     blocks: Blocks<'a>,
-    /// Where the open block begins.
+    /// Offset of the open block.
     at: usize,
-    /// The open block's records not read yet.
+    /// The unread records of the open block.
     open: std::vec::IntoIter<Stored>,
     header: Header,
     time: u64,
@@ -28,7 +27,7 @@ impl<'a> Reader<'a> {
     /// Reads the beginning of a recording.
     ///
     /// # Errors
-    /// When it is no recording, one of an unknown version, or the header is torn or damaged.
+    /// If this is no recording, its version is unknown, or the header is torn or damaged.
     pub fn new(bytes: &'a [u8]) -> Result<Reader<'a>, ReadError> {
         let mut blocks = Blocks::new(bytes)?;
         let at = blocks.at();
@@ -49,7 +48,7 @@ impl<'a> Reader<'a> {
         &self.header
     }
 
-    /// How many records were left out so far, because a newer version wrote what this one does not know.
+    /// Number of records left out so far because this version does not know them.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

@@ -1,4 +1,4 @@
-//! What a recording consists of, as plain values. How they look as bytes is not known here.
+//! The contents of a recording as plain values. Their encoding is in `stored`.
 
 use std::collections::BTreeMap;
 
@@ -9,58 +9,58 @@ use crate::facts::ProcessFacts;
 use crate::measure::Measure;
 use crate::value::{ProcessId, Time};
 
-/// What a recording says of itself before the first record.
+/// Describes a recording, before the first record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
     pub host: String,
-    /// Name of the program that was watched.
+    /// Name of the observed program.
     pub program: String,
     /// The wall clock at the start, nanoseconds since 1970 (UTC).
     pub wall_start_ns: u64,
-    /// The clock of all the records' times, read at the same moment as `wall_start_ns`.
+    /// The clock of all record times, read at the same moment as `wall_start_ns`.
     pub origin: Time,
-    /// Whatever else is worth knowing, at most [`super::NOTES_MAX`] pairs.
+    /// Further notes, at most [`super::NOTES_MAX`] pairs.
     pub notes: BTreeMap<String, String>,
 }
 
-/// A probe, by the number it has in its recording.
+/// The number of a probe in its recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProbeKey(pub u32);
 
-/// One thing that was recorded. Times are nanoseconds of the clock of [`Header::origin`].
+/// A recorded event. Times are nanoseconds of the clock of [`Header::origin`].
 ///
-/// Those that serde skips are stored in columns. A new kind is not skipped: older programs leave it out and
-/// count it.
+/// Variants that serde skips are stored in columns. A new variant is not skipped: older programs leave it out
+/// and count it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
-    /// A process of the job is there.
+    /// A process of the job appeared.
     ProcessJoined {
         process: ProcessId,
         time: Time,
         facts: ProcessFacts,
     },
-    /// More is known of a process: these facts take the place of those before.
+    /// New facts of a process, which replace the previous ones.
     ProcessLearned {
         process: ProcessId,
         time: Time,
-        /// All that is known of it.
+        /// All known facts of the process.
         facts: ProcessFacts,
     },
-    /// A process has ended or is watched no longer.
+    /// A process has ended or is no longer watched.
     ProcessLeft { process: ProcessId, time: Time },
-    /// What a probe's number stands for, from here on.
+    /// Defines the number of a probe, from here on.
     ProbeDefined {
         probe: ProbeKey,
         definition: ProbeDefinition,
     },
     #[serde(skip)]
     Hit(Hit),
-    /// A running total since any moment.
+    /// A running total since an arbitrary moment.
     #[serde(skip)]
     Counter {
-        /// None for a measure of the machine that the recording is of.
+        /// `None` for a measure of the machine of the recording.
         process: Option<ProcessId>,
         measure: Measure,
         time: Time,
@@ -69,7 +69,7 @@ pub enum Record {
     },
     #[serde(skip)]
     Gauge {
-        /// None for a measure of the machine that the recording is of.
+        /// `None` for a measure of the machine of the recording.
         process: Option<ProcessId>,
         measure: Measure,
         time: Time,
@@ -82,79 +82,78 @@ pub enum Record {
         probe: ProbeKey,
         process: ProcessId,
         time: Time,
-        /// Hits since any moment.
+        /// Hits since an arbitrary moment.
         count: u64,
         duration_sum_ns: u64,
     },
     /// No hit of this process with a time up to `time` comes after this record.
     #[serde(skip)]
     Watermark { process: ProcessId, time: Time },
-    /// Hits of a process were lost: where they would have counted, nothing is complete.
+    /// Hits of a process were lost: the windows to which they would have belonged are incomplete.
     HitsLost {
         process: ProcessId,
-        /// The earliest that may be lost.
+        /// The earliest time of a lost hit.
         from: Time,
-        /// The latest; it counts as the record's time.
+        /// The latest time of a lost hit; the record's time.
         to: Time,
     },
-    /// The rules were evaluated: windows that are over by then were closed. It is recorded because a timed
+    /// The rules were evaluated: windows that had ended by then were closed. It is recorded because a timed
     /// window lasts until the evaluation that closes it.
     #[serde(skip)]
     Tick { time: Time },
-    /// From here on a rule may do this.
+    /// From here on the rule has this mode.
     RuleSet {
         time: Time,
         rule: String,
-        /// `off`, `advising`, `applying`; `added` before the first of these for a rule that was not there at
+        /// `off`, `advising`, `applying`; `added` before the first of these for a rule that did not exist at
         /// the start; `removed`.
         mode: String,
     },
-    /// What the whole iterations of the loop that a process was found to run in came to.
+    /// Totals of the complete iterations of the loop that was detected in a process.
     Iterations {
         process: ProcessId,
         time: Time,
-        /// Iterations that were seen from their begin to their end.
+        /// Iterations observed from begin to end.
         count: u64,
-        /// Their time together, nanoseconds.
+        /// Sum of their durations, nanoseconds.
         sum_ns: u64,
-        /// From the first begin to the last, nanoseconds; more than theirs where calls were not seen in
-        /// between.
+        /// From the first begin to the last, nanoseconds; more than `sum_ns` if calls in between were not
+        /// observed.
         elapsed_ns: u64,
-        /// How much of that was inside MPI, nanoseconds.
+        /// The part of that time inside MPI, nanoseconds.
         mpi_ns: u64,
-        /// MPI calls in a thousand of them.
+        /// MPI calls in a thousand iterations.
         calls_per_1000: u64,
     },
-    /// What a variable holds that a rule would write.
+    /// The current value of a variable that a rule would write.
     Variable {
         process: ProcessId,
         time: Time,
-        /// The variable, or the way to a part of it, as the rule has it.
+        /// The variable, or the path to a part of it, as the rule names it.
         name: String,
-        /// What it holds; a boolean is 0 or 1.
+        /// Its value; a boolean is 0 or 1.
         #[serde(with = "bits")]
         value: f64,
     },
-    /// A function was watched in windows: the totals of its entries so far are estimated, and this is known
-    /// of them.
+    /// The totals of a function that was watched in sampling windows, with the bounds of the estimate.
     Estimated {
         process: ProcessId,
         probe: ProbeKey,
         time: Time,
         counted: u64,
         counted_bytes: u64,
-        /// The fewest calls that there were.
+        /// Lower bound of the number of calls.
         from: u64,
-        /// The most; none where that is not known.
+        /// Upper bound; `None` if unknown.
         to: Option<u64>,
-        /// The part of the time in which they were counted.
+        /// The fraction of the time in which calls were counted.
         #[serde(with = "bits")]
         watched: f64,
     },
-    /// The session found, changed or judged something, as it reported it to its user then.
+    /// A finding, change or verdict of the session, as it was reported to the user.
     Marked {
         time: Time,
-        /// What: `finding`, `change`, `kept`, `undone`.
+        /// One of `finding`, `change`, `kept`, `undone`.
         kind: String,
         rule: String,
         text: String,
@@ -162,7 +161,7 @@ pub enum Record {
     /// Something was lost, of no process in particular.
     Loss {
         time: Time,
-        /// What: `ring_full`.
+        /// The kind of loss: `ring_full`.
         kind: String,
         /// How many since the recording began.
         count: u64,
@@ -174,9 +173,9 @@ pub enum Record {
 pub struct ProbeDefinition {
     pub name: String,
     pub function: String,
-    /// Where it sits in the function.
+    /// Where the probe sits in the function.
     pub place: ProbePlace,
-    /// Name and type of what is captured, in the order of [`Hit::captures`]; at most [`super::CAPTURES_MAX`].
+    /// Name and type of each capture, in the order of [`Hit::captures`]; at most [`super::CAPTURES_MAX`].
     pub captures: Vec<(String, CapturedType)>,
 }
 
@@ -185,7 +184,7 @@ pub struct ProbeDefinition {
 pub enum ProbePlace {
     Entry,
     Return,
-    /// At both: its hits have durations.
+    /// At entry and return: its hits have durations.
     Span,
 }
 
@@ -195,11 +194,11 @@ pub struct Hit {
     pub process: ProcessId,
     /// The thread, as the recording agent numbers them.
     pub thread: u32,
-    /// When; of a span, when it ended.
+    /// Time of the hit; for a span, time of its end.
     pub time: Time,
-    /// How long it took, nanoseconds; none for an entry, or where the entry was not seen.
+    /// Duration in nanoseconds; `None` for an entry, or if the entry was not observed.
     pub duration_ns: Option<u64>,
-    /// What was captured, at most [`super::CAPTURES_MAX`].
+    /// The captured values, at most [`super::CAPTURES_MAX`].
     pub captures: Vec<Captured>,
 }
 
@@ -220,7 +219,7 @@ pub enum Captured {
     None(MissingReason),
     Signed(i64),
     Unsigned(u64),
-    /// A floating-point number, every bit of which is kept.
+    /// A floating-point number; every bit is kept.
     Float(f64),
     Boolean(bool),
     /// A text of at most [`super::TEXT_MAX`] bytes.
@@ -235,13 +234,13 @@ pub enum MissingReason {
     NotMeasured,
     Unreadable,
     Lost,
-    /// What it belongs to is not complete.
+    /// The window or call to which it belongs is incomplete.
     Incomplete,
     InsideCall,
 }
 
 impl Record {
-    /// Its time; none for a definition.
+    /// Its time; `None` for a definition.
     pub fn time(&self) -> Option<Time> {
         match self {
             Record::ProbeDefined { .. } => None,
@@ -264,7 +263,7 @@ impl Record {
         }
     }
 
-    /// What a merge changes: the time, the process and the probe.
+    /// The parts that a merge changes: time, process and probe.
     pub(super) fn parts(&mut self) -> (Option<&mut Time>, Option<&mut ProcessId>, Option<&mut ProbeKey>) {
         match self {
             Record::ProbeDefined { probe, .. } => (None, None, Some(probe)),
@@ -295,7 +294,7 @@ impl Record {
     }
 }
 
-/// A float as its bits, each of which is kept.
+/// Stores a float as its bits, so that every bit is kept.
 mod bits {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

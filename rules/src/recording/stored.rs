@@ -1,5 +1,5 @@
-//! The inner form: how records stand in a block. Those that come often are stored in columns. The others are
-//! JSON, of which an older program leaves out what it does not know.
+//! The inner format: records in a block. Frequent records are stored in columns, the others as JSON, of which
+//! an older program leaves out what it does not know.
 
 use bitcode::{Decode, Encode};
 use serde::Serialize;
@@ -10,18 +10,18 @@ use super::{CAPTURES_MAX, NOTES_MAX, RECORD_MAX, TEXT_MAX, TooLarge};
 use crate::measure::Measure;
 use crate::value::{ProcessId, Time};
 
-/// What is wrong with bytes that make no sense.
+/// Why bytes cannot be decoded.
 pub(super) type Wrong = &'static str;
 
 /// The records of a block.
 #[derive(Clone, Debug, Default, Encode, Decode)]
 pub(super) struct Block {
-    /// The time to which the first difference is one.
+    /// The time from which the first difference counts.
     pub start: u64,
     pub records: Vec<Stored>,
 }
 
-/// A record in a block. `after_ns` is the difference to the record before that has one, modulo 2^64.
+/// A record in a block. `after_ns` is the difference to the preceding record in columns, modulo 2^64.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(super) enum Stored {
     Hit {
@@ -59,12 +59,12 @@ pub(super) enum Stored {
         after_ns: i64,
     },
     Json(String),
-    /// The end of the recording, and how many records came before it.
+    /// The end of the recording, with the number of records before it.
     End(u64),
 }
 
 impl Stored {
-    /// `before` is the time of the record before, and becomes that of this one.
+    /// `before` is the time of the last record in columns; updated if this one is stored in columns.
     pub(super) fn new(record: &Record, before: &mut u64) -> Result<Stored, TooLarge> {
         let after_ns = match record.time() {
             Some(time) => time.0.wrapping_sub(*before).cast_signed(),
@@ -126,7 +126,7 @@ impl Stored {
         Ok(stored)
     }
 
-    /// The record; none for one that this version does not know.
+    /// The record; `None` if this version does not know it.
     pub(super) fn record(self, before: &mut u64) -> Result<Option<Record>, Wrong> {
         let mut at = |after_ns| advance(before, after_ns);
         Ok(match self {
@@ -196,7 +196,7 @@ impl Stored {
         })
     }
 
-    /// About as many bytes as it takes before the block is compressed, never fewer.
+    /// Approximate size in bytes before compression, never too small.
     pub(super) fn weight(&self) -> usize {
         const NUMBERS: usize = 48;
         const CAPTURE: usize = 16;
@@ -248,7 +248,7 @@ fn checked_captures(mut captures: Vec<Captured>) -> Result<Vec<Captured>, Wrong>
     Ok(captures)
 }
 
-/// The record; none for one of a kind, or with a field, that this version does not know.
+/// The record; `None` for an unknown kind or an unknown field.
 fn parsed(json: &str) -> Result<Option<Record>, Wrong> {
     if json.len() > RECORD_MAX {
         return Err("a record is longer than records may be");
@@ -281,14 +281,14 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Wrong> {
 fn json(value: &impl Serialize) -> Result<String, TooLarge> {
     // Texts, numbers and lists of them always become JSON.
     let mut value = clean(serde_json::to_value(value).unwrap_or_default())?;
-    // Records are the same bytes in whatever order their fields are declared.
+    // Sorted, so that a record has the same bytes for any order of declared fields.
     value.sort_all_objects();
     let json = value.to_string();
     within("a record", json.len(), RECORD_MAX)?;
     Ok(json)
 }
 
-/// The value with texts that can be printed: a recording may be anybody's.
+/// Makes all texts printable: a recording is untrusted.
 fn clean(value: Value) -> Result<Value, TooLarge> {
     Ok(match value {
         Value::String(text) => Value::String(printable(&text)?),
@@ -303,7 +303,7 @@ fn clean(value: Value) -> Result<Value, TooLarge> {
     })
 }
 
-/// A text in one line, in which what a terminal would act on is replaced.
+/// A text in one line, in which characters that a terminal would act on are replaced.
 fn printable(text: &str) -> Result<String, TooLarge> {
     let text = text.replace(is_active, "\u{fffd}");
     within("a text", text.len(), TEXT_MAX)?;
@@ -322,7 +322,7 @@ fn within(what: &'static str, size: usize, limit: usize) -> Result<(), TooLarge>
     }
 }
 
-/// Control characters, and those that change the direction of writing or end a line.
+/// Control characters, and characters that change the writing direction or end a line.
 pub(super) fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(

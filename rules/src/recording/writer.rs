@@ -1,21 +1,20 @@
-//! Records to bytes. Where the bytes go is not known here; what is too large is refused, not cut.
+//! Records to bytes. The caller stores the bytes; what is too large is refused, not truncated.
 
 use super::record::{Header, Record};
 use super::stored::{self, Block, Stored};
 use super::{BLOCK_MAX, BLOCK_TARGET, TooLarge, block};
 
-/// Makes a recording. Hand what [`RecordingWriter::take`] gives to the file, in order, and
-/// [`RecordingWriter::finish`]'s at the end.
+/// Encodes a recording. Write the bytes of [`RecordingWriter::take`] to the file in order, and those of
+/// [`RecordingWriter::finish`] at the end.
 ///
-/// Records may come in any order; it is kept. Times that go up slowly and probes that are hit again and again
-/// cost least.
+/// Records may come in any order, which is kept. Slowly increasing times and recurring probes compress best.
 #[derive(Clone, Debug)]
 pub struct RecordingWriter {
     ready: Vec<u8>,
     open: Block,
-    /// What the open block's records weigh.
+    /// Total weight of the records in the open block.
     weight: usize,
-    /// Sum of the last whole block.
+    /// Checksum of the last closed block.
     sum: u32,
     /// Time of the last record in columns.
     time: u64,
@@ -26,7 +25,7 @@ impl RecordingWriter {
     /// Begins a recording. The header is in the first chunk.
     ///
     /// # Errors
-    /// When a text or the notes of the header are too large.
+    /// If a text or the notes of the header are too large.
     pub fn new(header: &Header) -> Result<RecordingWriter, TooLarge> {
         let json = stored::put_header(header)?;
         let (mut ready, sum) = block::begin();
@@ -44,7 +43,7 @@ impl RecordingWriter {
     /// Appends a record.
     ///
     /// # Errors
-    /// When a text, a list or all of it together is too large; then the recording goes on without it.
+    /// If a text, a list or the complete record is too large; the recording then continues without it.
     pub fn write(&mut self, record: &Record) -> Result<(), TooLarge> {
         if self.open.records.is_empty() {
             // The first difference is 0, so that all of the block's differences are small.
@@ -65,10 +64,10 @@ impl RecordingWriter {
         }
     }
 
-    /// Appends a block of any bytes as if they were records: made up by a test, handed on unseen.
+    /// Appends a block of arbitrary bytes as if they were records, for tests.
     ///
     /// # Errors
-    /// When they are more than [`BLOCK_MAX`].
+    /// If it has more than [`BLOCK_MAX`] bytes.
     pub fn foreign(&mut self, block: &[u8]) -> Result<(), TooLarge> {
         if block.len() > BLOCK_MAX {
             let (what, size, limit) = ("a block", block.len(), BLOCK_MAX);
@@ -89,17 +88,17 @@ impl RecordingWriter {
         }
     }
 
-    /// The next bytes of the recording: all blocks closed since the last call. Empty when there are none.
+    /// The next bytes of the recording: all blocks closed since the last call. Empty if there are none.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.ready)
     }
 
-    /// Bytes of records that are in no block yet, before they are compressed: at most about [`BLOCK_TARGET`].
+    /// Bytes of records that are in no block yet, before compression: at most about [`BLOCK_TARGET`].
     pub fn unflushed(&self) -> usize {
         self.weight
     }
 
-    /// The last bytes of the recording, with its end marker: without them it counts as torn.
+    /// The last bytes of the recording, with the end marker: without them it counts as torn.
     pub fn finish(mut self) -> Vec<u8> {
         self.push(Stored::End(self.count));
         self.flush();

@@ -1,4 +1,4 @@
-//! At 2⁶³ values everything fits; with one more it is an overflow, in whatever order.
+//! 2⁶³ values fit; one more is an overflow, in any order.
 
 use super::numbers::results;
 use crate::aggregate::{FittedLine, Integers, Merge, Reals, Regression, VALUES_MAX, WhyNone};
@@ -20,7 +20,7 @@ fn as_many_of_the_greatest_doubles_as_there_may_be_are_summed_exactly() {
 
 #[test]
 fn the_digits_of_a_sum_hold_the_worst_case_at_every_place() {
-    // All bits of the mantissa set: each shift fills its digits as far as can be.
+    // With all bits of the mantissa set, each shift fills its digits to the maximum.
     for exponent in (1..2047).step_by(7) {
         let value = f64::from_bits(exponent << 52 | ((1 << 52) - 1));
         let mut half = Reals::default();
@@ -55,7 +55,7 @@ fn one_value_more_than_there_may_be_is_an_overflow_for_good() {
 #[test]
 fn the_greatest_integers_fit_as_often_as_there_may_be_values() {
     let value = u128::from(u64::MAX);
-    // Sums from elsewhere have squares of 128 bits: one of the greatest value at a time, doubled 63 times.
+    // Squares in sums from elsewhere have 128 bits: one greatest value, doubled 63 times.
     let mut all = Integers::from_sums(1, value as i128, value * value).unwrap();
     for _ in 0..63 {
         let same = all.clone();

@@ -1,9 +1,9 @@
-//! Numbers worked out elsewhere, with rational arithmetic, and examples of the works.
+//! Values computed elsewhere with rational arithmetic, and examples of the published works.
 
 use super::numbers::results;
 use crate::aggregate::{FittedLine, Integers, Numbers, Reals, Regression, WhyNone};
 
-/// Sum, mean and deviation, which are the same of doubles as they are and of the whole ones apart.
+/// Sum, mean and deviation, which must be equal for `Reals` and `Numbers`.
 fn of(values: &[f64]) -> [Result<f64, WhyNone>; 3] {
     let (mut reals, mut numbers) = (Reals::default(), Numbers::default());
     values.iter().for_each(|x| reals.add(*x));
@@ -132,7 +132,8 @@ fn no_line_without_two_x() {
 }
 
 /// Dynamic adjusting factoring: C of four chunks of 200 tasks, N = 4, x = 1 + σ√(N/2)/μ, F0 = 1/x. The digest
-/// of MATE for MPI (§9.1) has both deviations, as the work does not say which it means; this is that by n.
+/// of MATE for MPI (§9.1) has both deviations, as the work does not specify which; this is the one that
+/// divides by n.
 #[test]
 fn the_vectors_of_adjusting_factoring() {
     let [_, mean, sigma] = of(&[2.0, 2.5, 1.5, 3.0]).map(Result::unwrap);

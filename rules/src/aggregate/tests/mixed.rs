@@ -1,4 +1,4 @@
-//! Doubles most of which are whole, quantiles of few and of many, and how many conditions held.
+//! Doubles that are mostly integers, quantiles of few and of many values, and counts of conditions.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ proptest! {
     #[test]
     fn sums_in_a_greater_unit_are_rounded_once(values in vec(prop_oneof![0..1u64 << 60, 0..1000u64], 1..20)) {
         let (mut integers, mut reals) = (Integers::default(), Reals::default());
-        // Divided by a power of 2 each value below 2^53 stays exact.
+        // Divided by a power of 2, each value below 2^53 stays exact.
         values.iter().map(|value| value >> 7).for_each(|value| {
             integers.add(value);
             reals.add(value as f64 / 1024.0);
@@ -55,7 +55,7 @@ proptest! {
         } else {
             let rank = rank(q, values.len() as u64);
             let exact = sorted[rank as usize - 1];
-            // Of subnormal numbers all bits are behind the point.
+            // Subnormal numbers have no leading bit.
             prop_assert!((found - exact).abs() <= exact.abs() / 64.0 + f64::MIN_POSITIVE, "{found} {exact}");
         }
     }

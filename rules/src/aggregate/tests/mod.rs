@@ -1,4 +1,4 @@
-//! The laws that every aggregate keeps, and the data they are tried on.
+//! The laws of every aggregate, and the data on which they are tested.
 
 mod bounds;
 mod golden;
@@ -15,14 +15,14 @@ use proptest::prelude::*;
 
 use super::Merge;
 
-/// Values as one evaluator sees them, and how nodes see them.
+/// The values in the order of a single evaluator, and their distribution over nodes.
 #[derive(Clone, Debug)]
 struct Split<V> {
     values: Vec<V>,
-    /// Each value's index, in the order of arrival, and the node it comes to.
+    /// Each value's index, in the order of arrival, with its node.
     arrivals: Vec<(usize, usize)>,
     nodes: usize,
-    /// Which two of the parts that are left are merged next.
+    /// The two remaining parts that are merged next.
     merges: Vec<(usize, usize)>,
 }
 
@@ -41,7 +41,7 @@ fn split<V: Clone + Debug>(value: impl Strategy<Value = V>) -> impl Strategy<Val
     })
 }
 
-/// The state of one evaluator that saw everything in order, after all laws were tried.
+/// The state of a single evaluator that gets all values in order, after all laws were tested.
 fn lawful<A, V>(split: &Split<V>, add: impl Fn(&mut A, &V)) -> A
 where
     A: Merge + Default + Clone + PartialEq + Debug,
@@ -80,7 +80,7 @@ where
     central
 }
 
-/// Doubles of every kind: all bit patterns, subnormal numbers, the ends, and such as nearly cancel.
+/// Doubles of every kind: all bit patterns, subnormal numbers, extremes, and values that nearly cancel.
 fn doubles() -> impl Strategy<Value = f64> {
     let ends = [
         0.0,
@@ -111,12 +111,12 @@ fn doubles() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Those of them that are finite.
+/// The finite doubles.
 fn finite() -> impl Strategy<Value = f64> {
     doubles().prop_filter("finite", |x| x.is_finite())
 }
 
-/// Times of adding one value, up to beyond the bound.
+/// How often a value is added, up to beyond the bound.
 fn times() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => Just(1),

@@ -1,11 +1,11 @@
-//! Results checked with schoolbook numbers of 32-bit digits. Nothing is divided and no root is taken: whether
-//! a result is the nearest double is seen by comparing with the middles between it and its neighbours.
+//! Checks results with schoolbook numbers of 32-bit digits. There are no divisions and roots: whether a
+//! result is the nearest double is checked by comparison with the middles between it and its neighbours.
 
 use std::cmp::Ordering;
 
 use crate::aggregate::WhyNone;
 
-/// A whole number: digits of 32 bits, the lowest first.
+/// An integer: digits of 32 bits, the lowest first.
 #[derive(Clone, Debug)]
 pub(super) struct Big {
     negative: bool,
@@ -115,7 +115,7 @@ pub(super) struct Exactly {
 }
 
 impl Exactly {
-    /// How the size compares with `mantissa` · 2^-1076.
+    /// Compares the size with `mantissa` · 2^-1076.
     fn compare(&self, mantissa: &Big) -> Ordering {
         let (square, places) = if self.root {
             (mantissa.times(mantissa), 2 * 1076)
@@ -126,12 +126,12 @@ impl Exactly {
         here.minus(&self.below.size().times(&square).up(self.down)).sign()
     }
 
-    /// Whether it is nearer to 2^1024 than to the greatest double, or as near.
+    /// Whether it is closer to 2^1024 than to the greatest double, or equally close.
     pub(super) fn is_too_large(&self) -> bool {
         self.compare(&Big::of((1 << 54) - 1).up(970 + 1076)) != Ordering::Less
     }
 
-    /// Panics if `result` is not the nearest double, the even one of two as near.
+    /// Panics if `result` is not the nearest double, with ties to even.
     pub(super) fn assert_nearest(&self, result: Result<f64, WhyNone>) {
         let x = match result {
             Ok(x) => x,

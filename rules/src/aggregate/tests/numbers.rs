@@ -1,4 +1,4 @@
-//! Sums, means, spreads and lines against schoolbook arithmetic, and against the published merge.
+//! Sums, means, spreads and lines, compared with schoolbook arithmetic and with the published merge.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::naive::{Big, Exactly};
 use super::{doubles, finite, lawful, split, times};
 use crate::aggregate::{FittedLine, Integers, Reals, Regression, WhyNone};
 
-/// Integers of both types, small and at the ends.
+/// Integers of both types, small ones and extremes.
 fn integers() -> impl Strategy<Value = i128> {
     prop_oneof![
         any::<u64>().prop_map(i128::from),
@@ -172,8 +172,8 @@ proptest! {
         let _ = lawful(&split, |regression: &mut Regression, (x, y, times)| regression.put(*x, *y, *times));
     }
 
-    /// PMSL's digest (§8) finds that MEAN and STDEV need a state that merges and that the thesis has none;
-    /// (count, mean, M2) merged by Chan, Golub and LeVeque (1979) is what is published.
+    /// PMSL's digest (§8) finds that MEAN and STDEV need a mergeable state, which the thesis does not define;
+    /// the published form is (count, mean, M2) merged by Chan, Golub and LeVeque (1979).
     #[test]
     fn the_published_merge_of_mean_and_stddev_agrees_to_rounding(
         a in proptest::collection::vec(1.0..1000.0, 2..50),

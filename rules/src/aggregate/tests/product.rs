@@ -1,4 +1,4 @@
-//! Products: lawful, and as near as their documents say.
+//! Products: the laws, and the documented accuracy.
 
 use proptest::prelude::*;
 
@@ -44,7 +44,8 @@ proptest! {
         let theirs = x * y;
         match product.product() {
             Ok(ours) if ours == theirs => {}
-            // Just beside the middle between two doubles the 62 bits may be too few: then it is a neighbour.
+            // Close to the middle between two doubles the 62 bits may not suffice: then the result is a
+            // neighbour.
             Ok(ours) => prop_assert_eq!(ours.to_bits().abs_diff(theirs.to_bits()), 1),
             Err(_) => prop_assert!(!theirs.is_finite() || !x.is_finite() || !y.is_finite()),
         }
@@ -87,8 +88,8 @@ fn one_factor_more_than_there_may_be_is_an_overflow() {
     assert_eq!(product.product(), Err(WhyNone::Overflow));
 }
 
-/// Worked out to 60 digits: neither is ever too great, nor off by as much as its document says, 4 units of
-/// the last bit.
+/// Computed to 60 digits: results are never too large, and the error is below the documented 4 units of the
+/// last bit.
 #[test]
 fn logarithms_and_powers_in_fixed_point() {
     for (m, exact) in [

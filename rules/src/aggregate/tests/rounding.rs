@@ -1,10 +1,10 @@
-//! Results so near to the middle between two doubles that only the rest of a division or a root tells the
-//! side.
+//! Results so close to the middle between two doubles that only the remainder of a division or a root
+//! decides.
 
 use crate::aggregate::WhyNone;
 use crate::aggregate::natural::{Natural, Scaled, SignedInteger};
 
-/// In the middle between the doubles 2^54 and 2^54 + 4.
+/// The middle between the doubles 2^54 and 2^54 + 4.
 const MIDDLE: u128 = (1 << 54) + 2;
 const BELOW: f64 = (1_u64 << 54) as f64;
 const ABOVE: f64 = ((1_u64 << 54) + 4) as f64;
@@ -48,7 +48,7 @@ fn the_rest_of_a_root_is_seen_wherever_it_is() {
     assert_eq!(root(square, false, -18), Ok(BELOW));
     assert_eq!(root(square + 1, false, -18), Ok(ABOVE));
     assert_eq!(root(square, true, -18), Ok(ABOVE));
-    // An odd exponent takes a bit off the size.
+    // An odd exponent takes one bit of the size.
     assert_eq!(root(square << 1, false, -19), Ok(BELOW));
     assert_eq!(root((square << 1) + 1, false, -19), Ok(ABOVE));
 }

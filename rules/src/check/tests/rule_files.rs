@@ -1,5 +1,4 @@
-//! The whole language: windows within windows, histories, probes and captures, changes, rules that use
-//! others.
+//! The complete language: nested windows, histories, probes and captures, changes, rules that use others.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ fn effects(plan: &Plan) -> Vec<String> {
     plan.effects.iter().map(ToString::to_string).collect()
 }
 
-/// The rules of the design, each with what it does to a program.
+/// The rules of the design, each with its effects on a program.
 const RULES: &[(&str, &str)] = &[
     (
         "optimal_workers",
@@ -46,7 +45,7 @@ fn the_rules_of_the_design_pass_and_say_what_they_do() {
     }
 }
 
-/// Two windows, one in the other, and what is said of them.
+/// Two nested windows, with metrics.
 const NESTED: &str = "\
 rule: nested
 about: windows in each other
@@ -75,7 +74,7 @@ fn nested(metrics: &str) -> String {
     format!("{NESTED}metrics:\n{metrics}")
 }
 
-/// The metric `name`, which must be right.
+/// The metric `name`, which must be correct.
 fn metric<'a>(rule: &'a CheckedRule, name: &str) -> (&'a Typed, usize) {
     let found = rule.metrics.iter().find(|metric| metric.name == name).unwrap();
     (&found.value, found.window)
@@ -233,7 +232,7 @@ fn measures_of_some_calls_are_kept_by_function_in_windows_of_time() {
     assert_eq!(found, 1);
 }
 
-/// A rule with marks and these captures of them.
+/// A rule with marks and these captures.
 fn with_marks(probe: &str, captures: &str) -> String {
     format!(
         "rule: a\nabout: b\nnames:\n  turn: one step\nprobes:\n  hit: {probe}\ncapture:\n{captures}windows:\n  i: {{from: hit}}\n\
@@ -335,7 +334,7 @@ fn a_tune_is_looked_at_at_hits_of_its_innermost_window() {
     ));
 }
 
-/// What is wrong with the whole language's formulas, between windows that lie in each other.
+/// Wrong formulas between nested windows.
 #[test]
 fn what_is_wrong_between_windows_is_shown_with_what_to_do() {
     for (name, metrics) in cases(include_str!("wrong-nested-formulas.txt")) {

@@ -1,9 +1,9 @@
-//! What belongs to an instance at its very boundaries, and between the boundaries of each process.
+//! Hits exactly at the boundaries of an instance, and between the boundaries of each process.
 
 use super::probed::Farm;
 use super::*;
 
-/// Regions of several processes, joined by a number; a test appends what it measures.
+/// Regions of several processes, joined by a number; a test appends its measurements.
 const REGIONS: &str = "\
 rule: regions
 about: regions of several processes
@@ -45,8 +45,8 @@ fn the_counters_of_a_process_are_taken_between_its_own_boundaries() {
     assert_eq!(farm.closed(), ["region 0: gain 11 ms to 20 ms over 2 processes"]);
 }
 
-/// Probes were attached, or hits lost, in the middle of a region of one process: that region has no value, and those that
-/// follow are not kept waiting for it.
+/// Probes were attached, or hits lost, in the middle of a region of one process: that region has no value,
+/// and later regions do not wait for it.
 #[test]
 fn a_region_whose_begin_was_not_seen_in_a_process_does_not_keep_later_ones_waiting() {
     let source = &format!("{REGIONS}  time: sum(work.duration)\n");
@@ -140,9 +140,9 @@ fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked
     let paired = paired.replace("capture:\n", "capture:\n  send.to: arg(1)\n");
     for (source, expected) in [
         (super::probed::FRAME, &["end"][..]),
-        // What ends one is what begins the next.
+        // The hit that ends an instance begins the next.
         (&turns, &["begin"]),
-        // Whatever it has to do with may be what it waits for.
+        // Every probe that affects an instance may be the one for which it waits.
         (&complete, &["begin", "end", "send", "compute"]),
         (&inner, &["end", "send"]),
         (&paired, &["end", "send", "compute"]),

@@ -1,4 +1,4 @@
-//! Changes that nobody judges, conditions for each process, numbers of processes, and all kinds of changes.
+//! Changes without a guard, conditions for each process, numbers of processes, and all kinds of changes.
 
 use super::*;
 use plan::{Action, Argument, Expression, Inverse, Invocation, PatchRequest, Switch, ValueType};
@@ -17,7 +17,7 @@ metrics:
 tune:
 ";
 
-/// So many processes whose shares of CPU time are told window by window.
+/// Processes whose shares of CPU time are given window by window.
 struct Shares {
     engine: Engine,
     totals: Vec<u64>,
@@ -48,7 +48,7 @@ impl Shares {
         }
     }
 
-    /// A window in which the processes have these percentages of a CPU; every decision is carried out.
+    /// A window in which the processes use these percentages of a CPU; every decision is carried out.
     fn window(&mut self, percent: &[u64]) -> Vec<Output> {
         self.now += 500 * MS;
         for (total, percent) in self.totals.iter_mut().zip(percent) {
@@ -218,7 +218,7 @@ fn a_decision_says_what_is_to_be_done() {
 #[test]
 fn what_is_computed_goes_into_its_place() {
     for (tune, action) in [
-        // Numbers that are whole are passed as whole numbers, whatever the parameter's type turns out to be.
+        // Integral numbers are passed as integers, whatever the parameter's type turns out to be.
         (
             "call: \"f(sum(busy), true, 2.5, cfg.level)\"",
             "call f(2, 1, 2.5, cfg.level)",
@@ -287,13 +287,13 @@ fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_end
     shares.totals.push(0);
     shares.report();
     assert_eq!(shares.actions(&[5, 5, 5]), ["2: set n = 4"]);
-    // It was judged in the others: it is kept at once, and not done again.
+    // It was judged in the others: here it is kept immediately, and not made again.
     let outputs = shares.window(&[5, 5, 5]);
     assert!(kept(&outputs), "{outputs:?}");
     assert_eq!(shares.window(&[5, 5, 5]), []);
 }
 
-/// All processes hold `value` in `n`, read at this moment.
+/// Observes that all processes hold `value` in `n` at this moment.
 fn hold(shares: &mut Shares, after_ms: u64, values: &[f64]) {
     for (process, value) in (0..).zip(values) {
         shares.engine.observe(Observation::Variable {
@@ -329,7 +329,7 @@ fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
         shares.why(),
         "nothing to change: n is true in all 2 processes already"
     );
-    // One does not have it: that one is changed, and what was found is true.
+    // One process lacks the value: it is changed, and the finding is true.
     hold(&mut shares, 500, &[1.0, 0.0]);
     let outputs = shares.window(&[60, 60]);
     assert!(
@@ -342,11 +342,11 @@ fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
     };
     let changed: Vec<_> = decision.changes.iter().map(|change| change.process.0).collect();
     assert_eq!(changed, [1]);
-    // Its own change is no reason to take it for needless.
+    // The tune's own change does not make it needless.
     hold(&mut shares, 500, &[1.0, 1.0]);
     assert!(shares.window(&[60, 60]).is_empty());
     assert_eq!(shares.why(), "applied");
-    // Where the condition fails, that is the reason.
+    // If the condition fails, that is the reason.
     let mut calm = Shares::new(tune, 2);
     hold(&mut calm, 500, &[1.0, 1.0]);
     calm.window(&[10, 10]);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a second of the program is: with the change in force so many times as fast.
+/// A program that is faster by a factor while the change is in force.
 struct Program {
     job: Job,
     in_force: bool,
@@ -20,8 +20,7 @@ impl Program {
         }
     }
 
-    /// A window in which so many times as many calls are made as before the change; what is decided is
-    /// carried out.
+    /// A window with `times` as many calls as before the change; decisions are carried out.
     fn window(&mut self, times: u64) {
         let pace = Pace {
             calls: SPINNING.calls * times,

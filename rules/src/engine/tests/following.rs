@@ -1,9 +1,9 @@
-//! A tune whose guard says what a change is compared with follows what it measures, on trial too.
+//! A tune whose guard states what a change is compared with also acts during its trial.
 
 use super::*;
 
-/// One process whose gauge is the load; it is to be written as the level. The cost is the load by the level
-/// in force, which the other gauge tells.
+/// One process whose gauge is the load, which is to be written as the level. The cost is the load divided by
+/// the level in force, which the other gauge reports.
 const FOLLOWING: &str = "\
 rule: following
 about: b
@@ -39,7 +39,7 @@ impl Program {
         }
     }
 
-    /// A window with this load; decisions are carried out at once.
+    /// A window with this load; decisions are carried out immediately.
     fn window(&mut self, load: f64) -> Vec<Output> {
         for (measure, value) in [(Measure::Threads, load), (Measure::MemoryResident, self.level)] {
             for time in [self.now, self.now + 999 * MS] {
@@ -71,7 +71,7 @@ fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_t
     let mut program = Program::new(FOLLOWING);
     assert_eq!(decisions(&program.window(4.0)), 1);
     assert_eq!(program.level, 4.0);
-    // The window of the change is not looked at, in the one after it the load is another.
+    // The window of the change is skipped; in the next one the load differs.
     assert_eq!(decisions(&program.window(8.0)), 0);
     assert_eq!(decisions(&program.window(8.0)), 1);
     assert_eq!(program.level, 8.0);
@@ -79,7 +79,7 @@ fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_t
     let [newest, first] = verdicts(&end)[..] else {
         panic!("{end:?}")
     };
-    // Both are compared with what the level before the first would have cost under the load of each window.
+    // Both are compared with the cost of the level before the first change, under the load of each window.
     let (before, after) = newest.means.unwrap();
     assert!(newest.keep && before == 1.0);
     assert!(
@@ -91,7 +91,7 @@ fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_t
         (first.keep, first.text.as_str()),
         (true, "judged together with decision 2; kept")
     );
-    // Kept, it follows on.
+    // After it was kept, the tune continues to follow.
     assert_eq!(decisions(&program.windows(&[8.0, 2.0])), 1);
     assert_eq!(program.level, 2.0);
 }
@@ -99,7 +99,7 @@ fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_t
 #[test]
 fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_second_time() {
     let retrying = FOLLOWING.replace("undo_if_worse_by: 5%", "undo_if_worse_by: 5%, retry: 4");
-    // The model is wrong: less load, not more level, makes the cost.
+    // The model is wrong: the cost is determined by less load, not by more level.
     let wrong = retrying.replace("load / level / (load / was)", "level / was");
     let mut program = Program::new(&wrong);
     let mut decided = Vec::new();

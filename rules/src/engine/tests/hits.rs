@@ -1,4 +1,4 @@
-//! What is counted and captured at probes, and what is said when it is lost.
+//! Counts and captures of probes, and the reports of their loss.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn probes_are_followed_by_their_totals_and_a_lost_hit_is_no_value() {
     assert_eq!(shown(&job), ["none (f of rank 0 delivered 0 of its 1 hits)"; 2]);
 }
 
-/// A send of 100 ms·`at` with what its three reads delivered.
+/// A send of 100 ms·`at` with the values of its three reads.
 fn send(at: u64, captures: [Result<Scalar, String>; 3]) -> Observation {
     Observation::Hit {
         rule: RuleId(0),

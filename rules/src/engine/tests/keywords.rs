@@ -1,4 +1,4 @@
-//! What a tune may say besides its condition and its value.
+//! The keys of a tune other than its condition and its value.
 
 use super::*;
 

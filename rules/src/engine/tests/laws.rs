@@ -1,10 +1,10 @@
-//! What holds of an engine whatever happens to it.
+//! Invariants of an engine under arbitrary events.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Something that happens to an engine, at a time in units of 50 ms.
+/// An event of an engine, at a time in units of 50 ms.
 fn any_event() -> impl Strategy<Value = (u8, u32, u64, u64)> {
     (0u8..10, 0u32..3, 0u64..12, 0u64..1_000_000_000)
 }

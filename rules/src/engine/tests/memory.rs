@@ -1,10 +1,10 @@
-//! What formulas know beyond the instance that closes: all instances so far, the newest hits, moments, and
-//! calls by name.
+//! References beyond the closing instance: all instances so far, the newest hits, boundaries, and calls by
+//! name.
 
 use super::probed::{FRAME, Farm, Sent};
 use super::*;
 
-/// One process that takes steps of different lengths with different numbers of threads.
+/// One process with steps of different lengths and numbers of threads.
 const STEPS: &str = "\
 rule: steps
 about: what is remembered of steps
@@ -54,9 +54,9 @@ fn folds_go_over_all_of_the_run_and_over_complete_instances_until_there_are_enou
     let expected = [
         "length 6 ms, mean_length 6 ms, total 6 ms, smooth 6 ms, by_threads 6 ms over 1 row, recent 3 ms",
         "length 10 ms, mean_length 8 ms, total 16 ms, smooth 8 ms, by_threads 6 ms to 10 ms over 2 rows, recent 5.33 ms",
-        // 8, 4 and 10 are three: the first step is not needed.
+        // 8, 4 and 10 are three hits: the first step is not needed.
         "length 12 ms, mean_length 9.33 ms, total 28 ms, smooth 10 ms, by_threads 9 ms to 10 ms over 2 rows, recent 7.33 ms",
-        // 2, then 8 and 4: a whole instance, though two would be enough.
+        // 2, then 8 and 4: a complete instance, although two hits would suffice.
         "length 2 ms, mean_length 7.5 ms, total 30 ms, smooth 6 ms, by_threads 6 ms to 9 ms over 2 rows, recent 4.67 ms",
     ];
     for (number, (found, expected)) in closed.iter().zip(expected).enumerate() {
@@ -88,7 +88,7 @@ tune:
         _ => None,
     };
     let values: Vec<Scalar> = outputs.iter().filter_map(values).collect();
-    // The second is told when the first has been carried out, and then it is the newest value that counts.
+    // The second decision is made after the first was carried out, with the newest value.
     assert_eq!(values, [Scalar::Number(100.0)], "{outputs:?}");
 }
 

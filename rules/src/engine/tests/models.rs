@@ -1,4 +1,4 @@
-//! The models we ship, on streams whose values were computed by hand.
+//! The shipped models, on streams whose values were computed by hand.
 
 use super::probed::{Farm, Sent};
 use super::*;
@@ -31,7 +31,7 @@ fn farmed(number: u64, workers: u32, reply: u64) -> Vec<Sent> {
 fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
     let mut farm = Farm::new(model("optimal-workers"), 9);
     farm.engine.set_mode(RuleId(0), Mode::Applying);
-    // The guard says what it compares with: it needs no more than one window before.
+    // The guard states what it compares with: it needs only one window before.
     farm.hits(&farmed(1, 8, 200));
     let outputs = farm.all_until(1900);
     // t_comm = 200 - 10 - 20 - 8·10 = 90 ms, so λV + Tc = 90 + 160 = 250 ms and T(n) = 10n + 250/n.
@@ -49,7 +49,7 @@ fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
         readings,
         ..
     } = farm.engine.drain_windows().remove(0);
-    // The same as numbers, for plots.
+    // The same values as numbers, for plots.
     let reading = |name: &str| readings[shown.iter().position(|(known, _)| known == name).unwrap()];
     let busy = reading("busy").unwrap();
     assert_eq!((busy.low, busy.mean, busy.high), (0.02, 0.02, 0.02));
@@ -69,13 +69,13 @@ fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
     assert_eq!(decision.changes[0].process, ProcessId(0));
     assert_eq!(decision.changes[0].action.value(), Some(&Scalar::Number(5.0)));
     assert_eq!(decision.expect.as_deref(), Some("100 ms"));
-    // With five workers the model has nothing more to win, and the guard sees the promise kept.
+    // With five workers the model predicts no further gain, and the guard confirms the prediction.
     farm.engine
         .receipt(decision.id, DecisionOutcome::Applied, Time(1950 * MS));
     let mut outputs = Vec::new();
     for number in 2..8 {
-        // t_comm = 230 - 10 - 20 - 50 = 150 ms, λV + Tc = 250 ms as before: with eight an iteration would
-        // take 111.25 ms.
+        // t_comm = 230 - 10 - 20 - 50 = 150 ms, λV + Tc = 250 ms as before: with eight workers an iteration
+        // would take 111.25 ms.
         farm.hits(&farmed(number, 5, 230));
         outputs.extend(farm.all_until(number * 1000 + 900));
     }
@@ -148,7 +148,8 @@ metrics:
 #[test]
 fn each_send_is_joined_with_the_computation_it_causes_and_gives_the_factors_of_the_thesis() {
     let mut farm = Farm::new(FACTORS, 5);
-    // Before the engine was there: a computation without its send, which must not be paired with a later one.
+    // A computation without its send, which came before the engine began, must not be paired with a later
+    // one.
     farm.hit(("compute", 1, 50, 10, vec![0.0, 0.0]));
     for number in 1..=2 {
         let (start, n) = (number * 1000, number as f64);

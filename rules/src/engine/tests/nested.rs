@@ -1,9 +1,9 @@
-//! Windows within windows: batches that a condition ends, chains of them, and what each sees of the others.
+//! Nested windows: batches that a condition ends, chains of them, and references between them.
 
 use super::probed::{Farm, Sent};
 use super::*;
 
-/// A master that hands out batches of tasks; a batch ends when all of its chunks were computed.
+/// A master that distributes batches of tasks; a batch ends when all of its chunks were computed.
 const BATCHES: &str = "\
 rule: batches
 about: batches within iterations
@@ -155,7 +155,7 @@ fn a_chain_begins_with_the_window_around_it_and_again_when_the_last_one_ends() {
     assert_eq!(farm.dropped(), Dropped::default());
 }
 
-/// Spans that go across the boundary between two steps.
+/// Spans across the boundary between two steps.
 fn across(straddle: &str) -> String {
     format!(
         "\
@@ -209,7 +209,7 @@ fn a_window_that_is_cut_off_ends_with_the_outer_one_whenever_that_is_observed() 
         for ms in [900, 1000, 1100, 1200, 1300, 5000] {
             farm.engine.observe(cpu_time(0, Time(ms * MS), ms * MS / 2));
         }
-        // Its batch goes on, from 1010 to 1200.
+        // Its batch continues, from 1010 to 1200.
         farm.hits(&[
             ("begin", 0, 1000, 0, vec![1.0, 100.0]),
             ("batch", 0, 1010, 0, vec![1.0, 2.0]),

@@ -1,4 +1,4 @@
-//! What goes from nodes to their coordinator, and what becomes of it on the way.
+//! The communication of nodes and their coordinator, including faults.
 
 use super::probed::FRAME;
 use super::*;
@@ -39,7 +39,7 @@ impl Cluster {
         self.nodes[usize::from(rank > 0)].observe(hit);
     }
 
-    /// An iteration of 100 ms in which each worker computes so many times, 1 ms each.
+    /// An iteration of 100 ms in which each worker computes this many times, 1 ms each.
     fn iteration(&mut self, number: u64, computes: u64) {
         let (start, n) = (number * 100, number as f64);
         self.hit(0, 0, start, 0, &[n, 2.0]);
@@ -58,7 +58,7 @@ impl Cluster {
         self.nodes.iter_mut().map(Node::report).collect()
     }
 
-    /// The order, then the instance; what the nodes reported in the second round.
+    /// Two rounds: the order, then the instance. Returns the reports of the second round.
     fn rounds(&mut self, ms: u64) -> Vec<Report> {
         for report in self.reports() {
             assert!(self.engine.take_report(report));
@@ -120,7 +120,7 @@ fn reports_that_come_twice_or_out_of_order_change_nothing_and_one_that_never_com
         cluster.engine.take_report(report);
     });
     assert_eq!(cluster.closed(302), ["8 ms"]);
-    // A report of the workers is lost; so many come behind it that it is not waited for.
+    // A report of the workers is lost; the many reports after it end the wait for it.
     cluster.iteration(3, 5);
     let mut lost = cluster.reports();
     cluster.engine.take_report(lost.remove(0));
@@ -173,7 +173,7 @@ fn each_fold_is_placed_as_near_to_its_hits_as_may_be_and_equal_ones_are_one() {
         let found = placements.iter().find(|placed| placed.fold == fold);
         found.map(|placed| placed.placement)
     };
-    // The fold that waits for the close has its hits kept, and so they are handed on one by one.
+    // The fold that waits for the close has its hits kept, so they are passed on one by one.
     assert_eq!(
         placed("sum(compute.duration * iteration.duration / 1s)"),
         Some(Placement::Coordinator)

@@ -28,12 +28,12 @@ metrics:
   workers: begin.workers
 ";
 
-/// A job of three processes whose hits are handed in by hand.
+/// A job of three processes whose hits are passed in explicitly.
 pub(super) struct Farm {
     pub(super) engine: Engine,
 }
 
-/// `probe`, process, end and duration in ms, what was read.
+/// `probe`, process, end and duration in ms, reads.
 pub(super) type Sent = (&'static str, u32, u64, u64, Vec<f64>);
 
 impl Farm {
@@ -76,14 +76,14 @@ impl Farm {
         self.engine.observe(Observation::Watermark { process, time });
     }
 
-    /// Everyone has handed in everything up to now.
+    /// All processes have passed in everything up to this time.
     pub(super) fn all_until(&mut self, ms: u64) -> Vec<Output> {
         let there: Vec<ProcessId> = self.engine.members(RuleId(0)).into_keys().collect();
         there.iter().for_each(|process| self.watermark(process.0, ms));
         self.engine.tick(Time(ms * MS))
     }
 
-    /// The windows that closed: index and metrics.
+    /// The closed windows: index and metrics.
     pub(super) fn closed(&mut self) -> Vec<String> {
         let line = |window: ClosedWindow| {
             let metrics: Vec<String> = window
@@ -231,7 +231,7 @@ fn a_timeout_closes_what_is_not_complete_and_says_what_is_missing() {
     );
     assert_eq!(closed[1], format!("iteration 1: {FULL}"));
     assert_eq!(farm.dropped().partial, 1);
-    // A process that says nothing is not waited for longer than that.
+    // The wait for a silent process ends there.
     farm.hits(&iteration(3, 400));
     farm.watermark(0, 900);
     farm.watermark(1, 900);
@@ -312,7 +312,7 @@ fn a_window_of_many_processes_is_joined_by_its_key() {
         ["region 0: w 5 ms to 9 ms over 2 processes, d 60 ms"]
     );
     assert_eq!(farm.dropped().outside, 1);
-    // Without a key two processes' regions are not joined by guessing.
+    // Without a key, regions of two processes are not joined.
     let unkeyed = source.replace(", key: n", "");
     let mut farm = Farm::new(&unkeyed, 2);
     farm.hits(&[("enter", 0, 10, 0, vec![1.0]), ("leave", 0, 20, 0, vec![1.0])]);
@@ -374,7 +374,7 @@ fn formulas_look_back_to_the_windows_that_were_evaluated() {
         farm.hits(&iteration(number, number * 100));
         (0..number).for_each(|i| farm.hit(("send", 0, number * 100 + 40 + i, 1, vec![1.0])));
     }
-    // A disturbed window is not looked back to.
+    // Formulas do not refer back to a disturbed window.
     farm.hits(&iteration(5, 500));
     farm.hit(("send", 0, 545, 1, vec![5000.0]));
     farm.hits(&iteration(6, 600));

@@ -1,4 +1,4 @@
-//! One value for each process, tunes that want the same variable, and conditions that return.
+//! One value for each process, tunes that compete for a variable, and recurring conditions.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn a_condition_that_returns_acts_again_after_the_cooldown_and_only_on_what_diffe
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
 }
 
-/// A job under two rules that apply.
+/// A job under two applying rules.
 fn of_two(rules: [CheckedRule; 2]) -> Job {
     let mut job = Job::new(SHARES, 3.0);
     job.engine = Engine::new(rules.into(), Time(0)).unwrap();
@@ -75,7 +75,7 @@ fn of_two_rules_that_change_the_same_the_one_of_the_higher_priority_goes_first()
             "the variable nthreads is claimed by high, whose priority is 2"
         )
     );
-    // It gives way when the other one is gone.
+    // It no longer gives way after the other rule was removed.
     job.engine.remove(RuleId(1));
     let outputs = job.windows(2, HEALTHY);
     assert_eq!(decisions(&outputs), 1, "{:?}", job.engine.status());

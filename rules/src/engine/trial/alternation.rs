@@ -1,11 +1,11 @@
-//! A change that is reverted and made again, so that what it does comes and goes with it.
+//! Alternation: the change is reverted and made again, and its effect must disappear and return with it.
 //!
-//! The trial goes on in pairs of runs, one with the change and one without it; which comes first is drawn by
-//! lot. A pair compares two moments next to each other, so that a slow change of the pace is in neither. And
-//! without an effect its difference is as likely to be a gain as a loss, whatever the pace does by itself, so
-//! that Student's statistic of the differences is hardly ever larger than that of normal ones (Efron 1969,
-//! Student's t-test under symmetry conditions). After some of the pairs it is compared with a bound, and the
-//! trial ends at the first that decides.
+//! The trial continues in pairs of runs, one with the change and one without it, in random order. A pair
+//! compares two adjacent moments, so that a slow drift of the pace affects neither side. Without an effect
+//! the difference of a pair is equally likely to be a gain or a loss, for any pace, so that Student's
+//! statistic of the differences rarely exceeds that of normal ones (Efron 1969, Student's t-test under
+//! symmetry conditions). After certain numbers of pairs it is compared with a bound, and the trial ends at
+//! the first that decides.
 
 use plan::GuardEffect;
 
@@ -13,10 +13,10 @@ use super::judgement::{Judgement, ObjectiveAim, Scale};
 use super::mixed;
 use super::statistics::{Middle, mean};
 
-/// After how many pairs it is judged, and the bound of the statistic there: without an effect 1 % of trials
-/// exceed one of them in one direction. The shape is that of Wang and Tsiatis (1987) for group-sequential
-/// tests, a normal quantile of C · (n / 100)^(0.46 − 0.5), with C = 2.99 from 40 000 series of normal
-/// differences.
+/// Numbers of pairs after which the trial is judged, and the bound of the statistic there: without an effect
+/// 1 % of trials exceed one of the bounds in one direction. The shape is that of Wang and Tsiatis (1987) for
+/// group-sequential tests, a normal quantile of C · (n / 100)^(0.46 − 0.5), with C = 2.99 from 40 000 series
+/// of normal differences.
 const LOOKS: [(usize, f64); 16] = [
     (4, 14.77),
     (5, 9.27),
@@ -35,13 +35,13 @@ const LOOKS: [(usize, f64); 16] = [
     (85, 3.25),
     (100, 3.19),
 ];
-/// With more pairs than these the least and the greatest three tenths of the differences are left out: where
-/// the pace comes in bursts some are far off.
+/// With more pairs than `ALL_COUNT`, the least and the greatest three tenths of the differences are left out:
+/// if the pace comes in bursts, some are outliers.
 const ALL_COUNT: usize = 10;
 const TRIMMED: (usize, usize) = (3, 10);
-/// So many pairs are enough where the first comparison has shown a gain: see [`Alternation::judge_repeated`].
+/// Sufficient number of pairs if the first comparison has shown a gain: see [`Alternation::judge_repeated`].
 const REPEATED: usize = 2;
-/// Each of them has to show at least this share of the gain.
+/// Minimum share of the gain that each of these pairs must show.
 const SHARE_REPEATED: f64 = 0.5;
 pub(super) const PAIRS_MAX: usize = LOOKS[LOOKS.len() - 1].0;
 
@@ -53,28 +53,29 @@ struct Pair {
 
 #[derive(Clone, Debug)]
 pub(super) struct Alternation {
-    /// Windows of a run.
+    /// Windows per run.
     size: usize,
     lot: u64,
     pairs: Vec<Pair>,
     /// The mean of the first run of the present pair.
     first: Option<f64>,
     run: Vec<f64>,
-    /// All windows without the change and with it, from the first comparison on, where that has shown a gain.
+    /// All windows without and with the change, including those of the first comparison, if that has shown a
+    /// gain.
     repeats: Option<Sides>,
 }
 
-/// Windows without a change, and with it.
+/// Windows without and with a change.
 #[derive(Clone, Debug)]
 pub(super) struct Sides {
     pub(super) without: Vec<f64>,
     pub(super) with: Vec<f64>,
 }
 
-/// What follows from a window.
+/// The result of a window.
 pub(super) enum Next {
     Wait,
-    /// A run is over; the next is with the change, or without it.
+    /// A run has ended; the next is with or without the change.
     Run {
         with: bool,
     },
@@ -82,7 +83,7 @@ pub(super) enum Next {
 }
 
 impl Alternation {
-    /// The lot is the same in a replay, and depends on what no program can follow.
+    /// The lot is reproducible in a replay, and unpredictable for a program.
     pub(super) fn new(over: u32, number: u64, seen: &[f64], repeats: Option<Sides>) -> Alternation {
         let lot = seen
             .iter()
@@ -105,7 +106,7 @@ impl Alternation {
         self.run.len()
     }
 
-    /// Whether the first run of the present pair is one with the change.
+    /// Whether the present pair begins with the change.
     pub(super) fn begins_with(&self) -> bool {
         mixed(self.lot.wrapping_add(self.pairs.len() as u64)) & 1 == 0
     }
@@ -143,7 +144,7 @@ impl Alternation {
         self.pairs.len() >= PAIRS_MAX
     }
 
-    /// With what was compared, for people.
+    /// The result, with a description of what was compared, for display.
     pub(super) fn judge(&self, aim: ObjectiveAim) -> (Judgement, String) {
         match &self.repeats {
             Some(sides) if self.pairs.len() == REPEATED => self.judge_repeated(aim, sides),
@@ -154,9 +155,9 @@ impl Alternation {
         }
     }
 
-    /// A gain that the first comparison has shown, and that went and came back in each of the first pairs.
-    /// The program's own pace has to pass the first comparison and then to follow the lot twice, of which the
-    /// second alone happens to one change in four.
+    /// Confirms a gain that the first comparison has shown if it disappeared and returned in each of the
+    /// first pairs. By chance, a program's own pace would have to pass the first comparison and then follow
+    /// the lot twice, which for the second condition alone happens to one change in four.
     fn judge_repeated(&self, aim: ObjectiveAim, sides: &Sides) -> (Judgement, String) {
         let mut found = aim.compare(&sides.without, &sides.with);
         let values = sides.without.iter().chain(&sides.with).copied();
@@ -178,7 +179,7 @@ impl Alternation {
     fn judge_pairs(&self, aim: ObjectiveAim) -> Judgement {
         let side = |of: fn(&Pair) -> f64| self.pairs.iter().map(of).collect::<Vec<f64>>();
         let (without, with) = (side(|pair| pair.without), side(|pair| pair.with));
-        // A few bursts make the mean many times what most windows have: of that a margin would be too wide.
+        // A few bursts raise the mean far above most windows, and a margin relative to it would be too wide.
         let scale = Scale::of(without.iter().chain(&with).copied(), middle(&without).mean);
         let of_without: Vec<f64> = without.iter().map(|value| aim.better(*value, scale)).collect();
         let shown = aim.shown(middle(&of_without).mean, scale);
@@ -198,7 +199,7 @@ fn in_turns(without: usize, with: usize) -> String {
     }
 }
 
-/// Of the values of the pairs.
+/// The trimmed mean of the values of the pairs.
 fn middle(values: &[f64]) -> Middle {
     match values.len() > ALL_COUNT {
         true => Middle::trimmed(values, values.len() * TRIMMED.0 / TRIMMED.1),
@@ -215,8 +216,8 @@ mod tests {
         margin: 0.05,
     };
 
-    /// A program that has this pace in a window without the change, and `gain` times as much with it, until
-    /// it is judged to the end.
+    /// Runs trials to their ends on a program with this pace in a window without the change, and `gain` times
+    /// as much with it.
     fn tried(number: u64, gain: f64, mut pace: impl FnMut() -> f64) -> (Judgement, usize) {
         let mut trial = Alternation::new(1, number, &[], None);
         let mut with = trial.begins_with();
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!((found.verdict, pairs), (GuardEffect::Inconclusive, PAIRS_MAX));
     }
 
-    /// Paces of which a comparison of two times would be wrong: a jump at one moment, and a rhythm.
+    /// Paces for which a comparison of two periods would be wrong: a single jump, and a rhythm.
     #[test]
     fn a_pace_that_changes_by_itself_is_hardly_ever_confirmed() {
         type Pace = fn(u64, f64) -> f64;

@@ -1,14 +1,14 @@
-//! What the guard finds: what an interval says, and the first comparison, of the windows before a change with
-//! those after it.
+//! The guard's judgement: the meaning of an interval, and the first comparison, of the windows before and
+//! after a change.
 //!
-//! Trimmed means are compared, by the ratio of the two where all values are positive: the least and the
-//! greatest fifth of the windows are left out, so that a rare window of twice the length decides nothing. A
-//! change is confirmed if all of the interval in which its effect lies is a gain, and the gain no trifle. It
-//! is worse if the objective got worse by more than the margin, a share of the mean before, plus an allowance
-//! for noise: the standard error of the difference of the two means, but never more than the margin again.
-//! The cap keeps a program whose pace jumps about from hiding a loss behind its own noise. What a change does
-//! to few windows only is seen by the plain means: they may be worse by ten margins. How often this errs is
-//! measured in `rates` and reported in docs/guard.md.
+//! Trimmed means are compared, by their ratio if all values are positive: the least and the greatest fifth of
+//! the windows are left out, so that a rare window of twice the length has no influence. A change is
+//! confirmed if the entire interval of its effect is a gain and the gain is relevant. It is worse if the
+//! objective got worse by more than the margin, a share of the mean before, plus an allowance for noise: the
+//! standard error of the difference of the two means, but at most the margin. The cap prevents a program with
+//! an unsteady pace from hiding a loss in its own noise. Effects on only a few windows are detected by the
+//! plain means, which may be worse by ten margins. `rates` measures the error rates, docs/guard.md reports
+//! them.
 
 use plan::GuardEffect;
 
@@ -16,47 +16,48 @@ use super::statistics::{Interval, Middle, mean};
 use crate::guard::Guard;
 use crate::unit::human;
 
-/// A gain of less is a trifle.
+/// A smaller gain is irrelevant.
 const RELEVANT: f64 = 0.02;
-/// So many windows before a change show whether the pace jumps by itself.
+/// Number of windows before a change that show whether the pace jumps by itself.
 const HISTORY_MIN: usize = 40;
-/// What is so many times better is no jump of the program's own.
+/// Factor of improvement that no jump of the program itself explains.
 const UNMISTAKABLE: f64 = 10.0;
-/// A step of the history that is so many times as large would come near to the effect.
+/// A step of the history times this factor must stay below the effect.
 const STEP_NEAR: f64 = 2.0;
-/// An interval whose ends are so many times apart says too little to be shown.
+/// An interval whose ends differ by this factor is too uncertain to be shown.
 const VAGUE: f64 = 100.0;
-/// What windows that are left out of the means may cost, in margins.
+/// Permitted loss from windows that are left out of the trimmed means, in margins.
 const OUTLIERS_MAY_COST: f64 = 10.0;
 
-/// What came of comparing.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Judgement {
     pub(crate) verdict: GuardEffect,
-    /// Within the bound for what is worse; an objective that is no number is not.
+    /// Whether a loss is within the bound of the verdict "worse"; false for an objective that is not a
+    /// number.
     pub(crate) is_bearable: bool,
-    /// Means; of positive values the geometric ones, which the ratio is of.
+    /// Means of the objective; geometric ones for positive values, from which the ratio is computed.
     pub(crate) before: f64,
     pub(crate) after: f64,
     /// Above 1 for better.
     pub(crate) ratio: Option<f64>,
-    /// In which the ratio lies with 98 % confidence.
+    /// The interval that contains the ratio with 98 % confidence.
     pub(crate) interval: Option<(f64, f64)>,
 }
 
-/// Which way is better, and the share by which it may get worse.
+/// The direction of improvement, and the share by which the objective may get worse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectiveAim {
     pub(crate) maximize: bool,
     pub(crate) margin: f64,
 }
 
-/// In which scale values are compared.
+/// The scale on which values are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
-    /// In logarithms shares are differences.
+    /// On this scale, shares are differences.
     Logarithms,
-    /// Where a value is not positive; with the mean before.
+    /// For values that are not all positive; with the mean before.
     Plain(f64),
 }
 
@@ -70,7 +71,7 @@ impl Scale {
         }
     }
 
-    /// The difference that is this share of the mean before.
+    /// The difference that corresponds to this share of the mean before.
     fn share(self, share: f64) -> f64 {
         match self {
             Scale::Logarithms => (1.0 + share).ln(),
@@ -87,7 +88,7 @@ impl ObjectiveAim {
         }
     }
 
-    /// A value of which more is better.
+    /// The value on the scale, with the sign such that more is better.
     pub(super) fn better(self, value: f64, scale: Scale) -> f64 {
         let value = if scale == Scale::Logarithms {
             value.ln()
@@ -97,7 +98,7 @@ impl ObjectiveAim {
         if self.maximize { value } else { -value }
     }
 
-    /// Whether a difference of which more is better is a loss of no more than the margin.
+    /// Whether a difference, positive for a gain, is a loss of at most the margin.
     pub(super) fn bears(self, difference: f64, scale: Scale) -> bool {
         difference >= -scale.share(self.margin)
     }
@@ -140,7 +141,7 @@ impl ObjectiveAim {
         }
     }
 
-    /// Compares the windows before a change with those after it.
+    /// Compares the windows before and after a change.
     pub(crate) fn compare(self, before: &[f64], after: &[f64]) -> Judgement {
         let middles = (Middle::of(before), Middle::of(after));
         let scale = Scale::of(before.iter().chain(after).copied(), middles.0.mean);
@@ -155,7 +156,7 @@ impl ObjectiveAim {
         self.judgement(&effect, scale, is_bearable, (shown, middles.1.mean))
     }
 
-    /// The mean of values of which more is better, as it was measured.
+    /// The inverse of `better`: a mean in measured units.
     pub(super) fn shown(self, better: f64, scale: Scale) -> f64 {
         let value = if self.maximize { better } else { -better };
         if scale == Scale::Logarithms {
@@ -180,14 +181,14 @@ impl ObjectiveAim {
         let allowed = self.margin * before.mean.abs();
         let error = |middle: &Middle| middle.error_squared().unwrap_or(0.0);
         let noise = (error(before) + error(after)).sqrt();
-        // What is not a number is within no bound.
+        // NaN satisfies no bound.
         worse(before.mean, after.mean) <= allowed + noise.min(allowed)
             && worse(plain_before, plain_after) <= OUTLIERS_MAY_COST * self.margin * plain_before.abs()
     }
 }
 
-/// Whether an effect is believed after one comparison: the history before it has no step that comes near, and
-/// is long enough to have shown one. What is ten times better is believed after any.
+/// Whether an effect is believed after one comparison: the preceding history has no step of comparable size,
+/// and is long enough to have shown one. A factor of ten is believed with any length.
 pub(crate) fn is_believable(found: &Judgement, history: &[f64], over: usize) -> bool {
     let Some(effect) = found.ratio.filter(|_| found.interval.is_some()).map(f64::ln) else {
         return false;
@@ -196,7 +197,7 @@ pub(crate) fn is_believable(found: &Judgement, history: &[f64], over: usize) -> 
     is_long && STEP_NEAR * largest_step(history, over) < effect
 }
 
-/// The largest step of the mean of some windows to that of as many that follow, in logarithms.
+/// The largest step from the mean of `over` windows to that of the next `over`, in logarithms.
 fn largest_step(history: &[f64], over: usize) -> f64 {
     let over = over.max(1);
     let logarithms: Vec<f64> = history.iter().map(|value| value.ln()).collect();
@@ -207,7 +208,7 @@ fn largest_step(history: &[f64], over: usize) -> f64 {
     logarithms.windows(2 * over).map(step).fold(0.0, f64::max)
 }
 
-/// How many times better, where both have the same sign.
+/// The factor of improvement, if both have the same sign.
 fn ratio(before: f64, after: f64, maximize: bool) -> Option<f64> {
     let (better, poorer) = if maximize {
         (after, before)
@@ -219,14 +220,15 @@ fn ratio(before: f64, after: f64, maximize: bool) -> Option<f64> {
 }
 
 impl Judgement {
-    /// Worse by more than is bearable, with half the width of the interval: not enough to say so, and too
-    /// much to make it again.
+    /// Worse by more than is permitted, by an interval of half the width: not enough for a verdict, but too
+    /// much to make the change again.
     pub(crate) fn seems_worse(&self) -> bool {
         let upper = self.ratio.zip(self.interval);
         !self.is_bearable && upper.is_some_and(|(ratio, (_, high))| ratio * high < 1.0)
     }
 
-    /// `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74]`, where `seen` says what was compared.
+    /// `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74]`, where `seen` describes what was
+    /// compared.
     pub(crate) fn text(&self, guard: &Guard, seen: &str) -> String {
         let dimension = guard.objective.of.dimension();
         let shown = |value| human(value, dimension, guard.objective.of.percent);
@@ -234,11 +236,12 @@ impl Judgement {
         format!("{} -> {} ({seen}){effect}", shown(self.before), shown(self.after))
     }
 
-    /// How many times better, or the change of the value in per cent, with the interval; nothing where neither is known.
+    /// The factor of improvement, or the change of the value in per cent, with the interval; empty if
+    /// unknown.
     fn effect_text(&self, maximize: bool) -> String {
         let times = |ratio: f64| human(round_ratio(ratio), Default::default(), false);
         let of_value = |ratio: f64| if maximize { ratio } else { 1.0 / ratio };
-        // Without the sign of a zero.
+        // Adding 0.0 removes the sign of a negative zero.
         let share = |ratio: f64| format!("{:+.1}", ((of_value(ratio) - 1.0) * 1000.0).round() / 10.0 + 0.0);
         let less = if maximize { "" } else { " less" };
         let is_many = self.ratio.is_some_and(|ratio| ratio >= 1.995);
@@ -267,7 +270,7 @@ impl Judgement {
     }
 }
 
-/// Tens and more in whole numbers: no one needs 69.8 times.
+/// Rounds factors of ten and more to integers: 69.8 times is needlessly precise.
 fn round_ratio(ratio: f64) -> f64 {
     if ratio >= 9.95 {
         ratio.round()

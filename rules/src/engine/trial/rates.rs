@@ -1,5 +1,5 @@
-//! How often the guard errs, on paces that were recorded of programs and by simulation: the tables of
-//! docs/guard.md are what this prints. Seeded, so that it comes out the same everywhere.
+//! Error rates of the guard, on recorded and simulated paces of programs; prints the tables of docs/guard.md.
+//! Seeded, therefore reproducible.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ impl Random {
         (mixed(self.0) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Mean 0, deviation 1: twelve uniform numbers, as near to normal as is needed here.
+    /// Mean 0, deviation 1: the sum of twelve uniform numbers, sufficiently close to normal.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }
@@ -48,8 +48,8 @@ fn decision(number: u64) -> Decision {
     }
 }
 
-/// What the guard says of a change that makes a program whose pace is this, `before` windows of it before the
-/// change, so many times as fast; none where the pace ends before.
+/// The guard's verdict on a change that multiplies the pace of a program by `gain`, after `before` windows of
+/// this pace; `None` if the pace ends first.
 fn tried(pace: &[f64], before: usize, guard: &Guard, number: u64, gain: f64) -> Option<GuardEffect> {
     let (history, rest) = pace.split_at_checked(before)?;
     let mut trial = Trial::new(history.to_vec(), None, Some(guard), &decision(number));
@@ -80,13 +80,13 @@ fn percent(share: f64) -> String {
 const GAINS: [f64; 4] = [1.0, 1.2, 1.5, 2.0];
 const OVER: u32 = 5;
 
-/// Windows before the change, of the first comparison, and of the longest alternation, with those that are
-/// left out.
+/// Windows before the change, of the first comparison, and of the longest alternation, including those that
+/// are left out.
 const SERIES: usize = 5 + 6 + PAIRS_MAX * 2 * 2 + 1;
-/// A series begins so many windows after the one before it.
+/// Distance of the begins of two consecutive series, in windows.
 const APART: usize = 30;
 
-/// By program and what is counted. A series that is longer than what was recorded goes on at the beginning.
+/// By program and counted quantity. A series that exceeds its recording wraps around.
 fn recorded(lines: &'static str) -> BTreeMap<&'static str, Vec<Vec<f64>>> {
     let lines = lines.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -99,12 +99,12 @@ fn recorded(lines: &'static str) -> BTreeMap<&'static str, Vec<Vec<f64>>> {
         .collect()
 }
 
-/// Recorded while others had the CPUs, and with a higher priority than all others.
+/// Recorded while other programs used the CPUs, and with a higher priority than all others.
 const CROWDED: Recordings = (include_str!("../../../tests/paces/crowded.txt"), 2);
 const PREFERRED: Recordings = (include_str!("../../../tests/paces/preferred.txt"), 4);
 
-/// With how many changes are tried of each series, as decisions would be numbered differently: the order of
-/// the runs follows from that.
+/// A recording, with the number of changes that are tried on each series. Decisions have different numbers,
+/// which determine the order of the runs.
 type Recordings = (&'static str, u64);
 
 fn judged(series: &[Vec<f64>], lots: u64, gain: f64) -> Vec<GuardEffect> {
@@ -135,9 +135,9 @@ fn recorded_table((lines, lots): Recordings) -> String {
 
 #[derive(Clone, Copy)]
 enum Noise {
-    /// Windows that know nothing of each other.
+    /// Windows are independent.
     Independent,
-    /// Half of each window's deviation goes over into the next.
+    /// Half of each window's deviation carries over to the next.
     Drifting,
     /// One window in twenty has half the pace.
     Spiky,
@@ -172,11 +172,10 @@ fn simulated(random: &mut Random, noise: Noise, deviation: f64, count: usize) ->
 }
 
 const TRIALS: u64 = 300;
-/// Of these so many are tried with a gain or a loss.
+/// The number of these that are tried with a gain or a loss.
 const CHANGED: usize = 100;
 
-/// Programs with this noise, and how many windows of each are known before the change: as many as are needed,
-/// or 60.
+/// Programs with this noise, and the number of windows known before the change: the minimum, or 60.
 fn programs(noise: Noise, deviation: f64, over: u32) -> Vec<(usize, Vec<f64>)> {
     let mut random = Random(20_070_501);
     let over = over as usize;
@@ -284,7 +283,7 @@ fn no_gain_of_a_fifth_is_said_to_have_no_effect() {
     }
 }
 
-/// Where a window deviates from the others by no more than a tenth.
+/// If a window deviates from the others by at most a tenth.
 #[test]
 fn hardly_any_gain_of_a_fifth_is_missed_where_the_pace_is_steady() {
     for noise in [Noise::Independent, Noise::Drifting, Noise::Spiky, Noise::Phases] {

@@ -1,17 +1,17 @@
-//! The interval in which the effect of a change lies, from windows before and after it: Yuen's test (1974) of
-//! two trimmed means with unequal variances, made wider where windows follow each other's values.
+//! The interval of the effect of a change, from windows before and after it: Yuen's test (1974) of two
+//! trimmed means with unequal variances, widened for autocorrelated windows.
 
-/// Of so many windows one is left out at either end.
+/// One of this number of windows is left out at either end.
 const TRIMMED_OF: usize = 5;
 /// The normal quantile of 1 % in each direction.
 const NORMAL: f64 = 2.326;
-/// The correlation of a window with the next that is assumed before anything is known, and after how many
-/// pairs what was measured counts as much. Measured on recorded programs: docs/guard.md.
+/// The prior correlation of a window with the next, and its weight in pairs. Determined from recorded
+/// programs: docs/guard.md.
 const ASSUMED: (f64, f64) = (0.5, 60.0);
 const CORRELATION_MAX: f64 = 0.9;
 
-/// Student's quantile where the normal one is `z`: the expansion of Abramowitz and Stegun (1964), 26.7.5.
-/// Nothing is known below two degrees of freedom, where it is too small; at two it is 2 % too small.
+/// Student's quantile for the normal quantile `z`: the expansion of Abramowitz and Stegun (1964), 26.7.5.
+/// Unusable below two degrees of freedom, where it is too small; at two it is 2 % too small.
 fn student(z: f64, freedom: f64) -> f64 {
     if freedom < 2.0 {
         return f64::INFINITY;
@@ -35,24 +35,24 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The values in the middle of a run of windows.
+/// The trimmed values of a run of windows.
 pub(super) struct Middle {
     pub(super) mean: f64,
-    /// How many are in the middle.
+    /// The number of values left after trimming.
     left: usize,
-    /// The sum of the squares of the deviations of all, with the outermost drawn in to those that are left.
+    /// The winsorized sum of squared deviations.
     squares: f64,
-    /// These deviations, in the order of the windows.
+    /// The winsorized deviations, in the order of the windows.
     deviations: Vec<f64>,
 }
 
 impl Middle {
-    /// Tukey and McLaughlin (1963).
+    /// Trims by Tukey and McLaughlin (1963).
     pub(super) fn of(run: &[f64]) -> Middle {
         Middle::trimmed(run, run.len() / TRIMMED_OF)
     }
 
-    /// Without so many at either end.
+    /// Trims this number of values at either end.
     pub(super) fn trimmed(run: &[f64], trimmed: usize) -> Middle {
         let mut sorted = run.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -72,7 +72,7 @@ impl Middle {
         }
     }
 
-    /// In which the mean of independent values lies, where Student's statistic has this bound.
+    /// The interval of the mean of independent values, for this bound of Student's statistic.
     pub(super) fn interval(&self, bound: f64) -> Interval {
         let half = match self.error_squared() {
             Some(0.0) => 0.0,
@@ -81,13 +81,13 @@ impl Middle {
         Interval::around(self.mean, half)
     }
 
-    /// The square of the standard error of the mean of windows that are independent; none of a single one.
+    /// The square of the standard error of the mean of independent windows; `None` for a single one.
     pub(super) fn error_squared(&self) -> Option<f64> {
         (self.left > 1).then(|| self.squares / (self.left * (self.left - 1)) as f64)
     }
 }
 
-/// From where to where a difference lies with 98 % confidence, and the difference itself.
+/// The 98 % confidence interval of a difference, with the difference itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Interval {
     pub(super) low: f64,
@@ -96,7 +96,7 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Of the mean after less that before.
+    /// The interval of the mean after minus the mean before.
     pub(super) fn of(before: &Middle, after: &Middle) -> Interval {
         let middle = after.mean - before.mean;
         let (error_squared, freedom) = error(before, after);
@@ -117,7 +117,7 @@ impl Interval {
 }
 
 /// The square of the standard error of the difference, and Welch's degrees of freedom. A single window is
-/// taken to vary as the others do.
+/// assumed to vary like the others.
 fn error(before: &Middle, after: &Middle) -> (f64, f64) {
     match (before.error_squared(), after.error_squared()) {
         (Some(one), Some(other)) => {
@@ -131,8 +131,8 @@ fn error(before: &Middle, after: &Middle) -> (f64, f64) {
     }
 }
 
-/// By how much the variance of a mean is greater than that of independent windows, from the correlation of
-/// each with the next.
+/// The factor by which the variance of a mean exceeds that of independent windows, from the correlation of
+/// consecutive windows.
 fn inflation(before: &Middle, after: &Middle) -> f64 {
     let runs = [&before.deviations, &after.deviations];
     let count: usize = runs.iter().map(|run| run.len()).sum();
@@ -140,7 +140,7 @@ fn inflation(before: &Middle, after: &Middle) -> f64 {
     let products = runs.iter().flat_map(|run| run.iter().zip(run.iter().skip(1)));
     let products: f64 = products.map(|(one, next)| one * next).sum();
     let found = products / (before.squares + after.squares) * count as f64 / pairs.max(1) as f64;
-    // What is measured against the mean of the same few windows comes out too small by so much (Kendall
+    // Correlations relative to the mean of the same few windows are biased downwards by this amount (Kendall
     // 1954).
     let each = count as f64 / 2.0;
     let unbiased = (found * each + 1.0) / (each - 3.0).max(1.0);
@@ -196,11 +196,11 @@ mod tests {
 
     #[test]
     fn the_interval_is_that_of_yuens_test() {
-        // Independent of each other by their order, so that the assumed correlation alone makes it wider.
+        // The order makes the windows uncorrelated, so that only the assumed correlation widens the interval.
         let (before, after) = ([1.0, 3.0, 2.0, 4.0, 0.0], [11.0, 13.0, 12.0, 14.0, 10.0]);
         let found = Interval::of(&Middle::of(&before), &Middle::of(&after));
         assert_eq!(found.middle, 10.0);
-        // Drawn in to 1, 3, 2, 3, 1: squares 4, of the mean of three 4 / 6, twice; four degrees of freedom.
+        // Winsorized to 1, 3, 2, 3, 1: squares 4, of the mean of three 4 / 6, twice; four degrees of freedom.
         let (error, freedom) = error(&Middle::of(&before), &Middle::of(&after));
         assert!((error - 4.0 / 3.0).abs() < 1e-9 && (freedom - 4.0).abs() < 1e-9);
         assert!((found.high - found.middle - (found.middle - found.low)).abs() < 1e-9);

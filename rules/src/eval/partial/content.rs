@@ -1,4 +1,4 @@
-//! What is kept of one instance of a window: for each process the state of each fold.
+//! The data of one instance of a window: the state of each fold for each process.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,31 +13,31 @@ use crate::partial_sum::PartialSum;
 use crate::term::{Field, Term};
 use crate::value::{Key, ProcessId};
 
-/// Hits that are kept of an instance; what is beyond makes it partial.
+/// Hits that are kept of an instance; further ones make it partial.
 const HITS_MAX: usize = 65_536;
-/// States of an instance; what is beyond makes it partial.
+/// States of an instance; further ones make it partial.
 pub(super) const ROWS_MAX: usize = 65_536;
 
-/// What is kept of the hits of an instance.
+/// The folded and the kept hits of an instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
     pub(super) folds: Arc<WindowFolds>,
-    /// In the order of processes and probes, for each fold of the probe in the order of its table.
+    /// Ordered by process and probe; each has the folds of the probe in the order of its table.
     pub(super) rows: Vec<((ProcessId, usize), Vec<Row>)>,
-    /// For each probe its hits, where a fold waits for the close.
+    /// For each probe, its hits, if a fold waits for the close.
     pub(super) kept: Vec<Vec<Hit>>,
     hits: usize,
     states: usize,
     hits_kept: usize,
-    /// The row that was found last: hits of one process and probe come in a row.
+    /// Index of the last row found: hits of one process and probe are often consecutive.
     hint: usize,
 }
 
-/// What one fold has of one process.
+/// The state of one fold for one process.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) groups: Groups,
-    /// Why a hit could not be chosen or put into its row: the least reasons.
+    /// Why a hit could not be filtered or assigned to a row: the lexicographically smallest reasons.
     pub(super) unchosen: Option<Box<str>>,
     pub(super) unkeyed: Option<Box<str>>,
 }
@@ -48,7 +48,7 @@ pub(super) enum Groups {
     Keyed(BTreeMap<Key, State>),
 }
 
-/// Content is equal if the same hits were taken, in whatever order.
+/// Contents are equal if they contain the same hits, in any order.
 impl PartialEq for Content {
     fn eq(&self, other: &Content) -> bool {
         let sorted = |content: &Content| {
@@ -73,22 +73,22 @@ impl Content {
         }
     }
 
-    /// What is folded in it.
+    /// Its folds.
     pub(crate) fn folds(&self) -> Arc<WindowFolds> {
         Arc::clone(&self.folds)
     }
 
-    /// How many folds it has.
+    /// The number of its folds.
     pub(crate) fn places(&self) -> usize {
         self.folds.folds.len()
     }
 
-    /// How many states it has.
+    /// The number of its states.
     pub(crate) fn states(&self) -> usize {
         self.states
     }
 
-    /// How many hits were taken.
+    /// The number of its hits.
     pub(crate) fn len(&self) -> usize {
         self.hits
     }
@@ -113,8 +113,8 @@ impl Content {
         }
     }
 
-    /// Takes what was added up of hits of a process; `parts` are the parts of a hit, each with the place of
-    /// its sums.
+    /// Adds an aggregate of hits of a process; `parts` are the fields of a hit, each with the index of its
+    /// sums.
     pub(crate) fn take_partial_sum(
         &mut self,
         process: ProcessId,
@@ -147,12 +147,12 @@ impl Content {
         }
     }
 
-    /// False if not all that it was given is in it.
+    /// False if something was left out.
     pub(crate) fn has_room(&self) -> bool {
         self.states <= ROWS_MAX && self.hits_kept <= HITS_MAX
     }
 
-    /// Takes in what was made of other hits.
+    /// Merges the content of other hits.
     pub(crate) fn merge(&mut self, other: &Content) {
         self.hits += other.hits;
         self.hits_kept += other.hits_kept;
@@ -169,7 +169,7 @@ impl Content {
         }
     }
 
-    /// Forgets what came of some processes.
+    /// Removes the hits of some processes.
     pub(crate) fn leave_out(&mut self, processes: &[ProcessId]) {
         self.rows.retain(|((process, _), _)| !processes.contains(process));
         for kept in &mut self.kept {
@@ -178,14 +178,14 @@ impl Content {
         self.hits_kept = self.kept.iter().map(Vec::len).sum();
     }
 
-    /// The processes of which it has something.
+    /// The processes that have hits in it.
     pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> {
         let kept = self.kept.iter().flatten().map(|hit| hit.process);
         self.rows.iter().map(|((process, _), _)| *process).chain(kept)
     }
 }
 
-/// What the folds of a probe have of a process, and how many states came with it.
+/// The rows of a probe's folds for a process, with the number of states that were created.
 fn row<'r>(
     rows: &'r mut Vec<((ProcessId, usize), Vec<Row>)>,
     folds: &WindowFolds,
@@ -193,7 +193,7 @@ fn row<'r>(
     hint: &mut usize,
 ) -> (&'r mut Vec<Row>, usize) {
     let is_it = |place: &usize| rows.get(*place).is_some_and(|(known, _)| *known == of);
-    // Processes come one after the other, and probes of one by turns.
+    // Processes are often consecutive, and the probes of one process alternate.
     let near = [*hint, *hint + 1, hint.saturating_sub(1)];
     let found = near
         .into_iter()
@@ -224,7 +224,7 @@ impl Row {
         }
     }
 
-    /// How many states came with it.
+    /// Returns the number of states that were created.
     fn take(&mut self, fold: &Intake, hit: &Hit) -> usize {
         if let Some(filter) = &fold.filter {
             match holds(filter, hit) {
@@ -256,7 +256,7 @@ impl Row {
         }
     }
 
-    /// How many states came with it.
+    /// Returns the number of states that were created.
     fn merge(&mut self, other: &Row) -> usize {
         for (mine, other) in [
             (&mut self.unchosen, &other.unchosen),
@@ -278,14 +278,14 @@ impl Row {
                 }
                 return groups.len() - before;
             }
-            // Rows of one fold are of one kind.
+            // Rows of one fold have the same kind.
             _ => {}
         }
         0
     }
 }
 
-/// Adds what the fold folds of a hit.
+/// Adds a hit to the state of a fold.
 fn add(state: &mut State, fold: &Intake, hit: &Hit) {
     let place = Place::of(hit);
     match &fold.of {
@@ -302,7 +302,7 @@ fn add(state: &mut State, fold: &Intake, hit: &Hit) {
     }
 }
 
-/// Of two reasons the one that is kept, whichever came first.
+/// Keeps the smaller of two reasons, independent of their order.
 pub(super) fn least(kept: &mut Option<Box<str>>, reason: &str) {
     if kept.as_deref().is_none_or(|known| reason < known) {
         *kept = Some(reason.into());

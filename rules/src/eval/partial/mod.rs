@@ -1,11 +1,11 @@
-//! What is kept of the hits of a window while it is open: for each process and fold an exact aggregate.
+//! The data of an open window: an exact aggregate for each process and fold.
 //!
-//! A rule's folds are gathered once, equal ones together (`check::folds`). A hit is taken in once: its
-//! condition, its values and its key are computed then ([`source`]) and go into the [`state`] of each fold.
+//! A rule's folds are collected once, with equal ones merged (`check::folds`). A hit is evaluated once, on
+//! arrival: its condition, values and key are computed ([`source`]) and added to the [`state`] of each fold.
 //! Folds over time are thus below folds over processes: a process that is left out of a window is a row that
-//! is not merged, and a node passes on rows instead of hits. A fold that needs what is known only at the
-//! close — a metric, the captures of the boundaries — has its hits kept. Which hits belong to which instance
-//! is decided elsewhere, see [`crate::engine`].
+//! is not merged, and a node passes on rows instead of hits. A fold that depends on values known only at the
+//! close, such as a metric or the captures of the boundaries, has its hits kept. Which hits belong to which
+//! instance is decided in [`crate::engine`].
 
 mod content;
 mod past;

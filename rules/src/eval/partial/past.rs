@@ -1,4 +1,4 @@
-//! What is kept of the instances that closed, where folds look back to them.
+//! Contents of closed instances, for folds that refer to them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::Content;
 use crate::folds::WindowFolds;
 
-/// Instances that are kept at most: a fold that looks back further has what they have.
+/// Maximum number of kept instances; limits folds that go back further.
 const EARLIER_MAX: usize = 1024;
 
 /// The closed instances of one window.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     folds: Arc<WindowFolds>,
-    /// Those that the fold that looks back furthest has hits of, the newest last.
+    /// As many as the longest range of a fold needs, the newest last.
     earlier: VecDeque<Arc<Content>>,
     run: Option<Arc<Content>>,
 }
@@ -27,7 +27,7 @@ impl Past {
         }
     }
 
-    /// An instance has closed that was complete.
+    /// Adds a closed complete instance.
     pub(crate) fn push(&mut self, content: &Arc<Content>) {
         if self.folds.runs {
             match &mut self.run {

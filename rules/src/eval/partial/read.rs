@@ -1,4 +1,4 @@
-//! The value of a fold at the close of a window, from the states of the processes that count.
+//! The value of a fold at the close of a window, from the states of its processes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::hit::Hit;
 use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
 use crate::value::{Cell, Key, ProcessId, Reason, Scalar, Value};
 
-/// What a fold has of all processes, before it is read.
+/// The combined state of a fold over all processes, before it is read.
 struct Sum {
     overall: State,
     rows: BTreeMap<Key, State>,
@@ -60,7 +60,7 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
             }
             gathered(context, window, fold, intake, &contents)
         }
-        // What is not known of this instance is no hit of the run, as of the instances before.
+        // An incomplete instance is left out of the run, as earlier ones are.
         FoldRange::Run => {
             let known = Some(content).filter(|_| lacking.is_none());
             let contents: Vec<&Content> = known.into_iter().chain(window.run.as_deref()).collect();
@@ -70,14 +70,14 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
     .and_then(|sum| sum.read(window, fold, name))
     .unwrap_or_else(Value::none);
     if let Some(memory) = memory {
-        // It was looked at just now, and is empty.
+        // It was empty when it was read above.
         let _ = memory.set(value.clone());
     }
     value
 }
 
 impl Content {
-    /// How many hits a fold has.
+    /// The number of hits of a fold.
     pub(super) fn hits_of(&self, slot: usize, probe: usize) -> u64 {
         if self.folds.folds.get(slot).is_some_and(|fold| fold.waits) {
             return self.kept.get(probe).map_or(0, |kept| kept.len() as u64);
@@ -144,7 +144,7 @@ fn gathered(
 impl Sum {
     fn add(&mut self, fold: &Fold, intake: &Intake, process: ProcessId, groups: &Groups) {
         match (groups, &fold.by) {
-            // None of its hits was chosen: members have their row in any case.
+            // None of its hits was selected. Members get a row elsewhere.
             (Groups::One(state), Some(_)) if state.values() == 0 => {}
             (Groups::One(state), Some(_)) => self.row(intake, Key::Process(process)).merge(state),
             (Groups::One(state), None) => self.overall.merge(state),
@@ -160,7 +160,7 @@ impl Sum {
         self.rows.entry(key).or_insert_with(|| intake.empty())
     }
 
-    /// Folds hits that were kept, with what is known by now.
+    /// Folds kept hits, with the values known at the close.
     fn fold<'h>(
         &mut self,
         context: Context<'_>,
@@ -235,7 +235,7 @@ impl Sum {
     }
 }
 
-/// The fold of values that have an order of their own, as the rows of a table.
+/// The fold of ordered values, such as the rows of a table.
 pub(crate) fn of_values(reduction: crate::function::Reduction, values: &[Scalar]) -> Option<Cell> {
     let mut state = State::new(reduction, false);
     for (number, value) in (0..).zip(values) {

@@ -1,12 +1,12 @@
-//! What is computed of one hit when it is taken in: conditions, values, keys. Without allocation where
-//! numbers are.
+//! Evaluates conditions, values and keys of one hit on arrival. Does not allocate for numbers.
 
 use crate::eval::{Context, arithmetic, boolean, compare, number};
 use crate::hit::Hit;
 use crate::term::{Field, Term, Typed};
 use crate::value::{Cell, Key, Reason, Scalar, finite};
 
-/// The value of `of` for a hit. As [`Context::eval`], on the parts that are mostly evaluated for hits.
+/// The value of `of` for a hit. Equals [`Context::eval`], with fast paths for the parts that are most
+/// frequent for hits.
 pub(crate) fn cell(of: &Typed, hit: &Hit) -> Cell {
     match &of.term {
         Term::Field(field) => hit.field(*field),
@@ -38,7 +38,7 @@ pub(crate) fn cell(of: &Typed, hit: &Hit) -> Cell {
     }
 }
 
-/// The same where it is a part of the hit and a number, as it mostly is.
+/// As `cell`, for a field of the hit that is a number, which is the usual case.
 #[inline]
 pub(crate) fn number_in(of: &Typed, hit: &Hit) -> Option<f64> {
     match of.term {
@@ -51,7 +51,7 @@ pub(crate) fn number_in(of: &Typed, hit: &Hit) -> Option<f64> {
     }
 }
 
-/// Whether a condition holds of a hit.
+/// Whether a hit satisfies a condition.
 pub(crate) fn holds(condition: &Typed, hit: &Hit) -> Result<bool, Reason> {
     boolean(&cell(condition, hit)?)
 }

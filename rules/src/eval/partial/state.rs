@@ -1,4 +1,4 @@
-//! The state of one fold: an exact aggregate, the same for every order in which its values came.
+//! The state of one fold: an exact aggregate, independent of the order of its values.
 
 use crate::aggregate::{Finite, Integers, Merge, Numbers, Product, Quantiles, Regression, Truths, WhyNone};
 use crate::eval::{boolean, number};
@@ -11,7 +11,7 @@ use crate::value::{Cell, Ordered, ProcessId, Reason, Scalar, Time, finite};
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// A hit's place in the order of all hits.
+/// The position of a hit in the order of all hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     time: Time,
@@ -37,7 +37,7 @@ impl Place {
         }
     }
 
-    /// Of what has no time: its number.
+    /// For a value without a time: its number.
     pub(crate) fn number(number: u64) -> Place {
         Place {
             time: Time(number),
@@ -49,7 +49,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct State {
     values: u64,
-    /// Why a value was none: the least reason of all.
+    /// Why a value was none: the lexicographically smallest reason.
     wrong: Option<Box<str>>,
     kept: Kept,
 }
@@ -70,7 +70,7 @@ enum Kept {
     Line(Box<Regression>),
 }
 
-/// One order of all values of a formula, which are of one kind.
+/// A total order of the values of a formula, which have one kind.
 fn order(a: &Scalar, b: &Scalar) -> std::cmp::Ordering {
     let class = |value: &Scalar| match value {
         Scalar::Boolean(_) => 0,
@@ -92,7 +92,7 @@ impl Intake {
 }
 
 impl State {
-    /// Of nothing; `durations` if the values are nanoseconds.
+    /// The empty state; `durations` if the values are nanoseconds.
     pub(crate) fn new(reduction: Reduction, durations: bool) -> State {
         let kept = match reduction {
             Reduction::Sum | Reduction::Mean | Reduction::Stddev if durations => {
@@ -117,7 +117,7 @@ impl State {
         }
     }
 
-    /// How many values it was given, those that are none among them.
+    /// The number of values, including those that are none.
     pub(crate) fn values(&self) -> u64 {
         self.values
     }
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// Adds a value, or why it is none; `second` is the x of a line.
+    /// Adds a value, or why it is none; `second` is the x of a regression.
     pub(crate) fn add(&mut self, value: Cell, second: Option<Cell>, place: Place) {
         self.values = self.values.saturating_add(1);
         if let Err(reason) = value.and_then(|value| self.kept.add(value, second, place)) {
@@ -169,7 +169,8 @@ impl State {
         }
     }
 
-    /// Adds what so many hits came to elsewhere; none where they are only counted. Durations are nanoseconds.
+    /// Adds an aggregate of `count` hits; `sums` is `None` if they are only counted. Durations are in
+    /// nanoseconds.
     pub(crate) fn add_partial_sum(&mut self, count: u64, sums: Option<&Sums>, durations: bool) {
         self.values = self.values.saturating_add(count);
         let Some(sums) = sums else {
@@ -201,7 +202,7 @@ impl State {
         }
     }
 
-    /// Takes in what another was given.
+    /// Merges another state.
     pub(crate) fn merge(&mut self, other: &State) {
         self.values = self.values.saturating_add(other.values);
         if let Some(reason) = &other.wrong {
@@ -210,7 +211,7 @@ impl State {
         self.kept.merge(&other.kept);
     }
 
-    /// The value of the fold; nothing where there is no value of nothing.
+    /// The value of the fold; `None` if the reduction has no value without hits.
     pub(crate) fn read(&self, reduction: Reduction) -> Option<Cell> {
         if let Some(reason) = &self.wrong {
             return Some(Err(reason.to_string()));
@@ -226,7 +227,7 @@ impl State {
     }
 
     fn cell(&self, reduction: Reduction) -> Cell {
-        // One value has no spread, and the spread of it alone is 0.
+        // A single value has no spread by itself; here it counts as 0.
         let spread = |found: Result<f64, WhyNone>| if self.values == 1 { Ok(0.0) } else { found };
         match (&self.kept, reduction) {
             (Kept::Nothing, Reduction::Count) => finite(self.values as f64),
@@ -257,7 +258,7 @@ impl Kept {
     fn add(&mut self, value: Scalar, second: Option<Cell>, place: Place) -> Result<(), Reason> {
         match self {
             Kept::Nothing => {}
-            // Durations go by nanoseconds; a value that is computed is a number.
+            // Durations are added as nanoseconds; a computed value is a number.
             Kept::Durations(_) => return Err("this cannot be folded".to_string()),
             Kept::Numbers(numbers) => numbers.add(number(&value)?),
             Kept::Least(least) => *least = Some(real(&value)?).into_iter().chain(*least).min(),
@@ -292,7 +293,7 @@ impl Kept {
             (Kept::Product(a), Kept::Product(b)) => a.merge(b),
             (Kept::Quantiles(a), Kept::Quantiles(b)) => a.merge(b),
             (Kept::Line(a), Kept::Line(b)) => a.merge(b),
-            // States of one fold are of one kind.
+            // States of one fold have the same kind.
             _ => {}
         }
     }
@@ -302,7 +303,7 @@ fn real(value: &Scalar) -> Result<Finite, Reason> {
     Finite::new(number(value)?).ok_or_else(|| "the result is not a finite number".to_string())
 }
 
-/// Keeps the value of the earlier place, or of the later; of one place the smaller value.
+/// Keeps the value of the earlier position, or of the later; at equal positions, the smaller value.
 fn earlier(kept: &mut Option<(Place, Scalar)>, place: Place, value: Scalar, later: bool) {
     let better = match kept {
         None => true,

@@ -1,5 +1,4 @@
-//! Contents: any split and order of the hits give equal ones, and their values are what folding in order
-//! gives.
+//! Contents: any split and order of the hits give equal contents, whose values are those of folding in order.
 
 use std::sync::Arc;
 

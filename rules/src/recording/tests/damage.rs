@@ -1,8 +1,8 @@
-//! What is wrong on purpose: lengths that lie, records of later versions, blocks in another order.
+//! Deliberate errors: wrong lengths, records of later versions, blocks in another order.
 
 use super::*;
 
-/// A recording of these made-up records, with right sums.
+/// A recording of these artificial records, with correct checksums.
 fn forged(records: Vec<Stored>) -> Vec<u8> {
     let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     records.into_iter().for_each(|record| writer.push(record));
@@ -20,7 +20,7 @@ fn wrong(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// The densest there is, by a block of the largest size: records of few bits each.
+/// The densest records: a block of the maximum size with records of few bits each.
 #[test]
 fn the_records_of_a_block_take_bounded_memory() {
     let block = |count: usize, record: &Stored| {
@@ -46,7 +46,7 @@ fn the_records_of_a_block_take_bounded_memory() {
         Stored::End(0),
         Stored::Json(String::new()),
     ]) {
-        // One of a thousand tells how many bytes one takes.
+        // The size of one is determined from a thousand.
         let fit = BLOCK_MAX * 1000 / block(1000, &record).len();
         let of_one = match &record {
             Stored::Hit { captures, .. } => captures.len() * size_of::<Captured>(),
@@ -81,7 +81,7 @@ fn what_a_newer_version_adds_is_left_out_and_counted() {
     let json = |json: &str| Stored::Json(json.to_owned());
     let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     writer.write(&watermark(5)).unwrap();
-    // A kind, a measure, and the type of a capture that are not known; a field that is none is known.
+    // An unknown kind, an unknown measure and an unknown type of a capture; a known field that is null.
     writer.push(json(r#"{"eclipse":{"time":3}}"#));
     writer.push(Stored::Counter {
         after_ns: 1,
@@ -269,7 +269,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
     );
 }
 
-/// A recording may be anybody's, and what it says is printed on the terminal of root.
+/// A recording is untrusted, and its texts may be printed on the terminal of root.
 #[test]
 fn what_a_terminal_would_act_on_is_replaced() {
     let header = Header {

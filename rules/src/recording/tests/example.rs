@@ -1,4 +1,4 @@
-//! A recording as this format has it, which later programs read too; the first seed of the fuzz target.
+//! A recording in this format, which later programs must read too; the first seed of the fuzz target.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn records() -> Vec<Record> {
     ]
 }
 
-/// Compressed it may become other bytes; its meaning stays.
+/// The compressed bytes may change; the contents may not.
 #[test]
 fn what_was_recorded_in_this_format_is_read() {
     assert_eq!(read(SEED), (records(), None));

@@ -1,5 +1,5 @@
-//! The laws of the fuzz targets, held without a fuzzer: on every seed, and on some thousand mutations of the
-//! seeds, always the same ones.
+//! The laws of the fuzz targets, tested without a fuzzer: on every seed, and on some thousand deterministic
+//! mutations of the seeds.
 
 use crate as rules;
 
@@ -8,8 +8,8 @@ include!("../../../fuzz/oracles/rule_file.rs");
 
 const MUTATIONS: usize = 3000;
 
-/// The seeds of a target: those that somebody wrote, which have names, and those that the fuzzer found, which
-/// have sums.
+/// The seeds of a target: the written ones, which have names, and those found by the fuzzer, which have
+/// checksums.
 #[expect(clippy::disallowed_methods, reason = "a test may look at its seeds")]
 fn seeds(target: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let folder = format!("{}/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
@@ -25,7 +25,7 @@ fn seeds(target: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     (read(written), read(found))
 }
 
-/// Numbers that look random and are the same each time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -38,7 +38,8 @@ impl Dice {
     }
 }
 
-/// Changes a few places: a bit, a byte, something put in, taken out, doubled, or taken from another seed.
+/// Changes a few places: flips a bit, changes a byte, inserts, removes, duplicates, or copies from another
+/// seed.
 fn mutate(dice: &mut Dice, seeds: &[Vec<u8>], pieces: &[&[u8]]) -> Vec<u8> {
     let mut bytes = seeds[dice.below(seeds.len())].clone();
     for _ in 0..=dice.below(3) {
@@ -118,7 +119,7 @@ fn no_rule_file_is_too_strange() {
 
 #[test]
 fn every_written_seed_of_the_rules_is_accepted() {
-    // What is not accepted is not evaluated.
+    // A refused rule is not evaluated.
     for seed in seeds("rule_file").0 {
         let text = String::from_utf8(seed).unwrap();
         crate::CheckedRule::from_source(&text).unwrap_or_else(|wrong| {

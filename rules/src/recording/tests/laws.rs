@@ -1,5 +1,5 @@
-//! Laws on generated recordings: what was written is read, a part of it gives a part, no flipped bit goes
-//! unseen.
+//! Laws on generated recordings: what was written is read, a prefix gives a prefix, and every flipped bit is
+//! detected.
 
 use super::*;
 
@@ -60,7 +60,7 @@ proptest! {
         header in header(), records in proptest::collection::vec((record(), any::<bool>()), 0..12)
     ) {
         let (bytes, chunks) = chunked(&header, &records);
-        // Behind each chunk so many bytes and so many records are whole.
+        // The number of complete bytes and records after each chunk.
         let mut whole = vec![(0, 0)];
         let mut flushed = (0..records.len()).filter(|place| records[*place].1);
         for chunk in &chunks[..chunks.len() - 1] {
@@ -70,7 +70,7 @@ proptest! {
         let records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
         for length in 0..bytes.len() {
             let (at, count) = *whole.iter().rev().find(|(at, _)| *at <= length).unwrap();
-            // The first chunk is two pieces: how a recording begins, and the header's block.
+            // The first chunk has two parts: the prelude and the header's block.
             let at = if at == 0 && length >= 12 { 12 } else { at };
             let (found, error) = read(&bytes[..length]);
             prop_assert_eq!(error, Some(ReadError::Torn { at }), "{} bytes", length);

@@ -1,4 +1,4 @@
-//! Recordings of several hosts as one.
+//! Merging recordings of several hosts.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -68,8 +68,7 @@ fn one_recording_keeps_its_times_and_order() {
 
 #[test]
 fn clocks_are_joined_and_processes_are_distinguished() {
-    // At the wall clock's 10 000 the clock of a stood at 100, at 10 050 that of b at 9 000: b's clock began
-    // first.
+    // At wall-clock time 10 000 the clock of a was 100, at 10 050 that of b was 9 000: b's clock began first.
     let lost = |process, from, to| Record::HitsLost {
         process: ProcessId(process),
         from: Time(from),
@@ -182,7 +181,7 @@ proptest! {
         let once = merged(&order);
         let turns = by % order.len();
         order.rotate_left(turns);
-        // Recordings with equal headers are told apart by nothing but the order they were given in.
+        // Recordings with equal headers differ only in the order of the arguments.
         let headers: BTreeSet<String> = given.iter().map(|(header, _)| format!("{header:?}")).collect();
         if headers.len() == given.len() {
             prop_assert_eq!(format!("{once:?}"), format!("{:?}", merged(&order)));

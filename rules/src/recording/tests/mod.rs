@@ -55,7 +55,7 @@ fn time() -> impl Strategy<Value = Time> {
     number().prop_map(Time)
 }
 
-/// As sessions write them: what a terminal would act on is made printable before a record is made of it.
+/// Texts as sessions write them: made printable before they are recorded.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z]{0,3}", ".{0,20}"].prop_map(|text| text.replace(is_active, "?"))
 }

@@ -1,4 +1,4 @@
-//! What a recording costs.
+//! The size of recordings.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn typical(count: u64) -> Vec<Record> {
             probe: ProbeKey(3),
             process: ProcessId(u32::try_from(number % 16).unwrap()),
             thread: u32::try_from(4_000_000 + number % 32).unwrap(),
-            // Hits of several CPUs come a little out of order.
+            // Hits of several CPUs are slightly out of order.
             time: Time(time - random(20_000)),
             duration_ns: Some(500_000 + random(1_000_000)),
             captures: vec![

@@ -1,4 +1,4 @@
-//! What of the language a generated rule has, and whether it came to anything.
+//! The language features of generated rules, with counts of their effects.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use super::*;
 use crate::rule::Trigger;
 use crate::window::{Begin, Straddle};
 
-/// How many rules have something, and in how many it had a value, closed a window, or decided.
+/// The number of rules that have a feature, and the number of rules in which it had a value, closed a window,
+/// or decided.
 pub(super) type Counts = BTreeMap<String, (usize, usize)>;
 
 fn count(counts: &mut Counts, feature: &str, came: bool) {

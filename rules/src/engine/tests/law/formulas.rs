@@ -1,16 +1,16 @@
-//! Formulas of generated rules. What a metric is called begins with what it is there for: so it can be
-//! counted how often that has a value.
+//! Formulas of generated rules. The prefix of a metric's name is its feature, so that the number of values of
+//! each feature can be counted.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::windows::Drawn;
 
-/// A metric: a word for what it is there for, and its formula. `NAME` is its window, `OUTER` the one around
-/// it, `INNER` the one in it.
+/// A metric: its feature and its formula. `NAME` is its window, `OUTER` the enclosing window, `INNER` the
+/// inner one.
 type Formula = (&'static str, &'static str);
 
-/// What is known of hits in a window of any kind.
+/// Formulas over hits for a window of any kind.
 const OF_HITS: &[Formula] = &[
     ("run", "count(send over run)"),
     ("run", "sum(compute.work over run) by process"),
@@ -94,11 +94,11 @@ const AT_BOUNDARIES: &[Formula] = &[
     ("at_border", "max(memory.resident at one.begin)"),
 ];
 
-/// Which metric, of which window.
+/// The choice of a metric and a window.
 pub(super) type Choice = (Index, Index);
 
 fn kinds(window: &Drawn, has_inner: bool, joined: bool) -> Vec<&'static [Formula]> {
-    // What is of windows within others has few places: it comes more often there.
+    // Formulas for nested windows apply to few windows, so they are more frequent there.
     let mut kinds = vec![OF_HITS, OF_HITS, OF_HITS, OF_TIMES];
     if joined {
         kinds.extend([OF_PAIRS, OF_PAIRS]);
@@ -118,7 +118,7 @@ fn kinds(window: &Drawn, has_inner: bool, joined: bool) -> Vec<&'static [Formula
     kinds
 }
 
-/// The metrics chosen, a line of the file each; those of pairs where there are some.
+/// The chosen metrics, one line of the file each, including those of pairs if there are any.
 pub(super) fn chosen(choices: &[Choice], windows: &[Drawn], joined: bool) -> String {
     let mut out = String::new();
     for (number, (window, which)) in choices.iter().enumerate() {

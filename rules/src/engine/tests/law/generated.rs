@@ -1,5 +1,4 @@
-//! Rules as text, put together at random from what the language has: windows of every kind, folds of every
-//! kind, tunes of every kind.
+//! Random rules as text, composed of windows, folds and tunes of every kind.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -41,7 +40,7 @@ capture:
   leave.number: current
 ";
 
-/// What is equal in both hits of a pair. Without pairs more hits need no order.
+/// The keys of pairs. Without pairs, more hits need no order.
 fn join() -> impl Strategy<Value = Option<String>> {
     let by = select(vec![
         "send.to = compute.process",
@@ -52,11 +51,11 @@ fn join() -> impl Strategy<Value = Option<String>> {
     prop::option::weighted(0.45, join)
 }
 
-/// What a window has in any case: what the others speak of.
+/// The metrics of every window, to which other formulas refer.
 fn basics(window: &Drawn) -> String {
     let name = window.name;
-    // What a condition asks of the window around need not be used here: others than in order it would not be
-    // seen.
+    // Uses other probes than the conditions on the enclosing window, so that the order of those probes' hits
+    // matters for the conditions alone.
     let worked = if window.works { "compute" } else { "reply" };
     let sent = if window.text.contains("tasks over") {
         "batch"
@@ -78,7 +77,7 @@ fn basics(window: &Drawn) -> String {
     .concat()
 }
 
-/// A tune at the window `NAME`; what it sets says what it is there for.
+/// A tune in the window `NAME`; its target names the feature that it tests.
 const TUNES: &[&str] = &[
     "set: chunk, role: worker, every: NAME, value: n_NAME, when: n_NAME >= 2, for: FOR, stale: 1, expect: n_NAME + 1, finding: '{n_NAME} in {NAME.duration}', guard: {AIM: pace_NAME, over: FOR, undo_if_worse_by: 5%}",
     "set: at_hit, role: master, every: send, value: count(send), stale: FOR",
@@ -98,8 +97,7 @@ fn tunes(wanted: &[Wanted], windows: &[Drawn]) -> String {
     for (number, (which, window, hold, aim)) in wanted.iter().enumerate() {
         let window = window.get(windows);
         let text = which.get(TUNES);
-        // Which of two windows is told first is no matter where one of them goes by the clock, and so who is
-        // on trial is.
+        // With timed windows, the order of closing two windows is not determined, nor is the tune on trial.
         let text = match windows.iter().any(Drawn::is_timed) && !text.contains("independent") {
             true => text.replace(", guard:", ", independent: true, guard:"),
             false => (*text).to_string(),
@@ -108,14 +106,14 @@ fn tunes(wanted: &[Wanted], windows: &[Drawn]) -> String {
             .replace("NAME", window.name)
             .replace("FOR", &hold.to_string())
             .replace("AIM", aim)
-            // Each is set by one tune.
+            // Each target has one tune.
             .replace(", role", &format!("{number}, role"));
         out.push_str(&format!("  - {{{text}}}\n"));
     }
     out
 }
 
-/// A whole rule; not every one of them checks.
+/// A complete rule; not every rule passes the check.
 pub(super) fn any_rule() -> impl Strategy<Value = String> {
     let folds = prop::collection::vec((fold(), any::<Index>(), 0usize..4), 1..4);
     let choices = prop::collection::vec((any::<Index>(), any::<Index>()), 6..14);

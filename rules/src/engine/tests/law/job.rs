@@ -1,11 +1,11 @@
-//! A job whose hits go to one engine, or by nodes to their coordinator.
+//! A job whose hits go to one engine, or through nodes to their coordinator.
 
 use super::streams::{PROCESSES, Sent, facts};
 use super::*;
 use crate::engine::{Node, Report};
 use crate::value::{Machine, Subject};
 
-/// What an engine made of a stream.
+/// The result of an engine for a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Delivered {
     pub(super) said: Vec<Output>,
@@ -13,20 +13,20 @@ pub(super) struct Delivered {
     pub(super) dropped: Dropped,
 }
 
-/// How a stream is delivered.
+/// The delivery of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
-    /// Which hit comes next, among so many of the earliest that are left: the nearer they are to their order,
-    /// the more is known at a tick.
+    /// The choice of the next hit, among a number of the earliest remaining ones: the closer to the original
+    /// order, the more is known at a tick.
     pub(super) order: Vec<prop::sample::Index>,
     pub(super) spread: usize,
-    /// Behind which hits there are watermarks and a tick.
+    /// The hits after which there are watermarks and a tick.
     pub(super) ticks: Vec<bool>,
-    /// To which node each process belongs; the coordinator's own engine if there are none.
+    /// The node of each process; without nodes, the coordinator's own engine.
     pub(super) nodes: Vec<u32>,
-    /// On which machine each process is.
+    /// The machine of each process.
     pub(super) machines: Vec<u32>,
-    /// What happens to reports and schedules, a digit of base 4 for each.
+    /// The faults of reports and schedules, a digit of base 4 for each.
     pub(super) mischief: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn any_delivery() -> impl Strategy<Value = Delivery> {
         })
 }
 
-/// The hits in the order in which they are delivered.
+/// The hits in order of delivery.
 pub(super) fn shuffled(hits: &[Sent], delivery: &Delivery) -> Vec<Sent> {
     let mut left = hits.to_vec();
     left.sort_by_key(|hit| hit.end);
@@ -66,10 +66,10 @@ pub(super) fn shuffled(hits: &[Sent], delivery: &Delivery) -> Vec<Sent> {
     out
 }
 
-/// For each probe and process how many hits there were, and the sum of their durations.
+/// For each probe and process, the number of hits and the sum of their durations.
 pub(super) type Totals = BTreeMap<(usize, u32), (u64, u64)>;
 
-/// Counts hits, each once.
+/// Counts hits without duplicates.
 pub(super) fn add_up(totals: &mut Totals, hits: &[Sent]) {
     for (place, hit) in hits.iter().enumerate() {
         if !hits[..place].contains(hit) {
@@ -79,7 +79,7 @@ pub(super) fn add_up(totals: &mut Totals, hits: &[Sent]) {
     }
 }
 
-/// What is counted of every process by then.
+/// The counters of every process at this time.
 pub(super) fn measured(rule: &CheckedRule, machines: &[u32], ms: u64) -> Vec<(u32, Observation)> {
     let (time, mut out) = (Time(ms * MS), Vec::new());
     for &measure in &rule.plan().measures {
@@ -87,7 +87,7 @@ pub(super) fn measured(rule: &CheckedRule, machines: &[u32], ms: u64) -> Vec<(u3
             let machine = machines[process as usize];
             let (of, pace) = match measure.scope() {
                 Scope::Process => (Subject::Process(ProcessId(process)), process),
-                // The first process of a machine stands for it.
+                // The first process of a machine represents it.
                 Scope::Machine if machines.iter().position(|of| *of == machine) == Some(process as usize) => {
                     (Subject::Machine(Machine(machine)), machine)
                 }
@@ -120,7 +120,7 @@ pub(super) fn measured(rule: &CheckedRule, machines: &[u32], ms: u64) -> Vec<(u3
     out
 }
 
-/// The totals of every probe by then.
+/// The totals of every probe at this time.
 pub(super) fn counted(
     (id, rule): (RuleId, &CheckedRule),
     ms: u64,
@@ -188,7 +188,7 @@ impl Job {
         job
     }
 
-    /// Of a process, or of its machine.
+    /// Observes a measurement of a process, or of its machine.
     fn observe(&mut self, process: u32, observation: Observation) {
         match self.of_process.get(process as usize) {
             Some(node) => self.nodes[*node].observe(observation),
@@ -219,7 +219,7 @@ impl Job {
 
     fn tick(&mut self, ms: u64, mischief: &mut impl Iterator<Item = u8>) {
         for node in &mut self.nodes {
-            // Some nodes are silent for a while, some reports are late, some come twice.
+            // Some nodes are silent for a while, some reports are late, some arrive twice.
             match mischief.next().unwrap_or(0) {
                 1 => {}
                 2 => {
@@ -253,7 +253,7 @@ impl Job {
     }
 }
 
-/// What becomes of hits that are delivered so; `doubles` are among them.
+/// The result for hits with this delivery; `doubles` are among them.
 pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Delivered {
     if rule.windows.iter().any(|window| window.boundaries().is_none()) {
         return in_step(rule, hits, delivery);
@@ -276,7 +276,7 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
         job.tick(100_000 + place as u64, &mut mischief);
     }
     (0..PROCESSES).for_each(|process| job.watermark(process, 200_000));
-    // A hit needs two rounds from its node to an evaluation: its order, and then its instance.
+    // A hit needs two rounds from its node to an evaluation: for its order and for its instance.
     for _ in 0..3 {
         job.tick(200_000, &mut std::iter::empty());
     }
@@ -284,8 +284,8 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     job.delivered
 }
 
-/// The same of a rule with windows of a length, which go by the clock: the hits of each 250 ms are delivered
-/// in any order, and known to be all at the tick behind them.
+/// As `delivered`, for a rule with timed windows: the hits of each 250 ms are delivered in any order, and are
+/// complete at the tick after them.
 fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Delivered {
     let mut job = Job::new(rule, delivery);
     let mut totals = Totals::new();
@@ -299,7 +299,7 @@ fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Delivered 
         job.totals(rule, ms, &totals);
         job.measure(rule, ms);
         (0..PROCESSES).for_each(|process| job.watermark(process, ms));
-        // Reports come twice, but none comes late.
+        // Reports arrive twice, but never late.
         job.tick(ms, &mut std::iter::repeat_n(2, job.nodes.len()));
     }
     job.delivered.dropped = job.engine.dropped(RuleId(0));
@@ -310,7 +310,7 @@ fn last(hits: &[Sent]) -> u64 {
     hits.iter().map(|hit| hit.end).max().unwrap_or(0)
 }
 
-/// What one evaluator says that sees everything in order.
+/// The result of a single evaluator that gets all hits in order.
 pub(super) fn central(rule: &CheckedRule, hits: &[Sent], machines: &[u32]) -> Delivered {
     let delivery = Delivery {
         order: Vec::new(),
@@ -350,7 +350,7 @@ pub(super) fn observation(sent: &Sent) -> Observation {
 }
 
 impl Delivered {
-    /// What is the first to differ.
+    /// The first difference.
     pub(super) fn differs(&self, other: &Delivered) -> Option<String> {
         let windows = first_apart(&self.windows, &other.windows);
         let said = first_apart(&self.said, &other.said);
@@ -359,8 +359,8 @@ impl Delivered {
         windows.or(said).or(dropped)
     }
 
-    /// Windows of a length close at their tick, those from probe to probe when their nodes have handed in
-    /// what they have: in which order is no matter.
+    /// Sorted by window: timed windows close at their tick, windows from probe to probe after the reports of
+    /// their nodes, so the order between them is not determined.
     fn by_window(mut self) -> Delivered {
         self.windows.sort_by(|a, b| a.window.cmp(&b.window));
         for said in &mut self.said {

@@ -1,11 +1,11 @@
-//! The law for rules that come and go: the others do not notice, and a rule that is added later says what it
-//! would say alone, had the job begun then.
+//! The law for rules that are added and removed: other rules are unaffected, and a rule that is added later
+//! gives the outputs that it would give alone, had the job begun then.
 
 use super::job::{Totals, add_up, counted, measured, observation};
 use super::streams::{PROCESSES, Sent, facts};
 use super::*;
 
-/// A rule that only looks, under a name that no other has.
+/// A rule in advising mode with a unique name.
 fn guest(rule: &CheckedRule) -> CheckedRule {
     let mut guest = rule.clone();
     guest.name = "guest".to_string();
@@ -13,7 +13,7 @@ fn guest(rule: &CheckedRule) -> CheckedRule {
     guest
 }
 
-/// A rule, its hits in their order and what they add up to so far.
+/// A rule, its hits in order, and their totals so far.
 struct Fed<'a> {
     id: RuleId,
     rule: &'a CheckedRule,
@@ -50,10 +50,10 @@ impl<'a> Fed<'a> {
     }
 }
 
-/// A window by its name and number, and what its metrics came to.
+/// A window by name and number, with the values of its metrics.
 type Closed = (String, u64, Vec<(String, String)>);
 
-/// What was said of a rule from a moment on, and its windows; whoever is the rule.
+/// The outputs and windows of a rule from a moment on, independent of the rule's number.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     outputs: Vec<Output>,
@@ -98,7 +98,7 @@ fn measure_and_mark(engine: &mut Engine, rules: &[&CheckedRule], ms: u64) {
     }
 }
 
-/// A host that applies, with a guest between two moments or without.
+/// A host that applies, without a guest or with one between two moments.
 fn hosted(host: &CheckedRule, visitor: &CheckedRule, turns: &[Turn], stay: Option<(u64, u64)>) -> Said {
     let mut engine = Engine::new(vec![host.clone()], Time(0)).unwrap();
     engine.set_mode(RuleId(0), Mode::Applying);
@@ -121,7 +121,7 @@ fn hosted(host: &CheckedRule, visitor: &CheckedRule, turns: &[Turn], stay: Optio
     said
 }
 
-/// What a guest says from a moment on, alone or beside a host.
+/// The outputs for a guest from a moment on, alone or together with a host.
 fn visiting(host: Option<&CheckedRule>, visitor: &CheckedRule, turns: &[Turn], from: u64) -> Said {
     let rules: Vec<CheckedRule> = host.cloned().into_iter().collect();
     let id = RuleId(rules.len());
@@ -141,7 +141,7 @@ fn visiting(host: Option<&CheckedRule>, visitor: &CheckedRule, turns: &[Turn], f
         let outputs = engine.tick(Time(ms * MS));
         said.take(&mut engine, outputs, id);
     }
-    // A number says which rule it is, and not which of an engine's.
+    // Rule numbers are normalised, because they depend on the engine.
     for output in &mut said.outputs {
         match output {
             Output::FindingOpened(finding) => finding.rule = RuleId(0),

@@ -1,8 +1,8 @@
 //! The law of this crate: any division of the processes among nodes and any order of delivery give the
-//! windows, findings and decisions of one evaluator that sees everything in order. Timeouts apart: they go by
-//! the clock.
+//! windows, findings and decisions of a single evaluator that gets all hits in order. Timeouts are excluded,
+//! because they depend on the clock.
 //!
-//! A watermark comes behind the hits it covers, and ticks fall where they fall; everything else is shuffled.
+//! A watermark comes after the hits that it covers, and ticks come at any time; everything else is shuffled.
 
 mod features;
 mod formulas;
@@ -23,7 +23,7 @@ use generated::any_rule;
 use job::{any_delivery, central, delivered, observation};
 use streams::{PROCESSES, Turn, any_turn, stream, with_doubles};
 
-/// Rules that were written by hand.
+/// Hand-written rules.
 fn rules() -> Vec<String> {
     let (_, model) = crate::models()[0];
     let guard = "guard: {minimize: iteration.duration, over: 1, undo_if_worse_by: 5%}";
@@ -56,8 +56,8 @@ fn rules() -> Vec<String> {
             "  bytes:",
             "  each: {in: turn, value: stddev(compute.duration)}\n  bytes:",
         ),
-        // What it sees of the iteration so far goes by the order of hits that need none for the iteration
-        // alone.
+        // Its view of the iteration so far depends on the order of hits, which the iteration alone does not
+        // need.
         homed(&framed("key: number}\n  step: {within: iteration, from: send}")).replace(
             "  bytes:",
             "  so_far: {in: step, value: sum(compute.duration over iteration)}\n  bytes:",
@@ -65,7 +65,7 @@ fn rules() -> Vec<String> {
     ]
 }
 
-/// With the window that each metric lives in.
+/// States the window of each metric.
 fn homed(rule: &str) -> String {
     let bytes = "value: sum(send.bytes) / product(send.duration / 1ms)";
     let scopes = [
@@ -86,7 +86,7 @@ fn homed(rule: &str) -> String {
     scopes.into_iter().fold(rule.to_string(), put)
 }
 
-/// The rules we ship and those of the tests that have windows over hits.
+/// The shipped rules and the rules of the tests that have windows over hits.
 fn shipped() -> Vec<String> {
     let of_tests = [
         include_str!("../../../../tests/rules/adjusting-factoring.yaml"),
@@ -99,7 +99,7 @@ fn shipped() -> Vec<String> {
         .iter()
         .chain(crate::library())
         .map(|(_, text)| *text);
-    // So that a guard knows enough of so short a stream.
+    // Lets a guard decide on such a short stream.
     let soon = |text: &str| {
         text.replace("over: 5", "over: 1")
             .replace("over: 10", "over: 1")
@@ -108,7 +108,7 @@ fn shipped() -> Vec<String> {
     shipped.chain(of_tests).map(soon).collect()
 }
 
-/// A rule as text and checked; shown as text.
+/// A rule as text and checked; displayed as text.
 #[derive(Clone)]
 struct Checked {
     text: String,
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Checked {
     }
 }
 
-/// Every fifth is one of those written by hand, and as many are shipped or of the tests.
+/// A fifth of the rules is hand-written, and another fifth is shipped or from the tests.
 fn any_checked() -> impl Strategy<Value = Checked> {
     let (written, shipped) = (
         proptest::sample::select(rules()),
@@ -134,7 +134,7 @@ fn any_checked() -> impl Strategy<Value = Checked> {
     })
 }
 
-/// 200 in every run; `PROPTEST_CASES` asks for more, as `cargo xtask test --long` does.
+/// 200 in every run; `PROPTEST_CASES` requests more, as `cargo xtask test --long` does.
 fn cases() -> ProptestConfig {
     let requested = ProptestConfig::default();
     let plain = ProptestConfig::default().cases == 256;
@@ -158,7 +158,7 @@ proptest! {
         let hits = stream(&turns, &rule);
         let mut expected = central(&rule, &hits, &delivery.machines);
         let (hits, doubled) = with_doubles(&hits, &turns);
-        // Samples are taken as they are; only what is put into an order is known to be twice there.
+        // Duplicates are detected only in ordered hits, not in samples.
         let ordered = rule.windows.iter().any(|window| window.boundaries().is_some()) || !rule.joins.is_empty();
         expected.dropped.duplicate += if ordered { doubled } else { 0 };
         let apart = delivered(&rule, &hits, &delivery).differs(&expected);
@@ -222,7 +222,7 @@ fn the_streams_of_the_law_close_windows_and_decide() {
         assert!(delivered.windows.len() >= 3, "{delivered:?}\n{text}");
         let has_value =
             |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
-        // MPICH's rule, for one, is about none of these processes.
+        // Some rules, such as MPICH's, apply to none of these processes.
         let has_role = (0..6).any(|rank| !rule.roles_of(&streams::facts(rank)).is_empty());
         assert!(
             !has_role || delivered.windows.iter().any(has_value),
@@ -263,7 +263,7 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
         assert!(has >= RULES / 10, "{feature} is in {has} of {RULES}");
         assert!(came * 2 >= has, "{feature} came to something in {came} of {has}");
     }
-    // What never has a value is a hole in the law.
+    // A feature that never has a value is not covered by the law.
     for (feature, (has, came)) in &counts {
         assert!(
             *came > 0,
@@ -272,7 +272,7 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
     }
 }
 
-/// What at least a tenth of the rules have.
+/// Features of at least a tenth of the rules.
 const OFTEN: &[&str] = &[
     "window",
     "window every",

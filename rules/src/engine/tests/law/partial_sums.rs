@@ -1,7 +1,7 @@
-//! The law for what is added up where hits happen: the windows, findings and decisions are those of every hit
-//! handed in by itself, whenever one looks, and whichever hits are sent alone. Where hits were added up
-//! across a boundary, which a boundary of another process may be, the window is partial and says so: never is
-//! there another number.
+//! The law for hits that are aggregated at the probe: windows, findings and decisions are those for each hit
+//! passed in by itself, for any times of reading the aggregates and any hits passed in alone. If hits were
+//! aggregated across a boundary, which may be a boundary of another process, the window is partial and says
+//! so: there is never a different number.
 
 use super::job::measured;
 use super::streams::{PROCESSES, Sent, facts};
@@ -9,23 +9,23 @@ use super::*;
 use crate::partial_sum::{Group, Grouping, PartialSum, SummedValue, Sums};
 use crate::plan::PlannedProbe;
 
-/// Hits of one group, and what was handed in of them.
+/// Hits of one group, and the part that was passed in.
 struct Cell {
     partial_sum: PartialSum,
     delivered: Option<PartialSum>,
 }
 
-/// Adds up hits as the kernel side does: of each probe and process two groups at a time.
+/// Aggregates hits as the kernel side does: two groups per probe and process at a time.
 #[derive(Default)]
 struct Adder {
     epochs: BTreeMap<u32, u64>,
     cells: BTreeMap<(usize, u32, bool), Cell>,
-    /// What waits to be handed in.
+    /// Observations to be passed in.
     ring: Vec<Observation>,
     added: usize,
 }
 
-/// A hit with its time in nanoseconds: no two of a process are at the same.
+/// A hit with its time in nanoseconds, unique within a process.
 type Timed = (Sent, u64);
 
 fn timed(hits: &[Sent]) -> Vec<Timed> {
@@ -55,7 +55,7 @@ fn integer(value: Option<f64>) -> Option<i64> {
 }
 
 impl Cell {
-    /// What came since it was last looked at.
+    /// The hits since the last reading.
     fn more(&mut self) -> Option<PartialSum> {
         let delivered = self.delivered.replace(self.partial_sum.clone());
         let mut more = self.partial_sum.clone();
@@ -143,8 +143,8 @@ fn observation_of((probe, process, _): (usize, u32, bool), partial_sum: PartialS
     }
 }
 
-/// How hits come: so many until one looks, so many more before the look is over; whether one looks without a
-/// reason to; and which hits are sent alone.
+/// The rhythm of hits and readings: hits before a reading, hits during it, and whether a reading has no
+/// reason; and the hits that are passed in alone.
 #[derive(Clone, Debug)]
 struct Pace {
     rounds: Vec<(usize, usize, bool)>,
@@ -159,13 +159,13 @@ fn any_pace() -> impl Strategy<Value = Pace> {
         .prop_map(|(rounds, alone)| Pace { rounds, alone })
 }
 
-/// What came of a stream.
+/// The result for a stream.
 struct Outcome {
     said: Vec<Output>,
     windows: Vec<ClosedWindow>,
-    /// How many windows were partial, those among them that a rule discards.
+    /// The number of partial windows, including those that a rule discards.
     partial: u64,
-    /// How many hits were added up.
+    /// The number of aggregated hits.
     added: usize,
 }
 
@@ -243,7 +243,7 @@ fn says(window: &ClosedWindow, what: &str) -> bool {
     window.metrics.iter().any(|(_, value)| value.contains(what))
 }
 
-/// Folds of every kind that is added up, by key and from boundary to boundary.
+/// Folds of every kind that can be aggregated, by key and from boundary to boundary.
 fn written() -> Vec<String> {
     let more = "  spread: stddev(compute.duration)
   shortest: min(compute.duration)
@@ -327,14 +327,14 @@ proptest! {
         let each = delivered(&rule, &hits, &pace, false);
         let added = delivered(&rule, &hits, &pace, true);
         if added.partial == each.partial {
-            // Of two reasons for which one is partial, the other may be told.
+            // A window may be partial for two reasons, either of which may be reported.
             let as_each = |(added, each)| if is_across(added) && is_partial(each) { each } else { added };
             let windows: Vec<&ClosedWindow> = added.windows.iter().zip(&each.windows).map(as_each).collect();
             prop_assert_eq!(added.windows.len(), each.windows.len(), "{}", text);
             prop_assert_eq!(windows, each.windows.iter().collect::<Vec<_>>(), "{}", text);
             prop_assert_eq!(&added.said, &each.said, "{}", text);
         } else {
-            // One that a rule discards is not among them.
+            // Windows that a rule discards are not among them.
             let differs = |place: &usize| added.windows.get(*place) != each.windows.get(*place);
             let first = (0..each.windows.len()).find(differs).and_then(|place| added.windows.get(place));
             let is_later = |window: &ClosedWindow| each.windows.contains(window);
@@ -364,7 +364,7 @@ fn hits_are_added_up_and_windows_across_a_boundary_are_few() {
     }
 }
 
-/// Two hits of the second process with the key 7, the first and the last at these ms.
+/// Two hits of the second process with the key 7, the first and the last at these times in ms.
 fn two(farm: &Farm, first: u64, last: u64) -> Observation {
     Observation::PartialSum {
         rule: RuleId(0),
@@ -416,7 +416,7 @@ fn what_was_added_up_since_before_a_rule_was_there_makes_its_first_window_partia
     );
 }
 
-/// Which probes of the rules we ship are added up, and by what.
+/// The probes of the shipped rules whose hits are aggregated, with their grouping.
 #[test]
 fn the_shipped_rules_have_added_up_what_they_sum_over_an_iteration() {
     let shipped = crate::models().iter().chain(crate::library());

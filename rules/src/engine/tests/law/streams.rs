@@ -1,17 +1,17 @@
-//! Streams of hits of a master and its workers: what happens in each iteration at the probes of a rule,
-//! whatever they are called there, and what of it gets lost or doubled on the way.
+//! Streams of hits of a master and its workers: the events of each iteration at the probes of a rule, for any
+//! probe names, with losses and duplicates.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::rule::Probe;
 
-/// Process 0 is the master, the others work.
+/// Process 0 is the master, the others are workers.
 pub(super) const PROCESSES: u32 = 6;
-/// Milliseconds of an iteration.
+/// Length of an iteration, ms.
 pub(super) const TURN: u64 = 500;
 
-/// A hit: end and duration in ms, and what was read; nothing where it could not be.
+/// A hit: end and duration in ms, and its reads; `None` for a failed read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sent {
     pub(super) probe: usize,
@@ -25,15 +25,15 @@ pub(super) struct Sent {
 pub(super) struct Turn {
     pub(super) workers: u32,
     pub(super) computes: Vec<u64>,
-    /// Tenths, so that no sum of them is exact in binary.
+    /// Tenths, so that their sums are inexact in binary.
     pub(super) work: Vec<u32>,
-    /// How far a worker's clock is ahead, ms: it may work on when its iteration is over.
+    /// The lead of a worker's clock, ms: it may work on after the end of its iteration.
     pub(super) skew: u64,
     pub(super) missing: usize,
     pub(super) doubled: usize,
-    /// Of which hit nothing could be read.
+    /// The hit whose reads fail.
     pub(super) unread: usize,
-    /// A late worker believes to be in the iteration before.
+    /// A late worker assumes the previous iteration.
     pub(super) behind: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn any_turn() -> impl Strategy<Value = Turn> {
         )
 }
 
-/// What a process does when: its end and duration, the other process, and its batch.
+/// An activity of a process: end and duration, the other process, and its batch.
 struct Interval {
     end: u64,
     duration: u64,
@@ -83,7 +83,7 @@ impl At<'_> {
         self.number * TURN
     }
 
-    /// Where the clock of a process is ahead of that of the first.
+    /// A time on the clock of a process, which leads that of the first.
     fn own(&self, offset: u64) -> u64 {
         self.start() + offset + 3 * u64::from(self.process)
     }
@@ -106,7 +106,7 @@ impl At<'_> {
         values.get(process as usize).copied().unwrap_or(1)
     }
 
-    /// What it does at a probe of this name.
+    /// Its activities at the probe of this name.
     fn intervals(&self, probe: &str) -> Vec<Interval> {
         let workers = 1..=self.turn.workers;
         let works = self.process <= self.turn.workers;
@@ -161,7 +161,7 @@ impl At<'_> {
         }
     }
 
-    /// What is read there.
+    /// The value of a read.
     fn read(&self, capture: &str, interval: &Interval) -> f64 {
         let n = interval.believed as f64;
         let work = f64::from(self.turn.work[self.process as usize]) / 10.0;
@@ -181,7 +181,7 @@ impl At<'_> {
     }
 }
 
-/// The hits of the turns at the probes of a rule, in no order.
+/// The hits of the turns at the probes of a rule, unordered.
 pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
     let mut out = Vec::new();
     for (number, turn) in (1u64..).zip(turns) {
@@ -237,7 +237,7 @@ fn sent(at: &At<'_>, (place, probe): (usize, &Probe), interval: &Interval) -> Se
     }
 }
 
-/// The hits, and which of them are delivered twice.
+/// The hits, some of them twice, and the number of duplicates.
 pub(super) fn with_doubles(hits: &[Sent], turns: &[Turn]) -> (Vec<Sent>, u64) {
     let mut out = hits.to_vec();
     let mut places: Vec<usize> = turns.iter().map(|turn| turn.doubled).collect();

@@ -1,4 +1,4 @@
-//! The windows of a generated rule: those from probe to probe, those within others, those of a length.
+//! The windows of generated rules: from probe to probe, nested, and timed.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -9,7 +9,7 @@ pub(super) struct Drawn {
     pub(super) name: &'static str,
     pub(super) text: String,
     pub(super) within: Option<&'static str>,
-    /// Its metrics are about what the workers do, too.
+    /// Its metrics also cover the workers.
     pub(super) works: bool,
 }
 
@@ -24,7 +24,7 @@ fn in_braces(parts: &[&str]) -> String {
     format!("{{{}}}", parts.join(", "))
 }
 
-/// One with one boundary for all, or one in each worker.
+/// A window with one boundary for all processes, or with one in each worker.
 fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
     let keys = select(vec![
         "",
@@ -68,7 +68,7 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
     })
 }
 
-/// One within `one`.
+/// A window within `one`.
 fn inner() -> impl Strategy<Value = Drawn> {
     let text = select(vec![
         "from: batch",
@@ -102,7 +102,7 @@ fn inner() -> impl Strategy<Value = Drawn> {
     })
 }
 
-/// One within `inner`.
+/// A window within `inner`.
 fn deep() -> impl Strategy<Value = Drawn> {
     let text = select(vec![
         "from: [inner, deep], until: count(send) >= 1",
@@ -127,7 +127,7 @@ fn timed() -> impl Strategy<Value = Drawn> {
     })
 }
 
-/// The windows of a rule; `one` is always among them.
+/// The windows of a rule, always including `one`.
 pub(super) fn any_windows() -> impl Strategy<Value = Vec<Drawn>> {
     let nested = prop::option::weighted(0.46, (inner(), prop::option::weighted(0.4, deep())));
     let two = prop::option::weighted(0.15, probed("two"));
@@ -141,7 +141,7 @@ pub(super) fn any_windows() -> impl Strategy<Value = Vec<Drawn>> {
     })
 }
 
-/// One window whose hits have its key: nothing about them needs an order.
+/// One window whose hits carry its key: none of them needs an order.
 pub(super) fn folded_by_nodes() -> impl Strategy<Value = Vec<Drawn>> {
     Just(vec![Drawn {
         name: "one",
