@@ -341,8 +341,8 @@ mod tests {
     const NAME_OF_LEFT: &str =
         "view::live::terminal::tests::a_terminal_that_has_gone_away_ends_the_session_at_once";
 
-    /// The test starts itself on a separate terminal, and is notified through a file when to expect its loss,
-    /// because it has no signal for that.
+    /// The test starts itself on a separate terminal, which it then kills. SIGHUP is ignored, so that the
+    /// hangup must be detected without a signal.
     #[test]
     fn a_terminal_that_has_gone_away_ends_the_session_at_once() {
         if let Some(way) = std::env::var_os(LEFT) {
