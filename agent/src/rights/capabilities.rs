@@ -201,8 +201,7 @@ pub(crate) fn begin() -> Result<(), RightsError> {
 /// called before other threads are started.
 pub(crate) fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
     let keep = part.keeps();
-    // Needs CAP_SETPCAP. Without it nothing is lost: because of no_new_privs, no capability can be gained by
-    // exec.
+    // Fails without CAP_SETPCAP, which is harmless: because of no_new_privs, exec cannot gain capabilities.
     for capability in CapabilitySet::all().iter().filter(|set| !keep.contains(*set)) {
         let _ = remove_capability_from_bounding_set(capability);
     }

@@ -128,7 +128,7 @@ impl RuleBook {
     /// A partial sum of hits at a probe. Sums of hits before a separating hit must be observed before the
     /// watermark that covers that hit.
     pub(crate) fn observe_partial_sum(&mut self, partial_sum: &abi::SumCell, probe: &Probe) {
-        // The request has been removed.
+        // The sum was made for an earlier aggregation rule.
         if partial_sum.number != u64::from(probe.spec.partial_sum.number) {
             return;
         }

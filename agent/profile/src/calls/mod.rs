@@ -83,7 +83,7 @@ impl Sequence {
         self.unseen
     }
 
-    /// Calls of threads beyond [`THREADS_MAX`], which are only counted.
+    /// Calls of threads beyond `THREADS_MAX`, which are only counted.
     pub fn elsewhere(&self) -> u64 {
         self.elsewhere
     }

@@ -213,7 +213,7 @@ pub struct Windows {
     /// Cost of each function while it is watched, smoothed over the last windows.
     costs: BTreeMap<u32, f64>,
     in_a_row: u32,
-    /// Consecutive checks that found the costs too high, including those reset by new processes.
+    /// Consecutive checks that found the costs too high. Unlike `in_a_row`, new processes do not reset it.
     expensive: u32,
     part: f64,
     /// Time that it took to attach the probes of the last window.
