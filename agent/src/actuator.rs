@@ -1,4 +1,4 @@
-//! Starts the actuator process; texts for how it made a change.
+//! Starts the actuator process, and describes how it made a change.
 
 use std::{
     io,
@@ -33,24 +33,24 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) enum StartError {
     #[error("the actuator could not be started: {0}")]
     Spawn(#[from] io::Error),
-    /// It did not begin.
+    /// It did not complete the handshake.
     #[error("the actuator did not begin: {0}")]
     Begin(#[from] ClientError),
-    /// There is no place for the journal.
+    /// There is no folder for the journal.
     #[error(transparent)]
     Journal(#[from] tuner::journal::JournalError),
 }
 
-/// What an actuator is started for.
+/// The purpose of an actuator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartOptions {
-    /// Confirmed changes stay at the end.
+    /// Leave confirmed changes in place at the end.
     pub keeps: bool,
-    /// There will be changes at sync points.
+    /// Changes at sync points are possible.
     pub has_sync_points: bool,
 }
 
-/// A running actuator. When it is dropped, the actuator reverts what was not confirmed, and ends.
+/// A running actuator. When this is dropped, the actuator reverts all unconfirmed changes and ends.
 #[derive(Debug)]
 pub(crate) struct Actuator {
     /// The connection for requests.
@@ -60,13 +60,13 @@ pub(crate) struct Actuator {
 }
 
 impl Actuator {
-    /// Starts one. Must be called before the right to write is dropped.
+    /// Starts an actuator. Must be called before the right to write is dropped.
     pub(crate) fn start(options: StartOptions) -> Result<Actuator, StartError> {
         Actuator::start_in(StateDir::usual()?.path().to_owned(), options)
     }
 
-    /// One that does what the user names by hand, which stays; with `despite_seccomp` it calls functions
-    /// whatever the program's seccomp filters may do to them.
+    /// Starts an actuator for changes by hand, which stay in place. With `despite_seccomp` it calls functions
+    /// regardless of the program's seccomp filters.
     pub(crate) fn by_hand(despite_seccomp: bool) -> Result<Actuator, StartError> {
         let hello = Hello {
             keep: true,
@@ -77,7 +77,7 @@ impl Actuator {
         Actuator::begin(hello, false)
     }
 
-    /// As `start`, with its journals in this folder.
+    /// As `start`, with the journals in this folder.
     pub(crate) fn start_in(state_dir: PathBuf, options: StartOptions) -> Result<Actuator, StartError> {
         let hello = Hello {
             keep: options.keeps,
@@ -96,7 +96,8 @@ impl Actuator {
             .args(sync.then_some("--sync"))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
-            // A group of its own: Ctrl-C on the terminal is for the agent, which then ends the stream.
+            // A separate process group, so that Ctrl-C on the terminal reaches only the agent, which then
+            // ends the stream.
             .process_group(0)
             .spawn()?;
         let stream = ours.try_clone()?;
@@ -112,16 +113,17 @@ impl Actuator {
         self.child.id().cast_signed()
     }
 
-    /// Its stream once more: when that is shut down the actuator reverts what was not confirmed, and ends.
+    /// A duplicate of its stream. When that is shut down, the actuator reverts all unconfirmed changes and
+    /// ends.
     pub(crate) fn stream(&self) -> io::Result<UnixStream> {
         self.stream.try_clone()
     }
 
-    /// Ends the session: reverts what does not stay.
+    /// Ends the session: reverts all changes that do not stay.
     pub(crate) fn finish(mut self) -> Result<tuner::actuator::RevertSummary, ClientError> {
         let summary = self.client.shutdown();
-        // It has answered, so it is about to end; or its stream has ended, and it reverts what it can,
-        // unless it hangs.
+        // Either the actuator has answered and is about to end, or its stream has ended and it reverts what
+        // it can. It is not waited for if it hangs.
         let given_up = Instant::now() + ANSWER_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < given_up {
             std::thread::sleep(Duration::from_millis(1));
@@ -130,12 +132,12 @@ impl Actuator {
     }
 }
 
-/// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is
-/// prepared for changes at sync points; without, it has given up the right to probe.
+/// The main function of the actuator process: serves the stream on its standard input until that ends. With
+/// `sync` it is prepared for changes at sync points; without, it has given up the right to probe.
 pub(crate) fn serve(sync: bool) -> Result<(), String> {
     if sync {
-        // Before rights are dropped: to let a probe write by itself takes one that the actuator does not
-        // keep.
+        // Before rights are dropped: permitting a probe to write by itself takes a right that the actuator
+        // does not keep.
         *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(false));
         heap::give_back();
     }
@@ -158,7 +160,7 @@ pub(crate) fn serve(sync: bool) -> Result<(), String> {
     served.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// What was prepared before rights were dropped.
+/// Prepared before rights are dropped.
 static PREPARED: Mutex<Option<Result<Prepared, RendezvousError>>> = Mutex::new(None);
 
 fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
@@ -170,7 +172,7 @@ fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
     }
 }
 
-/// How a change was made that minded no sync point, for people.
+/// How a change without a sync point was made, for people.
 pub(crate) fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
     let how = match mechanism {
         Mechanism::Plain => "plain write",
@@ -184,9 +186,9 @@ pub(crate) fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
     }
 }
 
-/// How a change met its sync point, for people.
+/// How a change reached its sync point, for people.
 pub(crate) fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Passage) -> String {
-    // The first hit is where one expects it.
+    // The first hit is the expected case.
     let hit = match passage.hits {
         0 | 1 => String::new(),
         hits => format!(" (hit {hits})"),

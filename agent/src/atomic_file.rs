@@ -1,14 +1,14 @@
-//! Files that readers find complete or not at all, though their writer gives up the right to open files long
-//! before.
+//! Files that readers find either complete or not at all, even if the writer gives up the right to open files
+//! before it completes them.
 //!
-//! A file is written under another name in the same folder, and gets its own when it is complete. Root that
-//! has given up its capabilities may not rename in the folder of another user: there a new file has its name
-//! from the start, but only root may read it until it is complete, and a file of that user is rewritten at
-//! the end.
+//! A file is written under a temporary name in the same folder, and renamed when it is complete. Root without
+//! capabilities may not rename in the folder of another user. There a new file has its final name from the
+//! start, but only root may read it until it is complete; an existing file of that user is rewritten at the
+//! end.
 //!
 //! The folder is opened once, and names are looked up in it without following links. A link as the last part
-//! of a name is followed here, by the kernel's own rule for sticky folders (`fs.protected_symlinks`),
-//! whatever that setting is: not the link of another user. A file that is replaced keeps its mode, and its
+//! of a name is followed here, by the kernel's rule for sticky folders (`fs.protected_symlinks`) regardless
+//! of that setting: links of other users are not followed. A file that is replaced keeps its mode, and its
 //! owner if we may change owners.
 
 use std::{
@@ -26,16 +26,16 @@ use rustix::{
     process::geteuid,
 };
 
-/// The sticky bit of a folder: what is in it may be replaced by its owner only.
+/// The sticky bit of a folder: only the owner of a file in it may replace the file.
 const STICKY: u32 = 0o1000;
 
-/// As many links as the kernel follows in one name.
+/// Maximum number of links that the kernel follows in one name.
 const LINKS_MAX: usize = 40;
 
-/// What the kernel says of a file system that shows processes: its links are no paths.
+/// The magic number of procfs, whose links are not paths.
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 
-/// A file that is being made. Dropped before it is complete it goes away, as far as that is permitted.
+/// A file that is being written. If it is dropped before it is complete, it is removed if that is permitted.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
     file: File,
@@ -43,13 +43,13 @@ pub(crate) struct AtomicFile {
     until_complete: Hidden,
 }
 
-/// How readers are kept from it.
+/// How readers are kept from the incomplete file.
 #[derive(Debug)]
 enum Hidden {
     Named(OsString),
     /// Not readable. It gets this mode when it is complete.
     Closed(u32),
-    /// Not at all, but it keeps its old content until the new one is complete.
+    /// Not at all, but the old content stays until the new content is complete.
     Rewritten,
     /// Not at all: a pipe or a device.
     Open,
@@ -92,10 +92,10 @@ impl AtomicFile {
         }
     }
 
-    /// Under another name in the same folder.
+    /// Under a temporary name in the same folder.
     fn beside(place: Place, replaced: Option<&Stat>) -> io::Result<AtomicFile> {
         let draft = place.draft();
-        // Of a session that was killed, and had our number.
+        // Left by a session with the same process id that was killed.
         place.remove(&draft)?;
         let file = place.new_file(&draft, if replaced.is_some() { 0o600 } else { 0o666 })?;
         let file = AtomicFile {
@@ -109,10 +109,10 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Under its own name, and not readable.
+    /// Under its final name, but not readable.
     fn closed(place: Place, replaced: Option<&Stat>) -> io::Result<AtomicFile> {
         place.remove(&place.name)?;
-        // Mode 0666 less the umask, as any new file has it: what may open it now may read it later as well.
+        // Mode 0666 less the umask, as for any new file, so that exactly the same users may read it later.
         let file = place.new_file(&place.name, if replaced.is_some() { 0 } else { 0o666 })?;
         let mode = match replaced {
             Some(replaced) => permissions(replaced),
@@ -126,7 +126,7 @@ impl AtomicFile {
         })
     }
 
-    /// Writes all of it: now it is there.
+    /// Writes the complete content, and makes it visible.
     pub(crate) fn complete(mut self, text: &[u8]) -> io::Result<()> {
         if matches!(self.until_complete, Hidden::Rewritten) {
             self.file.set_len(0)?;
@@ -148,13 +148,13 @@ impl AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if let Hidden::Named(draft) = &self.until_complete {
-            // What cannot be removed is a hidden file of no use.
+            // If it cannot be removed, a useless hidden file remains.
             let _ = self.place.remove(draft);
         }
     }
 }
 
-/// A name in a folder that is open; no link when it was looked up.
+/// A name in an open folder. It was not a link when it was looked up.
 #[derive(Debug)]
 struct Place {
     folder: OwnedFd,
@@ -162,16 +162,15 @@ struct Place {
     shown: PathBuf,
 }
 
-/// Where a name leads.
+/// The destination of a name.
 enum Found {
     Place(Place),
-    /// To what another descriptor has open (`/dev/stdout`, `/dev/fd/63`): only the kernel can follow such a
-    /// link.
+    /// An open descriptor (`/dev/stdout`, `/dev/fd/63`): only the kernel can follow such a link.
     Open(File, Place),
 }
 
 impl Place {
-    /// Where `name` leads, links followed.
+    /// Resolves `name`, following links.
     fn find(name: &Path) -> io::Result<Found> {
         let mut place = Place::below(rustix::fs::CWD, name)?;
         for _ in 0..LINKS_MAX {
@@ -190,8 +189,8 @@ impl Place {
         Err(Errno::LOOP.into())
     }
 
-    /// The folder of `name` and its last part. The kernel follows the links on the way, and refuses those
-    /// that it protects from.
+    /// Opens the folder of `name`; the last part is not resolved. The kernel follows links in the folder's
+    /// path, except those that it protects from.
     fn below(folder: impl rustix::fd::AsFd, name: &Path) -> io::Result<Place> {
         let last = name.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
         let parent = name.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -204,7 +203,7 @@ impl Place {
         })
     }
 
-    /// The link that has this name, itself; none when it is something else or nothing.
+    /// Opens the link with this name itself; `None` if it does not exist or is not a link.
     fn link(&self) -> io::Result<Option<OwnedFd>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
@@ -215,7 +214,7 @@ impl Place {
         Ok((kind == FileType::Symlink).then_some(opened))
     }
 
-    /// What has this name now; none when nothing has.
+    /// The current state of this name; `None` if it does not exist.
     fn stat(&self) -> io::Result<Option<Stat>> {
         match rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(None),
@@ -223,7 +222,7 @@ impl Place {
         }
     }
 
-    /// In a sticky folder that everybody may write, somebody else may have put this here for us to find.
+    /// In a sticky folder that is writable for everybody, another user may have planted this file.
     fn refuse_anothers(&self, found: &Stat, what: &str) -> io::Result<()> {
         let folder = rustix::fs::fstat(&self.folder)?;
         let is_shared = folder.st_mode & STICKY != 0 && folder.st_mode & 0o002 != 0;
@@ -240,13 +239,13 @@ impl Place {
         ))
     }
 
-    /// What is there, and no link that was put there meanwhile.
+    /// Opens the existing file; fails if it was replaced by a link meanwhile.
     fn open(&self, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())?.into())
     }
 
-    /// A name that somebody has put there meanwhile is refused, a link above all.
+    /// Creates a file; fails if the name exists by now, in particular as a link.
     fn new_file(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode);
@@ -267,7 +266,8 @@ impl Place {
         draft
     }
 
-    /// Whether a file of ours can get this name once root has no more capabilities; others have none now.
+    /// Whether a file of ours can be renamed to this name after root has dropped its capabilities. Other
+    /// users have none anyway.
     fn may_rename_later(&self, replaced: Option<&Stat>) -> io::Result<bool> {
         let own = geteuid();
         let folder = rustix::fs::fstat(&self.folder)?;
@@ -277,7 +277,8 @@ impl Place {
         Ok(!own.is_root() || folder.st_uid == own.as_raw() || is_open && !(is_sticky && is_anothers))
     }
 
-    /// A file of the user whose folder it is, under one name only: rewriting it does not affect other users.
+    /// Whether the file belongs to the owner of the folder and has only one name, so that rewriting it does
+    /// not affect other users.
     fn is_of_folders_owner(&self, file: &File) -> io::Result<bool> {
         let file = rustix::fs::fstat(file)?;
         let owner = rustix::fs::fstat(&self.folder)?.st_uid;
@@ -293,17 +294,17 @@ fn permissions(stat: &Stat) -> u32 {
     stat.st_mode & 0o777
 }
 
-/// Gives `file` the mode, the group and the owner of the one that it replaces, as far as we may.
+/// Gives `file` the mode, the group and the owner of the file that it replaces, as far as permitted.
 fn keep_owner_and_mode(file: &File, replaced: &Stat) -> io::Result<()> {
     let own = rustix::fs::fstat(file)?;
     let has_group = own.st_gid == replaced.st_gid
         || rustix::fs::fchown(file, None, Some(Gid::from_raw(replaced.st_gid))).is_ok();
-    // What its group may do is nothing for another group.
+    // Permissions of the old group must not be granted to another group.
     let group = if has_group { 0o070 } else { 0 };
     let mode = permissions(replaced) & (0o707 | group);
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
     if own.st_uid != replaced.st_uid {
-        // Only root may; any other user who replaces a file of another user owns the new one.
+        // Only root may change owners; for other users the new file belongs to them.
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(replaced.st_uid)), None);
     }
     Ok(())
@@ -454,7 +455,7 @@ mod tests {
         symlink(&victim, &found).unwrap();
         assert!(named(&found).is_ok(), "a link of our own is followed");
         std::os::unix::fs::lchown(&found, Some(ANOTHER), Some(ANOTHER)).unwrap();
-        // However the link is reached.
+        // Regardless of how the link is reached.
         let way = own.path().join("way");
         symlink(&found, &way).unwrap();
         for name in [&found, &way] {
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(mode(&name), 0);
         file.complete(b"new").unwrap();
         assert_eq!((mode(&name), content()), (0o644, b"new".to_vec()));
-        // A file of our own keeps its mode, one of theirs is theirs.
+        // A file of our own keeps its mode; a file of another user keeps its owner.
         set_mode(&name, 0o600);
         begun().complete(b"newer").unwrap();
         assert_eq!((mode(&name), content()), (0o600, b"newer".to_vec()));

@@ -1,5 +1,4 @@
-//! The command line: what users type. Every command is declared here once, and its flags in the modules
-//! below, with their help.
+//! The command line. Declares every command once; the modules below declare the flags and their help.
 
 mod change;
 mod rule;
@@ -113,13 +112,13 @@ pub enum Command {
     Closer,
 }
 
-/// How to read what the doctor says.
+/// How to read the output of `doctor`.
 const DOCTOR_HELP: &str = "\
 works: nothing is missing. lacks: a session works without it; the text says what it then cannot do. FAILS: something that \
 sessions need is missing; the rest still works (ps, and `attach` with the data of /proc).\n\n\
 Exit codes: 0 nothing fails; 1 something does; 2 TARGET is not there.";
 
-/// What users of `run` must know beside its flags.
+/// Additional information for users of `run`.
 const ATTACH_HELP: &str = "\
 Examples:
   Where its time goes, and what would make it faster:
@@ -157,7 +156,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The words of a line as a shell would have them, without what a comment says.
+    /// Splits a line into words like a shell, without comments.
     fn words(line: &str) -> Vec<String> {
         let mut words = Vec::new();
         for (place, part) in line.split('\'').enumerate() {

@@ -1,5 +1,5 @@
-//! Shows what is wrong with a rule file: file, line and column, the text underlined, what to do. The file may
-//! be anybody's: what a terminal would act on is replaced.
+//! Shows errors in a rule file: file, line and column, the text underlined, and a fix. The file may come from
+//! anybody, so control characters are replaced.
 
 use std::{borrow::Cow, io::IsTerminal};
 
@@ -13,7 +13,7 @@ pub(crate) fn render(name: &str, text: &str, diagnostics: &[Diagnostic]) -> Stri
     rendered(name, text, diagnostics, false)
 }
 
-/// Prints all diagnostics of one file on standard error; in colour on a terminal.
+/// Prints all diagnostics of one file to standard error; in colour on a terminal.
 pub(crate) fn print(name: &str, text: &str, diagnostics: &[Diagnostic]) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     console::styled_error(&rendered(name, text, diagnostics, colour));
@@ -56,8 +56,8 @@ fn rendered(name: &str, text: &str, diagnostics: &[Diagnostic], colour: bool) ->
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The text of the file with something of as many bytes in the place of every active character, so that all
-/// places stay.
+/// The text of the file in which every control character is replaced by a text of the same length in bytes,
+/// so that positions stay valid.
 fn shown(text: &str) -> Cow<'_, str> {
     let is_replaced = |c: char| !matches!(c, '\n' | '\r' | '\t') && is_active(c);
     if !text.contains(is_replaced) && !text.replace("\r\n", "").contains('\r') {

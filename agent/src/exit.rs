@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and what is said on standard error.
+//! The exit codes of commands, and the messages of failed ones.
 
 use std::{fmt, process::ExitCode};
 
@@ -8,21 +8,21 @@ pub enum Code {
     Done,
     /// A check or an action failed: 1.
     No,
-    /// Not understood, or not there: 2.
+    /// Invalid arguments, or a target that does not exist: 2.
     NotThere,
     NotPermitted,
-    /// Of `run`: the command's own, or one of the three that say why there is none.
+    /// For `run`: the exit code of the command, or one of the three codes for why it did not run.
     Command(u8),
 }
 
 impl Code {
     /// A session hung and was ended by its watchdog.
     pub const HUNG: u8 = 4;
-    /// The command was not started, for a reason of ours.
+    /// The command was not started because of a failure in this program.
     pub const NOT_STARTED: Code = Code::Command(125);
-    /// The command is there and cannot be executed.
+    /// The command exists but cannot be executed.
     pub const NOT_EXECUTABLE: Code = Code::Command(126);
-    /// There is no such command.
+    /// The command does not exist.
     pub const NO_COMMAND: Code = Code::Command(127);
 }
 
@@ -38,16 +38,16 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Why a command failed, in words for the user, and the code that says so.
+/// Why a command failed: the message for the user, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     pub code: Code,
-    /// What went wrong, where, and what to do; may have several lines.
+    /// The error, its location, and a fix; may have several lines.
     pub message: String,
 }
 
 impl Failure {
-    /// Not understood, or not there.
+    /// Invalid arguments, or a target that does not exist.
     pub fn not_there(message: impl fmt::Display) -> Failure {
         Failure {
             code: Code::NotThere,
@@ -62,7 +62,7 @@ impl Failure {
         }
     }
 
-    /// Of `run`: there is no command that could have ended.
+    /// For `run`: the command did not run.
     pub fn of_command(code: Code, message: impl fmt::Display) -> Failure {
         Failure {
             code,
@@ -78,5 +78,5 @@ impl Failure {
     }
 }
 
-/// What a command gives back.
+/// The result of a command.
 pub type CommandResult = Result<Code, Failure>;

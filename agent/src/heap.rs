@@ -1,9 +1,9 @@
-//! Gives memory back that is no longer used. Symbols of the program's files are read while a session arms,
-//! which takes tens of MiB of small pieces; the allocator keeps them for a session that will never need as
-//! much again. Frees nothing itself.
+//! Returns unused memory to the system. Reading the symbols of the program's files at the start of a session
+//! takes tens of MiB in small pieces. Without this the allocator would keep them, although the session never
+//! needs as much again. Frees nothing itself.
 #![allow(unsafe_code, reason = "the allocator is set by a call of the C library")]
 
-/// Has the allocator give back to the system what is free.
+/// Makes the allocator return free memory to the system.
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
     {

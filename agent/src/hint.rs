@@ -1,13 +1,13 @@
-//! Commands of ours that a user is advised to run: with the full path, quoted for a shell.
+//! Commands of this program that a user is advised to run: with the full path, quoted for a shell.
 
 use rustix::process::geteuid;
 
-/// The command that would have the rights.
+/// The command with root's rights.
 pub(crate) fn as_root(arguments: &str) -> String {
     job::as_root(&with_path(arguments))
 }
 
-/// The command for the user that runs this one: journals and sockets are each user's own.
+/// The command for the current user, because each user has separate journals and sockets.
 pub(crate) fn as_we_are(arguments: &str) -> String {
     match geteuid().is_root() {
         true => as_root(arguments),
@@ -15,7 +15,7 @@ pub(crate) fn as_we_are(arguments: &str) -> String {
     }
 }
 
-/// The commands that revert what is in force in targets as they were typed.
+/// The commands that revert the changes in targets, given as they were typed.
 pub(crate) fn undo(targets: &str) -> String {
     let commands = targets
         .split(' ')
@@ -23,19 +23,19 @@ pub(crate) fn undo(targets: &str) -> String {
     commands.collect::<Vec<_>>().join("; ")
 }
 
-/// The command that was typed, with the rights.
+/// The typed command with root's rights.
 pub(crate) fn as_root_again() -> String {
     as_root(&typed_arguments())
 }
 
-/// With the full path: sudo does not search where cargo installs.
+/// With the full path, because sudo does not search where cargo installs.
 fn with_path(arguments: &str) -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
     format!("{program} {arguments}")
 }
 
-/// The command that was typed, for this program.
+/// The typed command, for this program name.
 pub(crate) fn as_typed(program: &str) -> String {
     format!("{program} {}", typed_arguments())
 }
@@ -45,7 +45,7 @@ fn typed_arguments() -> String {
     arguments.collect::<Vec<_>>().join(" ")
 }
 
-/// As a shell wants it.
+/// Quotes an argument for a shell.
 pub(crate) fn quote(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {

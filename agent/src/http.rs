@@ -26,19 +26,19 @@ use tokio::{
 use profile::Snapshot;
 use report::metrics_page;
 
-/// The text format that /metrics speaks, as Prometheus wants it named.
+/// The content type of Prometheus' text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// After a connection that could not be taken.
+/// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The newest snapshot, written by the session and read by scrapes.
 pub(crate) type Shared = Arc<Mutex<Arc<Snapshot>>>;
 
-/// What clients may take of the session.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Connections that are open at the same time; further ones wait.
+    /// Maximum number of open connections; further ones wait.
     connections: usize,
     /// From the connection to the end of the request's header.
     header: Duration,
@@ -52,7 +52,7 @@ const BOUNDS: Bounds = Bounds {
     total: Duration::from_secs(30),
 };
 
-/// Serves until it is dropped, with all connections.
+/// Serves until it is dropped, which closes all connections.
 pub(crate) async fn serve(listener: TcpListener, shared: Shared) -> std::io::Result<()> {
     serve_within(listener, shared, BOUNDS).await
 }
@@ -80,14 +80,14 @@ async fn serve_within(listener: TcpListener, shared: Shared, bounds: Bounds) -> 
         };
         let (shared, names) = (Arc::clone(&shared), Arc::clone(&names));
         connections.spawn(async move {
-            // A client that is too slow, or goes away in the middle, is its own affair.
+            // Errors of a client that is too slow or disconnects are ignored.
             let _ = tokio::time::timeout(bounds.total, converse(stream, shared, names, bounds)).await;
             drop(place);
         });
     }
 }
 
-/// One request, and its answer: who wants another connects again.
+/// Handles one request; keep-alive is not supported.
 async fn converse(
     stream: TcpStream,
     shared: Shared,
@@ -135,7 +135,7 @@ async fn answer<B>(request: &Request<B>, names: &Names, shared: Shared) -> Respo
 
 async fn scrape(shared: Shared) -> Response<Full<Bytes>> {
     let snapshot = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
-    // A page of thousands of ranks takes a while, and the session's loop is to go on meanwhile.
+    // Rendering a page of thousands of ranks takes a while, and must not block the session's loop.
     let page = tokio::task::spawn_blocking(move || metrics_page(&snapshot));
     match page.await {
         Ok(Ok(text)) => text_with(StatusCode::OK, text),
@@ -165,22 +165,22 @@ fn text_with(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// The names under which a session answers. A web page can have a name of its own resolve to this machine and
-/// then send requests from the user's browser (DNS rebinding); it cannot do so for an address, for localhost,
-/// nor for a name that is not its own.
+/// The host names under which a session answers. A web page can have its own name resolve to this machine and
+/// then send requests from the user's browser (DNS rebinding). It cannot do so for an address, for localhost,
+/// or for a name that it does not control.
 #[derive(Debug)]
 struct Names {
-    /// It is served to this machine alone.
+    /// Only this machine can connect.
     is_loopback: bool,
-    /// What this machine is called.
+    /// The host name of this machine.
     host: String,
 }
 
 impl Names {
-    /// Whether this is the `Host` of a request to us.
+    /// Whether the `Host` header of a request refers to us.
     fn has(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
-            // The colons of an address in brackets are its own.
+            // Colons within brackets belong to an IPv6 address.
             Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
             _ => host,
         };
@@ -190,7 +190,7 @@ impl Names {
         match address {
             Some(address) => !self.is_loopback || address.to_canonical().is_loopback(),
             None if is("localhost") => true,
-            // Its short name, or with the domain that we do not know.
+            // The short host name, or the short name followed by any domain, because ours is unknown.
             None if !self.is_loopback => {
                 is(&self.host)
                     || name
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than anything here takes on any machine: what waits so long has failed.
+    /// Longer than any step takes on any machine: an exceeded limit is a failure.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn served(bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
@@ -253,7 +253,7 @@ mod tests {
             let mut serving = JoinSet::new();
             serving.spawn(serve_within(listener, Shared::default(), bounds));
             let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
-            // Its one place is taken when the next is not answered any more.
+            // Its connection occupies the only slot once the next one is not answered any more.
             slow.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
             let mut next = tokio::net::TcpStream::connect(address).await.unwrap();
             next.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -275,7 +275,7 @@ mod tests {
         stream
     }
 
-    /// All that comes until the other side closes.
+    /// Reads until the other side closes.
     fn observed(mut stream: TcpStream) -> String {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
@@ -301,7 +301,7 @@ mod tests {
             let page = requested(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
             assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
             for stream in slow {
-                // Closed, with a word or without; none is kept.
+                // Closed, with or without an answer; none stays open.
                 let said = observed(stream);
                 assert!(!said.contains("200 OK"), "{said}");
             }
@@ -316,7 +316,7 @@ mod tests {
             total: Duration::from_millis(100),
         };
         served(bounds, |address| {
-            // Header and time for it are within their bounds; the whole is not.
+            // The time for the header is within its bound, the total time is not.
             let slow = connected(address, "GET /metrics HTTP/1.1\r\n");
             let health = requested(address, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
             assert!(health.starts_with("HTTP/1.1 200 OK"), "{health}");

@@ -1,19 +1,19 @@
-//! The agent: the program `tuneagent`. It finds the job, arms the probes, reads what they count, has the
-//! rules evaluate it, passes their decisions to the actuator, and shows all of it.
+//! The agent: the program `tuneagent`. It finds the job, attaches the probes, reads their counters, has the
+//! rules evaluated, passes their decisions to the actuator, and shows the results.
 //!
-//! The entry is [`commands::run`]. A session is `session::Session`; what it reads from the kernel comes
-//! through [`probe::kernel`], what it knows of rules through `rulebook`, and what it changes it changes through
-//! `actuator`, which is another process. Everything shown is a [`profile::Snapshot`].
+//! The entry point is [`commands::run`]. A session is `session::Session`. It reads from the kernel through
+//! [`probe::kernel`], evaluates rules through `rulebook`, and makes changes through `actuator`, which is a
+//! separate process. Everything shown is a [`profile::Snapshot`].
 #![deny(unsafe_code)]
 
-/// Prints a line on standard output.
+/// Prints a line to standard output.
 macro_rules! say {
     ($($argument:tt)*) => {
         report::console::line(format_args!($($argument)*))
     };
 }
 
-/// Prints a line on standard error, after our name.
+/// Prints a line to standard error, after the program's name.
 macro_rules! warn {
     ($($argument:tt)*) => {
         report::console::error_line(format_args!("tuneagent: {}", format_args!($($argument)*)))

@@ -11,7 +11,8 @@ use tracing_subscriber::{
 };
 use tuneagent::{cli::Cli, commands, exit::Failure};
 
-/// Ends with what clap says of the command line. Who types only a number means the process.
+/// Exits with clap's message. If the first word is a number, it probably is a process id, so suggests
+/// `attach`.
 fn mistyped(error: &clap::Error) -> ! {
     let is_number = |word: &String| word.parse::<u32>().is_ok();
     match std::env::args().nth(1).filter(is_number) {

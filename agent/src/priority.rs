@@ -1,6 +1,6 @@
-//! That the session is there when something is to be done, though ranks keep every CPU busy: its own niceness
-//! for as long as it lasts, and that of its group while it begins. No real-time priority: that is for sync
-//! points alone.
+//! Raises the priority of the session so that it can act although ranks keep every CPU busy: its own niceness
+//! for its life, and that of its group while it begins. It uses no real-time priority, which is for sync
+//! points only.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,30 +13,29 @@ use rustix::process::{getpid, setpriority_process};
 /// Above busy ranks, below what keeps the machine alive.
 const NICE: i32 = -15;
 
-/// Where the kernel shares CPUs out by login sessions, what a process's is called and how nice all of it is
-/// together.
+/// The name and the niceness of this process's autogroup, if the kernel distributes CPUs by login sessions.
 const GROUP: &str = "/proc/self/autogroup";
 
-/// A user other than root may change it once within this time.
+/// Users other than root may change it once within this time.
 const AGAIN: Duration = Duration::from_millis(110);
 
-/// Runs this process before busy ranks of its own group.
+/// Gives this process priority over busy ranks of its own group.
 pub(crate) fn raise() -> io::Result<()> {
     Ok(setpriority_process(Some(getpid()), NICE)?)
 }
 
-/// All of our login session goes before others. mpirun may give each rank one of its own, among which ours
-/// would be one of many, however nice we are in it. It ends with this value: what is left in the terminal
-/// must not keep the priority.
+/// Raises the priority of our login session over other groups. mpirun may give each rank a separate group,
+/// among which ours would be one of many regardless of our niceness within it. Dropping this restores the old
+/// value, because the terminal's other processes must not keep the priority.
 #[derive(Debug)]
 pub(crate) struct RaisedPriority {
-    /// Open from the beginning: nothing can be opened for writing later.
+    /// Open from the start, because nothing can be opened for writing later.
     group: File,
     before: i32,
 }
 
 impl RaisedPriority {
-    /// None where CPUs are not shared out so, or it is not permitted.
+    /// `None` if the kernel does not use autogroups, or if it is not permitted.
     pub(crate) fn begin() -> Option<RaisedPriority> {
         let mut group = OpenOptions::new().read(true).write(true).open(GROUP).ok()?;
         let mut text = String::new();
@@ -45,7 +44,7 @@ impl RaisedPriority {
         if before <= NICE {
             return None;
         }
-        // In one piece: half a number is refused.
+        // A single write, because a partial number is refused.
         group.write_all(NICE.to_string().as_bytes()).ok()?;
         Some(RaisedPriority { group, before })
     }
@@ -62,7 +61,7 @@ impl Drop for RaisedPriority {
     }
 }
 
-/// Of `/autogroup-2480 nice 0`.
+/// Parses a line such as `/autogroup-2480 nice 0`.
 fn nice_in(text: &str) -> Option<i32> {
     text.trim().rsplit_once(" nice ")?.1.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Waiting in the event loop until a descriptor can be read. The one place that registers descriptors with
+//! Waits in the event loop until a descriptor is readable. The only module that registers descriptors with
 //! it.
 #![allow(unsafe_code, reason = "registering a descriptor with the event loop")]
 
@@ -9,12 +9,12 @@ use std::{
 
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A descriptor that the event loop waits on.
+/// A descriptor that the event loop waits for.
 #[derive(Debug)]
 pub(crate) struct Readable(AsyncFd<OwnedFd>);
 
 impl Readable {
-    /// Registers. Must run inside the runtime.
+    /// Registers the descriptor. Must be called inside the tokio runtime.
     pub(crate) fn new(descriptor: OwnedFd) -> io::Result<Readable> {
         // SAFETY: the descriptor is owned by the value that is registered, which no other code can close or
         // take out, so it stays open and the same for as long as it is registered.
@@ -22,8 +22,8 @@ impl Readable {
         registered.map(Readable).map_err(io::Error::from)
     }
 
-    /// Waits until there is something to read. What became readable before the last call that returned is not
-    /// reported again.
+    /// Waits until there is something to read. Readiness that a previous call has reported is not reported
+    /// again.
     pub(crate) async fn wait(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();
         Ok(())

@@ -1,7 +1,6 @@
-//! A report's file, written by a process of its own that parses nothing: a session gives up the right to
-//! name, rename and remove files long before its report is complete. The process begins the file, waits for
-//! the text, and gives the file its name. If no text comes because the session was killed, nothing is left of
-//! it.
+//! A report file, written by a separate process that parses nothing: a session gives up the right to name,
+//! rename and remove files long before its report is complete. The process begins the file, waits for the
+//! text, and gives the file its name. If no text comes because the session was killed, no file remains.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -14,12 +13,12 @@ use report::console;
 
 use crate::{atomic_file::AtomicFile, rights};
 
-/// A longer text is taken for a mistake of ours.
+/// A longer text is considered an internal error.
 const TEXT_BYTES_MAX: u64 = 1 << 32;
 
 const DONE: &str = "done";
 
-/// The file, from the session's side.
+/// The session's handle to the file.
 #[derive(Debug)]
 pub(crate) struct ReportFile {
     child: Child,
@@ -28,13 +27,14 @@ pub(crate) struct ReportFile {
 }
 
 impl ReportFile {
-    /// Begins the file. The error is that of the other process.
+    /// Begins the file. Errors come from the other process.
     pub(crate) fn create(name: &str) -> io::Result<ReportFile> {
         let mut child = Command::new("/proc/self/exe")
             .args(["write-report", "--", name])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A group of its own: Ctrl-C on the terminal is for the session, which then ends the text.
+            // A separate process group, so that Ctrl-C on the terminal reaches only the session, which then
+            // ends the text.
             .process_group(0)
             .spawn()?;
         let pipes = child.stdin.take().zip(child.stdout.take());
@@ -48,7 +48,7 @@ impl ReportFile {
         Ok(file)
     }
 
-    /// Writes all of it: now it is there.
+    /// Writes the complete text, and makes the file visible.
     pub(crate) fn complete(mut self, text: &[u8]) -> io::Result<()> {
         self.text.write_all(&(text.len() as u64).to_le_bytes())?;
         self.text.write_all(text)?;
@@ -68,7 +68,7 @@ impl ReportFile {
     }
 }
 
-/// The body of the writer process. It sends the reason if it fails.
+/// The main function of the writer process. It sends the reason if it fails.
 pub(crate) fn serve(name: &str) {
     say(written(name).err().as_ref());
 }
@@ -84,7 +84,7 @@ fn written(name: &str) -> io::Result<()> {
     say(None);
     let mut input = io::stdin().lock();
     let mut length = [0; 8];
-    // The end of the input: the session has ended before its report was complete.
+    // End of input: the session has ended before its report was complete.
     input.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
     if length > TEXT_BYTES_MAX {
@@ -98,7 +98,7 @@ fn written(name: &str) -> io::Result<()> {
     file.complete(&text)
 }
 
-/// On a line. A session that has ended does not read it.
+/// Writes a line. A session that has ended does not read it.
 fn say(error: Option<&io::Error>) {
     let text = error.map_or_else(|| DONE.to_owned(), |error| error.to_string().replace('\n', " "));
     console::line(format_args!("{text}"));

@@ -1,8 +1,8 @@
-//! Ends a session whose loop hangs: one that hangs in a system call (a file of a dead network file system, a
-//! pipe without a writer) reads no signal and keeps to no duration, while its changes stay in force. When the
-//! watchdog ends it, the actuator reverts them.
+//! Ends a session whose loop hangs. If it hangs in a system call (a file of a dead network file system, a
+//! pipe without a writer), it handles no signal and ignores its duration, while its changes stay in force.
+//! When the watchdog ends it, the actuator reverts them.
 //!
-//! It counts its own ticks: while all of the process is stopped, or the machine sleeps, none comes.
+//! The watchdog counts its own ticks, which stop while the process is stopped or the machine sleeps.
 
 use std::{
     io,
@@ -20,20 +20,20 @@ use report::console;
 
 use crate::exit::Code;
 
-/// How often it looks.
+/// The interval of checks.
 const TICK: Duration = Duration::from_secs(1);
 
-/// One step of the loop may take so many ticks. The longest that it waits for by itself is a fraction of
-/// that.
+/// Maximum duration of one step of the loop, in ticks. The longest wait within a step takes a fraction of
+/// this.
 pub(crate) const TICKS_MAX: u32 = 60;
 
-/// For the message: a terminal or a pipe that takes nothing is not waited for longer.
+/// Maximum wait for the message to be written, because the terminal or pipe may be blocked.
 const MESSAGE_WAIT: Duration = Duration::from_secs(2);
 
-/// What the loop does.
+/// The step that the loop is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoopStep {
-    /// Nothing: it waits for the next event, or for what has a bound of its own.
+    /// Waiting for the next event, or for something with a separate time limit.
     Waiting,
     ReadHits,
     ReadCalls,
@@ -68,12 +68,12 @@ const STEPS: [(LoopStep, &str); 13] = [
     (LoopStep::WriteReport, "writing the report"),
 ];
 
-/// Where the loop is: how many steps it has begun, and in the lowest byte which one.
+/// The number of steps that the loop has begun, and in the lowest byte the current one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoopProgress(Arc<AtomicU64>);
 
 impl LoopProgress {
-    /// The loop begins with this step.
+    /// The loop begins this step.
     pub(crate) fn begin(&self, step: LoopStep) {
         let count = self.0.load(Ordering::Relaxed) >> 8;
         self.0.store((count + 1) << 8 | step as u64, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl LoopProgress {
     }
 }
 
-/// What the step is called, by what [`LoopProgress`] shows.
+/// The step and its name, from the value of [`LoopProgress`].
 fn step_of(shown: u64) -> (LoopStep, &'static str) {
     let place = usize::from(shown as u8).min(STEPS.len() - 1);
     STEPS[place]
@@ -98,8 +98,9 @@ struct Count {
 }
 
 impl Count {
-    /// One more tick. The step in which the loop hangs, once it has been in it for so many. A session that
-    /// writes nothing into the program may wait for a reader of its output as long as he likes.
+    /// Counts a tick. Returns the step in which the loop hangs, once it has been in it for `most` ticks. With
+    /// `may_wait` the loop may be blocked by its output: a session that writes nothing into the program may
+    /// wait for a reader indefinitely.
     fn tick(&mut self, shown: u64, may_wait: bool, most: u32) -> Option<&'static str> {
         let (step, name) = step_of(shown);
         let stands = shown == self.shown && step != LoopStep::Waiting && !may_wait;
@@ -139,10 +140,10 @@ fn watch(
     thread.spawn(watch).map(drop)
 }
 
-/// The loop may never leave the system call that it is in, and this process not end before it does: so the
-/// actuator is let go first.
+/// The loop may never leave its system call, and this process cannot end before it does. So the stream to the
+/// actuator is shut down first.
 fn end(step: &str, actuator: Option<&UnixStream>, give_back: fn(), after: Duration) -> ! {
-    // What was ended already needs no ending.
+    // If the stream was shut down already, this fails, which is fine.
     let _ = actuator.map(|stream| stream.shutdown(Shutdown::Both));
     let back = match actuator {
         Some(_) => "the actuator reverts what was changed (see tuneagent journal)",
@@ -186,11 +187,11 @@ mod tests {
         let progress = LoopProgress::default();
         let mut count = Count::default();
         let mut tick = |progress: &LoopProgress| count.tick(progress.look(), false, 3);
-        // It waits: that is no hanging.
+        // Waiting is not hanging.
         assert!((0..10).all(|_| tick(&progress).is_none()));
         progress.begin(LoopStep::ReadHits);
         assert_eq!([(); 3].map(|()| tick(&progress)), [None; 3]);
-        // The same step, but begun anew.
+        // The same step, begun again.
         progress.begin(LoopStep::ReadHits);
         assert_eq!([(); 3].map(|()| tick(&progress)), [None; 3]);
         assert_eq!(tick(&progress), Some("reading hits"));
@@ -209,7 +210,7 @@ mod tests {
 
     const CHILD: &str = "TUNEAGENT_TEST_HANGS";
 
-    /// The test starts itself: that process hangs in reading a pipe that nobody fills.
+    /// The test starts itself: that process hangs in reading a pipe without input.
     #[test]
     fn a_process_that_hangs_lets_the_actuator_go_says_where_and_ends() {
         const NAME: &str = "watchdog::tests::a_process_that_hangs_lets_the_actuator_go_says_where_and_ends";

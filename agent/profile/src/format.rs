@@ -1,7 +1,7 @@
-//! Numbers for people: three significant digits, a unit, thousands apart.
+//! Formats numbers for people: three significant digits, a unit, thousands apart.
 
 pub fn percent(share: f64) -> String {
-    // A sum of nothing is -0.
+    // The sum of an empty iterator is -0.
     let value = share * 100.0 + 0.0;
     if value == 0.0 || value >= 9.95 {
         format!("{value:.0} %")
@@ -52,7 +52,7 @@ pub fn count(value: f64) -> String {
     text
 }
 
-/// How many times better: `1.05`, `6.3`, `110`.
+/// An improvement factor: `1.05`, `6.3`, `110`.
 pub fn times(ratio: f64) -> String {
     if ratio >= 99.5 {
         count(ratio)
@@ -71,10 +71,10 @@ pub fn plural(number: usize, noun: &str) -> String {
     format!("{} {noun}{ending}", count(number as f64))
 }
 
-/// Names further than this from what was typed are no misspelling of it.
+/// Greatest edit distance between a misspelling and the intended name.
 const NEAR: usize = 3;
 
-/// The existing name that is nearest to a mistyped one.
+/// The existing name nearest to a mistyped one.
 pub fn nearest(names: impl IntoIterator<Item = String>, typed: &str) -> Option<String> {
     let near = |name: &String| {
         let difference = name.len().abs_diff(typed.len());
@@ -87,12 +87,12 @@ pub fn nearest(names: impl IntoIterator<Item = String>, typed: &str) -> Option<S
     (distance <= NEAR.min(typed.len() / 3).max(1)).then_some(nearest)
 }
 
-/// Behind what is said of a name that is not known: `: did you mean NAME?`, or nothing where none is near.
+/// Suffix for a message about an unknown name: `: did you mean NAME?`, or empty if no name is near.
 pub fn did_you_mean(names: impl IntoIterator<Item = String>, typed: &str) -> String {
     nearest(names, typed).map_or_else(String::new, |near| format!(": did you mean {near}?"))
 }
 
-/// A field of a table, as RFC 4180 wants it.
+/// A CSV field, quoted as RFC 4180 requires.
 pub fn csv_field(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
@@ -101,7 +101,7 @@ pub fn csv_field(field: &str) -> String {
     }
 }
 
-/// A number with so many digits that say something.
+/// A number with this many significant digits.
 pub fn significant(value: f64, digits: usize) -> String {
     let magnitude = if value == 0.0 {
         0
@@ -112,15 +112,15 @@ pub fn significant(value: f64, digits: usize) -> String {
     format!("{value:.decimals$}")
 }
 
-/// What a line says begins no farther to the right than here, where it goes on in lines below.
+/// Greatest column to which the continuation lines of a text are indented.
 const HANG_MAX: usize = 32;
 
-/// What begins without a label goes on so much farther to the right.
+/// Indentation of continuation lines if the text has no label.
 const HANG: usize = 4;
 
-/// A text in as many lines as it needs; all but the first are indented to where the text of the first begins,
-/// after its number and label. A command to be typed stays in one line: the terminal breaks it, and copies
-/// all of it.
+/// Splits a text into lines. All but the first are indented to the column at which the text of the first line
+/// begins, after its number and label. A command to be typed stays on one line: the terminal wraps it, and
+/// copies all of it.
 pub fn hanging(text: &str, columns: usize) -> Vec<String> {
     let first = text.lines().next().unwrap_or_default();
     let column = hang(first, columns);
@@ -139,15 +139,14 @@ pub fn hanging(text: &str, columns: usize) -> Vec<String> {
     lines.collect()
 }
 
-/// A command of ours, with sudo or without.
+/// Whether it is a command of ours, with or without sudo.
 fn is_typed(said: &str) -> bool {
     let command = said.strip_prefix("sudo ").unwrap_or(said);
     let program = command.split(' ').next().unwrap_or_default();
     program.rsplit('/').next() == Some("tuneagent")
 }
 
-/// Where words begin that stand apart from those before, by two blanks at least: the last such place of the
-/// first columns.
+/// The column after a gap of at least two blanks: the last such column among the first ones.
 fn hang(line: &str, columns: usize) -> usize {
     let begin = line.chars().take_while(|c| *c == ' ').count();
     let (mut found, mut blanks) = (None, 0);
@@ -160,15 +159,14 @@ fn hang(line: &str, columns: usize) -> usize {
     found.unwrap_or(begin + HANG)
 }
 
-/// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up
-/// stay.
+/// Splits a text into lines; all but the first begin with `indent`. Keeps blanks that align columns.
 pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(indent.len() + 10);
     let mut lines = Vec::new();
     let mut rest = text.to_owned();
     while let Some((end, _)) = rest.char_indices().nth(columns) {
         let is_word = |cut: &usize| *cut > indent.len() && !rest[..*cut].trim().is_empty();
-        // A number stays with its percent sign.
+        // Do not separate a number from its percent sign.
         let parts = |cut: &usize| rest[cut + 1..].starts_with('%');
         let mut blanks = rest[..end].rmatch_indices(' ').map(|(cut, _)| cut);
         let cut = blanks.find(|cut| is_word(cut) && !parts(cut)).unwrap_or(end);
@@ -256,7 +254,7 @@ mod tests {
         for (line, expected) in cases {
             assert_eq!(hanging(line, 40), expected);
         }
-        // A label that takes more than half of the line is none.
+        // A label that takes more than half of the line does not count.
         assert_eq!(hang("a label of more than twenty columns   text", 40), HANG);
     }
 }

@@ -1,9 +1,9 @@
 //! Patterns with `*` for any text and `?` for one character.
 
-/// Whether a pattern fits all of a text.
+/// Whether a pattern matches the complete text.
 pub use rules::fits as matches;
 
-/// Whether a pattern has one of both; else it fits the text that it is, and no other.
+/// Whether a pattern has a wildcard. A pattern without one matches only the identical text.
 pub fn has_wildcards(pattern: &str) -> bool {
     pattern.contains(['*', '?'])
 }

@@ -1,22 +1,22 @@
-//! What is measured, as plain data, and the numbers that follow from it. [`probe`] says what is probed,
-//! `os_metrics` what the operating system counts; `profile` takes readings and computes rates,
-//! iterations, efficiencies, [`cost`] prices and estimates; a `snapshot` has all that is shown.
+//! Measurements as plain data, and the numbers computed from them. [`probe`] defines what is probed and
+//! `os_metrics` what the operating system counts. `profile` takes readings and computes rates, iterations and
+//! efficiencies; [`cost`] computes prices and estimates; a `snapshot` contains everything that is shown.
 //!
-//! Pure: readings come with their times. Nothing here reads a clock or a file, looks into a process or knows
-//! the kernel's interfaces.
+//! Pure: readings carry their times. Nothing here reads a clock or a file, inspects a process or knows the
+//! kernel's interfaces.
 #![forbid(unsafe_code)]
 
 mod calls;
-// Prices, budgets, and what watching costs: short names such as `Load` and `Turn`.
+// Prices, budgets and the cost of watching. Not re-exported: names such as `Load` and `Turn` are too short.
 pub mod cost;
-// Read as `format::bytes`.
+// Used as `format::bytes`.
 pub mod format;
-// Read as `glob::matches`.
+// Used as `glob::matches`.
 pub mod glob;
-// Read as `mpi::find`.
+// Used as `mpi::find`.
 pub mod mpi;
 mod os_metrics;
-// What is probed and what is wanted: short names such as `Read`.
+// What is probed and required. Not re-exported: names such as `Read` are too short.
 pub mod probe;
 mod profile;
 mod snapshot;
@@ -28,14 +28,14 @@ pub use calls::{
     Collectives, Iterations, Pace, SiteTotals, Split, TeamPart, TeamTotals, is_library_of_bindings,
 };
 
-// Readings, and what follows from them.
+// Readings, and the values computed from them.
 pub use os_metrics::{Counters, Frequency};
 pub use profile::{
     CALL_NS, Inputs, Metered, ProcessRank, Profile, Reading, Threads, UnknownThreads, Usage, has_mpi, hits,
     threads_of,
 };
 
-// What is shown.
+// The data that is shown.
 pub use snapshot::{
     CallSiteView, ChangeView, CpusView, EfficienciesView, EventsView, FindingView, FunctionTotals, GuardView,
     Histogram, IterationView, JobView, LoadView, MatrixView, Messages, PaceView, PairView, ProcessView,

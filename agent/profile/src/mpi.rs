@@ -1,24 +1,24 @@
 //! The MPI functions that are watched: those that communicate, wait, or read and write files. Local ones
-//! (MPI_Wtime, MPI_Comm_rank, MPI_Type_*, MPI_Get_*) are left alone, because a probe would cost more than the
+//! (MPI_Wtime, MPI_Comm_rank, MPI_Type_*, MPI_Get_*) are excluded, because a probe would cost more than the
 //! call: MPI_Wtime alone cost LAMMPS 2 %.
 //!
 //! Argument numbers count from 0 and follow the C bindings of the MPI standard, version 4. The bytes of a
-//! call are what its own buffer holds for it: count × size of the datatype, of a vector or of all-to-all the
-//! sum over all ranks. With MPI_IN_PLACE they are those that the standard says are taken from the other
-//! buffer; with MPI_PROC_NULL there are none.
+//! call are those in its own buffer: count × size of the datatype; for a vector or an all-to-all the sum over
+//! all ranks. With MPI_IN_PLACE they are those that the standard takes from the other buffer; with
+//! MPI_PROC_NULL there are none.
 
 use abi::AmountForm;
 
-/// Which way the bytes of a call go.
+/// Direction of the bytes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BytesKind {
-    /// Handed over for sending: count × size as passed.
+    /// Passed for sending: count × size as passed.
     Sent,
-    /// Room offered for receiving: what arrives may be less.
+    /// Room posted for receiving: fewer bytes may arrive.
     Posted,
-    /// Handed over for a file.
+    /// Passed for writing to a file.
     Written,
-    /// Room offered for what a file has: it may be less.
+    /// Room posted for reading a file: fewer bytes may be read.
     Read,
 }
 
@@ -34,16 +34,16 @@ impl BytesKind {
     }
 }
 
-/// Where a call says how much it carries.
+/// The arguments that give the amount of data of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmountSource {
-    /// How it follows from the arguments.
+    /// How to compute it from the arguments.
     pub form: AmountForm,
-    /// Which argument is the count, or the array of counts.
+    /// Argument number of the count, or of the array of counts.
     pub count: u8,
-    /// Which argument is the datatype, or the array of them.
+    /// Argument number of the datatype, or of the array of datatypes.
     pub datatype: u8,
-    /// Which argument is the rank at the other end.
+    /// Argument number of the peer's rank.
     pub peer: Option<u8>,
 }
 
@@ -60,37 +60,37 @@ impl AmountSource {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carries {
-    /// Which way the bytes go.
+    /// Direction of the bytes.
     pub kind: BytesKind,
     pub amount: AmountSource,
-    /// What a call that sends and receives in one has room for.
+    /// The receive side of a call that both sends and receives.
     pub received: Option<AmountSource>,
-    /// The buffer that may be MPI_IN_PLACE, and how many bytes there are then.
+    /// The argument that may be MPI_IN_PLACE, and the amount in that case.
     pub in_place: Option<(u8, AmountSource)>,
-    /// Which argument is the communicator.
+    /// Argument number of the communicator.
     pub comm: Option<u8>,
-    /// Which argument points to the status.
+    /// Argument number of the pointer to the status.
     pub status: Option<u8>,
-    /// Which argument points to the request that is made persistent, or to the message that is found: nothing
-    /// is carried until that is started or received.
+    /// Argument number of the pointer to the persistent request or matched message that the call creates. The
+    /// data moves only when that request is started or that message is received.
     pub template: Option<u8>,
-    /// Which argument points to the message that was found before.
+    /// Argument number of the pointer to a message that was matched before.
     pub found: Option<u8>,
     pub is_message: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpiFunction {
-    /// Its name without `MPI_`.
+    /// The name without `MPI_`.
     pub stem: &'static str,
-    /// What it carries; `None` for one that carries nothing.
+    /// The data that it carries, if any.
     pub carries: Option<Carries>,
     /// A variant with 64-bit counts exists, named with `_c`.
     pub has_large_count: bool,
 }
 
 impl MpiFunction {
-    /// Whether no call of it passes data for sending, whatever its arguments.
+    /// Whether no call of it sends data, whatever its arguments.
     pub fn sends_nothing(&self) -> bool {
         self.carries.is_none_or(|carries| {
             carries.kind != BytesKind::Sent
@@ -99,7 +99,7 @@ impl MpiFunction {
         })
     }
 
-    /// Whether the bytes that a call carries can be determined.
+    /// Whether the number of bytes of a call can be determined.
     pub fn has_bytes(&self) -> bool {
         self.carries.is_some_and(|carries| {
             carries.template.is_none()
@@ -107,7 +107,7 @@ impl MpiFunction {
         })
     }
 
-    /// Whether it is called repeatedly until something is there: the number of calls says nothing about the
+    /// Whether programs call it repeatedly while they wait. The number of such calls says nothing about the
     /// program.
     pub fn is_polling(&self) -> bool {
         const POLLING: [&str; 7] = [
@@ -116,13 +116,13 @@ impl MpiFunction {
         POLLING.contains(&self.stem)
     }
 
-    /// Whether it is what a process calls first of MPI, and once.
+    /// Whether it is called once, before all other MPI functions.
     pub fn is_first(&self) -> bool {
         matches!(self.stem, "Init" | "Init_thread")
     }
 
-    /// Whether it is a collective that no rank leaves before all have come: each needs something of every
-    /// other. (A rank that passes no data may still not be waited for.)
+    /// Whether it is a collective that no rank leaves before all ranks have entered, because each rank needs
+    /// data of all others. (Implementations need not wait for a rank that passes no data.)
     pub fn keeps_all_together(&self) -> bool {
         const KEEPING: [&str; 9] = [
             "Barrier",
@@ -138,7 +138,7 @@ impl MpiFunction {
         KEEPING.contains(&self.stem)
     }
 
-    /// The name that users know, such as `MPI_Send`.
+    /// The name for users, such as `MPI_Send`.
     pub fn name(&self) -> String {
         format!("MPI_{}", self.stem)
     }
@@ -168,7 +168,7 @@ impl MpiFunction {
         }
     }
 
-    /// What it carries, which a function that carries nothing has not.
+    /// The carried data; panics for a function that carries none (at compile time).
     const fn carried(&self) -> Carries {
         match self.carries {
             Some(carries) => carries,
@@ -176,7 +176,7 @@ impl MpiFunction {
         }
     }
 
-    /// The arguments of the rank at the other end and of the communicator.
+    /// Sets the arguments of the peer's rank and of the communicator.
     const fn between(self, peer: u8, comm: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.amount.peer = Some(peer);
@@ -185,7 +185,7 @@ impl MpiFunction {
         self.with(carries)
     }
 
-    /// A message that an earlier call found: that call got its source.
+    /// A message that an earlier call has matched: that call recorded the source.
     const fn of_found(self, message: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.is_message = true;
@@ -226,7 +226,7 @@ impl MpiFunction {
         self.with(carries)
     }
 
-    /// A function without a variant for large counts.
+    /// Marks a function without a variant for large counts.
     const fn small(self) -> MpiFunction {
         MpiFunction {
             has_large_count: false,
@@ -251,7 +251,7 @@ const fn posted(stem: &'static str, count: u8, datatype: u8) -> MpiFunction {
     )
 }
 
-/// A message is found, which another call receives. Behind it stands the status.
+/// Matches a message that another call will receive. The status is the argument after the message.
 const fn finding(stem: &'static str, message: u8) -> MpiFunction {
     MpiFunction::carrying(stem, BytesKind::Posted, AmountSource::new(AmountForm::None, 0, 0))
         .between(0, 2)
@@ -280,17 +280,17 @@ const fn sent_as(stem: &'static str, form: AmountForm, count: u8, datatype: u8) 
     MpiFunction::carrying(stem, BytesKind::Sent, AmountSource::new(form, count, datatype))
 }
 
-/// The root's own part lies in place: it passes no data.
+/// With MPI_IN_PLACE the root passes no data.
 const fn gathered(stem: &'static str) -> MpiFunction {
     sent(stem, 1, 2).in_place(0, AmountForm::None, 1, 2)
 }
 
-/// The root's own part lies in place: it needs no room.
+/// With MPI_IN_PLACE the root needs no room.
 const fn scattered(stem: &'static str, count: u8) -> MpiFunction {
     posted(stem, count, count + 1).in_place(count - 1, AmountForm::None, count, count + 1)
 }
 
-/// Everybody's part lies in the buffer for all.
+/// With MPI_IN_PLACE each rank's part lies in the receive buffer.
 const fn allgathered(stem: &'static str) -> MpiFunction {
     sent(stem, 1, 2).in_place(0, AmountForm::One, 4, 5).over(6)
 }
@@ -317,7 +317,7 @@ const fn all_to_all_types(stem: &'static str) -> MpiFunction {
         .over(8)
 }
 
-/// How many neighbours there are is known to the library alone.
+/// Only the library knows the number of neighbours.
 const fn unstated(stem: &'static str) -> MpiFunction {
     sent_as(stem, AmountForm::Unstated, 1, 2)
 }
@@ -507,20 +507,20 @@ pub const FUNCTIONS: &[MpiFunction] = &[
     plain("Finalize"),
 ];
 
-/// The number of functions whose calls show their bytes.
+/// The number of functions whose calls have a known number of bytes.
 pub fn with_bytes() -> u32 {
     FUNCTIONS.iter().filter(|function| function.has_bytes()).count() as u32
 }
 
-/// A function as a program calls it.
+/// A function in the variant that a program calls.
 #[derive(Clone, Copy, Debug)]
 pub struct CalledFunction {
     pub function: &'static MpiFunction,
-    /// Its counts have 64 bits.
+    /// Counts have 64 bits.
     pub is_large: bool,
 }
 
-/// The function of this name: `MPI_Send`, `MPI_Send_c`.
+/// Finds a function by name: `MPI_Send`, `MPI_Send_c`.
 pub fn find(name: &str) -> Option<CalledFunction> {
     let stem = name.strip_prefix("MPI_")?;
     let by_stem = |stem: &str| FUNCTIONS.iter().find(|function| function.stem == stem);

@@ -32,120 +32,120 @@ pub use self::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     pub job: JobView,
-    /// The wall clock now (RFC 3339, UTC).
+    /// The wall clock time of the snapshot (RFC 3339, UTC).
     pub taken_at: String,
     /// When all probes were armed, in seconds since 1970.
     pub armed_unix_s: f64,
     pub elapsed: Duration,
-    /// Length of the period that the rates speak of; zero before the first one ended.
+    /// Length of the period over which rates are computed; zero before the first one ended.
     pub period: Duration,
-    /// The processes, by rank.
+    /// By rank.
     pub processes: Vec<ProcessView>,
-    /// CPUs that the processes may use together, and those that they would; `None` where that could not be
-    /// read.
+    /// CPUs that the processes may use in total, and CPUs online; `None` if they could not be read.
     pub cpus: Option<CpusView>,
-    /// What the sequence of MPI calls shows about the job.
+    /// Results from the sequence of MPI calls.
     pub sequence: SequenceView,
-    /// The recent clock of the CPUs that the job may use; `None` if the kernel does not report it.
+    /// The recent clock frequency of the CPUs that the job may use; `None` if the kernel does not report it.
     pub frequency: Option<Frequency>,
-    /// Who sends how much to whom; `None` where it is not measured.
+    /// The messages between ranks; `None` if not measured.
     pub matrix: Option<MatrixView>,
-    /// What each loaded rule does and why not more.
+    /// The state of each loaded rule and the reason for it.
     pub rules: Vec<RuleView>,
     /// The newest values of the rules' metrics, by rule and metric.
     pub rule_values: Vec<RuleValue>,
     /// Findings that hold now or were repaired.
     pub findings: Vec<FindingView>,
-    /// Those that do not hold any more, each when it held last; the newest of each rule.
+    /// Findings that no longer hold, each as it was when it held last; the newest of each rule.
     pub past_findings: Vec<FindingView>,
-    /// What was changed in this session, in order.
+    /// The changes of this session, in order.
     pub changes: Vec<ChangeView>,
-    /// What was lost on the kernel side, by kind.
+    /// Losses on the kernel side, by kind.
     pub lost: Vec<(&'static str, u64)>,
-    /// How hits came to the rules.
+    /// How hits reached the rules.
     pub events: EventsView,
-    /// Calls that were under way when the probes were armed: in no other number.
+    /// Calls that were open when the probes were armed. No other number contains them.
     pub under_way: u64,
-    /// What is missing from the picture, in words. Empty means complete.
+    /// Descriptions of the data that is missing. Empty if the snapshot is complete.
     pub missing: Vec<String>,
-    /// What watching and tuning cost; `None` where nothing is probed.
+    /// The cost of watching and tuning; `None` if nothing is probed.
     pub cost: Option<CostView>,
-    /// What was written of calls one by one; known at the end of a session.
+    /// The trace of single calls; known at the end of a session.
     pub trace: Option<TraceView>,
 }
 
-/// What was written of calls one by one.
+/// What the trace of single calls contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceView {
     pub file: String,
     pub bytes: u64,
     pub calls: u64,
-    /// Calls that came when it was full.
+    /// Calls that came after the file was full.
     pub dropped: u64,
     /// Calls that were overwritten before they were read.
     pub not_seen: u64,
     /// Calls of polling functions, which are not traced.
     pub polling: u64,
     pub iterations: u64,
-    /// Iterations that are not: it was full, or another loop's were there already.
+    /// Iterations that were not written: the file was full, or it already had those of another loop.
     pub iterations_dropped: u64,
-    /// Findings, changes and verdicts that are in it.
+    /// Findings, changes and verdicts that were written.
     pub marks: u64,
-    /// Those that came when it was full.
+    /// Marks that came after the file was full.
     pub marks_dropped: u64,
 }
 
 /// CPUs of all processes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpusView {
-    /// Those that they may use: what their affinities name, less what quotas cut off.
+    /// CPUs that the processes may use: the union of their affinity masks, limited by their quotas.
     pub allowed: f64,
-    /// A quota is the tighter bound.
+    /// Whether a quota is the tighter bound.
     pub is_quota: bool,
-    /// Those that the machine has online, where it says so.
+    /// CPUs that are online; `None` if the machine does not report it.
     pub online: Option<usize>,
-    /// Of the quotas' periods since the session began, those in which the processes were throttled, and all;
+    /// Periods of the quotas since the session began: those in which the processes were throttled, and all.
     /// `None` without a quota.
     pub throttled: Option<(u64, u64)>,
 }
 
-/// What the sequence of MPI calls shows about the job.
+/// Results from the sequence of MPI calls of the job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SequenceView {
-    /// What the loop is made of.
+    /// What a loop consists of.
     pub steps: Steps,
-    /// The loop that the program runs in, found by itself.
+    /// The detected loop that the program runs in.
     pub iteration: Option<IterationView>,
-    /// Why there is none; `None` without MPI and parallel regions, where none is expected.
+    /// Why no loop was detected; `None` without MPI and parallel regions, where none is expected.
     pub without: Option<String>,
-    /// The efficiencies since the probes were armed; none before every rank was measured.
+    /// The efficiencies since the probes were armed; `None` before every rank was measured.
     pub efficiencies: Option<EfficienciesView>,
-    /// Why communication efficiency is not split; `None` if it is, and without efficiencies.
+    /// Why communication efficiency is not split; `None` if it is, or if there are no efficiencies.
     pub without_split: Option<String>,
-    /// Why there is no comparison with the reference that was given.
+    /// Why there is no comparison with the given reference.
     pub without_scalability: Option<&'static str>,
     pub efficiencies_of_late: Option<EfficienciesView>,
     /// Time in MPI, or in parallel regions, by call site, the greatest first; known at the end of a session.
     pub call_sites: Vec<CallSiteView>,
     /// All other call sites together.
     pub other_call_sites: SiteTotals,
-    /// Calls that were overwritten before they were read: in totals, but in no call site and no iteration.
+    /// Calls that were overwritten before they were read. Totals include them; call sites and iterations do
+    /// not.
     pub unseen: u64,
-    /// Calls of threads beyond those whose loops are looked for.
+    /// Calls of threads beyond those in which loops are detected.
     pub elsewhere: u64,
 }
 
-/// What the loop of a program is made of.
+/// What the loop of a program consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steps {
     #[default]
     MpiCalls,
-    /// Parallel regions, of a program without MPI.
+    /// Parallel regions, in a program without MPI.
     Regions,
 }
 
 impl Steps {
-    /// One of them, in words.
+    /// The singular noun for display.
     pub fn noun(self) -> &'static str {
         match self {
             Steps::MpiCalls => "MPI call",
@@ -154,31 +154,31 @@ impl Steps {
     }
 }
 
-/// The iterations of a loop that was found by itself.
+/// The iterations of a detected loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IterationView {
-    /// The rank that it was timed in: the lowest that has a loop.
+    /// The rank that was timed: the lowest one that has a loop.
     pub rank: Option<u32>,
-    /// MPI calls or parallel regions in an iteration, the mean.
+    /// Mean number of MPI calls or parallel regions in an iteration.
     pub calls: f64,
-    /// Iterations that were seen from their begin to their end.
+    /// Iterations that were observed from begin to end.
     pub count: u64,
     pub mean_ns: f64,
-    /// The mean time of those of late.
+    /// Mean time of the recent iterations.
     pub of_late_ns: Option<f64>,
-    /// How many times as long one takes in the last quarter of the run as in the first.
+    /// Mean time in the last quarter of the run divided by that in the first.
     pub change: Option<f64>,
     /// The program has left the loop.
     pub is_over: bool,
-    /// Of the loops that it was in before, the one that took longest: calls in an iteration, and its pace.
+    /// The loop that took longest of those that the program has left: calls in an iteration, and its pace.
     pub before: Option<(f64, PaceView)>,
-    /// The pace in one part of the run after the other.
+    /// The pace in each part of the run, in order of time.
     pub parts: Vec<PaceView>,
 }
 
 impl IterationView {
-    /// The mean time of an iteration, in nanoseconds, so long before a moment and from then on; none of fewer
-    /// than two each.
+    /// The mean time of an iteration, in nanoseconds, during `over` before the moment `at` and from `at` on;
+    /// `None` with fewer than two iterations on either side.
     pub fn around(&self, at: Duration, over: Duration) -> Option<(f64, f64)> {
         let mean = |parts: &mut dyn Iterator<Item = &PaceView>| {
             let (count, sum_ns) = parts.fold((0, 0.0), |(count, sum_ns), part| {
@@ -198,7 +198,7 @@ impl PaceView {
         self.mean_ns * self.count as f64
     }
 
-    /// When the first of them began, at the earliest.
+    /// The earliest time at which the first of the iterations can have begun.
     fn begin(&self) -> Duration {
         self.until
             .saturating_sub(Duration::from_nanos(self.sum_ns() as u64))
@@ -214,21 +214,20 @@ pub struct PaceView {
     pub mean_ns: f64,
 }
 
-/// The efficiencies of the ranks here.
+/// The efficiencies of the watched ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EfficienciesView {
     pub of: Efficiencies,
-    /// The part of load balance between nodes; `None` where ranks of the job are on machines that are not
-    /// seen.
+    /// The part of load balance between nodes; `None` if ranks of the job run on unseen machines.
     pub between_nodes: Option<f64>,
-    /// Communication efficiency in parts.
+    /// The factors of communication efficiency.
     pub split: Option<Split>,
-    /// Useful time of all ranks in an iteration, in nanoseconds; `None` where a rank has no loop.
+    /// Useful time of all ranks in an iteration, in nanoseconds; `None` if a rank has no loop.
     pub useful_ns: Option<f64>,
     pub scalability: Option<Scalability>,
     pub ranks: usize,
     pub nodes: usize,
-    /// Over complete iterations of every rank; else over a period that may cut one.
+    /// Whether the values cover complete iterations of every rank. If not, the period may cut an iteration.
     pub over_iterations: bool,
 }
 
@@ -236,27 +235,27 @@ pub struct EfficienciesView {
 pub struct CallSiteView {
     pub function: String,
     pub place: SourcePlace,
-    /// Calls, over all ranks.
+    /// Calls of all ranks.
     pub calls: u64,
     pub time_ns: u64,
-    /// Ranks that call it there.
+    /// Ranks that call from this site.
     pub ranks: u64,
 }
 
 /// What does not change while the job runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobView {
-    /// What the site calls it: the batch system's number, else the process that started it.
+    /// The job's number in the batch system, or else the process that started it.
     pub id: String,
     pub program: String,
     pub user: String,
     pub host: String,
     pub launcher: Option<i32>,
-    /// Ranks of the world communicator, seen or not; `None` where nothing states it.
+    /// Ranks of the world communicator, watched or not; `None` if unknown.
     pub size: Option<usize>,
-    /// The MPI, such as ("Open MPI", "4.1.4").
+    /// The MPI library and its version, such as ("Open MPI", "4.1.4").
     pub mpi: Option<(String, Option<String>)>,
-    /// The file that defines it.
+    /// The file that defines the MPI functions.
     pub library: Option<String>,
     pub watched: usize,
 }
@@ -266,34 +265,35 @@ pub struct ProcessView {
     pub pid: i32,
     pub rank: Option<u32>,
     pub ended: bool,
-    /// The machine it runs on, where that is not the job's.
+    /// The machine that it runs on, if not that of the job.
     pub host: Option<String>,
-    /// How long it was watched, from the first reading to the last, in nanoseconds.
+    /// Time from the first reading to the last, in nanoseconds.
     pub watched_ns: u64,
-    /// What it did since the probes were armed, by watched function that was called.
+    /// Totals since the probes were armed, by watched function that was called.
     pub functions: Vec<FunctionTotals>,
     /// Counters of the kernel, since the process started.
     pub counters: Option<Counters>,
-    /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` where MPI is
-    /// not probed.
+    /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` if MPI is not
+    /// probed.
     pub mpi_ns: Option<u64>,
-    /// Of it, time ready to run but waiting for a CPU; `None` if the kernel does not report it.
+    /// The part of `mpi_ns` in which it was ready to run but waited for a CPU; `None` if the kernel does not
+    /// report it.
     pub mpi_waited_ns: Option<u64>,
-    /// Share of its time outside MPI, over the complete iterations of the detected loop; `None` if none was
+    /// Share of time outside MPI, over the complete iterations of the detected loop; `None` if none was
     /// detected.
     pub useful: Option<f64>,
-    /// Its parallel regions; `None` where none was seen.
+    /// Its parallel regions; `None` if none was observed.
     pub regions: Option<RegionsView>,
-    /// The last period; `None` before the first one ended, when it could not be measured, or when the process
-    /// has ended.
+    /// The last period; `None` before the first one ended, if it could not be measured, or if the process has
+    /// ended.
     pub rates: Option<Rates>,
-    /// All the time that it was watched.
+    /// The complete time in which it was watched.
     pub overall: Option<Rates>,
-    /// The same in parts; known at the end of a session.
+    /// `overall` in parts; known at the end of a session.
     pub load: Vec<LoadView>,
 }
 
-/// How a process spent its time in a part of the run. Shares are as those of [`Rates`]; `None` is not
+/// How a process spent its time in a part of the run. Shares are defined as in [`Rates`]; `None` if not
 /// measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadView {
@@ -309,7 +309,8 @@ pub struct LoadView {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     pub mpi: Option<f64>,
-    /// Of it, ready to run but waiting for a CPU; `None` if the kernel does not report it.
+    /// The part of `mpi` in which it was ready to run but waited for a CPU; `None` if the kernel does not
+    /// report it.
     pub mpi_waiting: Option<f64>,
     pub cpu: f64,
     /// Ready to run, waiting for a CPU.
@@ -345,7 +346,7 @@ impl Snapshot {
         })
     }
 
-    /// Functions over all processes: calls and shares added, means weighted by calls.
+    /// Functions over all processes: calls and shares are added, means are weighted by calls.
     pub fn functions(&self) -> Vec<FunctionTotals> {
         let mut by_name = std::collections::BTreeMap::<&str, FunctionTotals>::new();
         for function in self.processes.iter().flat_map(|process| &process.functions) {
@@ -386,7 +387,7 @@ mod tests {
             ..IterationView::default()
         };
         let around = |at, over| view.around(Duration::from_millis(at), Duration::from_millis(over));
-        // The part from 400 to 520 lies on both sides of it.
+        // The part from 400 to 520 contains the moment 450.
         assert_eq!(around(450, 400), Some((30e6, 10e6)));
         assert_eq!(around(450, 300), None, "none of them began so late");
         assert_eq!(around(600, 600), None, "none since");

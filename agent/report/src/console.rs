@@ -1,9 +1,9 @@
-//! The one way to standard output and standard error. What is printed holds names and texts that others
-//! chose, so every active character but line ends and tabs is written by its number ([`tuner::printable`]);
-//! our own colours have a function of their own.
+//! The only module that writes to standard output and standard error. Printed texts contain names from
+//! outside, so every control character except line ends and tabs is escaped ([`tuner::printable`]); our own
+//! colours have a separate function.
 //!
-//! A reader that went away (`| head`) is no reason to fail; a disk that is full is one, and the command ends
-//! with it ([`failure`]).
+//! A reader that has closed the pipe (`| head`) is no error; a full disk is one, and makes the command fail
+//! at its end ([`failure`]).
 
 use std::{
     fmt::Arguments,
@@ -19,13 +19,13 @@ pub use tuner::{is_active, printable, printable_bytes, printable_lines};
 /// The first failure to write to standard output.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
-/// A session waits until somebody reads what it prints.
+/// The session is blocked until the output is read.
 static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 
-/// Standard output is for data alone.
+/// Standard output is reserved for data.
 static IS_FOR_DATA: AtomicBool = AtomicBool::new(false);
 
-/// From here on lines go to standard error: standard output is for the data that [`complete`] and
+/// From here on lines go to standard error: standard output is reserved for the data that [`complete`] and
 /// [`StandardOutput`] write (`--json -`).
 pub fn keep_for_data() {
     IS_FOR_DATA.store(true, Ordering::Relaxed);
@@ -42,7 +42,7 @@ pub fn line(text: Arguments<'_>) {
     }
 }
 
-/// Does something that prints, which may take as long as a reader likes.
+/// Runs a function that prints, and that a slow reader may block.
 pub fn printing<T>(print: impl FnOnce() -> T) -> T {
     IS_PRINTING.store(true, Ordering::Relaxed);
     let printed = print();
@@ -50,22 +50,22 @@ pub fn printing<T>(print: impl FnOnce() -> T) -> T {
     printed
 }
 
-/// Whether something is being printed by [`printing`].
+/// Whether [`printing`] is in progress.
 pub fn is_printing() -> bool {
     IS_PRINTING.load(Ordering::Relaxed)
 }
 
-/// Keeps a failure to write, so that the command ends with it.
+/// Records a failure to write, so that the command fails at its end.
 pub fn note(written: io::Result<()>) {
     if let Err(error) = written
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        // The first one says why.
+        // Only the first error is kept: it has the cause.
         let _ = FAILED.set(error);
     }
 }
 
-/// Why not all of what was printed is there. To be read at the end of a command.
+/// Why some output was lost. To be called at the end of a command.
 pub fn failure() -> Option<&'static io::Error> {
     note(io::stdout().flush());
     FAILED.get()
@@ -75,7 +75,7 @@ pub fn error_line(text: Arguments<'_>) {
     let _ = write_line(&mut io::stderr(), &text.to_string());
 }
 
-/// Prints a text that has colours of ours on standard error; what others chose in it is printable already.
+/// Prints a text with our own colours to standard error; text from outside in it is already escaped.
 pub fn styled_error(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
@@ -85,12 +85,12 @@ pub fn complete(text: &str) -> io::Result<()> {
     StandardOutput.write_all(text.as_bytes())
 }
 
-/// Writes a line to one of them.
+/// Writes an escaped line.
 pub(crate) fn write_line(out: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(out, "{}", printable_lines(text))
 }
 
-/// Standard output, for what is written piece by piece; each piece is a text.
+/// Standard output as a writer of text in pieces; each piece must be complete UTF-8.
 #[derive(Debug)]
 pub struct StandardOutput;
 
@@ -104,7 +104,7 @@ impl Write for StandardOutput {
     }
 }
 
-/// Writes all of a text's bytes.
+/// Writes all bytes of a text, escaped.
 pub(crate) fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     let text = String::from_utf8_lossy(bytes);
     out.write_all(printable_lines(&text).as_bytes())?;

@@ -1,16 +1,16 @@
-//! What is shown of a [`profile::Snapshot`]: lines and the live view ([`view`]), the report as
-//! JSON, CSV and TALP (`report`), the page of /metrics (`metrics`), traces (`trace`) and pictures
-//! (`plot`). Everything is printed by [`console`]. Knows no session: pressed keys are passed on, and the
-//! caller passes what is shown.
+//! Output of a [`profile::Snapshot`]: lines and the live view ([`view`]), the report as JSON, CSV and TALP
+//! (`report`), the page of /metrics (`metrics`), traces (`trace`) and pictures (`plot`). Everything is
+//! printed through [`console`]. Independent of the session: the caller passes the data to show, and receives
+//! the pressed keys.
 #![forbid(unsafe_code)]
 
-// Read as `console::line`.
+// Used as `console::line`.
 pub mod console;
 mod metrics;
 mod plot;
 mod report;
 mod trace;
-// Read as `view::header`.
+// Used as `view::header`.
 pub mod view;
 
 // Files and pages.

@@ -1,4 +1,4 @@
-//! The JSON report: the last snapshot of a session, in a documented and versioned form (docs/report.md).
+//! The JSON report: the last snapshot of a session, in a documented and versioned format (docs/report.md).
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ mod talp;
 
 pub use table::table;
 
-/// Name and version of the form.
+/// Name and version of the format.
 pub(crate) const SCHEMA: &str = "tuneagent.report/1";
 
 pub fn render(snapshot: &Snapshot) -> String {
     format!("{:#}\n", report(snapshot))
 }
 
-/// The same on one line.
+/// The report on one line.
 pub fn line(snapshot: &Snapshot) -> String {
     format!("{}\n", report(snapshot))
 }
@@ -103,7 +103,7 @@ fn trace(view: &TraceView) -> Value {
 fn process(view: &ProcessView, host: &str) -> Value {
     let counters = view.counters.as_ref();
     json!({
-        // A recording has no numbers of processes.
+        // Processes of a recording have no process ids.
         "pid": Some(view.pid).filter(|pid| *pid != 0),
         "rank": view.rank,
         "host": view.host.as_deref().unwrap_or(host),

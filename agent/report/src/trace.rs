@@ -1,9 +1,9 @@
-//! `--trace`: MPI calls and iterations as spans, a track for each thread, in the form that ui.perfetto.dev
+//! `--trace`: MPI calls and iterations as spans, a track for each thread, in the format that ui.perfetto.dev
 //! and chrome://tracing read (Trace Event Format, JSON object form). docs/exports.md describes the file.
 //!
-//! Spans are written as the calls are taken out of the rings, so that memory does not grow with the run. The
-//! file has a bound: what comes after it is reached is counted, not written, so that up to there nothing is
-//! missing.
+//! Spans are written as the calls are read from the rings, so that memory does not grow with the run. The
+//! file has a maximum size: once it is reached, spans are only counted, so that the trace is complete up to
+//! that time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,19 +16,19 @@ use abi::Call;
 use profile::probe::Probe;
 use profile::{ProcessRank, TraceView};
 
-/// Kept free for the end of the file.
+/// Reserved for the end of the file.
 const TAIL_BYTES: u64 = 4096;
 
-/// The least that a bound may be.
+/// Minimum size of the bound.
 pub(crate) const BYTES_MIN: u64 = 64 << 10;
 
-/// Tracks that get names of their own; the calls of further threads are there, under their numbers.
+/// Maximum number of tracks with names; further threads appear under their numbers.
 const TRACKS_MAX: usize = 65_536;
 
-/// Iterations of a thread have a track of their own, beyond all numbers of threads.
+/// The iterations of a thread have their own track, with a number above all thread numbers.
 const ITERATIONS_TRACK: u32 = 1 << 30;
 
-/// What is known at the end, and not from the spans.
+/// Values that are known only at the end.
 #[derive(Clone, Debug, Default)]
 pub struct TraceEnd<'a> {
     pub program: &'a str,
@@ -43,24 +43,25 @@ pub struct TraceEnd<'a> {
 #[derive(Debug)]
 pub struct Trace {
     out: BufWriter<File>,
-    /// The wall clock when the probes were armed.
+    /// The wall clock time when the probes were armed.
     armed_at: String,
     origin_ns: u64,
     limit: u64,
     view: TraceView,
-    /// Processes and tracks that have names.
+    /// Processes and tracks that have been named.
     named: BTreeSet<(i32, u32)>,
-    /// When the last iteration on a track ended: those of another loop found later may begin before.
+    /// End of the last iteration on a track: iterations of another loop that is detected later may begin
+    /// before it.
     ends: BTreeMap<(i32, u32), u64>,
     is_begun: bool,
-    /// Something did not fit: nothing comes after it.
+    /// A span did not fit; nothing may follow it.
     is_full: bool,
     failed: Option<io::Error>,
     line: Vec<u8>,
 }
 
 impl Trace {
-    /// Begins the file, which may have so many bytes.
+    /// Begins a file of at most `limit` bytes.
     pub fn new(file: File, name: String, limit: u64) -> Trace {
         let mut trace = Trace {
             out: BufWriter::with_capacity(1 << 16, file),
@@ -82,13 +83,13 @@ impl Trace {
         trace
     }
 
-    /// Times count from here.
+    /// Sets the origin of times.
     pub fn armed(&mut self, now_ns: u64) {
         self.origin_ns = now_ns;
         self.armed_at = tuner::now().wall;
     }
 
-    /// Calls of a process in the order in which they returned; none where one was overwritten meanwhile.
+    /// Writes the calls of a process in the order of their returns; `None` for each that was overwritten.
     pub fn calls(&mut self, whose: ProcessRank, calls: &[Option<Call>], probes: &[Probe]) {
         for call in calls.iter().flatten() {
             let probe = probes.get(call.probe as usize);
@@ -111,11 +112,11 @@ impl Trace {
         }
     }
 
-    /// Iterations of a thread that are over, in their order.
+    /// Writes a completed iteration of a thread. Iterations must come in order.
     pub fn iteration(&mut self, whose: ProcessRank, thread: u32, iteration: &Range<u64>) {
         let track = ITERATIONS_TRACK.saturating_add(thread);
         let end = self.ends.entry((whose.pid, track)).or_default();
-        // On one track spans must not overlap: of two loops the one that was found first has it.
+        // Spans on one track must not overlap: the loop that was detected first has priority.
         let fits = iteration.start >= *end;
         if fits {
             *end = iteration.end;
@@ -159,7 +160,7 @@ impl Trace {
         (if at < 0 { "-" } else { "" }, at.unsigned_abs())
     }
 
-    /// Ends the file; what was written, and what was not.
+    /// Ends the file. Returns what was written and what was dropped.
     pub fn finish(mut self, ending: &TraceEnd<'_>) -> (TraceView, io::Result<()>) {
         self.view.not_seen = ending.not_seen;
         self.view.polling = ending.polling;
@@ -227,7 +228,7 @@ impl Trace {
             "thread_name",
             &serde_json::json!({ "name": name }),
         );
-        // Iterations above the calls that they consist of.
+        // Sort iterations above the calls that they consist of.
         let order = if is_iterations { 0 } else { 1 };
         self.about(
             whose.pid,
@@ -239,7 +240,7 @@ impl Trace {
 
     fn about(&mut self, pid: i32, track: u32, what: &str, arguments: &serde_json::Value) {
         self.line.clear();
-        // Into memory, where nothing fails.
+        // Writing into memory does not fail.
         let _ = write!(
             self.line,
             "{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{track},\"name\":\"{what}\",\"args\":{arguments}}}"
@@ -247,7 +248,7 @@ impl Trace {
         self.write_line();
     }
 
-    /// Times in microseconds, as the format has them, to the nanosecond.
+    /// Writes a span. Times are in microseconds, as the format requires, with three decimals.
     fn span(&mut self, pid: i32, track: u32, kind: &str, name: &str, at_ns: u64, length_ns: u64) {
         let (sign, at) = self.since_origin(at_ns);
         self.line.clear();
@@ -262,7 +263,7 @@ impl Trace {
         );
     }
 
-    /// False where there is no more room.
+    /// Returns false if there is no more room.
     fn write_line(&mut self) -> bool {
         self.is_full |= self.view.bytes + self.line.len() as u64 + TAIL_BYTES > self.limit;
         if self.is_full || self.failed.is_some() {

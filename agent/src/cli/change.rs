@@ -1,5 +1,5 @@
-//! What is looked at and changed by hand: `symbols`, `get`, `set`, `call`, `patch`; and what was changed:
-//! `undo`, `journal`.
+//! Arguments of the commands for reading and changing by hand, `symbols`, `get`, `set`, `call`, `patch`, and
+//! for the changes made so far, `undo` and `journal`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -207,8 +207,8 @@ pub struct UndoArgs {
 /// `tuneagent journal`
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// A process of the program, its launcher, or the program's name, also of one that has ended. Without it what was changed within a day
-    /// or still runs is listed, without the reasons
+    /// A process of the program, its launcher, or the program's name, also of one that has ended. Without it
+    /// what was changed within a day or still runs is listed, without the reasons
     pub target: Option<String>,
     /// Also what was changed earlier
     #[arg(long)]

@@ -1,5 +1,5 @@
-//! `rule` and `replay`: rule files without a program, and on recordings; and the flags that every command
-//! that loads rules has.
+//! Arguments of `rule` and `replay`, which use rule files without a program or on recordings; and the flags
+//! of all commands that load rules.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub struct SettingArgs {
 }
 
 impl SettingArgs {
-    /// The same, as rules are loaded with it.
+    /// In the form that loading rules needs.
     pub fn as_settings(&self) -> Settings<'_> {
         Settings {
             parameters: &self.parameters,

@@ -1,4 +1,4 @@
-//! Values as they are typed: times, sizes, assignments. What they mean is the options' own.
+//! Parsers of values on the command line: times, sizes, assignments.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// A time of a tenth of a second at least.
+/// A time of at least a tenth of a second.
 pub(super) fn period(text: &str) -> Result<Duration, String> {
     let period = duration(text)?;
     match period < Duration::from_millis(100) {
@@ -47,7 +47,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     Ok((number * bytes) as u64)
 }
 
-/// What a rule may do, by its word.
+/// The mode of a rule, by its keyword.
 pub(super) fn mode() -> impl TypedValueParser<Value = Mode> {
     let help = |mode| match mode {
         Mode::Off => "It is not evaluated",
@@ -58,7 +58,7 @@ pub(super) fn mode() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(values).try_map(|word| word.parse::<Mode>())
 }
 
-/// What stands before the first character that is in no number, and from there on.
+/// Splits a text after its leading number.
 fn number_and_unit<'a>(text: &'a str, what: &str) -> Result<(f64, &'a str), String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -1,4 +1,4 @@
-//! `ps`, `attach` and `run`: what is watched, and what is written of it.
+//! Arguments of `ps`, `attach` and `run`: what is watched, and what is written.
 
 use std::{ffi::OsString, net::SocketAddr, time::Duration};
 

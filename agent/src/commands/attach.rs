@@ -1,5 +1,5 @@
-//! `tuneagent attach`: checks the arguments, takes what a session needs, gives up the right to write, and
-//! runs it.
+//! `tuneagent attach`: checks the arguments, acquires everything that a session needs, gives up the right to
+//! write, and runs the session.
 
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ use crate::{
     },
 };
 
-/// How long /proc is looked at when probes are not permitted.
+/// How long /proc is observed if probes are not permitted.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The targets. `--rules a.yaml 8123` and `--probe f 8123` parse the number as an argument of theirs: it is
-/// the target.
+/// The targets. `--rules a.yaml 8123` and `--probe f 8123` parse the number as an argument of the flag,
+/// although it is the target.
 fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
     let mut targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
     if targets.is_empty() {
@@ -50,7 +50,7 @@ fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
 }
 
 pub(super) fn run(args: AttachArgs) -> CommandResult {
-    // Beside ranks that keep every CPU busy, finding them alone would take seconds. A failure is reported
+    // If ranks keep every CPU busy, just finding them would take seconds otherwise. A failure is reported
     // once there is a session.
     let _ = priority::raise();
     let hurry = RaisedPriority::begin();
@@ -108,7 +108,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     watched.watch(args.watch, options, || Ok(()))
 }
 
-/// The report that this run is compared with.
+/// The report to compare this run with.
 pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> {
     let read = args.reference.as_deref().map(Reference::read);
     read.transpose().map_err(Failure::not_there)
@@ -123,21 +123,22 @@ pub(super) struct Watched {
     pub(super) job: Job,
     pub(super) discovery: Discovery,
     pub(super) rules: RuleBook,
-    /// Its name in a recording.
+    /// The name in a recording.
     pub(super) program: String,
-    /// Until there are first numbers.
+    /// Raised priority until the first numbers exist.
     pub(super) hurry: Option<RaisedPriority>,
 }
 
 impl Watched {
-    /// Opens what is written to, arms, gives up what is not needed, and runs; `armed` is called in between.
+    /// Opens the outputs, attaches the probes, gives up unneeded rights, and runs the session; calls `armed`
+    /// once the probes are attached.
     pub(super) fn watch(
         mut self,
         args: WatchArgs,
         mut options: Options,
         armed: impl FnOnce() -> Result<(), Failure>,
     ) -> CommandResult {
-        // Before there is another thread: those that come inherit it, and so does the actuator.
+        // Before any thread is started: later threads and the actuator inherit the binding.
         if let Some(cpus) = &args.agent_cpus {
             super::cpus::bind(cpus)?;
         }
@@ -181,11 +182,12 @@ impl Watched {
         let control = control_socket();
         let actuator = actuator(&options, &self.rules)?;
         let closer = closer();
-        // Until this function is left.
+        // Held until this function returns.
         let awake = args.keep_awake.then(super::cpus::keep_awake).transpose()?;
         let (_awake, said) = awake.unzip();
         options.notes.extend(said);
-        // Events of tracefs are defined by writing into a file, which takes what is given up then.
+        // Events of tracefs are defined by writing into a file, which needs rights that are given up
+        // afterwards.
         let give_up = if kernel::attaches_by_files(options.force_tracefs) {
             rights::only_look
         } else {
@@ -228,8 +230,8 @@ fn exports(args: ExportArgs) -> Exports {
     }
 }
 
-/// Starts the actuator if rules may write. Where probes are permitted it is ready for sync points, since a
-/// rule that is added later may use them.
+/// Starts the actuator if rules may write. Where probes are permitted it is prepared for sync points, because
+/// a rule that is added later may use them.
 fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Failure> {
     let start = StartOptions {
         keeps: options.keep,
@@ -239,15 +241,15 @@ fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Fai
     started.map_err(Failure::not_there)
 }
 
-/// Without its process probes are taken off all the same, and the session waits for it.
+/// Starts the process that closes probes. Without it the session closes them itself, and waits for that.
 fn closer() -> Closer {
     Closer::start()
         .inspect_err(|error| tracing::warn!(%error, "the session itself will detach the probes"))
         .unwrap_or_default()
 }
 
-/// Of rules that never apply, those that the user brought. Of the others it is said with what they find, for
-/// most programs are none of theirs.
+/// Of the rules that never apply, those that the user supplied. For the others this is reported with their
+/// findings, because most of them do not concern the program.
 fn shown_at_once(never_applying: Vec<String>) -> impl Iterator<Item = String> {
     let is_shipped = |rule: &String| rules::library().iter().any(|(name, _)| name == rule);
     never_applying.into_iter().filter(move |rule| !is_shipped(rule))
@@ -259,7 +261,7 @@ fn only_advises(rule: impl std::fmt::Display) -> String {
     )
 }
 
-/// Without one the session runs all the same.
+/// Opens the control socket; the session also runs without one.
 fn control_socket() -> Option<Control> {
     Control::open()
         .inspect_err(|error| tracing::warn!(%error, "the session has no control socket"))
@@ -295,13 +297,12 @@ fn no_mpi(job: &Job) -> Failure {
     ))
 }
 
-/// Why there are no probes on this kernel, and who says more.
+/// Why there are no probes on this kernel, and how to get details.
 fn without_probes(refusal: &KernelError) -> String {
     format!("there are no probes: {refusal}\nwhat works on this machine: tuneagent doctor")
 }
 
-/// What is missing, and the commands that would have it. Where root lacks it no command of ours has it
-/// either.
+/// The missing rights, and the commands to get them. If root lacks them, no command of ours can help.
 fn missing_rights(missing: &[&str]) -> String {
     let missing = missing.join(", ");
     if geteuid().is_root() {
@@ -316,7 +317,7 @@ fn missing_rights(missing: &[&str]) -> String {
     )
 }
 
-/// What is missing, the command that has it, and what /proc alone shows.
+/// The missing rights, the command to get them, and what /proc alone shows.
 fn not_permitted(job: &Job, missing: &[&str]) -> Failure {
     let mut lines = vec![
         missing_rights(missing),
@@ -370,7 +371,7 @@ fn look(job: &Job) -> Snapshot {
     snapshot
 }
 
-/// A process that is stopped does nothing: that it makes no calls says nothing of it.
+/// A note on stopped processes, because they make no calls.
 fn stopped(job: &Job) -> Option<String> {
     let is_stopped = |member: &&Member| member.process.state().is_ok_and(|state| state == 'T');
     let pids: Vec<String> = job

@@ -1,4 +1,4 @@
-//! `tuneagent get` and `tuneagent set`: variables, by hand, in every process of a job.
+//! `tuneagent get` and `tuneagent set`: read and write variables by hand, in every process of a job.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ const COLLECT_EVERY: Duration = Duration::from_millis(5);
 pub(super) fn get(args: &GetArgs) -> CommandResult {
     let mut discovery = Discovery::default();
     let job = target::job(&mut discovery, &args.target, args.any_user)?;
-    // Files that only more rights can open are open by now.
+    // Files that need more rights are open by now.
     rights::only_look().map_err(Failure::not_permitted)?;
     let (mut found, mut outcomes) = (false, Outcomes::default());
     for member in &job.members {
@@ -62,7 +62,7 @@ pub(super) fn get(args: &GetArgs) -> CommandResult {
     }
 }
 
-/// The value of a variable, with its type in brackets.
+/// The value of a variable, with its type in parentheses.
 pub(super) fn read(space: &AddressSpace, variable: &str) -> Result<String, String> {
     let location = space
         .variable(&VariableName::from(variable))
@@ -70,10 +70,10 @@ pub(super) fn read(space: &AddressSpace, variable: &str) -> Result<String, Strin
     value_of(space, &location)
 }
 
-/// Bytes of a text that are shown.
+/// Maximum number of bytes of a text that are shown.
 const TEXT_BYTES_MAX: u64 = 256;
 
-/// What a variable holds, in words.
+/// The value of a variable, as text.
 fn value_of(space: &AddressSpace, location: &Location) -> Result<String, String> {
     let said = |error: FollowError| error.to_string();
     if let Some(Leaf {
@@ -175,7 +175,7 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
     }
 }
 
-/// All processes of the job, or only the one that was named.
+/// All processes of the job, or only the specified one.
 pub(super) fn members<'a>(job: &'a Job, target: &str, only: bool) -> Result<Vec<&'a Member>, Failure> {
     let only = only.then(|| target::pid(target)).transpose()?;
     let members: Vec<&Member> = job
@@ -191,7 +191,7 @@ pub(super) fn members<'a>(job: &'a Job, target: &str, only: bool) -> Result<Vec<
     Ok(members)
 }
 
-/// What is set by one command.
+/// The state of one `set` command.
 struct ByHand<'a> {
     actuator: &'a mut Actuator,
     images: &'a Images,
@@ -209,7 +209,7 @@ impl ByHand<'_> {
         }
     }
 
-    /// All wait at once: each process reaches the place when it does.
+    /// Arms all processes at once, since each reaches the place at a different time.
     fn set_at(&mut self, processes: &[&Member], place: &SyncPoint) -> Result<(), Failure> {
         let mut waiting = BTreeMap::new();
         for (pid, variable, set) in self.commands(processes) {
@@ -264,7 +264,7 @@ impl ByHand<'_> {
     }
 
     fn report(&mut self, pid: Pid, variable: &str, written: Result<Receipt, ClientError>) {
-        // A value set by hand is to stay: the user is the guard.
+        // A value that was set by hand stays: the user is the guard.
         let written = written.and_then(|receipt| {
             if let Some(change) = receipt.change {
                 self.actuator.client.confirm(pid, change)?;
@@ -276,7 +276,7 @@ impl ByHand<'_> {
                 self.outcomes.done();
                 say!("{pid:>8}  {variable} {}", self.done(pid, &receipt));
             }
-            // One that came and went meanwhile needs nothing; if all are gone, that is reported at the end.
+            // A process that has ended meanwhile needs no change; if all have, that is reported at the end.
             Err(error) if !pid.is_alive() => self.outcomes.ended(&error.to_string()),
             Err(error) => {
                 self.outcomes.refused(pid, &error.to_string());

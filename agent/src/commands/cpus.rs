@@ -1,5 +1,5 @@
-//! `--agent-cpus`: where tuneagent itself runs. Binds no other process. `--keep-awake`: CPUs do not sleep
-//! while they wait.
+//! `--agent-cpus` binds tuneagent itself to CPUs, and no other process. `--keep-awake` prevents idle CPUs
+//! from sleeping.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use rustix::{
 
 use crate::{exit::Failure, hint::as_root_again};
 
-/// Binds this thread and all that it starts from now on.
+/// Binds this thread, and all threads and processes that it starts later.
 pub(super) fn bind(cpus: &CpuList) -> Result<(), Failure> {
     let refused = |why: String| Failure::not_there(format!("--agent-cpus {cpus}: {why}"));
     let mut wanted = CpuSet::new();
@@ -20,14 +20,14 @@ pub(super) fn bind(cpus: &CpuList) -> Result<(), Failure> {
     sched_setaffinity(None, &wanted)
         .map_err(|_| refused("none of these CPUs may be used here (nproc shows how many may)".to_owned()))?;
     let got = sched_getaffinity(None).map_err(|error| refused(error.to_string()))?;
-    // The kernel takes what there is of them.
+    // The kernel silently ignores CPUs that may not be used.
     match cpus.cpus().iter().find(|cpu| !got.is_set(**cpu)) {
         Some(cpu) => Err(refused(format!("CPU {cpu} may not be used here"))),
         None => Ok(()),
     }
 }
 
-/// The request, which is made for as long as it is kept, and what to say of it.
+/// The request, which holds until it is dropped, and a note about it.
 pub(super) fn keep_awake() -> Result<(Awake, String), Failure> {
     let refused = |error: io::Error| {
         let instead = match geteuid().is_root() {

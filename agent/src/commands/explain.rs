@@ -1,5 +1,5 @@
-//! `tuneagent explain ID`: the page of an error (`E0107`), of a finding, which has the name of its rule
-//! (`openmpi-busy-wait`), and what the journals say of a change (`change 24913:1`).
+//! `tuneagent explain ID`: the page of an error (`E0107`), of a finding, named after its rule
+//! (`openmpi-busy-wait`), or the journal entry of a change (`change 24913:1`).
 
 use profile::format::did_you_mean;
 use rules::{CheckedRule, RuleFile};
@@ -31,7 +31,7 @@ pub(super) fn run(words: &[String]) -> CommandResult {
     }
 }
 
-/// `24913:1`, or `1` alone.
+/// Parses `24913:1`, or `1` alone.
 fn change(text: &str) -> Option<(Option<i32>, u64)> {
     match text.split_once(':') {
         Some((pid, number)) => Some((Some(pid.parse().ok()?), number.parse().ok()?)),
@@ -39,7 +39,7 @@ fn change(text: &str) -> Option<(Option<i32>, u64)> {
     }
 }
 
-/// What the rule looks at, when it speaks, what it does, and where its idea is from.
+/// The page of a built-in rule: what it measures, its conditions and actions, and its sources.
 fn page_of_rule(name: &str) -> Option<String> {
     let text = rules::shipped_text(name)?;
     let (file, rule) = (RuleFile::parse(text).ok()?, CheckedRule::from_source(text).ok()?);

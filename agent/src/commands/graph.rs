@@ -7,8 +7,7 @@ use crate::{
     rulebook::load,
 };
 
-/// Shows the plan of the rules that `names` name: built-in ones and files, together, as they would share
-/// probes.
+/// Shows the plan of the named rules, built-in ones and files, together, because they would share probes.
 pub(super) fn run(names: &[String], dot: bool) -> CommandResult {
     let paths: Vec<String> = std::iter::once("none".to_owned())
         .chain(names.iter().cloned())

@@ -1,4 +1,4 @@
-//! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
+//! `tuneagent journal` and `tuneagent undo`: list changes, and revert them.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,7 +27,7 @@ use crate::{
     rights,
 };
 
-/// What ended longer ago is shown by `--all` alone.
+/// Changes of processes that ended longer ago are shown only with `--all`.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) fn journal(args: &JournalArgs) -> CommandResult {
@@ -77,7 +77,8 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
 
 type Histories = Vec<(PathBuf, History)>;
 
-/// Leaves those of a target: of processes that run the job's; else, by number or name, of those that have ended.
+/// Keeps the histories of a target: if it runs, those of the job's processes; otherwise those of ended
+/// processes with this number or name.
 fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
     let running = wanted_pids(target);
     let is_of = |change: &Change| {
@@ -97,7 +98,8 @@ fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
     }
 }
 
-/// Leaves those of processes that run, or were changed within a day; gives how many changes the others have.
+/// Keeps the histories of processes that run or were changed within a day. Returns the number of changes in
+/// the others.
 fn leave_out_old(histories: &mut Histories) -> usize {
     let a_day_ago = SystemTime::now() - DAY;
     let since_epoch = a_day_ago.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -115,8 +117,8 @@ fn leave_out_old(histories: &mut Histories) -> usize {
     all - count(histories)
 }
 
-/// The changes of a process. One that a rule made several times in a row, reverted by its guard to be compared, is one entry: with the number
-/// of the first, how often, and the last.
+/// The changes of a process as entries: number of the first change, number of changes, and last change.
+/// Consecutive repetitions of a rule's change, which its guard reverts to compare, form one entry.
 fn entries(changes: Vec<Change>) -> Vec<(u64, usize, Change)> {
     let mut entries: Vec<(u64, usize, Change)> = Vec::new();
     for change in changes {
@@ -140,7 +142,7 @@ fn program(change: &Change) -> &str {
     change.intent.target.executable.rsplit('/').next().unwrap_or("?")
 }
 
-/// One change, with all that [`print()`] says of it.
+/// A change with everything that [`print()`] shows.
 fn as_json(change: &Change) -> serde_json::Value {
     let intent = &change.intent;
     json!({
@@ -159,8 +161,8 @@ fn as_json(change: &Change) -> serde_json::Value {
     })
 }
 
-/// `tuneagent explain change PID:N`: what the journal says of a change; without a process where only one has a
-/// change of this number.
+/// `tuneagent explain change PID:N`: the journal entry of a change. The process may be omitted if only one
+/// has a change with this number.
 pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
@@ -217,14 +219,14 @@ fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
     Ok(job.members.iter().map(|member| member.process.pid).collect())
 }
 
-/// Of all processes each change in two lines; of a target also why.
+/// Prints two lines for each change, and for the changes of a target also the reasons.
 fn print(change: &Change, first: u64, times: usize, with_reasons: bool) {
     let intent = &change.intent;
     let number = match times {
         1 => format!("change {}", intent.change),
         _ => format!("changes {first} to {}", intent.change),
     };
-    // A journal of an older version may hold names as programs chose them.
+    // A journal of an older version may contain unescaped names.
     say!(
         "{}  {} {}  {number}  {}  {}",
         intent.at.wall,
@@ -251,7 +253,7 @@ fn print(change: &Change, first: u64, times: usize, with_reasons: bool) {
     }
 }
 
-/// How it was written, in words.
+/// How it was written, as text.
 fn said(hold: &WriteHold, place: Option<&SyncPoint>) -> String {
     match (place, &hold.passage) {
         (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
@@ -305,7 +307,7 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
     let reverted = match args.change {
-        // A change has a number in its own process only.
+        // Change numbers are unique only within a process.
         Some(change) => match pids.iter().find(|member| member.number == pid) {
             Some(member) => one(&mut actuator, *member, change),
             None => Ok(RevertSummary::default()),
@@ -329,8 +331,8 @@ fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<RevertSummary, 
     Ok(summary)
 }
 
-/// The newest change in force of each process, all in one go. One that a crash left undecided is settled by
-/// trying, and may turn out never to have been written; then it is the one before.
+/// Reverts the newest change in force of each process, all at once. A change that a crash left undecided is
+/// tried first; if it turns out that it was never written, the one before it is reverted.
 fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
     let state = StateDir::usual().map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
     let mut left = Vec::new();
@@ -374,7 +376,7 @@ fn number_of(pid: Pid, change: &Change) -> ChangeNumber {
     ChangeNumber { pid, change }
 }
 
-/// Why no journal can be written in a folder, and so nothing be changed; none where it can.
+/// Why no journal can be written in a folder, and therefore nothing can be changed; `None` if it can.
 pub(super) fn not_writable(folder: &Path) -> Option<String> {
     let error = access(there(folder), Access::WRITE_OK).err()?;
     Some(format!(
@@ -383,19 +385,19 @@ pub(super) fn not_writable(folder: &Path) -> Option<String> {
     ))
 }
 
-/// The part of a folder's path that exists.
+/// The longest existing prefix of a folder's path.
 pub(super) fn there(folder: &Path) -> &Path {
     let mut parts = folder.ancestors();
     parts.find(|part| part.exists()).unwrap_or(Path::new("/"))
 }
 
-/// The command that keeps journals in a folder that every user can write.
+/// The command that moves the journals to a folder that every user can write.
 pub(super) fn command_of_own_folder() -> String {
     let folder = std::env::temp_dir().join(format!("tuneagent-{}", getuid().as_raw()));
     format!("export TUNEAGENT_STATE_DIR={}", folder.display())
 }
 
-/// What a session that is to change something says where it cannot.
+/// A note for a session that should change something but cannot write its journal.
 pub(super) fn note_of_journal() -> Option<String> {
     let state = StateDir::usual().ok()?;
     let why = not_writable(state.path())?;
@@ -403,9 +405,9 @@ pub(super) fn note_of_journal() -> Option<String> {
     Some(format!("note: the journal {why}. Another folder: {command}"))
 }
 
-/// Who else may write into a job that this session is to change, and what earlier sessions left in its
-/// processes, a line each: what was to stay, and what a crash left behind. What is in force of a session that
-/// runs is none of it: to revert that is the session's.
+/// Notes on other writers of a job that this session should change, and on changes that earlier sessions left
+/// in its processes, kept or left by a crash; a line each. Excludes changes of running sessions, which revert
+/// them themselves.
 pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> {
     let mut lines: Vec<String> = other_writer(job, applies).into_iter().collect();
     let Ok(state) = StateDir::usual() else {
@@ -439,8 +441,8 @@ pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> 
     lines
 }
 
-/// The session that may write into processes of a job: one of ours that says so, else a process that has the
-/// right to write into one of them.
+/// The session that may write into processes of a job: one of our running sessions, or else a process with
+/// the right to write into one of them.
 fn other_writer(job: &Job, applies: bool) -> Option<String> {
     let pids: Vec<i32> = job
         .members
@@ -498,7 +500,7 @@ fn say(summary: &RevertSummary) -> CommandResult {
         say!("{:>8}  change {}: {refusal}", number.pid, number.change);
     }
     for (pid, refusal) in &summary.refused {
-        // A process that has ended took its changes with it.
+        // Changes in a process disappear when it ends.
         if refusal.kind != ActuatorRefusalKind::Ended {
             code = super::by_hand::code_of(refusal.kind);
         }

@@ -1,4 +1,4 @@
-//! The commands, one file each: what each does from its arguments to its exit code.
+//! The commands, one file each: from the arguments to the exit code.
 
 mod attach;
 mod by_hand;
@@ -26,7 +26,7 @@ use crate::{
     rights,
 };
 
-/// Prints rows for other programs: an array, one object each.
+/// Prints rows for other programs, as a JSON array with an object each.
 fn print_json(rows: &[serde_json::Value]) -> CommandResult {
     let text = serde_json::to_string_pretty(rows).map_err(Failure::no)?;
     report::console::complete(&(text + "\n")).map_err(Failure::no)?;
@@ -37,7 +37,7 @@ fn print_json(rows: &[serde_json::Value]) -> CommandResult {
 pub fn run(cli: Cli) -> CommandResult {
     let environment = run::Environment::given();
     rights::begin().map_err(Failure::not_permitted)?;
-    // The command of `run` would inherit it.
+    // The command of `run` would inherit the setting.
     if !matches!(cli.command, Command::Run(_) | Command::Gate { .. }) {
         kernel::ignore_file_size_signal();
     }

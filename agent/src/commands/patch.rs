@@ -1,4 +1,4 @@
-//! `tuneagent call` and `tuneagent patch`: functions and code, by hand, in every process of a job.
+//! `tuneagent call` and `tuneagent patch`: call functions and change code by hand, in every process of a job.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     rights,
 };
 
-/// The actuator is taken for dead when it does not answer for a little longer.
+/// Must be less than the time after which an actuator without an answer is considered dead.
 const WAIT_MAX: Duration = Duration::from_secs(8);
 
 pub(super) fn call(args: &CallArgs) -> CommandResult {
@@ -132,14 +132,14 @@ fn action(change: &PatchCommand) -> Result<Action, Failure> {
     Ok(Action::Patch(request))
 }
 
-/// `f(1)` is argument 1 of f.
+/// Parses `f(1)`: argument 1 of f.
 fn indexed(text: &str) -> Result<(&str, usize), Failure> {
     let parts = text.strip_suffix(')').and_then(|text| text.split_once('('));
     let parsed = parts.and_then(|(function, index)| Some((function, index.trim().parse().ok()?)));
     parsed.ok_or_else(|| Failure::not_there(format!("`{text}` is no argument of a function, such as f(1)")))
 }
 
-/// Where something is done by hand, and with which leave.
+/// The target of a change by hand, and its permissions.
 struct ByHand<'a> {
     target: &'a str,
     only: bool,
@@ -186,7 +186,7 @@ fn act_in(actuator: &mut Actuator, pid: Pid, action: &Action) -> Result<ActionRe
             rule: None,
         },
     })?;
-    // A change made by hand is to stay: the user is the guard.
+    // A change made by hand stays: the user is the guard.
     actuator.client.confirm(pid, receipt.change)?;
     Ok(receipt)
 }
@@ -233,7 +233,7 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
     }
 }
 
-/// What a call returned, if it returns something.
+/// The result of a call, if it has one.
 fn equals(result: &str) -> String {
     match result {
         "nothing" => String::new(),

@@ -1,4 +1,4 @@
-//! `tuneagent ps`: programs on this machine that lose time, worst first, from two looks at /proc.
+//! `tuneagent ps`: programs on this machine that lose time, worst first, from two samples of /proc.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,25 +23,25 @@ use crate::{
 /// A process that neither runs nor waits for this share of a CPU is idle.
 const IDLE_SHARE: f64 = 0.005;
 
-/// A program that wants less than this many CPUs has nothing to lose.
+/// A program that needs fewer CPUs than this loses nothing that matters.
 const SMALL: f64 = 0.1;
 
-/// A program that wants this many CPUs is in the way of others.
+/// A program that needs this many CPUs competes with others.
 const RIVAL: f64 = 0.5;
 
-/// So many of those are named.
+/// Maximum number of competitors that are shown.
 const RIVALS_SHOWN: usize = 3;
 
-/// Before what of a reason does not fit into its line.
+/// Indentation of the continuation lines of a reason.
 const INDENT: &str = "          ";
 
-/// More than this many CPUs wanted for each one that may be used are too many.
+/// If a program needs more than this many CPUs per CPU that it may use, it has too many threads.
 const CROWDED: f64 = 1.1;
 
-/// A program is said to wait when it waits for a CPU more than this share of its time.
+/// A program is reported as waiting if it waits for a CPU for more than this share of its time.
 const WAIT_SHARE: f64 = 0.05;
 
-/// Processes that belong together: those of one launcher, or of one name under one parent.
+/// Identifies processes that belong together: those of one launcher, or of one name and parent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     parent: i32,
@@ -117,7 +117,7 @@ fn key(table: &ProcessTable, pid: i32) -> Option<Key> {
     })
 }
 
-/// The busy programs that are shown, worst first; or what is said where there is none.
+/// The busy programs to show, worst first; or a message if there are none.
 fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program)>, String> {
     let waits = |program: &Program| program.wanted() > SMALL && program.wait_share() > WAIT_SHARE;
     let shown = busy.iter().filter(|(_, program)| all || waits(program));
@@ -147,7 +147,7 @@ fn print_json(busy: &BTreeMap<Key, Program>, all: bool) -> CommandResult {
     super::print_json(&rows)
 }
 
-/// Whose its first process is.
+/// The user of its first process.
 fn user(program: &Program) -> Option<String> {
     let first = *program.pids.first()?;
     let user = procfs::process::Process::new(first).and_then(|process| process.uid());
@@ -155,7 +155,7 @@ fn user(program: &Program) -> Option<String> {
 }
 
 fn print(busy: &BTreeMap<Key, Program>, all: bool) {
-    // Who reads it in a pipe wants one line a program.
+    // In a pipe each program takes one line.
     let columns = view::columns(io::stdout()).unwrap_or(usize::MAX);
     let programs = match shown(busy, all) {
         Ok(programs) => programs,
@@ -185,7 +185,7 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
             .iter()
             .for_each(|line| say!("{line}"));
     }
-    // The first loses most; others may be in its way, and not the user's.
+    // The first program loses most. The others may be its competitors, and belong to other users.
     if let Some(pid) = programs.iter().find_map(|(_, program)| program.pids.first()) {
         say!(
             "to see what the first one waits for, and what can be done: {}",
@@ -194,7 +194,7 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
     }
 }
 
-/// What the libraries of a process say it may spin in, by their names.
+/// Run-times in which a process may spin, by the names of their libraries.
 const RUNTIMES: &[(&str, &str)] = &[
     ("libmpi.so*", "Open MPI"),
     ("libmpich*.so*", "MPICH"),
@@ -204,7 +204,7 @@ const RUNTIMES: &[(&str, &str)] = &[
     ("lib*omp5*.so*", "OpenMP"),
 ];
 
-/// The run-times of a process whose threads may be too many; nothing where its libraries may not be seen.
+/// Run-times of a process that may have too many threads; empty if its libraries may not be read.
 fn runtimes(pid: i32) -> Vec<&'static str> {
     let maps = procfs::process::Process::new(pid).and_then(|process| process.maps());
     let files = maps.into_iter().flatten().filter_map(|map| match map.pathname {
@@ -259,7 +259,7 @@ fn why(program: &Program, rivals: &[(&Key, &Program)]) -> String {
     parts.join("; ")
 }
 
-/// The busy programs that want CPUs which this one may use, those that want most first, a few of them.
+/// Some busy programs that may use the same CPUs as this one, those that need most first.
 fn rivals<'a>(of: (&Key, &Program), all: &'a BTreeMap<Key, Program>) -> Vec<(&'a Key, &'a Program)> {
     let own = usable(&of.1.pids);
     let fights = |(key, program): &(&Key, &Program)| {

@@ -1,5 +1,5 @@
-//! Texts for refused commands by hand: each reason once, the results of the rest, and what a mistyped name
-//! may stand for.
+//! Messages of commands by hand: each reason for a refusal once, a summary of the rest, and suggestions for
+//! mistyped names.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use tuner::{AddressSpace, Image, ImageError, Pid, SymbolKind, VariableError, Var
 
 use profile::format::{nearest, plural};
 
-/// What came of a command in many processes.
+/// Results of a command in many processes.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     done: usize,
-    /// By what was said but for the number of the process, how many more it was said of.
+    /// Number of further refusals by reason; the process id is replaced in the reason.
     refused: BTreeMap<String, usize>,
     /// Processes that ended meanwhile.
     ended: usize,
@@ -22,7 +22,7 @@ impl Outcomes {
         self.done += 1;
     }
 
-    /// Says why it was refused in a process, once for all that are refused for the same.
+    /// Prints why it was refused in a process, once for all refusals with the same reason.
     pub(super) fn refused(&mut self, pid: Pid, why: &str) {
         let reason = why.replace(&pid.to_string(), "PID");
         match self.refused.get_mut(&reason) {
@@ -34,13 +34,13 @@ impl Outcomes {
         }
     }
 
-    /// A process ended before it was its turn.
+    /// A process ended before it was processed.
     pub(super) fn ended(&mut self, why: &str) {
         self.ended += 1;
         warn!("{why}");
     }
 
-    /// Nothing was done, because all processes have ended.
+    /// Nothing was done because all processes have ended.
     pub(super) fn have_all_ended(&self) -> bool {
         self.ended > 0 && self.done == 0 && self.refused.is_empty()
     }
@@ -63,7 +63,7 @@ impl Outcomes {
     }
 }
 
-/// A hint for a user who typed a name that no variable has; none if there is one.
+/// A suggestion for a variable name that does not exist; `None` if it exists.
 pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
     let wanted = VariableName::from(variable);
     let Err(VariableError::NotFound { .. }) = space.variable(&wanted) else {
@@ -86,7 +86,7 @@ pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
     })
 }
 
-/// It has no names but those that it exports.
+/// Whether it has only exported symbols.
 pub(super) fn is_stripped(image: &Image) -> bool {
     !image
         .static_symbols()

@@ -1,5 +1,5 @@
-//! `tuneagent replay`: rules on recordings; prints what they found and decided, window by window, and then
-//! what was recorded of the ranks, of all hosts together.
+//! `tuneagent replay`: evaluates rules on recordings. Prints findings and decisions, window by window, and
+//! then the data of the recorded ranks, of all hosts together.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
 };
 use session::log::is_log;
 
-/// The value is the mean of the rows of a table.
+/// The value of a table is the mean of its rows.
 const COLUMNS: &str = "time_s,rule,window,index,metric,unit,value,least,greatest,note";
 
 pub(super) fn run(args: &ReplayArgs) -> CommandResult {
@@ -49,7 +49,7 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
         outputs.take(since_ns, what)
     });
     let (is_quiet, windows) = (outputs.is_quiet, outputs.windows);
-    // Of what is no recording its error says all.
+    // If a file is no recording, its error is the only message.
     outputs.is_quiet |= windows == 0 && result.is_err();
     outputs.finish()?;
     report_job(&recordings, (json, html), (is_quiet, result.is_err()))?;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     }
 }
 
-/// Without the number that the system has for it.
+/// Without the error number of the operating system.
 fn unreadable(name: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("there is no file {name}"),
@@ -68,7 +68,7 @@ fn unreadable(name: &str, error: &io::Error) -> String {
     }
 }
 
-/// Why no window was evaluated, for each rule that says so.
+/// Why no window was evaluated, for each rule with a reason.
 fn without_windows(rules: &RuleBook) -> String {
     let mut text = "no window was evaluated: none closed in the recording".to_owned();
     for view in rules.views() {
@@ -77,7 +77,7 @@ fn without_windows(rules: &RuleBook) -> String {
     text
 }
 
-/// What was recorded of the ranks, of all hosts together.
+/// Reports the data of the recorded ranks, of all hosts together.
 fn report_job(
     recordings: &[(String, Vec<u8>)],
     (json, html): (Option<Report>, Option<Report>),
@@ -87,7 +87,7 @@ fn report_job(
         Ok(snapshot) => snapshot,
         Err(error) if json.is_some() || html.is_some() => return Err(Failure::no(error)),
         Err(error) => {
-            // What broke the recording is the last sentence.
+            // The last sentence should be the error of the recording.
             if !is_quiet && !is_broken {
                 say!("no report of the job: {error}");
             }
@@ -110,7 +110,7 @@ fn report_job(
     json.map_or(Ok(()), |place| place.write(&snapshot))
 }
 
-/// Where the report goes.
+/// The destination of the report.
 pub(super) enum Report {
     Stdout,
     File(AtomicFile),
@@ -138,15 +138,15 @@ impl Report {
     }
 }
 
-/// Where what happens is written to.
+/// The outputs of a replay.
 struct Outputs {
     csv: Option<Box<dyn Write>>,
     svg: Option<(Box<dyn Write>, Plot)>,
-    /// Standard output is for a table or a picture.
+    /// Standard output is used for a table or a picture.
     is_quiet: bool,
     windows: usize,
     has_found: bool,
-    /// Decisions that only switch probes: nothing of the program was to be changed.
+    /// Decisions that only switch probes, and do not change the program.
     switches: BTreeSet<DecisionId>,
     failed: Option<io::Error>,
 }
@@ -198,10 +198,10 @@ impl Outputs {
                 if let Some((_, plot)) = &mut self.svg {
                     plot.recorded(since_ns, &rule, kind.into(), &text);
                 }
-                // Findings are made anew.
+                // Findings are made again by the replay.
                 if !self.is_quiet && kind != plan::MarkKind::Finding {
                     let time = duration(since_ns as f64);
-                    // A verdict says itself what it is.
+                    // The text of a verdict contains its kind.
                     let kind = match kind {
                         plan::MarkKind::Kept | plan::MarkKind::Reverted => String::new(),
                         other => format!("{}: ", other.name()),
@@ -235,7 +235,7 @@ impl Outputs {
         }
     }
 
-    /// Whether probes are switched by it, or back, and nothing else is done.
+    /// Whether it only switches probes, or switches them back.
     fn only_switches(&mut self, act: &Act) -> bool {
         match act {
             Act::Decided(decision) => {
@@ -257,7 +257,7 @@ impl Outputs {
         if let Some(mut csv) = self.csv {
             failed = failed.or(csv.flush().err());
         }
-        // A reader that has seen enough is no failure.
+        // A reader that has closed the pipe is no error.
         if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
             return Err(Failure::no(format!("the output could not be written: {error}")));
         }
@@ -269,7 +269,7 @@ impl Outputs {
     }
 }
 
-/// Below the first line of what was found.
+/// Indented to below the first line of a finding.
 fn indented(text: &str) -> String {
     text.replace('\n', &format!("\n{:21}", ""))
 }
@@ -285,8 +285,8 @@ fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
     }
 }
 
-/// Unit, value, least and greatest row of a metric as a table has them: in base units and full precision. One
-/// that is no number, or has no value, is a note.
+/// Unit, value, minimum and maximum row of a metric for a table, in base units and full precision. A metric
+/// that is no number, or has no value, becomes a note.
 fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str) {
     match reading {
         None => (String::new(), ",,".to_owned(), text),
@@ -303,7 +303,7 @@ fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str)
     }
 }
 
-/// Without the numbers that processes have in the recording.
+/// Steps without the process ids of the recording, grouped.
 fn steps(steps: &[String]) -> String {
     let mut texts: BTreeMap<&str, usize> = BTreeMap::new();
     for step in steps {
@@ -315,7 +315,7 @@ fn steps(steps: &[String]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// What is reported of an act: nothing of a finding that only goes on.
+/// The report of an act; `None` for a finding that only continues.
 fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
     match act {
         Act::Found {

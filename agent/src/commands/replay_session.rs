@@ -1,5 +1,5 @@
-//! `tuneagent replay` of a session log: what happened, when, and what was done; and whether this version
-//! would do the same.
+//! `tuneagent replay` of a session log: lists events and effects with their times, and whether this version
+//! would produce the same effects.
 
 use profile::format::{duration, plural};
 use serde_json::{Value, json};

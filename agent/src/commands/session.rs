@@ -1,4 +1,4 @@
-//! `tuneagent session`: what runs now, and its control: list, snapshot, switch, add, remove, stop.
+//! `tuneagent session`: lists and controls running sessions: list, snapshot, switch, add, remove, stop.
 
 use profile::format::{duration, plural};
 use serde_json::json;
@@ -45,7 +45,7 @@ pub(super) fn run(command: &SessionCommand) -> CommandResult {
     }
 }
 
-/// The rule is read and checked here, with the rights of the caller; the session gets its text.
+/// The rule is read and checked here, with the rights of the caller; the session receives its text.
 fn add(args: &AddRuleArgs) -> CommandResult {
     let given = rulebook::given(&args.rule, args.settings.as_settings())?;
     let (rule, missing) = find(&args.session)?.add(given, args.mode).map_err(failure)?;
@@ -82,7 +82,7 @@ fn list(json: bool) -> CommandResult {
             view.user,
             duration(view.elapsed_s * 1e9),
         );
-        // Several tunes of a rule often wait for the same.
+        // Several tunes of a rule often wait for the same event.
         let mut rules = view.rules.clone();
         rules.dedup();
         for (name, mode, state) in rules {
@@ -106,7 +106,7 @@ fn as_json(view: &SessionView) -> serde_json::Value {
     })
 }
 
-/// The session with this number, or the one that watches the process with it.
+/// The session whose process has this id, or that watches the process with it.
 fn find(number: &str) -> Result<SessionClient, Failure> {
     let pid: i32 = number
         .parse()
@@ -129,7 +129,7 @@ fn find(number: &str) -> Result<SessionClient, Failure> {
                 all.join(", ")
             )))
         }
-        // One that refused to answer may be the one.
+        // A session that did not answer may be the right one.
         (None, _) => Err(silent.pop().map_or_else(
             || {
                 Failure::not_there(format!(

@@ -1,4 +1,4 @@
-//! From what the user typed to a job that may be looked into.
+//! Resolves the TARGET of a command to a job that the user may inspect.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use tuner::{MemoryError, Process, ProcessError, SpaceError};
 
 use crate::{exit::Failure, rights};
 
-/// So long a launcher may take to start its first rank, and so often that is looked for.
+/// How long a launcher may take to start its first rank, and how often that is checked.
 const RANKS_WAIT: Duration = Duration::from_secs(10);
 const RANKS_LOOK: Duration = Duration::from_millis(50);
 
-/// The process that TARGET means, the first of several.
+/// The first process that TARGET refers to.
 pub(super) fn pid(target: &str) -> Result<i32, Failure> {
     let none = || Failure::not_there(format!("no program named {target} runs here"));
     pids(target)?.first().copied().ok_or_else(none)
@@ -37,7 +37,7 @@ fn pids(target: &str) -> Result<Vec<i32>, Failure> {
     })
 }
 
-/// All that the TARGETs mean, to be looked at together.
+/// Joins the jobs of all TARGETs.
 pub(super) fn jobs(discovery: &mut Discovery, targets: &[String], any_user: bool) -> Result<Job, Failure> {
     let mut all = Job::default();
     for target in targets {
@@ -46,7 +46,7 @@ pub(super) fn jobs(discovery: &mut Discovery, targets: &[String], any_user: bool
     Ok(all)
 }
 
-/// The job of TARGET. What is read of it is parsed with the rights of a process that only reads.
+/// The job of TARGET. Its data is parsed with the rights of a process that only reads.
 pub(super) fn job(discovery: &mut Discovery, target: &str, any_user: bool) -> Result<Job, Failure> {
     let job = rights::looking(|| looked_up(discovery, target)).map_err(Failure::not_permitted)??;
     for member in &job.members {
@@ -71,8 +71,8 @@ fn looked_up(discovery: &mut Discovery, target: &str) -> Result<Job, Failure> {
     Ok(job)
 }
 
-/// The job of a process; of a launcher that lives and has started no rank yet once it has, or the time for
-/// that is over.
+/// The job of a process. For a running launcher without ranks, waits until it has started one or the time is
+/// over.
 fn once_it_has_ranks(discovery: &mut Discovery, pid: i32) -> Result<Job, Failure> {
     let began = Instant::now();
     let mut is_reported = false;
@@ -93,7 +93,7 @@ fn once_it_has_ranks(discovery: &mut Discovery, pid: i32) -> Result<Job, Failure
     }
 }
 
-/// Programs of other users need an extra word, and rights of the caller's own.
+/// Inspecting programs of other users takes an explicit option, and the caller's own rights.
 pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Result<(), Failure> {
     let caller = rights::caller();
     if process.uid == caller || (any_user && !rights::is_lent()) {
@@ -128,7 +128,7 @@ pub(super) fn failure(error: DiscoverError) -> Failure {
     }
 }
 
-/// Where a process may be that is not here, as far as this machine lets us guess.
+/// Where the process may be if it is not on this machine, as far as can be guessed here.
 fn where_else() -> String {
     let host = job::host();
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The client's end: finds the sessions of the caller and sends them requests.
+//! The client side: finds the caller's sessions and sends requests to them.
 
 use std::{
     fs,
@@ -14,37 +14,37 @@ use super::{ANSWER_BYTES_MAX, folder};
 
 /// A session that does not answer within this time is reported as hanging.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Leaving puts back what was changed in every rank and waits for the kernel to let go of the probes.
+/// Ending a session reverts the changes in every rank and waits until the kernel has closed the probes.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
-    /// The folder of the sockets may not be looked into, or a socket not be used.
+    /// The folder of the sockets cannot be read, or a socket cannot be used.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// It takes too long.
+    /// The session does not answer in time.
     #[error(
         "{}: the session has not answered for {} s: it is stopped (kill -CONT) or starved of CPU time; its program continues. Try again",
         path.display(),
         ANSWER_TIMEOUT.as_secs()
     )]
     Silent { path: PathBuf },
-    /// The answer is of another kind than the request.
+    /// The answer does not match the request.
     #[error("{}: the session sent an answer that does not fit the request", path.display())]
     OutOfStep { path: PathBuf },
     #[error("{message}")]
     Refused {
-        /// For the exit code.
+        /// Determines the exit code.
         kind: RefusalKind,
         message: String,
     },
 }
 
-/// What came of looking for the sessions: those that answered, and why others did not.
+/// The result of the search for sessions: those that answered, and errors for the others.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     pub sessions: Vec<SessionClient>,
-    /// Those that did not.
+    /// Errors of sessions that did not answer.
     pub silent: Vec<ControlError>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Answered {
 pub(crate) struct SessionClient {
     path: PathBuf,
     reader: BufReader<UnixStream>,
-    /// What it says of itself.
+    /// Its description of itself.
     pub view: SessionView,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn sessions() -> Result<Answered, ControlError> {
 }
 
 impl SessionClient {
-    /// None if no process listens any more.
+    /// `None` if no process listens any more.
     fn open(path: &Path) -> Result<Option<SessionClient>, ControlError> {
         let stream = match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
@@ -118,7 +118,7 @@ impl SessionClient {
         }
     }
 
-    /// Switches a rule; the mode before.
+    /// Switches a rule; returns the previous mode.
     pub(crate) fn switch(&mut self, rule: &str, mode: Mode) -> Result<String, ControlError> {
         let rule = rule.to_owned();
         match self.send(&Request::Switch { rule, mode })? {
@@ -127,7 +127,7 @@ impl SessionClient {
         }
     }
 
-    /// Adds a rule; its name, and what of it could not be probed.
+    /// Adds a rule; returns its name and the functions that could not be probed.
     pub(crate) fn add(&mut self, given: Given, mode: Mode) -> Result<(String, Vec<String>), ControlError> {
         let given = Box::new(given);
         match self.send(&Request::Add { given, mode })? {
@@ -136,7 +136,7 @@ impl SessionClient {
         }
     }
 
-    /// Removes a rule; how many changes of it are reverted, and how many stay.
+    /// Removes a rule; returns the number of changes that are reverted, and the number that stay.
     pub(crate) fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ControlError> {
         let rule = rule.to_owned();
         match self.send(&Request::Remove { rule, keep })? {
@@ -145,7 +145,7 @@ impl SessionClient {
         }
     }
 
-    /// Ends it, and waits until it has ended.
+    /// Ends the session, and waits for its end.
     pub(crate) fn stop(mut self) -> Result<(), ControlError> {
         match self.send(&Request::Stop) {
             Ok(Answer::Stopping) => {}
@@ -158,11 +158,11 @@ impl SessionClient {
         }
         let stream = self.reader.get_ref();
         let ended = stream.set_read_timeout(Some(END_TIMEOUT)).and_then(|()| {
-            // The end of the stream is the end of the session.
+            // The stream ends when the session does.
             self.reader.read(&mut [0])
         });
         match ended {
-            // It was given more time to end than to answer.
+            // The longer time limit for ending, not the one for answers.
             Err(source) if source.kind() != io::ErrorKind::ConnectionReset => Err(ControlError::Io {
                 path: self.path,
                 source,
@@ -182,7 +182,8 @@ impl SessionClient {
     fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        // A session that refuses a stranger answers first and closes: what it said is still there to be read.
+        // A session that refuses a foreign user answers first and closes: its answer can be read even if
+        // writing fails.
         let sent = self.reader.get_mut().write_all(&line);
         let mut answer = Vec::new();
         (&mut self.reader)
@@ -197,7 +198,7 @@ impl SessionClient {
 
     fn io_error(&self, source: io::Error) -> ControlError {
         let path = self.path.clone();
-        // What a socket says when its time is over.
+        // The errors of a socket whose time limit is over.
         match source.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::Silent { path },
             _ => ControlError::Io { path, source },

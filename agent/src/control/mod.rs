@@ -1,10 +1,10 @@
-//! The control of a running session: a Unix socket, one JSON object per line, an answer for each request.
-//! Access is limited by the folder (0700), the socket (0600) and the credentials of the peer, which the
-//! kernel vouches for.
+//! The control of a running session: a Unix socket with one JSON object per line and an answer for each
+//! request. Access is limited by the folder (0700), the socket (0600) and the credentials of the peer, which
+//! the kernel provides.
 //!
-//! The messages are in [`session::request`]; this file reads one, `place` is the folder of the sockets,
-//! `server` the session's end, `client` that of `tuneagent session`. What a request does is decided by the
-//! session (`session/requests.rs`).
+//! The messages are in [`session::request`]. This file parses requests, `place` is the folder of the sockets,
+//! `server` the session's side, `client` that of `tuneagent session`. The session decides what a request does
+//! (`session/requests.rs`).
 
 mod client;
 mod place;
@@ -16,12 +16,12 @@ pub(crate) use client::{Answered, ControlError, SessionClient, sessions};
 pub(crate) use place::{FolderError, folder};
 pub(crate) use server::{Control, PendingRequest, serve};
 
-/// The longest request, which brings the text of a rule along. A longer one ends the connection.
+/// Maximum length of a request, which may contain the text of a rule. A longer one ends the connection.
 pub(crate) const REQUEST_BYTES_MAX: usize = 256 << 10;
-/// The longest answer that a client reads: a report of thousands of processes fits.
+/// Maximum length of an answer that a client reads: a report of thousands of processes fits.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Reads one request. What is not understood is answered, never a reason to end the session.
+/// Parses a request. An invalid request is answered, and never ends the session.
 pub(crate) fn parse(line: &[u8]) -> Result<Request, Answer> {
     if line.len() > REQUEST_BYTES_MAX {
         let text = format!("a request is longer than {REQUEST_BYTES_MAX} bytes");

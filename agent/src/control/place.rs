@@ -1,4 +1,4 @@
-//! Where the sockets are: a folder of the user that other users may not enter.
+//! The folder of the sockets: a folder of the user that other users may not enter.
 
 use std::{
     env,
@@ -15,19 +15,19 @@ pub(crate) enum FolderError {
     /// It cannot be used.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// Somebody else made it, or others may enter it.
+    /// It belongs to another user, or others may enter it.
     #[error("{}: it must be yours, with mode 0700", path.display())]
     Unsafe { path: PathBuf },
 }
 
-/// The folder of the caller's sockets: `tuneagent` in $XDG_RUNTIME_DIR or, for root, /run; without either one
-/// in /tmp.
+/// The folder of the caller's sockets: `tuneagent` in $XDG_RUNTIME_DIR, or for root in /run; otherwise a
+/// folder in /tmp.
 pub(crate) fn folder() -> PathBuf {
     let own = geteuid();
     let runtime = env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute());
-    // Under sudo the variable may name the caller's, where root has no business.
+    // Under sudo the variable may name the folder of another user, which root must not use.
     let is_ours = |path: &PathBuf| !own.is_root() || fs::metadata(path).is_ok_and(|meta| meta.uid() == 0);
     match runtime.filter(is_ours) {
         Some(path) => path.join("tuneagent"),
@@ -36,7 +36,7 @@ pub(crate) fn folder() -> PathBuf {
     }
 }
 
-/// Creates the folder where it is missing, and refuses one that others may enter.
+/// Creates the folder if it is missing, and refuses one that others may enter.
 pub(super) fn create(path: &Path) -> Result<(), FolderError> {
     let io_error = |source| FolderError::Io {
         path: path.to_owned(),
@@ -46,7 +46,7 @@ pub(super) fn create(path: &Path) -> Result<(), FolderError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io_error(error)),
         _ => {}
     }
-    // Not following a link: in /tmp somebody else could have put one there.
+    // Does not follow a link, which another user could have created in /tmp.
     let meta = fs::symlink_metadata(path).map_err(io_error)?;
     if meta.is_dir() && meta.uid() == geteuid().as_raw() && meta.mode() & 0o077 == 0 {
         Ok(())

@@ -1,4 +1,4 @@
-//! The session's end of the socket: takes connections, refuses strangers, and passes requests on to the
+//! The session's side of the socket: accepts connections, refuses foreign users, and passes requests to the
 //! session's loop.
 
 use std::{
@@ -22,19 +22,19 @@ use super::{
     place::{create, folder},
 };
 
-/// Connections that may be open; further ones wait.
+/// Maximum number of open connections; further ones wait.
 const CONNECTIONS_MAX: usize = 8;
-/// A peer that says nothing for so long, or does not take its answer, is let go.
+/// A peer that sends nothing, or does not read its answer, for this time is disconnected.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// After a connection that could not be taken.
+/// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A request, and where its answer goes.
+/// A request, and the channel for its answer.
 pub(crate) type PendingRequest = (Request, oneshot::Sender<Answer>);
 
-/// The socket of a session, made before it gives up the right to write. Dropping it removes the file, if that
-/// right is still there; else the next session removes it, or a command that looks for sessions.
+/// The socket of a session, created before it gives up the right to write. Dropping it removes the file if
+/// that right still exists; otherwise the next session or a command that searches for sessions does.
 #[derive(Debug)]
 pub(crate) struct Control {
     listener: Option<UnixListener>,
@@ -42,7 +42,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Makes the socket of this process.
+    /// Creates the socket of this process.
     pub(crate) fn open() -> Result<Control, FolderError> {
         Control::at(&folder())
     }
@@ -55,14 +55,14 @@ impl Control {
             path: path.clone(),
             source,
         };
-        // Of a session that was killed, and had our number.
+        // Left by a session with the same process id that was killed.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(io_error)?;
         let control = Control {
             listener: Some(listener),
             path: path.clone(),
         };
-        // Until here the folder alone kept others out.
+        // Until here only the folder has kept others out.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(io_error)?;
         if let Some(listener) = &control.listener {
             listener.set_nonblocking(true).map_err(io_error)?;
@@ -70,7 +70,7 @@ impl Control {
         Ok(control)
     }
 
-    /// What to serve; none the second time.
+    /// The listener to serve; `None` the second time.
     pub(crate) fn take_listener(&mut self) -> Option<UnixListener> {
         self.listener.take()
     }
@@ -94,7 +94,7 @@ fn remove_ended(folder: &Path) {
     }
 }
 
-/// Serves until it is dropped, with all connections. One request after the other on each connection.
+/// Serves until it is dropped, which closes all connections. Each connection handles one request at a time.
 pub(crate) async fn serve(
     listener: UnixListener,
     requested: mpsc::Sender<PendingRequest>,
@@ -118,7 +118,7 @@ async fn serve_within(
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Too many open files, most likely: the client has to wait.
+                // Probably too many open files: the client has to wait.
                 tracing::warn!(%error, "the control socket takes no connection for a moment");
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -126,7 +126,7 @@ async fn serve_within(
         };
         let requested = requested.clone();
         connections.spawn(async move {
-            // A peer that goes away in the middle is its own affair.
+            // Errors of a peer that disconnects are ignored.
             let _ = converse(stream, requested, idle).await;
             drop(place);
         });
@@ -158,7 +158,7 @@ async fn converse(
         let read = tokio::time::timeout(idle, bounded.read_until(b'\n', &mut line)).await;
         match read {
             Ok(Ok(count)) if count > 0 => {}
-            // The end, an error, or nothing said.
+            // End of input, an error, or the time limit.
             _ => return Ok(()),
         }
         let is_complete = line.pop_if(|byte| *byte == b'\n').is_some();
@@ -171,7 +171,7 @@ async fn converse(
                     return Ok(());
                 }
             }
-            // Its sender died in the middle.
+            // The sender ended within a line.
             Ok(_) => return Ok(()),
         }
     }
@@ -194,12 +194,12 @@ impl Answers {
     async fn say(&mut self, answer: &Answer) -> std::io::Result<()> {
         let mut line = serde_json::to_vec(answer)?;
         line.push(b'\n');
-        // One that never reads would keep its place for ever.
+        // A peer that never reads would occupy its connection for ever.
         tokio::time::timeout(self.idle, self.writer.write_all(&line)).await?
     }
 }
 
-/// Its own user and root.
+/// Only the session's own user and root.
 fn may_control(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
@@ -216,12 +216,12 @@ mod tests {
         assert!(!may_control(1001, 1000) && !may_control(1000, 0));
     }
 
-    /// Serves while `talk` talks: every request is answered with `answer`.
+    /// Serves while `talk` runs: every request is answered with `Answer::Stopping`.
     fn served(talk: impl FnOnce(&Path) + Send) {
         served_with(IDLE, || Answer::Stopping, Path::to_owned, |path| talk(&path));
     }
 
-    /// The same for peers that connect before anything is served.
+    /// As `served`, for peers that connect before anything is served.
     fn served_with<T: Send>(
         idle: Duration,
         answer_with: impl Fn() -> Answer,
@@ -299,9 +299,9 @@ mod tests {
 
     #[test]
     fn peers_that_never_read_their_answers_are_let_go() {
-        // More than a socket holds.
+        // More than the buffer of a socket holds.
         let large = || Answer::Report(serde_json::Value::from("x".repeat(8 << 20)));
-        // All have written before the first is served: none is let go because its request was late.
+        // All have written before the first is served, so that none is disconnected for a late request.
         let connect = |path: &Path| {
             let peers = (0..=CONNECTIONS_MAX).map(|_| std::os::unix::net::UnixStream::connect(path).unwrap());
             let mut peers: Vec<_> = peers.collect();
@@ -313,7 +313,7 @@ mod tests {
             (peers, next)
         };
         served_with(Duration::from_millis(100), large, connect, |(silent, next)| {
-            // All places are taken: this one is served once one of them was let go.
+            // All connections are in use: this one is served once one of them has been closed.
             next.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             assert!(line(&mut BufReader::new(next)).contains("not understood"));
             drop(silent);
@@ -325,7 +325,7 @@ mod tests {
         served(|path| {
             let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
             let mut reader = BufReader::new(stream.try_clone().unwrap());
-            // The other side closes while we still write: that may fail.
+            // The other side closes while this one still writes, so that may fail.
             let _ = stream.write_all(&vec![b'x'; 3 * REQUEST_BYTES_MAX]);
             assert!(line(&mut reader).contains("longer than"));
             let mut next = std::os::unix::net::UnixStream::connect(path).unwrap();

@@ -1,9 +1,9 @@
-//! The capabilities that watching and changing need, one table, and the dropping of all others.
+//! The table of capabilities that watching and changing need; drops all others.
 //!
-//! Their source decides what they are used for. Root's, and those that the parent process passed on
-//! (ambient), are the caller's own. Those that the *file* carries (`setcap`) are lent: every user who may
-//! execute it has them, so they are used for the caller's own processes alone, and the ones that read over
-//! file permissions are given up at once.
+//! Their source decides how they may be used. Those of root, and those that the parent process passed on
+//! (ambient), belong to the caller. Those of the *file* (`setcap`) are lent: every user who may execute the
+//! file has them, so they are used only for the caller's own processes, and those that bypass the read
+//! permissions of files are given up at once.
 
 use rustix::{
     process::{geteuid, getuid},
@@ -20,7 +20,7 @@ use super::RightsError;
 pub(crate) enum Need {
     /// Nothing can be probed without it.
     Probing,
-    /// Processes of other users cannot be looked into without it (under Yama's scopes, one's own neither).
+    /// Processes of other users cannot be inspected without it (and with Yama, not even one's own).
     Others,
     /// Changing works without it, but not everywhere or not as well.
     Changing,
@@ -28,7 +28,7 @@ pub(crate) enum Need {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
-    /// Its name, as capabilities(7) has it.
+    /// Its name as in capabilities(7).
     pub name: &'static str,
     pub purpose: &'static str,
     /// What fails without it.
@@ -84,23 +84,23 @@ const fn row(name: &'static str, purpose: &'static str, need: Need, set: Capabil
     }
 }
 
-/// The table, in the order in which it is documented.
+/// The table, in the order of the documentation.
 pub(crate) fn capabilities() -> &'static [Capability] {
     &TABLE
 }
 
-/// A part of tuneagent, by what it does once it has started.
+/// A part of tuneagent, by its task after start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramPart {
-    /// A session: probes and /proc.
+    /// A session: reads probes and /proc.
     Watcher,
     Writer,
-    /// The actuator if changes wait for places in the program: the probe there, and the priority of the
-    /// answering threads, too.
+    /// The actuator if changes wait for sync points: it also needs a probe there, and the priority of the
+    /// threads that answer.
     WriterAtPlaces,
-    /// What writes a report into its file.
+    /// Writes a report into its file.
     ReportWriter,
-    /// The closer: what it closes was attached by somebody else.
+    /// Closes probes that another process has attached.
     Closer,
 }
 
@@ -110,18 +110,18 @@ impl ProgramPart {
         let probing = CapabilitySet::BPF | CapabilitySet::PERFMON;
         let writing = CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE;
         match self {
-            // A program whose file was deleted or replaced while we watch is read by what it has mapped.
+            // The image of a program whose file was deleted or replaced is read through its mappings.
             ProgramPart::Watcher => looking | probing | CapabilitySet::CHECKPOINT_RESTORE,
-            // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be
-            // written too.
+            // Without CAP_DAC_OVERRIDE: writing through a held thread replaces writing through the process's
+            // files.
             ProgramPart::Writer => looking | writing,
             ProgramPart::WriterAtPlaces => looking | writing | probing,
             ProgramPart::ReportWriter | ProgramPart::Closer => CapabilitySet::empty(),
         }
     }
 
-    /// What it may put in force for an instant. The actuator reads the seccomp filters of programs that have
-    /// some (PTRACE_SECCOMP_GET_FILTER), if root started us.
+    /// Capabilities that it may put in force for an instant. The actuator reads the seccomp filters of
+    /// programs (PTRACE_SECCOMP_GET_FILTER), if root started us.
     fn reserves(self) -> CapabilitySet {
         match self {
             ProgramPart::Watcher | ProgramPart::ReportWriter | ProgramPart::Closer => CapabilitySet::empty(),
@@ -138,25 +138,25 @@ fn sets() -> CapabilitySets {
     })
 }
 
-/// Whether this process has it. What CAP_SYS_ADMIN includes counts.
+/// Whether this process has the capability, possibly as a part of CAP_SYS_ADMIN.
 pub(crate) fn held(capability: &Capability) -> bool {
     let held = sets().effective;
     let of_admin = matches!(capability.need, Need::Probing) || capability.name == "CAP_CHECKPOINT_RESTORE";
     held.contains(capability.set) || (of_admin && held.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Names of the capabilities without which nothing can be probed, as far as they are missing.
+/// Names of the missing capabilities that probing requires.
 pub(crate) fn missing_to_probe() -> Vec<&'static str> {
     let missing = |row: &&Capability| row.need == Need::Probing && !held(row);
     TABLE.iter().filter(missing).map(|row| row.name).collect()
 }
 
-/// The command that gives the file what probing one's own processes needs, once.
+/// The command that permanently gives the file the capabilities for probing one's own processes.
 pub(crate) fn give_command() -> String {
     job::as_root(&give_command_of_root())
 }
 
-/// The same, as root types it.
+/// The command of [`give_command`], as root types it.
 pub(crate) fn give_command_of_root() -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
@@ -164,16 +164,16 @@ pub(crate) fn give_command_of_root() -> String {
     format!("setcap {}=ep {program}", names.join(","))
 }
 
-/// Whether the capabilities of this process are lent by its file: they are neither root's nor handed on.
+/// Whether the capabilities of this process are lent by its file: they are neither root's nor ambient.
 pub(crate) fn is_lent() -> bool {
     let permitted = sets().permitted;
     let is_own = |set: CapabilitySet| capability_is_in_ambient_set(set).unwrap_or(false);
     !getuid().is_root() && permitted.iter().any(|set| !is_own(set))
 }
 
-/// At the start of every command: refuses to run set-uid, and gives up what is lent beyond the table, and of
-/// the table what reads over file permissions: the files that users name (rules, recordings) are read as they
-/// may read them.
+/// At the start of every command: refuses to run set-uid. Gives up lent capabilities that are not in the
+/// table, and those that bypass the read permissions of files, so that files that users name (rules,
+/// recordings) are read with the users' own permissions.
 pub(crate) fn begin() -> Result<(), RightsError> {
     if getuid() != geteuid() {
         return Err(RightsError::SetUid(give_command()));
@@ -196,12 +196,12 @@ pub(crate) fn begin() -> Result<(), RightsError> {
     Ok(())
 }
 
-/// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way
-/// to get one; what it needs for an instant only stays permitted and is not in force. Before other threads
-/// are started; it cannot be revoked.
+/// Irrevocably drops, for this thread and all that it starts, every capability that `part` does not need, and
+/// every way to get one. Capabilities that it needs for an instant stay permitted but not in force. Must be
+/// called before other threads are started.
 pub(crate) fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
     let keep = part.keeps();
-    // Needs CAP_SETPCAP; without it nothing can be added to what is dropped either, for no_new_privs says so.
+    // Fails without CAP_SETPCAP, which is harmless: because of no_new_privs, exec cannot gain capabilities.
     for capability in CapabilitySet::all().iter().filter(|set| !keep.contains(*set)) {
         let _ = remove_capability_from_bounding_set(capability);
     }
@@ -226,7 +226,7 @@ pub(crate) fn handed_on_by(pid: i32) -> std::io::Result<u64> {
     mask.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }
 
-/// The user behind this process: the one who called sudo, else its own.
+/// The user behind this process: the one who called sudo, or else its own.
 pub(crate) fn caller() -> u32 {
     let by_sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     let own = getuid().as_raw();

@@ -1,8 +1,8 @@
-//! The system calls that are left to a process that only reads: a list of those that a session needs, each
-//! with the arguments that are permitted. Everything else fails with EPERM, which ends no process. So nothing
-//! can be opened for writing, created, renamed or removed, no other process reached into or signalled, no
-//! memory made executable, no program started, whatever happens to us. What is written later (the report, the
-//! terminal) was opened before; what changes a program is the actuator, another process.
+//! A list of the system calls that a process that only reads may use, each with its permitted arguments.
+//! Everything else fails with EPERM, which ends no process. So even a compromised process cannot open
+//! anything for writing, create, rename or remove files, access or signal other processes, make memory
+//! executable, or start programs. Later outputs (the report, the terminal) were opened before; programs are
+//! changed by the actuator, a separate process.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,33 +15,33 @@ use seccompiler::{
 
 use super::RightsError;
 
-/// What of a call's arguments is permitted. Only what is in registers can be looked at.
+/// The condition on a call's arguments. Only values in registers can be checked.
 enum When {
     Always,
-    /// The argument of this number has none of these bits.
+    /// The argument with this number has none of these bits.
     Without(u8, libc::c_int),
-    /// It has all of these.
+    /// The argument has all of these bits.
     With(u8, libc::c_int),
-    /// It is one of these.
+    /// The argument is one of these values.
     OneOf(u8, &'static [u64]),
-    /// It is our own process.
+    /// The argument is our own process id.
     OwnProcess,
 }
 
 use When::{Always, OneOf, OwnProcess, With, Without};
 
-/// Open flags by which a file is changed or made. Of O_TMPFILE the bit that is not O_DIRECTORY's.
+/// Open flags that change or create a file. Of O_TMPFILE, the bit that O_DIRECTORY does not have.
 const WRITES: libc::c_int =
     libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 
-/// A thread of our own, and no process.
+/// Flags that create a thread and no process.
 const OF_THREAD: libc::c_int = libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND;
 
-/// How often a thread that is ending is waited for, and how long each time.
+/// How often to retry while a thread is ending, and the pause between the tries.
 const TRIES: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Flags of descriptors; neither locks nor signals at input.
+/// Descriptor flags; neither locks nor signals on input.
 const FCNTL: &[u64] = &[
     libc::F_GETFD as u64,
     libc::F_SETFD as u64,
@@ -50,7 +50,7 @@ const FCNTL: &[u64] = &[
     libc::F_DUPFD_CLOEXEC as u64,
 ];
 
-/// The terminal's size, mode and group in front, descriptors that do not block, perf events.
+/// The terminal's size, mode and foreground group, non-blocking descriptors, perf events.
 const IOCTL: &[u64] = &[
     libc::TIOCGWINSZ,
     libc::TIOCGPGRP,
@@ -71,7 +71,7 @@ const IOCTL: &[u64] = &[
 const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
 const PERF_EVENT_IOC_SET_BPF: u64 = 0x4004_2408;
 
-/// Names of threads and of mappings, the auxiliary vector, and what comes before a filter.
+/// Names of threads and of mappings, the auxiliary vector, and the preparation of a filter.
 const PRCTL: &[u64] = &[
     libc::PR_SET_NAME as u64,
     libc::PR_GET_NAME as u64,
@@ -81,15 +81,15 @@ const PRCTL: &[u64] = &[
 ];
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// Commands of bpf(2) that use maps and programs that are loaded: elements of maps, test runs, links.
+/// Commands of bpf(2) that use loaded maps and programs: elements of maps, test runs, links.
 const BPF: &[u64] = &[1, 2, 3, 4, 10, 15, 17, 28, 34];
-/// The same and those that load: maps, programs, types, freezing.
+/// Those and the commands for loading: maps, programs, types, freezing.
 const BPF_TO_ARM: &[u64] = &[0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 17, 18, 22, 28, 29, 34];
 
 const SOCKETS_OF_UNIX: &[u64] = &[libc::AF_UNIX as u64];
 
 const LEFT: &[(c_long, When)] = &[
-    // Files that are open.
+    // Open files.
     (libc::SYS_read, Always),
     (libc::SYS_readv, Always),
     (libc::SYS_pread64, Always),
@@ -105,7 +105,7 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_fsync, Always),
     (libc::SYS_fdatasync, Always),
     (libc::SYS_pipe2, Always),
-    // Files that are looked at. openat2 has its flags in memory, which a filter cannot read.
+    // Reading files. openat2 has its flags in memory, which a filter cannot read.
     (libc::SYS_openat, Without(2, WRITES)),
     (libc::SYS_fstat, Always),
     (libc::SYS_newfstatat, Always),
@@ -117,7 +117,7 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_faccessat2, Always),
     (libc::SYS_getdents64, Always),
     (libc::SYS_getcwd, Always),
-    // Other processes, looking.
+    // Reading other processes.
     (libc::SYS_process_vm_readv, Always),
     (libc::SYS_pidfd_open, Always),
     (libc::SYS_sched_getaffinity, Always),
@@ -129,7 +129,7 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_waitid, Always),
     // Probes.
     (libc::SYS_perf_event_open, Always),
-    // Memory of our own.
+    // Our own memory.
     (libc::SYS_brk, Always),
     (libc::SYS_mmap, Without(2, libc::PROT_EXEC)),
     (libc::SYS_mprotect, Without(2, libc::PROT_EXEC)),
@@ -164,7 +164,7 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_getsockopt, Always),
     (libc::SYS_setsockopt, Always),
     (libc::SYS_socketpair, OneOf(0, SOCKETS_OF_UNIX)),
-    // Threads and signals of our own. What clone3 is to do is in memory: see `without_clone3`.
+    // Our own threads and signals. The flags of clone3 are in memory: see `without_clone3`.
     (libc::SYS_clone, With(0, OF_THREAD)),
     (libc::SYS_clone3, Always),
     (libc::SYS_set_robust_list, Always),
@@ -181,7 +181,7 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_kill, OwnProcess),
     (libc::SYS_exit, Always),
     (libc::SYS_exit_group, Always),
-    // Ourselves.
+    // Information about ourselves.
     (libc::SYS_getpid, Always),
     (libc::SYS_gettid, Always),
     (libc::SYS_getppid, Always),
@@ -198,11 +198,11 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_uname, Always),
     (libc::SYS_sysinfo, Always),
     (libc::SYS_prctl, OneOf(0, PRCTL)),
-    // More can be given up.
+    // More rights can be given up.
     (libc::SYS_seccomp, Always),
 ];
 
-/// What gives a file its name and its mode when it is complete, or removes it.
+/// Calls that give a complete file its name and mode, or remove it.
 const OF_REPORT: &[(c_long, When)] = &[
     (libc::SYS_renameat2, Always),
     (libc::SYS_unlinkat, Always),
@@ -216,7 +216,7 @@ const OF_REPORT: &[(c_long, When)] = &[
     (libc::SYS_unlink, Always),
 ];
 
-/// Older calls for the same.
+/// Older calls with the same purpose.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[(c_long, When)] = &[
     (libc::SYS_open, Without(1, WRITES)),
@@ -233,31 +233,31 @@ const OLDER: &[(c_long, When)] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[(c_long, When)] = &[];
 
-/// Leaves the list to the calling thread and those that it starts. It cannot be revoked.
+/// Restricts the calling thread and those that it starts to the list. It cannot be revoked.
 pub(super) fn leave_to_this_thread() -> Result<(), RightsError> {
     seccompiler::apply_filter(&without_clone3()?)?;
     Ok(seccompiler::apply_filter(&filter(BPF, &[])?)?)
 }
 
-/// Leaves the list to all threads of this process. It cannot be revoked.
+/// Restricts all threads of this process to the list. It cannot be revoked.
 pub(super) fn leave_to_all() -> Result<(), RightsError> {
     apply_to_all(&without_clone3()?)?;
     apply_to_all(&filter(BPF, &[])?)
 }
 
-/// The same, and what loads programs and maps is left until [`leave_to_all`].
+/// Restricts all threads to the list and to loading programs and maps, until [`leave_to_all`].
 pub(super) fn leave_to_all_to_arm() -> Result<(), RightsError> {
     apply_to_all(&filter(BPF_TO_ARM, &[])?)
 }
 
-/// Leaves the list and what completes a file that is open, for the process that writes a report.
+/// Restricts the process that writes a report to the list and to the calls that complete an open file.
 pub(super) fn leave_to_report_writer() -> Result<(), RightsError> {
     apply_to_all(&without_clone3()?)?;
     apply_to_all(&filter(&[], OF_REPORT)?)
 }
 
-/// A thread with a filter of its own, such as one that looked, is in the way until the kernel has forgotten
-/// it, somewhat after it was joined.
+/// A thread with a separate filter, such as one of [`super::looking`], blocks this until the kernel has
+/// removed it, some time after it was joined.
 fn apply_to_all(program: &BpfProgram) -> Result<(), RightsError> {
     let mut tries = 0;
     loop {
@@ -269,21 +269,21 @@ fn apply_to_all(program: &BpfProgram) -> Result<(), RightsError> {
     }
 }
 
-/// Refuses clone3 as a kernel does that has none: then the C library starts its threads by clone, whose flags
-/// can be looked at.
+/// Makes clone3 fail as on a kernel that does not have it. Then the C library starts its threads by clone,
+/// whose flags can be checked.
 fn without_clone3() -> Result<BpfProgram, RightsError> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let refuse = SeccompAction::Errno(libc::ENOSYS as u32);
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch()?)?.try_into()?)
 }
 
-/// `bpf` are the commands of bpf(2) that are permitted.
+/// `bpf` are the permitted commands of bpf(2).
 fn filter(bpf: &'static [u64], more: &[(c_long, When)]) -> Result<BpfProgram, RightsError> {
     let mut rules: BTreeMap<i64, Vec<Rule>> = BTreeMap::new();
     for (call, when) in LEFT.iter().chain(OLDER).chain(more) {
         rules.insert(*call, permitted(when)?);
     }
-    // No condition at all would permit every command.
+    // An empty condition would permit every command.
     if !bpf.is_empty() {
         rules.insert(libc::SYS_bpf, permitted(&OneOf(0, bpf))?);
     }
@@ -295,7 +295,7 @@ fn arch() -> Result<TargetArch, RightsError> {
     Ok(TargetArch::try_from(std::env::consts::ARCH)?)
 }
 
-/// One of these has to hold; none at all permits every call.
+/// At least one of the rules must hold; an empty list permits every call.
 fn permitted(when: &When) -> Result<Vec<Rule>, RightsError> {
     let bits = |mask: libc::c_int| u64::from(mask.cast_unsigned());
     let rule = |argument: u8, compare: Compare, value: u64| -> Result<Rule, RightsError> {

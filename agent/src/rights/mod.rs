@@ -1,5 +1,5 @@
-//! What this process may do, and what it gives away of that: `capabilities` is the table of the capabilities
-//! that each part needs and drops all others, `filter` leaves only the system calls that looking takes.
+//! The rights of this process, and how it drops them: `capabilities` is the table of the capabilities that
+//! each part needs and drops all others, `filter` restricts a process to the system calls that reading needs.
 
 mod capabilities;
 mod filter;
@@ -9,25 +9,25 @@ pub(crate) use capabilities::{
     is_lent, keep_only, missing_to_probe,
 };
 
-/// For a process that only reads, from now on: the watcher's capabilities, and the system calls that reading
-/// takes.
+/// Restricts this process to reading: keeps only the watcher's capabilities, and the system calls that
+/// reading needs.
 pub(crate) fn only_look() -> Result<(), RightsError> {
     keep_only(ProgramPart::Watcher)?;
     filter::leave_to_all()
 }
 
-/// The same for a session that is about to load its programs and maps, until [`have_armed`].
+/// As [`only_look`], for a session that still has to load its programs and maps, until [`have_armed`].
 pub(crate) fn only_look_and_arm() -> Result<(), RightsError> {
     keep_only(ProgramPart::Watcher)?;
     filter::leave_to_all_to_arm()
 }
 
-/// Gives up to load programs and maps, too.
+/// Gives up the right to load programs and maps, too.
 pub(crate) fn have_armed() -> Result<(), RightsError> {
     filter::leave_to_all()
 }
 
-/// For the process that writes a report: no capability, and nothing is opened for writing any more.
+/// For the process that writes a report: no capability, and nothing can be opened for writing any more.
 pub(crate) fn only_complete_files() -> Result<(), RightsError> {
     keep_only(ProgramPart::ReportWriter)?;
     filter::leave_to_report_writer()
@@ -39,8 +39,8 @@ pub(crate) fn only_close() -> Result<(), RightsError> {
     filter::leave_to_all()
 }
 
-/// Looks with no more rights than [`only_look`] leaves, in a thread of its own; those of this thread stay.
-/// For what reads the files and the memory of other programs before all is open that has to be.
+/// Runs `look` in a separate thread with the rights of [`only_look`]; this thread keeps its rights. Used to
+/// read the files and the memory of other programs before all required files are open.
 pub(crate) fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {
     let confined = || {
         keep_only(ProgramPart::Watcher)?;
@@ -68,7 +68,7 @@ pub(crate) enum RightsError {
     /// The kernel kept capabilities.
     #[error("the capabilities that are not needed could not be dropped: {0}")]
     Capabilities(#[from] rustix::io::Errno),
-    /// There is no thread to look in.
+    /// No thread can be started.
     #[error(
         "no thread or process can be started here: {0}; look at pids.max of the control group and at ulimit -u"
     )]

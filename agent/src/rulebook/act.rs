@@ -1,4 +1,4 @@
-//! Outputs of the engine, as the session takes them.
+//! Converts outputs of the engine for the session.
 
 use profile::GuardView;
 use profile::outcome::{COMPARED, ENDED, KEPT, UNDONE};
@@ -7,7 +7,7 @@ use rules::Output;
 use super::{Act, RuleBook};
 
 impl RuleBook {
-    /// None of an output that changes nothing for the session.
+    /// `None` for an output that does not concern the session.
     pub(super) fn act(&self, output: Output) -> Option<Act> {
         Some(match output {
             Output::FindingOpened(finding) => found(finding, true),
@@ -45,7 +45,7 @@ impl RuleBook {
     }
 }
 
-/// A condition that holds, and whether it did not before.
+/// A condition that holds, and whether it did not hold before.
 pub(super) fn found(finding: rules::Finding, is_new: bool) -> Act {
     Act::Found {
         rule: finding.rule_name,
@@ -55,8 +55,8 @@ pub(super) fn found(finding: rules::Finding, is_new: bool) -> Act {
     }
 }
 
-/// What is to be reverted goes before all else, and what was done last before what it may rest on: a
-/// function of a library before the library.
+/// Puts reverts first, and the newest change before those that it may depend on: a function of a library
+/// before the library.
 pub(super) fn newest_first(acts: Vec<Act>) -> Vec<Act> {
     let (mut judged, others): (Vec<Act>, Vec<Act>) = acts
         .into_iter()

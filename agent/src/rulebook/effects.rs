@@ -1,4 +1,4 @@
-//! What rules may do to a program, for those who announce it and who prepare for it.
+//! The possible effects of rules on a program, for announcements and preparations.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use rules::PlannedVariable;
 use super::RuleBook;
 
 impl RuleBook {
-    /// Some rule's changes take effect at a place in the program only.
+    /// Whether some rule's changes take effect only at a place in the program.
     pub(crate) fn waits_for_places(&self) -> bool {
         self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
     }
 
-    /// What a rule would do to these processes, a sentence each, and what it gained elsewhere; nothing if it
-    /// only reports. A role is a word of the rule alone: what is for one that no process has is left out.
+    /// What a rule would do to these processes, a sentence each, and its gain elsewhere; empty if it only
+    /// reports. Effects on roles that no process has are left out.
     pub(crate) fn effects(&self, name: &str, members: &[Member]) -> Vec<String> {
         let Some((_, rule, _)) = self.engine.rules().find(|(_, rule, _)| rule.name() == name) else {
             return Vec::new();
@@ -44,8 +44,8 @@ impl RuleBook {
         everywhere.map(|variable| variable.name.clone()).collect()
     }
 
-    /// The variables that rules which may act would write in a process, each with whether all of its copies
-    /// are written.
+    /// The variables that applying rules would write in a process, each with whether all of its copies are
+    /// written.
     pub(crate) fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
         let written = self.written_by(member, |mode| mode == Mode::Applying);
         written
@@ -54,8 +54,8 @@ impl RuleBook {
             .collect()
     }
 
-    /// Those that any rule would write in a process or advises to, but for those with a copy in each library.
-    /// Each by its name, with its type where a rule states it.
+    /// The variables that any rule would write in a process or advises to write, except those with a copy in
+    /// each library. Each has a name, and a type if a rule states it.
     pub(crate) fn would_write(&self, member: &Member) -> Vec<(String, Option<ValueType>)> {
         let written = self.written_by(member, |mode| mode != Mode::Off).into_iter();
         let single = written.filter(|variable| !variable.everywhere);

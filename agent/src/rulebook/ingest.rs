@@ -1,5 +1,5 @@
-//! Observations from the kernel side, for every rule that requests them: hits with what was read at them,
-//! totals of functions, and MPI's function by function.
+//! Passes observations from the kernel side to every rule that requests them: hits with their captures,
+//! totals of functions, and totals of MPI by function.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use super::{
     texts::Texts,
 };
 
-/// What a process has counted in one probed function.
+/// The counters of a process for one probed function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) calls: u64,
     pub(super) timed: u64,
-    /// Of the calls that have returned.
+    /// Time of calls that have returned.
     pub(super) time_ns: u64,
-    /// Open calls included, where that is known.
+    /// Includes open calls, if they are known.
     pub(super) time_with_open_ns: u64,
-    /// None where they were not counted.
+    /// `None` if not counted.
     pub(super) bytes: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Counted {
 }
 
 impl RuleBook {
-    /// A text that belongs to a hit which is still to come.
+    /// A text that belongs to a hit that will follow.
     pub(crate) fn observe_text(&mut self, text: &TextRecord) {
         self.texts.add(text);
     }
@@ -59,7 +59,7 @@ impl RuleBook {
         self.ingest(hit, &texts, probe);
     }
 
-    /// The same once it is recorded, or from a recording.
+    /// Passes on a hit after it was recorded, or from a recording.
     pub(super) fn ingest(&mut self, hit: &HitRecord, texts: &Texts, probe: &Probe) {
         for index in &probe.wanted {
             let Some(request) = self.requests.get(index).copied() else {
@@ -125,10 +125,10 @@ impl RuleBook {
         }
     }
 
-    /// The aggregate of hits at a probe. Hits that lie before one that parts the aggregates must be observed
-    /// before the watermark that covers that one.
+    /// A partial sum of hits at a probe. Sums of hits before a separating hit must be observed before the
+    /// watermark that covers that hit.
     pub(crate) fn observe_partial_sum(&mut self, partial_sum: &abi::SumCell, probe: &Probe) {
-        // Of a request that is gone.
+        // The sum was made for an earlier aggregation rule.
         if partial_sum.number != u64::from(probe.spec.partial_sum.number) {
             return;
         }
@@ -145,7 +145,7 @@ impl RuleBook {
                 number: 0,
                 ..probe.spec.partial_sum
             });
-            // Else it was added up for others, before all had to hear each hit.
+            // If they differ, the sum was made for other requests, and this one required each hit.
             let Some(requested) = planned.partial_sum.as_ref().filter(|_| wanted == known) else {
                 continue;
             };
@@ -168,7 +168,7 @@ impl RuleBook {
         }
     }
 
-    /// Whether a hit that can trigger a decision at once was observed since the last call.
+    /// Returns and clears whether a hit was observed that can trigger a decision at once.
     pub(crate) fn take_may_decide(&mut self) -> bool {
         std::mem::take(&mut self.may_decide)
     }
@@ -178,12 +178,12 @@ impl RuleBook {
         self.has_due
     }
 
-    /// Whether what was added up is to be read, because a hit has parted it.
+    /// Whether partial sums must be read because of a separating hit.
     pub(crate) fn has_parted(&self) -> bool {
         self.has_parted
     }
 
-    /// What was aggregated before the observed hits has been read, and they are covered by a watermark.
+    /// The partial sums before the observed hits have been read, and are covered by a watermark.
     pub(crate) fn forget_parted(&mut self) {
         self.has_parted = false;
     }
@@ -194,7 +194,8 @@ impl RuleBook {
         checked.is_some_and(|checked| self.switches.is_on((rule, probe, slot), checked.plan()))
     }
 
-    /// What a process has counted at one moment, for every rule that requests it; `counted` is by probe.
+    /// Passes the counters of a process at one moment to every rule that requests them; `counted` is indexed
+    /// by probe.
     pub(super) fn ingest_totals(
         &mut self,
         slot: u32,
@@ -250,7 +251,7 @@ impl RuleBook {
         });
     }
 
-    /// MPI function by function, if a rule requests it.
+    /// Passes on counters of MPI by function, if a rule requests them.
     fn ingest_calls(
         &mut self,
         slot: u32,
@@ -294,7 +295,7 @@ impl RuleBook {
     }
 }
 
-/// What was added up, as rules hear it.
+/// Converts a partial sum for the engine.
 fn reported(partial_sum: &abi::SumCell, requested: &PlannedSum) -> PartialSum {
     let joined = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
     let sums = partial_sum
@@ -319,7 +320,7 @@ fn reported(partial_sum: &abi::SumCell, requested: &PlannedSum) -> PartialSum {
     }
 }
 
-/// Over all functions of the request, by their places; none if none is probed.
+/// The sum over all functions of the request, by their indices; `None` if none is probed.
 fn sum(places: &[usize], site: Site, counted: &[Counted]) -> Option<(u64, u64)> {
     let of = places.iter().filter_map(|place| counted.get(*place));
     let totals = of.map(|counted| match site {
@@ -329,7 +330,7 @@ fn sum(places: &[usize], site: Site, counted: &[Counted]) -> Option<(u64, u64)> 
     totals.reduce(|(count, sum_ns), (more, more_ns)| (count + more, sum_ns + more_ns))
 }
 
-/// What was read at both ends of a span between two functions.
+/// Combines the captures of both ends of a span between two functions.
 fn together(planned: &PlannedProbe, entered: Reads, left: Reads) -> Reads {
     let both = planned.captures.iter().zip(entered).zip(left);
     both.map(|((capture, entered), left)| {
@@ -342,7 +343,7 @@ fn together(planned: &PlannedProbe, entered: Reads, left: Reads) -> Reads {
     .collect()
 }
 
-/// What a hit brought along for a capture of a rule.
+/// The value of a rule's capture at a hit.
 fn read(
     planned: &PlannedCapture,
     wanted: Option<&WantedCapture>,

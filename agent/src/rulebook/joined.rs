@@ -1,6 +1,6 @@
-//! What recordings show of a job, without any rule: the ranks of all nodes together, as a session that saw
-//! them all would show them. Efficiencies of a complete job need only this: how much of its time each rank is
-//! outside MPI, and on which node.
+//! Makes a snapshot of a job from recordings, without any rule: the ranks of all nodes together, as a session
+//! that watched all of them would show them. Efficiencies of a complete job need only the share of time that
+//! each rank is outside MPI, and its node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,31 +16,31 @@ use profile::{
     Steps, mpi,
 };
 
-/// A running total: its first value and its newest.
+/// A running total: its first and its newest value.
 #[derive(Clone, Copy, Debug)]
 struct Total {
     first: u64,
     last: u64,
 }
 
-/// What was read of one process.
+/// The recorded data of one process.
 #[derive(Clone, Debug, Default)]
 struct Recorded {
     facts: ProcessFacts,
-    /// Which recording it is in.
+    /// The index of its recording.
     source: usize,
-    /// When the first and the newest of its totals were read.
+    /// Times of the first and the newest reading of its totals.
     read: Option<(u64, u64)>,
     totals: BTreeMap<Measure, Total>,
     functions: BTreeMap<String, FunctionTotals>,
     iterations: Option<IterationView>,
-    /// From the first begin to the last, and of that inside MPI; nanoseconds.
+    /// Time from the first begin of an iteration to the last, and the part inside MPI; nanoseconds.
     over_iterations: Option<(u64, u64)>,
     ended: bool,
 }
 
-/// All that recordings of one job say of it. The error says why they cannot be of one job, or which cannot be
-/// read.
+/// The snapshot of a job from its recordings. The error states which one cannot be read, or why they are not
+/// of one job.
 pub(crate) fn joined(recordings: &[(String, Vec<u8>)]) -> Result<Snapshot, String> {
     let readers = recordings
         .iter()
@@ -103,7 +103,7 @@ fn take(
             match (of, place) {
                 (Some(of), Some(ProbePlace::Entry)) => of.calls = count,
                 (Some(of), _) => {
-                    // The time of a function that was timed now and then is not that of its calls.
+                    // If only some calls of a function were timed, their time is not the time of all calls.
                     of.time_ns = Some(duration_sum_ns).filter(|_| count >= of.calls / 2);
                 }
                 (None, _) => {}
@@ -134,7 +134,7 @@ fn take(
     }
 }
 
-/// What was read of the function of a probe in a process.
+/// The data of a probe's function in a process.
 fn function<'p>(
     of: &ProbeDefinition,
     process: ProcessId,
@@ -144,7 +144,7 @@ fn function<'p>(
     functions.entry(of.function.clone()).or_default()
 }
 
-/// Two recordings of one job have no rank in common, and agree on its size.
+/// Checks that the recordings have no rank in common, and agree on the size of the job.
 fn one_job(all: &[Recorded], headers: &[Header]) -> Result<(), String> {
     let host = |process: &Recorded| {
         headers
@@ -213,7 +213,7 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
         ..Snapshot::default()
     };
     snapshot.sequence.efficiencies = efficiencies(all, size);
-    // All ranks run in the same loop, or none is the job's.
+    // All ranks run in the same loop; a loop of any rank is that of the job.
     snapshot.sequence.iteration = all.iter().find_map(|process| process.iterations.clone());
     snapshot.sequence.steps = match snapshot.job.mpi {
         Some(_) => Steps::MpiCalls,
@@ -225,7 +225,7 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
     snapshot
 }
 
-/// When the first of the recordings began.
+/// The start time of the first recording.
 fn began_at(headers: &[Header]) -> String {
     let first_ns = headers
         .iter()
@@ -236,8 +236,8 @@ fn began_at(headers: &[Header]) -> String {
     job::rfc3339(since.as_secs(), since.subsec_millis())
 }
 
-/// Over complete iterations of each rank, else over the time that it was recorded; of nodes, the hosts that
-/// facts name.
+/// Covers complete iterations of each rank, or else the recorded time. Nodes are the hosts that the facts
+/// name.
 fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesView> {
     let ranks: Vec<&Recorded> = all.iter().filter(|process| process.facts.mpi.is_some()).collect();
     let mut nodes: BTreeMap<(Option<&String>, usize), Vec<f64>> = BTreeMap::new();
@@ -246,7 +246,7 @@ fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesVie
         let (useful, is_complete) = process.useful()?;
         over_iterations &= is_complete;
         let host = process.facts.host.as_ref();
-        // Without a name, a recording is a node.
+        // Without a host name, each recording counts as a node.
         let node = (host, if host.is_some() { 0 } else { process.source });
         nodes.entry(node).or_default().push(useful);
     }
@@ -258,7 +258,7 @@ fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesVie
         ranks: ranks.len(),
         nodes: nodes.len(),
         over_iterations,
-        // Recordings have no calls one by one.
+        // Recordings do not contain single calls.
         split: None,
         useful_ns: None,
         scalability: None,
@@ -266,7 +266,7 @@ fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesVie
 }
 
 impl Recorded {
-    /// A total that was read of it at `at_ns`.
+    /// Adds a total that was read at `at_ns`.
     fn read_total(&mut self, measure: Measure, at_ns: u64, total: u64) {
         self.read = Some((self.read.map_or(at_ns, |(first, _)| first), at_ns));
         let first = total;
@@ -305,7 +305,7 @@ impl Recorded {
         Some(total.last.saturating_sub(total.first))
     }
 
-    /// The share of its time outside MPI, and whether it is of complete iterations.
+    /// The share of its time outside MPI, and whether it covers complete iterations.
     fn useful(&self) -> Option<(f64, bool)> {
         let share = |elapsed: u64, mpi: u64| {
             let is_one_thread = elapsed > 0 && mpi <= elapsed;
@@ -344,7 +344,8 @@ impl Recorded {
             ended: self.ended,
             host: self.facts.host.clone(),
             watched_ns: self.watched_ns(),
-            // All functions that were sampled are recorded with what is known of them, called or not.
+            // All functions that were sampled are recorded with their estimates, even if they were not
+            // called.
             functions: (self.functions.iter().filter(|(_, totals)| totals.calls > 0))
                 .map(function)
                 .collect(),
@@ -366,7 +367,7 @@ mod tests {
 
     use super::*;
 
-    /// A recording of ranks of a job of four that are inside MPI for these shares of a second.
+    /// A recording of ranks of a job of four, which are inside MPI for these parts of a second.
     fn recording(host: &str, ranks: &[(u32, f64)], has_iterations: bool) -> (String, Vec<u8>) {
         let header = Header {
             host: host.into(),
@@ -547,7 +548,7 @@ mod tests {
             .iter()
             .map(|of| of.estimate.map(|of| (of.counted, of.to)))
             .collect();
-        // Those that were sampled and never called are recorded, and no part of a profile.
+        // Functions that were sampled but never called are recorded, but are not part of a profile.
         assert_eq!(estimates, [Some((40, None)), None], "{functions:?}");
     }
 

@@ -1,4 +1,4 @@
-//! Rules that are added and removed while a session runs. What is probed for them the session sees to.
+//! Adds and removes rules while a session runs. The session attaches and detaches their probes.
 
 use job::Member;
 use plan::Mode;
@@ -9,11 +9,11 @@ use super::{Act, RuleBook, modes, probe_requests};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RuleConflict {
-    /// Another rule has its name, or changes the same.
+    /// Another rule has its name, or makes the same change.
     Conflict(String),
 }
 
-/// A rule on its way in: it is there, and looks at nothing until its probes are.
+/// A rule that is being added. It is loaded, but evaluates nothing until its probes are attached.
 #[derive(Clone, Debug)]
 pub(crate) struct Added {
     id: RuleId,
@@ -22,7 +22,7 @@ pub(crate) struct Added {
 }
 
 impl RuleBook {
-    /// Takes a rule in beside the others; `first` is the number that the first of its wanted will have.
+    /// Loads a further rule; `first` is the number of its first probe request.
     pub(crate) fn add(
         &mut self,
         rule: CheckedRule,
@@ -59,7 +59,7 @@ impl RuleBook {
             .collect()
     }
 
-    /// That no process has a role of it, in words.
+    /// A message if no process has a role of the rule.
     pub(crate) fn fits_none<'a>(
         &self,
         added: &Added,
@@ -71,14 +71,14 @@ impl RuleBook {
             .then(|| "no process has a role of this rule: it measures nothing until one has".to_owned())
     }
 
-    /// Its probes are there: its windows begin.
+    /// The probes are attached: starts the rule's windows.
     pub(crate) fn begin(&mut self, added: &Added, mode: Mode, now_ns: u64) {
         let name = self.name_of(added.id);
         self.warm_up.forget();
         self.engine.begin(added.id, Time(now_ns));
         self.engine.set_mode(added.id, mode);
         if mode == Mode::Applying {
-            // A rule that is added this way was named by the user.
+            // The user named this rule by adding it.
             self.named.push(name.clone());
             self.applying.push(name.clone());
         }
@@ -89,12 +89,13 @@ impl RuleBook {
         }
     }
 
-    /// It could not be probed for.
+    /// The probes could not be attached.
     pub(crate) fn give_up(&mut self, added: &Added) {
         self.take_out(added.id);
     }
 
-    /// Removes a rule: which of the wanted were its, and what follows. None without such a rule.
+    /// Removes a rule; returns the numbers of its probe requests, and the resulting acts. `None` if there is
+    /// no such rule.
     pub(crate) fn remove(&mut self, name: &str, now_ns: u64) -> Option<(Vec<usize>, Vec<Act>)> {
         let (id, _, _) = self.engine.rules().find(|(_, rule, _)| rule.name() == name)?;
         if let Some(recorder) = &mut self.recorder {

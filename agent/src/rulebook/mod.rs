@@ -1,6 +1,6 @@
-//! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The
-//! only module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's
-//! number.
+//! The loaded rules and their engine, as the session uses them: takes readings and hits, returns acts. The
+//! only module of a session that uses the crate `rules`. Here a process is identified by its slot, and a
+//! function by the number of its probe.
 
 mod act;
 mod effects;
@@ -60,47 +60,47 @@ use crate::exit::Failure;
 
 pub(crate) struct RuleBook {
     engine: Engine,
-    /// Their probe requests, by the number of its [`Wanted`].
+    /// The probe requests of the rules, by the number of the [`Wanted`].
     requests: BTreeMap<usize, ProbeRequest>,
     reads: Reads,
     variables: Variables,
-    /// Processes that are there.
+    /// Slots of the current processes.
     slots: BTreeSet<u32>,
     texts: Waiting,
     pairs: Pairs,
     switches: Switches,
-    /// Which of the wanted are not counted now, for the budget.
+    /// Probe requests whose counting is paused for the budget.
     resting: BTreeSet<usize>,
     /// Rules that may act.
     applying: Vec<String>,
-    /// Rules that `--apply` named: no others that must be named ever apply.
+    /// Rules that `--apply` named. Others that must be named never apply.
     named: Vec<String>,
-    /// What `--apply` said: nothing, everything (an empty list), or names.
+    /// The value of `--apply`: nothing, everything (an empty list), or names.
     apply: Option<Vec<String>>,
-    /// What was done may stay at the end: rules with calls that stay may act.
+    /// Changes may stay at the end, so that rules with calls without an inverse may act.
     keeps: bool,
-    /// On a recording: rules that are not there yet.
+    /// On a recording: rules that have not been added yet.
     held: Vec<CheckedRule>,
     recorder: Option<Recorder>,
-    /// A hit that can trigger a decision at once was observed since `take_may_decide` was last called.
+    /// A hit that can trigger a decision at once was observed since the last `take_may_decide`.
     may_decide: bool,
     /// A hit at which a window may end was observed since the last evaluation.
     has_due: bool,
-    /// A hit that parts the aggregates was observed, since this was last read.
+    /// A hit that separates partial sums was observed since this was last cleared.
     has_parted: bool,
     warm_up: EngineWarmUp,
-    /// Which of MPI's functions were observed last of each process, by slot, with their values: most ranks
-    /// sleep or compute between two readings, and hundreds of functions are unchanged.
+    /// By slot: the MPI functions of each process that were observed last, with their values. Most ranks
+    /// sleep or compute between two readings, so that hundreds of functions are unchanged.
     calls_observed: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[ingest::Counted]>)>,
-    /// What the last reading of each process came to, by slot.
+    /// Results of the last reading of each process, by slot.
     summed: BTreeMap<u32, Summed>,
-    /// The user named none of the rules that are loaded.
+    /// None of the loaded rules was named by the user.
     has_only_builtin_rules: bool,
 }
 
 impl RuleBook {
-    /// Loads the built-in rules and those that `paths` name, and sets their parameters and names. `apply` is
-    /// what `--apply` said: nothing, everything (an empty list), or names; `probes`, whether the session has
+    /// Loads the built-in rules and those in `paths`, and sets their parameters and names. `apply` is the
+    /// value of `--apply`: nothing, everything (an empty list), or names. `probes` is whether the session has
     /// probes.
     pub(crate) fn load(
         paths: &[String],
@@ -151,7 +151,7 @@ impl RuleBook {
         self.engine.rules().next().is_none()
     }
 
-    /// From now on everything is recorded.
+    /// Records all observations from now on.
     pub(crate) fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
     }
@@ -160,16 +160,16 @@ impl RuleBook {
         self.recorder.is_some()
     }
 
-    /// Records the results of a process's complete iterations, if a recording is being made, and whether all
-    /// of its time inside MPI was seen.
+    /// Records the results of a process's complete iterations and whether all of its time inside MPI was
+    /// measured, if a recording is being made.
     pub(crate) fn summarise(&mut self, slot: u32, iterations: (&Iterations, bool), now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
         }
     }
 
-    /// Records what is known of functions whose calls are estimated, if a recording is being made: of each
-    /// once, and at its end.
+    /// Records the uncertainty of functions with estimated calls, if a recording is being made: once for each
+    /// function, and at its end.
     pub(crate) fn record_estimates(
         &mut self,
         slot: u32,
@@ -189,7 +189,7 @@ impl RuleBook {
         }
     }
 
-    /// That the recording goes on no longer, in words, once.
+    /// A message that the recording has stopped; returned once.
     pub(crate) fn recording_news(&mut self) -> Option<String> {
         self.recorder.as_mut().and_then(Recorder::news)
     }
@@ -208,7 +208,7 @@ impl RuleBook {
 
     pub(crate) fn start(&mut self, now_ns: u64) {
         let rules: Vec<CheckedRule> = self.engine.rules().map(|(_, rule, _)| rule.clone()).collect();
-        // The same rules ran together a moment ago, so they still can.
+        // The same rules were accepted before, so this does not fail.
         if let Ok(engine) = Engine::new(rules, Time(now_ns)) {
             self.engine = engine;
         }
@@ -227,7 +227,7 @@ impl RuleBook {
         }
     }
 
-    /// What the rules need probed.
+    /// The probe requests of the rules.
     pub(crate) fn wanted(&self) -> Vec<Wanted> {
         self.requests
             .values()
@@ -237,7 +237,7 @@ impl RuleBook {
 
     fn wanted_of(&self, request: ProbeRequest) -> Option<Wanted> {
         let wanted = request.wanted(request.planned(&self.engine)?);
-        // A recording has each hit, for whatever rule it may be replayed to.
+        // A recording contains each hit, because it may be replayed with any rule.
         let partial_sum = wanted.partial_sum.filter(|_| self.recorder.is_none());
         Some(Wanted {
             partial_sum,
@@ -245,10 +245,10 @@ impl RuleBook {
         })
     }
 
-    /// Which of the wanted are requested in a process: those of its roles.
+    /// Which probe requests apply to a process, by its roles.
     pub(crate) fn requested_in(&self, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
-        // No rule requests numbers that are free again, or were never a rule's.
+        // Numbers that no rule uses (any more) are not requested.
         let count = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
         let mut requested = vec![false; count];
         for (number, request) in &self.requests {
@@ -262,18 +262,18 @@ impl RuleBook {
         probe_requests::facts_by(member, symbols, |name| self.variables.has(member, name))
     }
 
-    /// Takes note of probes that are switched.
+    /// Stores the states of switched probes.
     pub(crate) fn switch_probes(&mut self, switches: &[ProbeSwitch]) {
         switches.iter().for_each(|switch| self.switches.set(*switch));
     }
 
-    /// These of the wanted are not counted from now on, for the budget: rules have no value of them; all
-    /// others are.
+    /// Pauses the counting of these probe requests, for the budget, and resumes all others. The rules have no
+    /// value for paused ones.
     pub(crate) fn rest(&mut self, wanted: BTreeSet<usize>) {
         self.resting = wanted;
     }
 
-    /// These of the wanted ask for functions that no process has: rules have no value of them.
+    /// These probe requests name functions that no process has: rules have no value for them.
     pub(crate) fn lack(&mut self, absent: &BTreeMap<usize, String>) {
         let mut by_rule: BTreeMap<rules::RuleId, BTreeMap<usize, String>> = BTreeMap::new();
         for (index, request) in &self.requests {
@@ -286,7 +286,7 @@ impl RuleBook {
         }
     }
 
-    /// Those of the wanted that are switched as the session goes, and whether any process has them on.
+    /// The probe requests that are switched during the session, and whether each is on in any process.
     pub(crate) fn switched(&self) -> Vec<(usize, bool)> {
         let on = |(&place, request): (&usize, &ProbeRequest)| {
             let checked = self.engine.rule(request.rule)?;
@@ -301,7 +301,7 @@ impl RuleBook {
         self.requests.iter().filter_map(on).collect()
     }
 
-    /// What was lost on the way from the kernel side to the rules, by kind.
+    /// Losses between the kernel side and the rules, by kind.
     pub(crate) fn losses(&self) -> [(&'static str, u64); 2] {
         [
             ("texts", self.texts.dropped()),
@@ -309,7 +309,7 @@ impl RuleBook {
         ]
     }
 
-    /// A process of the job is there.
+    /// A process of the job was found.
     pub(crate) fn join(&mut self, slot: u32, member: &Member, now_ns: u64) {
         let facts = self.facts_of(member);
         self.join_facts(slot, facts, now_ns);
@@ -338,13 +338,14 @@ impl RuleBook {
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
 
-    /// Whether a window begins and ends at hits: it is evaluated when they come, not at the next tick.
+    /// Whether a rule has windows that begin and end at hits: these are evaluated when hits come, not at the
+    /// next tick.
     pub(crate) fn has_probed_windows(&self) -> bool {
         let mut windows = self.engine.rules().flat_map(|(_, rule, _)| &rule.plan().windows);
         windows.any(|window| window.every.is_none())
     }
 
-    /// All hits of these processes up to this time have been handed in.
+    /// All hits of these processes up to this time have been passed in.
     pub(crate) fn watermark(&mut self, slots: impl Iterator<Item = u32>, time_ns: u64) {
         for slot in slots {
             let (process, time) = (ProcessId(slot), Time(time_ns));
@@ -352,7 +353,8 @@ impl RuleBook {
         }
     }
 
-    /// Closes windows that are over; says what follows, in the order in which it is to be done.
+    /// Closes windows that have ended; returns the resulting acts, in the order in which they must be carried
+    /// out.
     pub(crate) fn tick(&mut self, now_ns: u64) -> Vec<Act> {
         if let Some(recorder) = &mut self.recorder {
             recorder.ticked(Time(now_ns));
@@ -367,7 +369,7 @@ impl RuleBook {
             .filter_map(|output| self.act(output))
             .collect();
         self.warm_up.keep(copy, Time(now_ns), &acts);
-        // Numbers of findings that hold on are those of the last window. Several tunes of a rule have one
+        // Open findings are updated with the values of the last window. Several tunes of a rule have one
         // finding: that of the first.
         let mut findings = self.engine.findings();
         findings.dedup_by_key(|finding| finding.rule);
@@ -375,7 +377,7 @@ impl RuleBook {
         newest_first(acts)
     }
 
-    /// What the rules try to make greatest or least: the rule, and the objective as it is written.
+    /// The objectives of the rules: the rule, and the objective as written in it.
     pub(crate) fn objectives(&self) -> Vec<(String, String)> {
         let of_rule = |rule: &CheckedRule| {
             let name = rule.name().to_owned();
@@ -404,26 +406,26 @@ impl RuleBook {
         self.engine.rule_name(rule).to_owned()
     }
 
-    /// Whether the rules wait for what comes of a decision.
+    /// Whether the rules wait for the outcome of a decision.
     pub(crate) fn awaits(&self, decision: DecisionId) -> bool {
         self.engine.awaits(decision)
     }
 
-    /// The decisions that are being judged, each after how many windows of how many.
+    /// The decisions that are being judged, each with the number of evaluated windows and of all windows.
     pub(crate) fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
         self.engine.on_trial()
     }
 
-    /// Whether a change is being judged, also while it is reverted to be compared.
+    /// Whether a change is being judged, including while it is reverted to compare.
     pub(crate) fn is_judging(&self) -> bool {
         self.engine.is_judging()
     }
 
-    /// What each rule does and why not more.
+    /// The state of each rule and its reasons.
     pub(crate) fn views(&self) -> Vec<RuleView> {
         let rules = self.engine.rules();
         let modes_now: BTreeMap<_, _> = rules.map(|(id, rule, mode)| (id, (mode, rule.acts()))).collect();
-        // A rule that can change nothing applies nothing, whatever it may do.
+        // The mode of a rule without actions is never shown as applying.
         let mode = |rule| match modes_now.get(&rule) {
             Some((Mode::Applying, false)) => Mode::Advising,
             Some((mode, _)) => *mode,
@@ -447,13 +449,13 @@ impl RuleBook {
         self.engine.status().into_iter().map(view).collect()
     }
 
-    /// Whether windows may be longer than their rules state while the program is idle: the user named no
-    /// rule, and nothing is recorded.
+    /// Whether windows may be longer than stated while the program is idle: the user named no rule, and
+    /// nothing is recorded.
     pub(crate) fn may_linger(&self) -> bool {
         self.has_only_builtin_rules && self.recorder.is_none()
     }
 
-    /// Whether a window of a length is over: what is measured is to be read before it is evaluated.
+    /// Whether a timed window is over, so that a reading is needed before its evaluation.
     pub(crate) fn has_timed_window_over(&self, now_ns: u64) -> bool {
         self.engine.has_timed_window_over(Time(now_ns))
     }
@@ -466,7 +468,7 @@ impl RuleBook {
     }
 }
 
-/// What is said of a tune that was looked at, where it was looked at without a process.
+/// Whether a standing contains no information if the tune was evaluated without a process.
 fn says_nothing(standing: Standing) -> bool {
     matches!(
         standing,

@@ -1,4 +1,4 @@
-//! What a rule may do, switched while a session runs.
+//! Switches the modes of rules while a session runs.
 
 use plan::Mode;
 use profile::format::did_you_mean;
@@ -9,7 +9,7 @@ use super::{Act, RuleBook};
 use crate::exit::Failure;
 
 impl RuleBook {
-    /// Switches a rule: the mode before, and what follows from leaving it.
+    /// Switches a rule; returns the previous mode, and the acts that follow from leaving it.
     pub(crate) fn switch(
         &mut self,
         name: &str,
@@ -41,15 +41,16 @@ impl RuleBook {
         Ok((before.name(), acts))
     }
 
-    /// What is said of a rule that is not there.
+    /// The message for a rule that does not exist.
     pub(crate) fn unknown(&self, name: &str) -> String {
         let names = self.engine.rules().map(|(_, rule, _)| rule.name().to_owned());
         let near = did_you_mean(names, name);
         format!("this session has no rule {name}{near} (all of them: tuneagent session list)")
     }
 
-    /// A session that puts everything back at its end has no rules that make calls which stay: those that
-    /// `--apply` named are an error, the others only advise. Why, a sentence for each.
+    /// For a session that reverts everything at its end, which cannot have rules that make calls without an
+    /// inverse: it is an error if `--apply` named one of them, and the others only advise. Returns a sentence
+    /// for each of these.
     pub(crate) fn put_everything_back(&mut self) -> Result<Vec<String>, Failure> {
         self.keeps = false;
         let mut advising = Vec::new();
@@ -67,7 +68,7 @@ impl RuleBook {
         Ok(advising.into_iter().map(|(_, why)| why).collect())
     }
 
-    /// Whether a rule makes calls that stay, which this session does not allow; in words.
+    /// The reason if a rule makes calls without an inverse, which this session does not allow.
     pub(crate) fn refuses_calls_of(&self, rule: &CheckedRule) -> Option<String> {
         (!self.keeps && stays(rule)).then(|| why_not(rule))
     }
@@ -77,13 +78,13 @@ impl RuleBook {
         self.applying.iter().any(|applying| applying == name)
     }
 
-    /// Whether a rule applies only where it is named.
+    /// Whether a rule applies only if it is named.
     pub(crate) fn must_be_named(&self, name: &str) -> bool {
         let mut rules = self.engine.rules().map(|(_, rule, _)| rule);
         rules.any(|rule| rule.name() == name && rule.must_be_named())
     }
 
-    /// Rules that must be named and that `--apply` did not name: they never apply.
+    /// Rules that must be named but were not named by `--apply`: they never apply.
     pub(crate) fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
         let unnamed =
@@ -92,7 +93,7 @@ impl RuleBook {
     }
 }
 
-/// Whether a rule makes calls of which it does not say how they are reverted.
+/// Whether a rule makes calls without an inverse.
 fn stays(rule: &CheckedRule) -> bool {
     rule.plan().actions.iter().any(|action| action.stays)
 }
@@ -106,9 +107,9 @@ fn why_not(rule: &CheckedRule) -> String {
     )
 }
 
-/// In a recording, the mode of a rule that was not there before.
+/// In a recording, the mode of a rule that was added.
 pub(super) const ADDED: &str = "added";
-/// And that of a rule that was removed.
+/// In a recording, the mode of a rule that was removed.
 pub(super) const REMOVED: &str = "removed";
 
 #[cfg(test)]

@@ -1,31 +1,31 @@
 //! Spans between two functions: from the entry of one to the return of the other in the same thread. The last
-//! entry before the return counts. Bounded; what found no room is counted.
+//! entry before the return counts. Bounded; entries beyond the bound are counted.
 
 use std::collections::BTreeMap;
 
 use rules::{ProbeId, Reads, RuleId};
 
-/// Spans that may be open at once, over all threads.
+/// Maximum number of open spans, over all threads.
 const OPEN_MAX: usize = 65_536;
 
 /// A probe of a rule.
 type RuleProbe = (RuleId, ProbeId);
 
-/// A span under way.
+/// An open span.
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) time_ns: u64,
     pub(super) reads: Reads,
 }
 
-/// All of a session.
+/// The spans of a session.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     /// By probe, process and thread.
     open: BTreeMap<(RuleProbe, u32, u32), Entered>,
-    /// How many there were and how long they took together, in nanoseconds, by probe and process.
+    /// Number of spans and their total duration in nanoseconds, by probe and process.
     totals: BTreeMap<(RuleProbe, u32), (u64, u64)>,
-    /// Entries that found no room.
+    /// Entries beyond the bound.
     dropped: u64,
 }
 
@@ -40,7 +40,7 @@ impl Pairs {
         self.open.insert(key, entered);
     }
 
-    /// The second function has returned; what was entered, if anything was.
+    /// The second function has returned; returns the matching entry, if any.
     pub(super) fn leave(
         &mut self,
         of: RuleProbe,
@@ -55,7 +55,7 @@ impl Pairs {
         Some(entered)
     }
 
-    /// Hits were lost: an entry may belong to a return that was not seen.
+    /// Hits were lost, so the return of an open entry may have been missed.
     pub(super) fn forget_open(&mut self) {
         self.open.clear();
     }
@@ -69,12 +69,12 @@ impl Pairs {
         self.totals.retain(|((of, _), _), _| *of != rule);
     }
 
-    /// Spans of a process so far, and the sum of their durations.
+    /// The number of completed spans of a process, and the sum of their durations.
     pub(super) fn totals(&self, of: RuleProbe, process: u32) -> (u64, u64) {
         self.totals.get(&(of, process)).copied().unwrap_or_default()
     }
 
-    /// Entries that found no room.
+    /// Entries beyond the bound.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -1,5 +1,5 @@
-//! Where the functions that rules request are among the probed ones: looked up once for all processes that
-//! are read together, not for each. Counts nothing.
+//! Indices of the requested functions among the probes: looked up once for all processes that are read
+//! together, not for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use rules::Measure;
 
 use super::RuleBook;
 
-/// Places in a list of probes.
+/// Indices into a list of probes.
 #[derive(Debug, Default)]
 pub(crate) struct ProbePlaces {
-    /// MPI's functions, and whether what they carry is sent.
+    /// MPI functions, and whether their bytes are sent.
     pub(super) mpi: Vec<(usize, bool)>,
     pub(super) requested: BTreeMap<usize, Vec<usize>>,
-    /// What rules want to know of MPI function by function.
+    /// The measures that rules request by MPI function.
     pub(super) by_call: BTreeSet<Measure>,
 }
 
 impl RuleBook {
-    /// Those of these probes.
+    /// The indices for these probes.
     pub(crate) fn places(&self, probes: &[Probe]) -> ProbePlaces {
         let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
         let mut places = ProbePlaces {
@@ -34,7 +34,7 @@ impl RuleBook {
             }
             for wanted in &probe.wanted {
                 let of = places.requested.entry(*wanted).or_default();
-                // Once, even if it is requested several times.
+                // Only once, even if it is requested several times.
                 if of.last() != Some(&place) {
                     of.push(place);
                 }
@@ -45,7 +45,7 @@ impl RuleBook {
 }
 
 impl ProbePlaces {
-    /// The functions of a request.
+    /// The indices of a request's functions.
     pub(super) fn of(&self, request: usize) -> &[usize] {
         self.requested.get(&request).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! The probe requests of rules: in which functions, what is read there, and in which processes.
+//! The probe requests of rules: the functions, the captures, and the processes.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use rules::{
 use job::Member;
 use profile::probe::{CaptureStep, ProbeSelector, Read, Wanted, WantedCapture, WantedSum};
 
-/// Which end of a rule's probe it is.
+/// Which end of a rule's probe is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Both,
-    /// Of a span between two functions, the entry of the first.
+    /// The entry of the first function, for a span between two functions.
     From,
-    /// The return of the second.
+    /// The return of the second function.
     To,
 }
 
@@ -62,21 +62,21 @@ impl ProbeRequest {
             .is_some_and(|(planned, checked)| checked.roles_of(facts).contains(&planned.role.as_str()))
     }
 
-    /// Whether the rule only counts its hits, over windows that go by time, or adds up times of calls to a
-    /// GPU: both may rest.
+    /// Whether the rule only counts its hits over timed windows, or sums times of GPU calls. In both cases it
+    /// may be paused.
     pub(super) fn is_counted(self, planned: &PlannedProbe) -> bool {
         let is_counted = (planned.site, planned.delivers) == (Site::Entry, Delivery::Count);
         let is_gpu = matches!(planned.target, Target::Set(FunctionSet::Gpu(_)));
         self.end == End::Both && (is_counted || is_gpu && !planned.delivers.are_hits())
     }
 
-    /// As the session probes it.
+    /// Converts it to a request of the session.
     pub(super) fn wanted(self, planned: &PlannedProbe) -> Wanted {
         let are_sent = planned.delivers.are_hits();
         let flags = match (self.end, planned.site) {
             (End::Both, Site::Entry) => send(SpecFlags::SEND_ENTRY, are_sent),
             (End::Both, _) => SpecFlags::SPAN | send(SpecFlags::SEND_RETURN, are_sent),
-            // What belongs together is found out here, hit by hit.
+            // The ends of a span are matched here, hit by hit.
             (End::From, _) => SpecFlags::SEND_ENTRY,
             (End::To, _) => SpecFlags::SPAN | SpecFlags::SEND_RETURN,
         };
@@ -106,14 +106,14 @@ impl ProbeRequest {
     }
 }
 
-/// What is read for the captures of each probe of a rule, and what is added up of it: put together once, for
-/// its hits come by the million.
+/// The captures and partial sums of each probe of a rule. They are computed once, because there may be
+/// millions of hits.
 #[derive(Debug, Default)]
 pub(super) struct Reads(BTreeMap<(RuleId, ProbeId), ProbeReads>);
 
 #[derive(Debug)]
 pub(super) struct ProbeReads {
-    /// In the order of the captures; none for what is known of a hit without reading.
+    /// In the order of the captures; `None` for values that need no capture.
     pub(super) reads: Vec<Option<WantedCapture>>,
     pub(super) partial_sum: Option<WantedSum>,
 }
@@ -135,7 +135,7 @@ fn send(flag: u32, are_sent: bool) -> u32 {
     if are_sent { flag } else { 0 }
 }
 
-/// What may be added up of the hits of a rule's probe.
+/// The possible partial sum of the hits of a rule's probe.
 fn partial_sum(planned: &PlannedProbe) -> Option<WantedSum> {
     let partial_sum = planned.partial_sum.as_ref()?;
     let capture = |read: usize| wanted_capture(planned.captures.get(read)?, planned.site);
@@ -152,7 +152,7 @@ fn partial_sum(planned: &PlannedProbe) -> Option<WantedSum> {
 }
 
 impl End {
-    /// Whether a value is read at this end: what is returned at the return, all else at the entry.
+    /// Whether a value is read at this end: return values at the return, all others at the entry.
     pub(super) fn reads(self, source: &Source) -> bool {
         match self {
             End::Both => true,
@@ -175,8 +175,8 @@ fn selector(target: &Target) -> ProbeSelector {
     }
 }
 
-/// A capture of a rule as the session reads it; none for what is known of a hit without reading. A return is
-/// where a variable has the value that the call gave it.
+/// A capture of a rule in the form of the session; `None` for values that need no capture. At a return probe,
+/// variables are read at the return, because the call may set them.
 fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture> {
     let plain = |what: &str, read, stated| WantedCapture {
         what: what.to_owned(),
@@ -221,7 +221,7 @@ fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture>
     })
 }
 
-/// As a rule writes it, and a recording.
+/// The source as rules and recordings write it.
 fn what(source: &Source) -> String {
     match (&source.base, source.steps.as_slice()) {
         (Base::ReturnValue, []) => "ret".to_owned(),
@@ -234,7 +234,7 @@ pub(crate) fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a S
     facts_by(member, symbols.into_iter(), |symbol| member.has_variable(symbol))
 }
 
-/// The same, where somebody else knows which variables there are.
+/// As [`facts`], with a function that looks up variables.
 pub(super) fn facts_by<'a>(
     member: &Member,
     symbols: impl Iterator<Item = &'a String>,

@@ -1,4 +1,4 @@
-//! What is read of processes and CPUs becomes observations of the engine.
+//! Converts readings of processes and CPUs to observations of the engine.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{ProbePlaces, RuleBook, ingest::Counted};
 
-/// What a reading comes to, for as long as the ones after it say the same.
+/// Results of a reading, reused while the following readings have the same totals.
 #[derive(Debug)]
 pub(super) struct Summed {
     of: Arc<[Totals]>,
-    /// With calls that were still open, which take longer at each reading.
+    /// Includes calls that were still open, whose time grows at each reading.
     has_open: bool,
     calls: u64,
     sent_bytes: u64,
@@ -45,7 +45,7 @@ impl Summed {
 }
 
 impl RuleBook {
-    /// What a process has counted.
+    /// Observes a reading of a process.
     pub(crate) fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &ProbePlaces)) {
         let (of, time) = (Subject::Process(ProcessId(slot)), Time(reading.at_ns));
         let (probes, places) = functions;
@@ -100,7 +100,7 @@ impl RuleBook {
         self.summed.insert(slot, summed);
     }
 
-    /// What the variables of a process hold that rules would write.
+    /// Observes the values of variables that rules would write.
     pub(crate) fn observe_variables(&mut self, slot: u32, held: Vec<(String, f64)>, now_ns: u64) {
         for (name, value) in held {
             self.report(Observation::Variable {
@@ -112,7 +112,7 @@ impl RuleBook {
         }
     }
 
-    /// How many CPUs the job may use, and how many of them others keep busy.
+    /// Observes the number of CPUs that the job may use, and how many of them other processes keep busy.
     pub(crate) fn observe_cpus(
         &mut self,
         share: &CpuShare,
@@ -164,7 +164,7 @@ mod tests {
         };
         let mut reading = of(4);
         let summed = Summed::of(&reading, &places);
-        // The second is none of MPI's, and the third sends nothing.
+        // The second is no MPI function, and the third sends nothing.
         assert_eq!(
             (summed.calls, summed.sent_bytes, summed.counted.len()),
             (7, 40, 3)

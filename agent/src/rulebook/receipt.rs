@@ -1,4 +1,4 @@
-//! The result of a decision, as the engine gets it from the session.
+//! Passes the outcome of a decision from the session to the engine.
 
 use rules::{DecisionId, Time};
 use session::changes::NotDone;
@@ -6,8 +6,8 @@ use session::changes::NotDone;
 use super::RuleBook;
 
 impl RuleBook {
-    /// What came of a decision. False when the rules no longer wait for it: what was written for it must be
-    /// reverted.
+    /// Reports the outcome of a decision. Returns false if the rules no longer wait for it: then the written
+    /// values must be reverted.
     pub(crate) fn receipt(
         &mut self,
         decision: DecisionId,

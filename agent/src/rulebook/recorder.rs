@@ -1,5 +1,5 @@
-//! `--record`: everything that the rules of a session observe, as a recording that rules can be replayed on.
-//! Evaluates nothing. What cannot be recorded is counted, and the session goes on.
+//! `--record`: writes all observations of a session's rules to a recording on which rules can be replayed.
+//! Evaluates nothing. If something cannot be recorded, it is counted, and the session continues.
 
 use std::{
     collections::BTreeSet,
@@ -23,45 +23,45 @@ use rules::{Observation, ProcessFacts, ProcessId, Scalar, Time};
 use super::texts::Texts;
 use crate::exit::Failure;
 
-/// The file becomes no larger: what would come after is counted.
+/// Maximum size of the file; later records are counted.
 const BYTES_MAX: u64 = 1 << 30;
-/// Kept free for the end of the file, which the last block of records may be in.
+/// Reserved for the end of the file, which may contain the last block of records.
 const TAIL_BYTES: u64 = 1 << 20;
 
 pub(crate) struct Recorder {
-    /// None once it is finished.
+    /// `None` once the recording is finished.
     writer: Option<RecordingWriter>,
     file: File,
     name: String,
-    /// Bytes in the file, and how many it may have.
+    /// Current and maximum size of the file in bytes.
     bytes: u64,
     limit: u64,
     /// Records that are not in the file yet.
     unwritten: u64,
     /// Why nothing more is written.
     stopped: Option<Stop>,
-    /// That it has stopped was said.
+    /// The user was informed that the recording has stopped.
     is_reported: bool,
-    /// What the records say of the probes is so still.
+    /// The recorded definitions of the probes are up to date.
     defined: bool,
     probes: Vec<Defined>,
-    /// Functions of which it was said that they are estimated.
+    /// Functions that were recorded as estimated.
     estimated: BTreeSet<(ProcessId, ProbeKey)>,
     /// The number of the next definition.
     next: u32,
-    /// Records that are not in it: too large, or come after it stopped.
+    /// Records that are missing: too large, or after the recording stopped.
     lacks: u64,
 }
 
-/// Why a recording does not go on.
+/// Why a recording has stopped.
 #[derive(Debug)]
 enum Stop {
-    /// The file has its size.
+    /// The file has its maximum size.
     Full(u64),
     Failed(io::Error),
 }
 
-/// A probe as it was defined last.
+/// The last definition of a probe.
 struct Defined {
     captures: Vec<(String, CapturedType)>,
     is_timed: bool,
@@ -70,7 +70,7 @@ struct Defined {
 }
 
 impl Recorder {
-    /// Begins a recording in a new file. `about` is what else is worth knowing of the job.
+    /// Begins a recording in a new file. `about` contains additional information about the job.
     pub(crate) fn create(
         name: &str,
         host: &str,
@@ -108,13 +108,13 @@ impl Recorder {
         })
     }
 
-    /// Functions, or what is read at them, are others from now on.
+    /// The probed functions or their captures have changed.
     pub(super) fn redefine(&mut self) {
         self.defined = false;
     }
 
-    /// Defines every probe twice: its entries, and its returns with their durations. What is defined as it is
-    /// keeps its number.
+    /// Defines every probe twice: its entries, and its returns with their durations. Unchanged definitions
+    /// keep their numbers.
     fn define(&mut self, probes: &[Probe]) {
         if std::mem::replace(&mut self.defined, true) {
             return;
@@ -169,8 +169,8 @@ impl Recorder {
         });
     }
 
-    /// The results of a process's complete iterations. Where not all of its time inside MPI was seen, it is
-    /// not known how much of them that is: they are recorded with no length.
+    /// Records the results of a process's complete iterations. If a part of the time inside MPI was not
+    /// measured, its share is unknown, so they are recorded with length zero.
     pub(super) fn iterations(
         &mut self,
         process: ProcessId,
@@ -189,8 +189,8 @@ impl Recorder {
         });
     }
 
-    /// Functions that were watched in windows: of each what is known. Those of which that was said are left
-    /// out, unless it is the end.
+    /// Records the uncertainty of functions that were sampled in windows. Functions that have an earlier
+    /// record are skipped, except at the end.
     pub(super) fn estimates(
         &mut self,
         process: ProcessId,
@@ -221,7 +221,7 @@ impl Recorder {
         self.put(&Record::ProcessLeft { process, time });
     }
 
-    /// A measure, a watermark or a loss, as the engine gets it.
+    /// Records a measure, a watermark or a loss, in the form in which the engine gets it.
     pub(super) fn observed(&mut self, observation: &Observation) {
         let record = match *observation {
             Observation::Variable {
@@ -263,8 +263,8 @@ impl Recorder {
             },
             Observation::Watermark { process, time } => Record::Watermark { process, time },
             Observation::Lost { process, from, to } => Record::HitsLost { process, from, to },
-            // Of probes what is recorded is the function's own, not that of each rule: `totals` and `hit`.
-            // Nothing is added up of what is recorded.
+            // For probes, the data of the function is recorded (`totals` and `hit`), not that of each rule.
+            // While recording, nothing is aggregated in the kernel.
             Observation::ProbeTotals { .. }
             | Observation::CallCounter { .. }
             | Observation::Hit { .. }
@@ -273,7 +273,7 @@ impl Recorder {
         self.put(&record);
     }
 
-    /// What a process has counted in each probed function.
+    /// Records the counters of a process for each probed function.
     pub(super) fn totals(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
         self.define(probes);
         let (process, time) = (ProcessId(slot), Time(reading.at_ns));
@@ -331,7 +331,7 @@ impl Recorder {
         self.put(&Record::Tick { time });
     }
 
-    /// What a rule may do from now on.
+    /// Records a new mode of a rule.
     pub(super) fn ruled(&mut self, time: Time, rule: &str, mode: &str) {
         self.put(&Record::RuleSet {
             time,
@@ -340,7 +340,7 @@ impl Recorder {
         });
     }
 
-    /// What the session reported to its user.
+    /// Records a report of the session to its user.
     pub(super) fn marked(&mut self, time: Time, kind: MarkKind, rule: &str, text: &str) {
         self.put(&Record::Marked {
             time,
@@ -370,7 +370,8 @@ impl Recorder {
         }
     }
 
-    /// Writes complete blocks. Nothing follows a failed write: each block is checked against the one before.
+    /// Writes complete blocks. Nothing may follow a failed write, because each block is checked against the
+    /// previous one.
     fn append(&mut self, chunk: &[u8]) {
         match self.file.write_all(chunk) {
             Ok(()) => self.bytes += chunk.len() as u64,
@@ -382,7 +383,7 @@ impl Recorder {
         self.unwritten = 0;
     }
 
-    /// That the recording does not go on, in words, once.
+    /// A message that the recording has stopped; returned once.
     pub(super) fn news(&mut self) -> Option<String> {
         let stop = self.stopped.as_ref().filter(|_| !self.is_reported)?;
         let text = format!("the recording {} ends here: {stop}", self.name);
@@ -390,7 +391,7 @@ impl Recorder {
         Some(text)
     }
 
-    /// Ends the recording; if it is incomplete, the error says why.
+    /// Ends the recording; if it is incomplete, the error states the reason.
     pub(crate) fn finish(mut self) -> Result<(), String> {
         if !matches!(self.stopped, Some(Stop::Failed(_))) {
             let end = std::mem::take(&mut self.writer).map(RecordingWriter::finish);
@@ -424,7 +425,7 @@ fn captured_type(type_name: &str) -> CapturedType {
     }
 }
 
-/// A register or a piece of memory as its type has it.
+/// Converts raw bytes of a register or memory to a value of their type.
 fn captured(raw: u64, type_name: &str) -> Captured {
     let Some(number) = number_of(raw, type_name) else {
         return Captured::None(MissingReason::Unreadable);
@@ -439,7 +440,7 @@ fn captured(raw: u64, type_name: &str) -> Captured {
     }
 }
 
-/// The register or piece of memory again.
+/// Inverse of [`captured`]: the raw bytes of a value.
 pub(super) fn raw(captured: &Captured, type_name: &str) -> Option<u64> {
     Some(match captured {
         Captured::None(_) | Captured::Text(_) => return None,
@@ -463,7 +464,7 @@ mod tests {
         Recorder { limit, ..recorder }
     }
 
-    /// Their times cannot be compressed.
+    /// Records ticks whose times cannot be compressed.
     fn ticks(recorder: &mut Recorder, count: u64) {
         let mut time = 1_u64;
         for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Rules on a recording, without program, root or kernel: what they would have found and decided.
+//! Evaluates rules on a recording, without program, root or kernel: what they would have found and decided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,47 +13,47 @@ use super::{
     Act, ProbeSwitch, RuleBook, ingest::Counted, modes, probe_requests::ProbeRequest, recorder, texts::Texts,
 };
 
-/// Something that happened in a replay.
+/// An event of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReplayEvent {
     Window {
         rule: String,
         window: String,
         index: u64,
-        /// Its duration in seconds; none where an end of it is not known.
+        /// In seconds; `None` if one of its ends is unknown.
         duration: Option<f64>,
-        /// Its metrics with their values as people read them.
+        /// The metrics with their values for display.
         metrics: Vec<(String, String)>,
-        /// The same as numbers, in the same order.
+        /// The metrics as numbers, in the same order.
         readings: Vec<Option<MetricReading>>,
     },
     /// A rule found, decided or judged something.
     Act(Act),
     /// The session that made the recording reported this of a rule.
     Marked {
-        /// What kind of mark it is.
+        /// The kind of the mark.
         kind: MarkKind,
         rule: String,
         text: String,
     },
 }
 
-/// What is known of the recorded probes.
+/// The recorded probes.
 #[derive(Default)]
 struct Functions {
     probes: Vec<Probe>,
-    /// By the number in the recording: the function, and whether it is its returns.
+    /// By number in the recording: the index of the function, and whether the probe is at its returns.
     keys: std::collections::BTreeMap<ProbeKey, (usize, bool)>,
-    /// Totals of one process at one moment, by function, as far as they were read.
+    /// Totals of one process at one moment, by function, as far as they have been read.
     counted: Vec<Counted>,
     at: Option<(ProcessId, Time)>,
-    /// Probes that decisions switched.
+    /// Probes that decisions have switched.
     switched: std::collections::BTreeMap<rules::DecisionId, Vec<ProbeSwitch>>,
 }
 
-/// Replays recordings of one session (of several hosts, joined by their clocks). `report` is called with the
-/// time since the first record, in nanoseconds. The error says which recording breaks off, and where; what
-/// came before was replayed.
+/// Replays the recordings of one session (of several hosts, merged by their clocks). Calls `report` with the
+/// time since the first record, in nanoseconds. The error states which recording is broken, and where;
+/// everything before was replayed.
 pub(crate) fn replay(
     rules: &mut RuleBook,
     recordings: &[(String, Vec<u8>)],
@@ -123,7 +123,7 @@ pub(crate) fn replay(
     }
 }
 
-/// Of several recordings the host is named, of one its file.
+/// The error names the host if there are several recordings, and the file if there is one.
 fn broken_text(recordings: &[(String, Vec<u8>)], broken: &Broken) -> String {
     match recordings {
         [(name, _)] => format!("{name}: {}", broken.error),
@@ -150,7 +150,7 @@ fn once_a_rule(what: ReplayEvent, found: &mut BTreeSet<String>) -> Option<Replay
     })
 }
 
-/// What was measured at a moment, as it was observed.
+/// Converts a record of a measurement to the observation.
 fn measured(record: Record, machine: Machine) -> Option<Observation> {
     Some(match record {
         Record::Counter {
@@ -181,7 +181,7 @@ fn measured(record: Record, machine: Machine) -> Option<Observation> {
 }
 
 impl RuleBook {
-    /// One record that is no tick.
+    /// Handles a record other than a tick.
     fn take(&mut self, record: Record, machine: Machine, functions: &mut Functions) {
         if !functions.continues(&record) {
             self.take_totals(functions);
@@ -219,8 +219,8 @@ impl RuleBook {
             } => {
                 functions.count(probe, process, time, (count, duration_sum_ns));
             }
-            // Losses of no process in particular concern no window, and the summary at the end no rule; the
-            // caller takes the others.
+            // Losses without a process affect no window, and the summary at the end no rule; the caller
+            // handles the others.
             Record::Loss { .. }
             | Record::Iterations { .. }
             | Record::Estimated { .. }
@@ -232,8 +232,8 @@ impl RuleBook {
 }
 
 impl RuleBook {
-    /// On a recording everything succeeds; what came of it then is in the record. Probes are switched as they
-    /// would be.
+    /// During a replay every decision succeeds; its recorded consequences follow. Probes are switched as in a
+    /// session.
     fn pretend(&mut self, act: &Act, time: Time, functions: &mut Functions) {
         match act {
             Act::Decided(decision) => {
@@ -254,7 +254,7 @@ impl RuleBook {
         }
     }
 
-    /// Rules that were added while the recording was made wait for their moment.
+    /// Holds back rules that were added during the recording until the time of their addition.
     fn hold(&mut self, recording: &RecordingMerge<'_>) {
         let records = recording.clone().filter_map(Result::ok);
         let first = records.filter_map(|merged| match merged.record {
@@ -265,7 +265,7 @@ impl RuleBook {
         for (rule, mode) in first {
             reported.entry(rule).or_insert(mode);
         }
-        // One that was removed and came again was there at the start.
+        // A rule that was removed and added again was present at the start.
         reported.retain(|_, mode| mode == modes::ADDED);
         let names: Vec<String> = self
             .engine
@@ -282,7 +282,7 @@ impl RuleBook {
         }
     }
 
-    /// What was done to a rule while the recording was made. It applies only where `--apply` lets it.
+    /// Applies a recorded change of a rule's mode. The rule acts only if `--apply` permits it.
     fn set(&mut self, name: &str, mode: &str, time: Time, functions: &mut Functions) -> Vec<Act> {
         if mode == modes::ADDED {
             let Some(place) = self.held.iter().position(|rule| rule.name() == name) else {
@@ -290,7 +290,7 @@ impl RuleBook {
             };
             let rule = self.held.remove(place);
             let first = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
-            // It ran beside the others then.
+            // It was compatible with the others then, so this does not fail.
             if let Ok(added) = self.add(rule.clone(), first, time.0) {
                 functions.grow(first, added.wanted.iter().map(|wanted| &wanted.selector));
                 self.begin(&added, Mode::Advising, time.0);
@@ -301,7 +301,7 @@ impl RuleBook {
             let of = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
             let rule = of.map(|(_, rule, _)| rule.clone());
             let acts = self.remove(name, time.0).map(|(_, acts)| acts);
-            // It may come again.
+            // It may be added again.
             self.held.extend(rule);
             return acts.unwrap_or_default();
         }
@@ -332,7 +332,7 @@ impl RuleBook {
         self.requests.iter().filter_map(planned).collect()
     }
 
-    /// Observes the totals that were recorded of one process at one moment.
+    /// Observes the totals that were recorded for one process at one moment.
     fn take_totals(&mut self, functions: &mut Functions) {
         if let Some((process, time)) = functions.at.take() {
             let counted = std::mem::take(&mut functions.counted);
@@ -343,7 +343,7 @@ impl RuleBook {
 }
 
 impl Functions {
-    /// Whether a record goes on with the totals of the same process and moment.
+    /// Whether a record belongs to the totals of the same process and moment.
     fn continues(&self, record: &Record) -> bool {
         let of = match record {
             Record::ProbeTotals { process, time, .. } => Some((*process, *time)),
@@ -362,14 +362,14 @@ impl Functions {
         if is_span {
             counted.timed = count;
             counted.time_ns = duration_sum_ns;
-            // Calls under way and bytes are not recorded function by function.
+            // Open calls and bytes are not recorded by function.
             counted.time_with_open_ns = duration_sum_ns;
         } else {
             counted.calls = count;
         }
     }
 
-    /// A rule that was added requests these too, the first of which has this number.
+    /// Assigns the requests of an added rule to the probes; `first` is the number of its first request.
     fn grow<'a>(&mut self, first: usize, selector: impl Iterator<Item = &'a ProbeSelector>) {
         for (number, selector) in (first..).zip(selector) {
             for probe in &mut self.probes {
@@ -404,7 +404,7 @@ impl Functions {
             });
             self.probes.len() - 1
         });
-        // What is read at a function may become more as rules are added.
+        // The captures of a function may increase as rules are added.
         let labels = definition.captures.iter();
         self.probes[index].captures = labels
             .filter_map(|(label, _)| ProbeCapture::from_label(label))
@@ -416,7 +416,7 @@ impl Functions {
         self.keys.insert(key, (index, is_span));
     }
 
-    /// The hit as the kernel side sent it.
+    /// Reconstructs the hit as the kernel side sent it.
     fn hit(&self, recorded: &recording::Hit) -> Option<(HitRecord, Texts)> {
         let (index, is_span) = *self.keys.get(&recorded.probe)?;
         let mut hit = HitRecord {

@@ -1,9 +1,7 @@
-//! Which rules a session loads: the built-in ones and files, checked, with their parameters set. Evaluates
-//! nothing.
+//! Finds, checks and parameterises the rules of a session: the built-in ones and files. Evaluates nothing.
 //!
-//! A rule may be loaded several times, each time under a name of its own behind an `@`; `--param
-//! gain@left=5%` is then for that one alone. A bindings file among the rules says what the program calls the
-//! names of the rule it is for.
+//! A rule may be loaded several times, each time with an instance name after an `@`; `--param gain@left=5%`
+//! then applies only to that instance. A bindings file maps the names of a rule to the names of the program.
 
 use std::{
     cell::RefCell,
@@ -18,8 +16,8 @@ use session::request::{Given, RuleText, Settings};
 
 use crate::{diagnostics, exit::Failure};
 
-/// Reads and checks the rules that `paths` name beside the built-in ones. A session without probes has
-/// rules of its own in place of those that need them, unless they are named.
+/// Reads and checks the rules in `paths` in addition to the built-in ones. A session without probes uses
+/// other built-in rules in place of those that need probes, unless these are named.
 pub(crate) fn load(
     paths: &[String],
     settings: Settings<'_>,
@@ -41,7 +39,7 @@ pub(crate) fn load(
     Ok(checked)
 }
 
-/// What no rule knows is a mistake.
+/// Settings that no rule uses are errors.
 fn all_used(settings: Settings<'_>, used: &BTreeSet<(&'static str, &str)>) -> Result<(), Failure> {
     for (flag, what, set) in [
         ("--param", "parameter", settings.parameters),
@@ -82,7 +80,7 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
     }
 }
 
-/// The rule that was given, checked. Nothing else is read.
+/// Checks a rule that was passed to the session. Nothing else is read.
 pub(crate) fn checked(given: &Given) -> Result<CheckedRule, Failure> {
     let settings = Settings {
         parameters: &given.parameters,
@@ -94,7 +92,7 @@ pub(crate) fn checked(given: &Given) -> Result<CheckedRule, Failure> {
     Ok(rule)
 }
 
-/// The rule of a name or file, to be given to a session.
+/// Reads the rule with this name or in this file, to be passed to a session.
 pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure> {
     let found = sources(&["none".to_owned(), path.to_owned()])?;
     let [source] = found.as_slice() else {
@@ -111,7 +109,7 @@ pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure
         uses.borrow_mut().insert(name.to_owned(), text.clone());
         Some(text)
     };
-    // What is wrong with it is said by the check, below.
+    // Errors in it are reported by the check below.
     drop(RuleFile::parse(&source.text).and_then(|file| file.with_library(&library)));
     source.uses = Some(uses.into_inner());
     let given = Given {
@@ -131,10 +129,10 @@ fn not_added(failure: Failure) -> Failure {
     }
 }
 
-/// What a mistake in a rule means for a session that is about to begin.
+/// The consequence of an error in a rule for a session that is about to begin.
 const NOT_STARTED: &str = "nothing was started: a rule has mistakes";
 
-/// Checks the rule with those settings that it knows, and notes which these are.
+/// Checks the rule with those settings that it has, and adds these to `used`.
 fn check<'a>(
     source: &RuleText,
     settings: Settings<'a>,
@@ -184,7 +182,7 @@ fn check<'a>(
     }
 }
 
-/// Those of the settings that a rule knows; what is said of its instance wins.
+/// The settings that a rule has; settings of its instance take precedence.
 fn chosen<'a>(
     flag: &'static str,
     settings: &'a [(String, String)],
@@ -209,8 +207,8 @@ fn chosen<'a>(
     mine
 }
 
-/// The text of a rule that the rule from `place` uses: a file of that name in the same folder, else a
-/// built-in one.
+/// The text of a rule that the rule in `place` uses: a file with that name in the same folder, or else a
+/// built-in rule.
 pub(crate) fn beside(place: &str, name: &str) -> Option<String> {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let file = Path::new(place).with_file_name(format!("{name}.yaml"));
@@ -222,7 +220,7 @@ pub(crate) fn beside(place: &str, name: &str) -> Option<String> {
     text.or_else(|| rules::shipped_text(name).map(str::to_owned))
 }
 
-/// The rules to load: the built-in ones unless `none` is said, then what `paths` name.
+/// The rules to load: the built-in ones, unless `none` is given, and those in `paths`.
 fn sources(paths: &[String]) -> Result<Vec<RuleText>, Failure> {
     let mut sources: Vec<RuleText> = Vec::new();
     if !paths.iter().any(|path| path == "none") {
@@ -281,7 +279,7 @@ fn shipped(name: &str) -> Option<RuleText> {
     rules::shipped_text(name).map(|text| built_in(name, text))
 }
 
-/// `barrier-imbalance@left`; a file may have an `@` in its name.
+/// Splits `barrier-imbalance@left`; the name of an existing file may contain an `@`.
 fn instance_of(path: &str) -> (&str, Option<String>) {
     match path.rsplit_once('@') {
         Some((plain, instance)) if !Path::new(path).exists() => (plain, Some(instance.to_owned())),
@@ -289,7 +287,7 @@ fn instance_of(path: &str) -> (&str, Option<String>) {
     }
 }
 
-/// Gives the names of a bindings file to the rule it is for, which is loaded if it is not yet.
+/// Applies the names of a bindings file to its rule, and loads the rule if necessary.
 fn bind(sources: &mut Vec<RuleText>, name: &str, text: &str) -> Result<(), Failure> {
     let refuse = |wrong: Vec<rules::Diagnostic>| {
         let text = diagnostics::render(name, text, &wrong);

@@ -1,5 +1,5 @@
-//! Which probes of rules are switched on, by process, and what their totals would be had the others never
-//! been counted. Attaches nothing.
+//! The switch states of rules' probes by process, and totals that exclude what was counted while they were
+//! off. Attaches nothing.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use session::changes::ProbeSwitch;
 /// One probe of a rule in one process.
 type MemberProbe = (RuleId, ProbeId, u32);
 
-/// All of a session.
+/// All switches of a session.
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     state: BTreeMap<MemberProbe, bool>,
@@ -20,7 +20,7 @@ pub(super) struct Switches {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     reported: (u64, u64),
-    /// What was counted while it was off, for someone else.
+    /// Counted while it was off, because another request needed the probe.
     skipped: (u64, u64),
 }
 
@@ -35,7 +35,7 @@ impl Switches {
         self.state.get(&of).copied().unwrap_or_else(at_first)
     }
 
-    /// Whether any process of these has it on.
+    /// Whether any of these processes has it on.
     pub(super) fn is_on_in_any(
         &self,
         (rule, probe): (RuleId, ProbeId),
@@ -47,7 +47,7 @@ impl Switches {
             .any(|slot| self.is_on((rule, probe, slot), plan))
     }
 
-    /// A new process in a slot begins as all do.
+    /// A new process in a slot begins with the default states.
     pub(super) fn forget(&mut self, slot: u32) {
         self.state.retain(|(_, _, of), _| *of != slot);
         self.counted.retain(|(_, _, of), _| *of != slot);
@@ -58,7 +58,7 @@ impl Switches {
         self.counted.retain(|(of, _, _), _| *of != rule);
     }
 
-    /// The totals (count, sum) to be reported of a probe, from those that were read; none while it is off.
+    /// The totals (count, sum) to report for a probe, given those that were read; `None` while it is off.
     pub(super) fn totals(&mut self, of: MemberProbe, is_on: bool, read: (u64, u64)) -> Option<(u64, u64)> {
         let less = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_sub(b.0), a.1.saturating_sub(b.1));
         let counted = self.counted.entry(of).or_default();

@@ -8,16 +8,16 @@ use abi::{HitRecord, TextRecord};
 use profile::probe::Probe;
 use report::console::printable_bytes;
 
-/// Texts that may wait for their hits: of spans under way, and of calls that never return.
+/// Maximum number of texts that wait for their hits: of open spans, and of calls that never return.
 const WAITING_MAX: usize = 65_536;
 
-/// The text of each capture of a hit, by its place; none for numbers.
+/// The text of each capture of a hit, by index; `None` for numbers.
 pub(super) type Texts = Vec<Option<String>>;
 
 /// Texts whose hits have not come.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// By the time at which it was read, the thread and the place of the capture.
+    /// By the time at which it was read, the thread and the index of the capture.
     texts: BTreeMap<(u64, u32, u16), String>,
     dropped: u64,
 }
@@ -34,7 +34,7 @@ impl Waiting {
         }
     }
 
-    /// The texts of a hit; none at all where none is captured.
+    /// The texts of a hit; empty if none is captured.
     pub(super) fn of(&mut self, hit: &HitRecord, probe: &Probe) -> Texts {
         let mut texts = Texts::new();
         if probe.captures.iter().all(|capture| capture.length == 0) {
@@ -50,7 +50,7 @@ impl Waiting {
         texts
     }
 
-    /// How many had to go.
+    /// Number of dropped texts.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }

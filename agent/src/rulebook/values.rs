@@ -6,8 +6,8 @@ use rules::{ClosedWindow, Mode};
 use super::RuleBook;
 
 impl RuleBook {
-    /// What the metrics of the rules came to in their windows that closed last; none of a rule that is off,
-    /// whose values are old.
+    /// The values of the rules' metrics in their last closed windows; without rules that are off, whose
+    /// values are old.
     pub(crate) fn values(&self) -> Vec<RuleValue> {
         let on = self.engine.rules().filter(|(_, _, mode)| *mode != Mode::Off);
         let values = on.flat_map(|(id, rule, _)| {

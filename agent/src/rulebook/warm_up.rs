@@ -1,6 +1,6 @@
-//! Deciding for practice, shortly before a decision is likely: what it takes has left the caches since the
-//! last one, and fetching it from memory takes longer than deciding does. On copies of the engine: nothing
-//! follows from it.
+//! Evaluates a decision without effect shortly before one is likely. The data that a decision needs has left
+//! the caches since the last one, and fetching it from memory takes longer than the decision. Works on copies
+//! of the engine, so that nothing follows from it.
 
 use std::hint::black_box;
 
@@ -9,13 +9,13 @@ use rules::{Engine, Observation, ProcessId, Time};
 
 use super::{Act, ResolvedDecision, RuleBook};
 
-/// Practice that takes longer than this is given up, in nanoseconds.
+/// A warm-up that takes longer than this is too slow, in nanoseconds.
 const WARM_UP_NS_MAX: u64 = 500_000;
 
-/// Unless it was shorter before: an interruption makes one warm-up slow.
+/// Consecutive slow warm-ups after which they end. An interruption may make a single one slow.
 const SLOW_MAX: u32 = 3;
 
-/// The hit that the last decision followed, or might have, and what practising cost.
+/// The hit that the last decision followed or could have followed, and the cost of warm-ups.
 #[derive(Debug, Default)]
 pub(super) struct EngineWarmUp {
     last: Option<Observation>,
@@ -23,9 +23,9 @@ pub(super) struct EngineWarmUp {
     is_due: bool,
     /// A warm-up was done.
     is_used: bool,
-    /// The engine as it was before a tick that decided, and when that was.
+    /// The engine before a tick that decided, and the time of that tick.
     before: Option<(Engine, Time)>,
-    /// How often in a row it took too long.
+    /// Consecutive warm-ups that took too long.
     slow: u32,
 }
 
@@ -36,14 +36,14 @@ impl EngineWarmUp {
         self.is_due = true;
     }
 
-    /// At a tick: a copy of the engine, if one that decides is wanted and this may be it.
+    /// At a tick: a copy of the engine if one from before a decision is missing, and this tick may decide.
     pub(super) fn copy(&mut self, engine: &Engine) -> Option<Engine> {
         let is_due = std::mem::take(&mut self.is_due);
         let is_wanted = is_due && self.is_used && self.before.is_none() && self.slow < SLOW_MAX;
         is_wanted.then(|| engine.clone())
     }
 
-    /// What followed from that tick. What was decided on a window is decided again for practice.
+    /// Processes the results of that tick. Decisions that are based on a window are repeated in warm-ups.
     pub(super) fn keep(&mut self, copy: Option<Engine>, now: Time, acts: &[Act]) {
         let is_of_window = |act: &Act| matches!(act, Act::Decided(decision) if decision.window_ns.is_some());
         if let Some(engine) = copy
@@ -53,16 +53,16 @@ impl EngineWarmUp {
         }
     }
 
-    /// Rules or processes are others now.
+    /// Rules or processes have changed.
     pub(super) fn forget(&mut self) {
         self.before = None;
     }
 }
 
 impl RuleBook {
-    /// Evaluates as if the hit that a decision may follow came now; then the last decision is made again,
-    /// since in the middle of a window too little is known for a new one. That decision is returned: it is
-    /// over, and must not be carried out.
+    /// Evaluates as if the hit that a decision may follow came now. Then repeats the last decision, because
+    /// within a window too little is known for a new one. Returns that decision, which is over and must not
+    /// be carried out.
     pub(crate) fn warm_up(&mut self, now_ns: u64) -> Option<ResolvedDecision> {
         if self.warm_up.slow >= SLOW_MAX {
             return None;
@@ -126,7 +126,7 @@ mod tests {
         book
     }
 
-    /// A hit as the session would hear it.
+    /// Observes a hit as in a session.
     fn hit(book: &mut RuleBook, (probe, number): (usize, Option<u64>), time_ns: u64) {
         let (rule, _, _) = book.engine.rules().next().expect("it has a rule");
         let observed = Observation::Hit {
@@ -147,13 +147,13 @@ mod tests {
         book.engine.observe(observed);
     }
 
-    /// However busy the machine is that tests it.
+    /// Independent of the load of the machine.
     fn warmed_up(book: &mut RuleBook, now_ns: u64) -> Option<ResolvedDecision> {
         book.warm_up.slow = 0;
         book.warm_up(now_ns)
     }
 
-    /// What is decided in six iterations.
+    /// The decisions in six iterations.
     fn decided(book: &mut RuleBook, warm_up: bool) -> Vec<ResolvedDecision> {
         let mut decisions = Vec::new();
         for number in 1..=6 {

@@ -1,4 +1,4 @@
-//! What acts: the way to the actuator, and what was ordered there. Decides nothing.
+//! The connection to the actuator, and the orders sent to it. Decides nothing.
 
 use crate::rulebook::DecisionId;
 use std::{collections::BTreeMap, time::Duration};
@@ -16,23 +16,22 @@ use super::{
     receipts,
 };
 
-/// Hits are polled for at most this long, then requests and the clock have their turn.
+/// Maximum time for which hits are polled before requests and the clock are handled.
 pub(super) const POLL: Duration = Duration::from_millis(2);
 
-/// The way to the actuator.
+/// The connection to the actuator.
 pub(super) struct Actuation {
-    /// None in a session that does not write.
+    /// `None` in a session that does not write.
     pub(super) queue: Option<ActuatorQueue>,
-    /// What the actuator is to do for decisions that are not answered.
+    /// The actuator's work for decisions that are not answered.
     pub(super) ordered: BTreeMap<DecisionId, Ordered>,
-    /// Hits are looked for without sleeping, on CPUs that are there for it, of which there are two at least
-    /// or not.
+    /// Poll for hits without sleeping, on dedicated CPUs; `has_second_cpu` if there are at least two.
     busy_poll: bool,
     has_second_cpu: bool,
 }
 
 impl Actuation {
-    /// Before there is an actuator.
+    /// The state before there is an actuator.
     pub(super) fn new(options: &Options) -> Actuation {
         Actuation {
             queue: None,
@@ -42,22 +41,23 @@ impl Actuation {
         }
     }
 
-    /// Something can be changed.
+    /// Whether anything can be changed.
     pub(super) fn may_order(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// A decision is worth being predicted.
+    /// Whether decisions should be predicted.
     pub(super) fn predicts(&self) -> bool {
         self.may_order() && !self.busy_poll
     }
 
-    /// Hits are to be looked for without sleeping. While a change is under way the actuator has the CPU.
+    /// Whether to poll for hits without sleeping. While a change is in progress, the actuator needs the CPU.
     pub(super) fn polls(&self) -> bool {
         self.busy_poll && !self.queue.as_ref().is_some_and(ActuatorQueue::is_busy)
     }
 
-    /// While hits are looked for: with a CPU of its own the actuator need not sleep either.
+    /// How long the actuator polls while hits are polled for: it need not sleep either if it has a second
+    /// CPU.
     pub(super) fn look_out(&self) -> Duration {
         match self.has_second_cpu {
             true => POLL + DECISION,
@@ -65,22 +65,22 @@ impl Actuation {
         }
     }
 
-    /// A decision is about to be made. An actuator that wakes on the same CPU would be in the way.
+    /// A decision is about to be made. With busy polling, waking the actuator on the same CPU would delay it.
     pub(super) fn expect_at_once(&self) {
         if !self.busy_poll {
             self.expect(Duration::ZERO, None);
         }
     }
 
-    /// An order may come at once, perhaps this one: the actuator looks out for it for so long without
-    /// sleeping.
+    /// An order may follow at once, perhaps similar to `like`: the actuator polls for it for `look_out`
+    /// without sleeping.
     pub(super) fn expect(&self, look_out: Duration, like: Option<SetWarmUp>) {
         if let Some(queue) = &self.queue {
             queue.expect(monotonic_ns(), look_out, like);
         }
     }
 
-    /// What a decision comes to, as the changes take it; what the actuator is to do for it stays here.
+    /// Converts a resolved decision to an event of the changes; keeps the actuator's work for it.
     pub(super) fn resolved(
         &mut self,
         decision: DecisionId,
@@ -100,7 +100,7 @@ impl Actuation {
         }
     }
 
-    /// Passes an order on; false where there is no room for it.
+    /// Sends an order; returns false if there is no room for it.
     pub(super) fn order(&self, order: &Order) -> bool {
         match (&self.queue, self.actuator_orders(order)) {
             (Some(queue), Some(orders)) => orders.into_iter().all(|order| queue.order(order).is_ok()),
@@ -109,8 +109,8 @@ impl Actuation {
         }
     }
 
-    /// A decision was ordered: the way it took. If only the actuator needs the CPU, its receipt is waited for
-    /// here, no longer than hits are polled at a time.
+    /// A decision was ordered: stores its times. If only the actuator needs the CPU, waits for the receipt,
+    /// at most as long as hits are polled for at a time.
     pub(super) fn ordered(&mut self, decision: DecisionId, begun_ns: u64, evaluated_ns: u64) {
         let path = DecisionTimes {
             begun_ns,
@@ -125,12 +125,12 @@ impl Actuation {
         }
     }
 
-    /// What was ordered is needed until it is answered.
+    /// Removes the work for decisions that have been answered.
     pub(super) fn forget_answered(&mut self, changes: &Changes) {
         self.ordered.retain(|decision, _| changes.is_waiting(*decision));
     }
 
-    /// An answer of the actuator as an event of the changes; none if it is not waited for.
+    /// Converts an answer of the actuator to an event of the changes; `None` if no change waits for it.
     pub(super) fn answered(&self, receipt: OrderReceipt) -> Option<ChangeEvent> {
         match receipt {
             OrderReceipt::Done {
@@ -156,7 +156,7 @@ impl Actuation {
         }
     }
 
-    /// What is sent to the actuator of this machine for an order; none if its decision is not known any more.
+    /// The orders to the actuator of this machine; `None` if the decision is unknown by now.
     fn actuator_orders(&self, order: &Order) -> Option<Vec<actuator_queue::QueuedOrder>> {
         let single = match order {
             Order::Do {
@@ -189,7 +189,7 @@ impl Actuation {
     }
 }
 
-/// As the changes name a change of this machine.
+/// The id of a change on this machine.
 pub(super) fn here(pid: Pid, number: u64) -> ChangeId {
     ChangeId {
         machine: MachineId::HERE,
@@ -198,8 +198,8 @@ pub(super) fn here(pid: Pid, number: u64) -> ChangeId {
     }
 }
 
-/// None where there is nothing to revert: an order, be it empty, keeps the next one from being sent past
-/// the thread.
+/// `None` if there is nothing to revert: any queued order, even an empty one, prevents the next one from
+/// bypassing the thread.
 fn revert(changes: &[ChangeId]) -> Option<actuator_queue::QueuedOrder> {
     let number = |change: &ChangeId| ChangeNumber {
         pid: pid_of(change.pid),

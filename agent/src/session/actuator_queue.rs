@@ -1,10 +1,11 @@
-//! Orders to the actuator in, receipts out, both bounded. The actuator's answers take from microseconds to
-//! milliseconds, and the event loop must not wait for them: a thread of its own (`actuator_queue/thread.rs`)
-//! talks to it.
+//! Sends orders to the actuator and receives receipts, both bounded. The actuator's answers take from
+//! microseconds to milliseconds, and the event loop must not wait for them: a separate thread
+//! (`actuator_queue/thread.rs`) communicates with it.
 //!
-//! A value that is to be written at once while nothing else is under way is sent to the actuator by the
-//! ordering thread, and only its receipt is waited for here: waking this thread first would take as long as
-//! the write itself. A caller with a CPU to spare waits for the receipt too, and the thread sleeps on.
+//! A value to be written at once, while nothing else is in progress, is sent to the actuator by the ordering
+//! thread, and only its receipt is awaited by the queue's thread: waking that thread first would take as long
+//! as the write itself. A caller with a spare CPU waits for the receipt too, so that the thread need not
+//! wake.
 
 use crate::rulebook::DecisionId;
 use std::{
@@ -30,89 +31,89 @@ use crate::actuator::Actuator;
 
 mod thread;
 
-/// Orders that may wait; a decision makes one for each rank.
+/// Maximum number of queued orders; a decision makes one for each rank.
 const ORDERS_MAX: usize = 8192;
 
-/// How long a process may take to reach a sync point; then the change is given up.
+/// Maximum time for a process to reach a sync point; then the change is given up.
 pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
-/// The actuator is woken for an order that may come no more often than this: it takes it 20 to 50 us.
+/// Minimum interval between warm-ups of the actuator, each of which takes it 20 to 50 us.
 const EXPECT_EVERY_NS: u64 = 2_000_000;
 
 #[derive(Clone, Debug)]
 pub(crate) enum ProcessTask {
     Set(Box<SetCommand>),
-    /// A function is called, a library loaded, code changed, threads bound.
+    /// Calls a function, loads a library, changes code or binds threads.
     Act(Box<ActCommand>),
 }
 
 #[derive(Debug)]
 pub(crate) enum QueuedOrder {
-    /// Something for a decision.
+    /// Do something in one process, for a decision.
     Do {
         decision: DecisionId,
-        /// Which of what is done for it.
+        /// The index of the part of the decision.
         part: usize,
         task: ProcessTask,
-        /// Where in the program; at once when none is given.
+        /// The sync point; `None` for at once.
         at: Option<SyncPoint>,
     },
     /// Write a variable of each of several processes at the same iteration, for a decision.
     Together {
         decision: DecisionId,
-        /// How many: the parts of the decision are in the order of the sets.
+        /// The number of parts of the decision, in the order of the sets.
         parts: usize,
-        /// What to write, and where.
+        /// The values and the sync point.
         command: Box<TogetherCommand>,
     },
-    /// A variable may be written later: its address and type are looked up now. There is no receipt.
+    /// A variable may be written later: look up its address and type now. There is no receipt.
     LookUp(Box<GetCommand>),
-    /// The receipt of what was sent already. No order of its own.
+    /// Collect the receipt of an order that has bypassed the thread. Not an order itself.
     TakeReceipt,
-    /// What of a decision still waits for its place is to wait no longer.
+    /// Cancel the parts of a decision that still wait for their sync points.
     GiveUp(DecisionId),
     /// The guard keeps this change.
     Confirm(Pid, u64),
-    /// These changes are reverted, in the order of their numbers.
+    /// Revert these changes, in the order of their numbers.
     Revert(Vec<ChangeNumber>),
 }
 
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// Of [`ProcessTask::Set`].
+    /// For [`ProcessTask::Set`].
     Set(tuner::Receipt),
-    /// Of [`ProcessTask::Act`].
+    /// For [`ProcessTask::Act`].
     Acted(ActionReceipt),
 }
 
 #[derive(Debug)]
 pub(crate) enum OrderReceipt {
-    /// Of [`QueuedOrder::Do`].
+    /// For [`QueuedOrder::Do`].
     Done {
         decision: DecisionId,
-        /// Which of what is done for it.
+        /// The index of the part of the decision.
         part: usize,
         result: Result<Box<Done>, ClientError>,
     },
-    /// Of [`QueuedOrder::Confirm`].
+    /// For [`QueuedOrder::Confirm`].
     Confirmed(Pid, u64, Result<(), ClientError>),
-    /// Of [`QueuedOrder::Revert`].
+    /// For [`QueuedOrder::Revert`].
     Reverted(Pid, u64, Result<RevertReceipt, ClientError>),
 }
 
-/// What the thread and those who order share.
+/// Shared between the thread and its users.
 struct Shared {
-    /// Orders that are not done yet, sent or not; what waits for its sync point is.
+    /// Orders that are not done yet, sent or not; orders that wait for a sync point count as done.
     under_way: AtomicUsize,
-    /// Held while the actuator is talked to.
+    /// Locked during communication with the actuator.
     talk: Mutex<ActuatorChannel>,
 }
 
 struct ActuatorChannel {
-    /// None when its session was ended.
+    /// `None` when its session was ended.
     actuator: Option<Actuator>,
-    /// What was sent past the thread.
+    /// The order that has bypassed the thread.
     sent: Option<SentOrder>,
-    /// When the last warm-up was sent.
+    /// Time of the last warm-up.
     expected_ns: u64,
 }
 
@@ -127,8 +128,8 @@ impl Shared {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a value that is to be written at once, if nothing else is under way. Does not block: unread
-    /// warm-ups of the actuator leave room for it.
+    /// Sends a value to be written at once, if nothing else is in progress. Does not block: unread warm-ups
+    /// of the actuator leave room for it.
     fn send(&self, order: QueuedOrder) -> QueuedOrder {
         let QueuedOrder::Do {
             decision,
@@ -148,7 +149,7 @@ impl Shared {
         if self.under_way.load(Ordering::Acquire) > 0 {
             return back(command);
         }
-        // Held while sync points are collected.
+        // Locked while sync points are collected.
         let Ok(mut talk) = self.talk.try_lock() else {
             return back(command);
         };
@@ -165,7 +166,7 @@ impl Shared {
         QueuedOrder::TakeReceipt
     }
 
-    /// The receipt of what was sent, if it comes in time and the thread has not taken it.
+    /// The receipt of the order that was sent, if it comes in time and the thread has not taken it.
     fn receipt_within(&self, longest: Duration) -> Option<OrderReceipt> {
         let mut talk = self.talk.try_lock().ok()?;
         let client = &talk.actuator.as_ref()?.client;
@@ -175,7 +176,7 @@ impl Shared {
 }
 
 impl ActuatorChannel {
-    /// Waits for what came of what was sent past the thread.
+    /// Waits for the result of the order that has bypassed the thread.
     fn take_receipt(&mut self) -> Option<OrderReceipt> {
         let SentOrder { decision, part, set } = self.sent.take()?;
         let client = self.actuator.as_mut().map(|actuator| &mut actuator.client);
@@ -188,12 +189,12 @@ impl ActuatorChannel {
     }
 }
 
-/// The thread, and the ways to and from it.
+/// The thread, and the channels to and from it.
 pub(crate) struct ActuatorQueue {
     shared: Arc<Shared>,
     orders: SyncSender<QueuedOrder>,
     receipts: mpsc::Receiver<OrderReceipt>,
-    /// Those that were taken past the thread.
+    /// Receipts that have bypassed the thread.
     taken: VecDeque<OrderReceipt>,
     thread: JoinHandle<Result<RevertSummary, ClientError>>,
 }
@@ -221,9 +222,9 @@ impl ActuatorQueue {
         }
     }
 
-    /// An order may come at once, perhaps this one: the actuator wakes up while it is decided on, warms it
-    /// up, and polls for it without sleeping for this long. Does nothing if anything is under way, or if it
-    /// was called a moment ago.
+    /// An order may follow at once, perhaps similar to `like`: the actuator wakes up while the decision is
+    /// made, warms up for the order, and polls for it without sleeping for `look_out`. Does nothing if an
+    /// order is in progress, or if called again within a short time.
     pub(crate) fn expect(&self, now_ns: u64, look_out: Duration, like: Option<SetWarmUp>) {
         if self.is_busy() {
             return;
@@ -241,18 +242,18 @@ impl ActuatorQueue {
         };
         if now_ns.saturating_sub(*expected_ns) >= EXPECT_EVERY_NS {
             *expected_ns = now_ns;
-            // That the actuator is gone is reported with the order.
+            // If the actuator is gone, the order will report it.
             let _ = actuator.client.expect(look_out, like);
         }
     }
 
-    /// Orders are under way, or receipts were not taken.
+    /// Whether orders are in progress, or receipts were not taken.
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.under_way.load(Ordering::Acquire) > 0 || !self.taken.is_empty()
     }
 
-    /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended.
-    /// Of one that was sent past the thread [`ActuatorQueue::see_to_receipt`] must be called.
+    /// Sends an order. Returns it if too many are queued or the thread has ended. If it may have bypassed the
+    /// thread, [`ActuatorQueue::see_to_receipt`] must be called.
     pub(crate) fn order(&self, order: QueuedOrder) -> Result<(), QueuedOrder> {
         use std::sync::mpsc::TrySendError;
         let order = self.shared.send(order);
@@ -268,8 +269,8 @@ impl ActuatorQueue {
         })
     }
 
-    /// Waits up to `longest` for the receipt of an order that was sent past the thread, if there is one; after
-    /// that the thread collects it.
+    /// Waits up to `longest` for the receipt of an order that has bypassed the thread, if there is one;
+    /// afterwards the thread collects it.
     pub(crate) fn see_to_receipt(&mut self, longest: Option<Duration>) {
         if self.shared.talk.try_lock().is_ok_and(|talk| talk.sent.is_none()) {
             return;
@@ -279,14 +280,14 @@ impl ActuatorQueue {
                 self.taken.push_back(receipt);
                 self.shared.under_way.fetch_sub(1, Ordering::AcqRel);
             }
-            // A thread that has too much to do comes by it anyway.
+            // If the queue is full, the thread will collect the receipt anyway.
             None => drop(self.orders.try_send(QueuedOrder::TakeReceipt)),
         }
     }
 
     /// The next receipt; `None` when the thread has ended.
     pub(crate) async fn receipt(&mut self) -> Option<OrderReceipt> {
-        // What the thread did was done before anything was sent past it.
+        // Receipts of the thread are older than those that have bypassed it.
         let earlier = self.receipts.try_recv().ok();
         match earlier.or_else(|| self.taken.pop_front()) {
             Some(receipt) => Some(receipt),
@@ -294,8 +295,8 @@ impl ActuatorQueue {
         }
     }
 
-    /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no
-    /// longer; the receipts that were not fetched come with the last answer.
+    /// Ends the actuator's session once all orders are carried out. Orders that wait for sync points are
+    /// cancelled; the outstanding receipts are returned with the last answer.
     pub(crate) async fn finish(mut self) -> (Vec<OrderReceipt>, Result<RevertSummary, ClientError>) {
         drop(self.orders);
         let mut last = Vec::from(self.taken);

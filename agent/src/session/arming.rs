@@ -1,4 +1,5 @@
-//! The probes that a session begins with: what is requested in each process, attached, or why it cannot be.
+//! Attaches the probes at the start of a session: collects the requests for each process, and reports why any
+//! cannot be attached.
 
 use std::ops::Range;
 
@@ -9,12 +10,12 @@ use profile::probe::{ProbeSelector, Wanted};
 use super::{Options, Started, kernel_failure};
 use crate::{exit::Failure, rulebook::RuleBook};
 
-/// What a session wants to be probed.
+/// The probe requests of a session.
 pub(super) struct Requests {
     wanted: Vec<Wanted>,
-    /// Those of them that no rule requests: what the user named, and the profile's.
+    /// Requests that do not come from rules: those of the user and of the profile.
     pub(super) own: Range<usize>,
-    /// Those of the profile, parallel regions, are the last.
+    /// The requests of the profile, parallel regions, are the last.
     pub(super) regions: Range<usize>,
 }
 
@@ -47,7 +48,7 @@ impl Requests {
             (None, Some((started, job))) => {
                 Probes::arm_family(&job, wanted, &requested, started.root).map_err(arm_failure)?
             }
-            // There may be rules to come that want some.
+            // Rules that are added later may request probes.
             (None, None) if is_without => {
                 let armed = Probes::arm(job, wanted, requested, options.force_tracefs);
                 armed.unwrap_or_else(|_| Probes::none(job, Vec::new()))
@@ -64,7 +65,7 @@ impl Requests {
     }
 }
 
-/// Which of the wanted are requested in a process: what the user named is requested in all.
+/// Which probe requests apply to a process: those of the user apply to all.
 pub(super) fn requested_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) -> Vec<bool> {
     let mut requested = rules.requested_in(member);
     requested.resize(requested.len().max(plain.end), false);
@@ -72,8 +73,8 @@ pub(super) fn requested_in(rules: &RuleBook, plain: &Range<usize>, member: &Memb
     requested
 }
 
-/// Parallel regions, which the profile wants beside all others. More threads than the kernel side has half
-/// the room for, and what each does in a region is not recorded.
+/// Parallel regions, which the profile requests. The bodies of regions are left out if the threads take more
+/// than half the room of the kernel side.
 fn wanted_regions(job: &Job) -> Vec<Wanted> {
     let threads = job.members.iter().map(threads_of);
     let has_room = threads.sum::<u64>() <= abi::THREADS_MAX as u64 / 2;
@@ -88,7 +89,7 @@ fn threads_of(member: &Member) -> u64 {
     stat.map_or(1, |stat| stat.num_threads.max(1) as u64)
 }
 
-/// What belongs to a job and is not watched, in words.
+/// Messages about processes of a job that are not watched.
 pub(super) fn not_watched(job: &Job) -> Vec<String> {
     let processes = job.unreachable.iter();
     processes

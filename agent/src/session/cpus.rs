@@ -1,5 +1,5 @@
-//! CPUs that the job may use, as they are shown: what was read last, and the quotas' periods since the
-//! session began.
+//! CPUs that the job may use, for display: the last reading, and the periods of quotas since the session
+//! began.
 
 use job::os_metrics::{CpuShare, Periods, online};
 use profile::CpusView;
@@ -11,7 +11,7 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    /// What was read now.
+    /// Stores a reading.
     pub(super) fn take(&mut self, share: CpuShare) {
         self.first = self.first.or(share.periods);
         self.last = Some(share);

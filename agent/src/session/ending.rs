@@ -1,4 +1,4 @@
-//! The end of a session: carries out what [`super::leave`] decides.
+//! The end of a session: carries out the effects of [`super::leave`].
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ use crate::{
     watchdog::LoopStep,
 };
 
-/// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to
-/// spare that takes 20 to 100 ms.
+/// How long the end of a session waits until the kernel has detached its probes. With an idle CPU that takes
+/// 20 to 100 ms.
 const DETACH_WAIT: Duration = Duration::from_millis(300);
 
-/// What is kept between the last steps.
+/// Data that the last steps share.
 #[derive(Default)]
 struct Closing {
-    /// Removes its socket when it is dropped.
+    /// Dropping it removes its socket.
     control: Option<Control>,
     snapshot: Snapshot,
     outputs: Outputs,
@@ -39,13 +39,13 @@ struct Closing {
 }
 
 impl Session {
-    /// Leaves, for this reason. Requests that came meanwhile are answered.
+    /// Leaves, for this reason. Pending requests are answered.
     pub(super) async fn leave(
         mut self,
         reason: &'static str,
         (mut sources, control): (Sources, Option<Control>),
     ) -> CommandResult {
-        // The client gets its answer before the end.
+        // The client receives its answer before the end.
         tokio::task::yield_now().await;
         self.liveness.progress.begin(LoopStep::Leave);
         let mut last = Closing {
@@ -104,8 +104,8 @@ impl Session {
             }
             LeaveEffect::Detach => {
                 let began = monotonic_ns();
-                // The kernel may take seconds to be sure that no hit is under way: a session that is over
-                // does not wait for it.
+                // The kernel may take seconds to ensure that no hit is in progress: a session that is over
+                // does not wait for that.
                 let is_off = self.measuring.probes.detach(DETACH_WAIT);
                 let took_ns = monotonic_ns().saturating_sub(began);
                 leave::LeaveEvent::Detached(is_off.then_some(took_ns))
@@ -114,7 +114,7 @@ impl Session {
                 last.control = None;
                 leave::LeaveEvent::Printed(last.printout.take().map_or(Ok(()), Printout::write))
             }
-            // The parts and `leave` see to these.
+            // Handled by the parts and by `leave`.
             LeaveEffect::Say(_) | LeaveEffect::ReportReverts(_) | LeaveEffect::Revert | LeaveEffect::End => {
                 return Ok(Vec::new());
             }
@@ -122,12 +122,12 @@ impl Session {
         Ok(vec![Event::Leaving(event)])
     }
 
-    /// The actuator puts back what does not stay, and ends.
+    /// Makes the actuator revert what does not stay, and end.
     async fn revert(&mut self) -> Vec<Event> {
         let Some(queue) = self.actuation.queue.take() else {
             return Vec::new();
         };
-        // The actuator's answers have a bound of their own.
+        // The actuator's answers have a separate time limit.
         self.liveness.progress.begin(LoopStep::Waiting);
         let (receipts, summary) = queue.finish().await;
         self.liveness.progress.begin(LoopStep::Leave);
@@ -141,10 +141,10 @@ impl Session {
         }]
     }
 
-    /// Nothing comes any more: the trace is complete, and the snapshot is the last.
+    /// Nothing follows: completes the trace, and takes the last snapshot.
     fn show_last(&mut self, last: &mut Closing) -> Result<Vec<Event>, Failure> {
         self.measuring.read_matrix(true).map_err(kernel_failure)?;
-        // Of repairs that were reverted at the end, with what command they stay.
+        // For repairs that were reverted at the end, shows the command with which they stay.
         for rule in self.parts.changes.repairs_ended() {
             let command = self.showing().1.repair(&rule).stays();
             self.parts.changes.findings.stays_with(&rule, command);

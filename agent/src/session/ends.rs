@@ -1,34 +1,34 @@
-//! Reports when a process ends, from its pidfd: at once, and without polling.
+//! Reports the end of processes through pidfds: at once, and without polling.
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::readable::Readable;
 
-/// Ends that may wait to be read.
+/// Maximum number of unread ends.
 const ENDS_MAX: usize = 4096;
 
-/// Watches any number of processes, until it is dropped.
+/// Watches any number of processes until it is dropped.
 pub(super) struct Ends {
     to: mpsc::Sender<u32>,
     watches: JoinSet<()>,
 }
 
 impl Ends {
-    /// With where the slot of each process comes out that has ended.
+    /// The watcher, and the receiver of the slots of ended processes.
     pub(super) fn new() -> (Ends, mpsc::Receiver<u32>) {
         let (to, receiver) = mpsc::channel(ENDS_MAX);
         let watches = JoinSet::new();
         (Ends { to, watches }, receiver)
     }
 
-    /// Watches one more process, known by its slot. One that has ended already is reported at once.
+    /// Watches one more process, identified by its slot. If it has ended already, that is reported at once.
     pub(super) fn watch(&mut self, pid: i32, slot: u32) {
         while self.watches.try_join_next().is_some() {}
         let sender = self.to.clone();
         self.watches.spawn(async move {
             if let Some(pidfd) = open(pid) {
-                // An error means that it cannot be waited for: then it is taken for ended.
+                // On an error it cannot be waited for, so it is considered ended.
                 let _ = pidfd.wait().await;
             }
             let _ = sender.send(slot).await;
@@ -59,8 +59,7 @@ mod tests {
             drop(first.stdin.take());
             assert_eq!(ended.recv().await, Some(1));
             drop(ends);
-            // The sender of a watch that went on would keep the channel open for as long as its process
-            // lives.
+            // If a watch continued, its sender would keep the channel open until its process ends.
             assert_eq!(ended.recv().await, None);
             drop(second.stdin.take());
             first.wait().and(second.wait()).unwrap();

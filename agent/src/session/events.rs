@@ -1,4 +1,4 @@
-//! Carries out what the parts of a session decide, and gives them what came of it. Decides nothing.
+//! Carries out the effects of the session's parts, and passes the results back to them. Decides nothing.
 
 use job::monotonic_ns;
 use report::view::{Input, UserRequest};
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Session {
-    /// Gives an event to the parts, and carries out what follows.
+    /// Passes an event to the parts, and carries out the effects.
     pub(super) fn on(&mut self, event: Event) {
         let (mut pending, mut next) = (EffectQueue::default(), Some(event));
         loop {
@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// Gives what came of it, where that matters.
+    /// Carries out an effect; returns the resulting event, if there is one.
     pub(super) fn carry_out(&mut self, effect: Effect) -> Option<Event> {
         match effect {
             Effect::Order(machine, order) => {
@@ -66,7 +66,7 @@ impl Session {
                 return Some(Event::Listed(Ok(Answer::Session(listed))));
             }
             Effect::Report => {
-                // While nothing happens the last reading may be seconds old.
+                // While nothing happens, the last reading may be seconds old.
                 let read = self.measure(Measuring::read_all);
                 let report = read.map(|()| self.showing().1.report());
                 return Some(Event::Listed(report.map_err(|error| error.to_string())));
@@ -96,7 +96,7 @@ impl Session {
         None
     }
 
-    /// Closes windows that are over and does what the rules say.
+    /// Closes windows that have ended, and carries out the acts of the rules.
     pub(super) fn evaluate(&mut self, begun_ns: u64) {
         let acts = self.rules.tick(begun_ns);
         let evaluated_ns = monotonic_ns();
@@ -113,7 +113,7 @@ impl Session {
         self.give_up();
     }
 
-    /// What follows once rules were switched or removed.
+    /// Carries out the acts that result from switched or removed rules.
     fn follow(&mut self, acts: Vec<Act>) {
         acts.into_iter().for_each(|act| self.take_note_of(act));
         self.give_up();
@@ -148,18 +148,18 @@ impl Session {
         self.actuation.forget_answered(&self.parts.changes);
     }
 
-    /// Carries a request out and answers it, if its sender is still there.
+    /// Carries out a request and answers it, if its sender still exists.
     pub(super) fn answer(&mut self, (request, to): PendingRequest) {
         let _ = self.request(request).map(|answer| to.send(answer));
     }
 
-    /// Carries a request out: the answer to it.
+    /// Carries out a request and returns the answer.
     fn request(&mut self, request: Request) -> Option<Answer> {
         self.on(Event::Request(request));
         self.parts.take_answer()
     }
 
-    /// Does what the user wishes.
+    /// Handles input of the user.
     pub(super) fn take_input(&mut self, input: Input) {
         match self.screen.take(input) {
             None => {}

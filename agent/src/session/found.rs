@@ -1,17 +1,16 @@
-//! What is said of a finding beside what the rule found: the command by which the rule would act, and what it
-//! would do then. Pure.
+//! Advice that is added to a finding: the command that makes the rule act, and the effects of that. Pure.
 
 use std::collections::BTreeSet;
 
 use super::orders::file_name;
 
-/// What is said of changes that a session without probes would make.
+/// Note on changes that a session without probes would make.
 const UNJUDGED: &str = "without probes no guard judges it, and it is reverted when that session ends";
 
-/// And of those that a session which may write does not make.
+/// Note on changes that a session which may write does not make.
 const UNNAMED: &str = "this session does not apply it: it must be named in --apply=";
 
-/// What a rule that found something could do about it.
+/// A possible repair by a rule with a finding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repair<'a> {
     pub(super) rule: &'a str,
@@ -23,20 +22,20 @@ pub(super) struct Repair<'a> {
     pub(super) may_write: bool,
     /// The rule acts in this session.
     pub(super) acts: bool,
-    /// The rule acts only where it is named: always, or since `--apply` names others.
+    /// The rule acts only if it is named: always, or because `--apply` names others.
     pub(super) must_be_named: bool,
 }
 
 impl Repair<'_> {
-    /// The command with which the rule would act, and what it would do then, line by line; none where this
-    /// session does it, or there is nothing to do.
+    /// The command that makes the rule act, and its effects, in lines; `None` if this session does it, or if
+    /// there is nothing to do.
     pub(super) fn advice(self, can_probe: bool, effects: Vec<String>) -> Option<String> {
         if self.acts || effects.is_empty() {
             return None;
         }
         let attach = self.attach();
-        // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could
-        // be kept.
+        // Without probes now, the user has the rights for rules that do without probes; their changes could
+        // not be kept.
         let (command, unjudged) = match can_probe {
             true => (self.stays(), None),
             false => (crate::hint::as_we_are(&attach), Some(UNJUDGED.to_owned())),
@@ -47,7 +46,7 @@ impl Repair<'_> {
         Some(lines.join("\n"))
     }
 
-    /// The command with which what the rule does stays when its session ends.
+    /// The command with which the rule's changes stay when its session ends.
     pub(super) fn stays(self) -> String {
         crate::hint::as_root(&format!("{} --keep", self.attach()))
     }
@@ -61,8 +60,8 @@ impl Repair<'_> {
     }
 }
 
-/// Where the copies of a variable are that a rule would write in every process; none where there is one at
-/// most.
+/// Names the files with copies of a variable that a rule would write in every process; `None` if there is at
+/// most one.
 pub(super) fn copies(variable: &str, paths: &BTreeSet<String>) -> Option<String> {
     let files: Vec<&str> = paths.iter().map(|path| file_name(path)).collect();
     (files.len() > 1).then(|| format!("{variable} is in {}", files.join(" and in ")))

@@ -1,5 +1,5 @@
-//! A session: from attaching to leaving. What it keeps, and how it begins; the loop is in `waking`.
-//! Everything it shows it shows through a [`profile::Snapshot`].
+//! A session, from attaching to leaving: its state and its begin. The loop is in `waking`. All output goes
+//! through a [`profile::Snapshot`].
 
 pub(crate) mod actuator_queue;
 pub(crate) mod outputs;
@@ -63,7 +63,7 @@ use job::{Discovery, Job, monotonic_ns};
 use probe::kernel::Closer;
 use report::view::give_back_terminal;
 
-/// A session whose probes are armed.
+/// A session whose probes are attached.
 pub(crate) struct Session {
     options: Options,
     start: Start,
@@ -120,7 +120,7 @@ impl Session {
         started.map_err(kernel_failure).map(|()| session)
     }
 
-    /// Has the probes do something, with what they need of the rest.
+    /// Runs a function of `Measuring` with the other parts that it needs.
     fn measure<T>(&mut self, what: impl FnOnce(&mut Measuring, &mut Context<'_>) -> T) -> T {
         let mut context = Context {
             rules: &mut self.rules,
@@ -132,7 +132,7 @@ impl Session {
         what(&mut self.measuring, &mut context)
     }
 
-    /// What shows it, and what is shown.
+    /// The screen, and the data to show.
     fn showing(&mut self) -> (&mut Screen, Views<'_>) {
         let views = Views {
             options: &self.options,
@@ -145,8 +145,8 @@ impl Session {
         (&mut self.screen, views)
     }
 
-    /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it answers
-    /// requests; `closer` closes its probes. Hurries until there are first numbers.
+    /// Runs until the job or the user ends it. With an actuator rules may act; with a control socket it
+    /// answers requests; `closer` closes its probes. Keeps its raised priority until there are first numbers.
     pub(crate) fn run(
         mut self,
         actuator: Option<Actuator>,
@@ -163,7 +163,7 @@ impl Session {
         self.actuation.queue = actuator.map(ActuatorQueue::new);
         match &self.actuation.queue {
             Some(queue) => prefetch::look_up(queue, &self.rules, &self.target.job.members),
-            // If the session writes, the tables stay: reading them again would delay a decision.
+            // If the session writes, the tables are kept, because reading them again would delay a decision.
             None => self.target.discovery.images().forget_tables(),
         }
         heap::give_back();

@@ -9,20 +9,20 @@ use probe::kernel::FamilyRoot;
 use profile::cost::BudgetShare;
 use report::Reference;
 
-/// The command that a session is started with, before it begins.
+/// The command of a session, before it begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
     /// The process that will execute it.
     pub process: Process,
-    /// What the kernel side must know of it.
+    /// What the kernel side must know about it.
     pub root: FamilyRoot,
-    /// What its processes will be, as far as that is known.
+    /// The expected processes, as far as known.
     pub expected: Vec<Member>,
     pub no_member: Member,
 }
 
 impl Started {
-    /// The job as it will be, to number and attach by.
+    /// The expected job, used to assign numbers and attach.
     pub(super) fn job(&self) -> Job {
         let mut job = Job::of_command(self.process.clone());
         job.members.clone_from(&self.expected);
@@ -38,24 +38,24 @@ pub(crate) struct Options {
     /// The flags with which rules were loaded, as they are typed, each after a space.
     pub loads: String,
     pub applies: bool,
-    /// What the guard confirmed stays at the end.
+    /// Confirmed changes stay at the end.
     pub keep: bool,
     pub duration: Option<Duration>,
     pub plain: bool,
-    /// What each rule observed is shown, too.
+    /// Show the state of each rule, too.
     pub is_verbose: bool,
     pub reference: Option<Reference>,
     /// Functions whose calls are counted.
     pub probe: Vec<String>,
     pub force_tracefs: bool,
     pub budget: BudgetShare,
-    /// Hits are looked for without sleeping, on CPUs that are there for it.
+    /// Poll for hits without sleeping, on dedicated CPUs.
     pub busy_poll: bool,
-    /// There are two of them at least.
+    /// There are at least two such CPUs.
     pub has_second_cpu: bool,
-    /// Why this session may not probe; it then has only what /proc shows.
+    /// Why this session may not probe; then it only has the data of /proc.
     pub cannot_probe: Option<String>,
-    /// To be said at the start.
+    /// Messages to print at the start.
     pub notes: Vec<String>,
     /// The command that this session was started with.
     pub started: Option<Started>,

@@ -1,4 +1,4 @@
-//! From a decision to orders: what each process is to do, and how that is shown. Orders nothing.
+//! Resolves a decision to orders: what each process must do, and how that is shown. Sends no orders.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::rulebook::{ResolvedAction, ResolvedDecision};
 
-/// When a decision passed where, by CLOCK_MONOTONIC.
+/// The times of a decision's steps, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecisionTimes {
     pub(super) begun_ns: u64,
@@ -31,7 +31,7 @@ pub(super) struct DecisionTimes {
 
 impl DecisionTimes {
     pub(super) fn reaction(&self, (from, to): (u64, u64), done_ns: u64) -> Reaction {
-        // Where both have one CPU it is written before the order has been given to the end.
+        // If session and actuator share a CPU, the value is written before ordering returns.
         let ordered_ns = self.ordered_ns.min(done_ns);
         Reaction {
             window_ns: to.saturating_sub(from),
@@ -43,17 +43,17 @@ impl DecisionTimes {
     }
 }
 
-/// What a decision takes, until it is answered.
+/// The actuator's work for a decision, kept until it is answered.
 #[derive(Debug)]
 pub(super) struct Ordered {
-    /// By the numbers of its parts.
+    /// By the index of the part.
     pub(super) work: Vec<ProcessWork>,
-    /// Where in the program.
+    /// The sync point.
     pub(super) at: Option<SyncPoint>,
     pub(super) together: Option<Box<TogetherCommand>>,
-    /// When the window began and ended that it was decided on.
+    /// Begin and end of the window on which the decision is based.
     window_ns: Option<(u64, u64)>,
-    /// Its way so far; not known before all is ordered.
+    /// Its times so far; `None` before everything is ordered.
     pub(super) path: Option<DecisionTimes>,
 }
 
@@ -73,17 +73,17 @@ impl Ordered {
     }
 }
 
-/// What one process is to do.
+/// The work for one process.
 #[derive(Debug)]
 pub(super) struct ProcessWork {
     pub(super) task: ProcessTask,
-    /// A call of which the rule says that it leaves nothing to be reverted.
+    /// A call that leaves nothing to be reverted, according to the rule.
     pub(super) leaves_nothing: bool,
-    /// What was in force before a call that changed nothing, as it is shown.
+    /// For display: the value that was in force before a call that changed nothing.
     pub(super) needless_where: Option<String>,
 }
 
-/// What a decision is resolved by.
+/// The data that resolving a decision needs.
 pub(super) struct Resolver<'a> {
     pub(super) target: &'a Target,
     pub(super) processes: &'a [Metered],
@@ -91,7 +91,7 @@ pub(super) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// What a decision comes to; the error is why it cannot be ordered.
+    /// Resolves a decision to orders; the error states why it cannot be ordered.
     pub(super) fn resolve(&self, decision: ResolvedDecision) -> Result<(Decided, Ordered), String> {
         let meeting = decision.together.clone().transpose()?;
         let (mut how, mut together) = (Execution::Each, None);
@@ -129,7 +129,7 @@ impl Resolver<'_> {
         Ok((decided, ordered))
     }
 
-    /// What a decision comes to, process by process; the error is why it cannot be ordered.
+    /// Resolves a decision by process; the error states why it cannot be ordered.
     fn parts(&self, decision: &ResolvedDecision) -> Result<Vec<(OrderPart, ProcessWork)>, String> {
         let mut parts = Vec::new();
         for change in &decision.changes {
@@ -160,7 +160,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The first order of a decision as [`Resolver::resolve`] would give it; none where that is no plain
+    /// The first order of a decision as [`Resolver::resolve`] would make it; `None` if it is not a plain
     /// value to be written at once.
     pub(super) fn without_write(&self, decision: &ResolvedDecision) -> Option<SetWarmUp> {
         if !warm_up::is_quick(decision) {
@@ -199,7 +199,7 @@ impl Resolver<'_> {
         let Some(member) = self.target.member(slot) else {
             return Ok(action.clone());
         };
-        // What it has loaded since the session began counts, too.
+        // Includes libraries that were loaded after the session began.
         let now = member.space_now(self.target.discovery.images());
         let resolved = resolve::functions(action, now.as_ref().unwrap_or(&member.space));
         resolved.map_err(|error| error.to_string())
@@ -215,7 +215,7 @@ impl Resolver<'_> {
         let value = Literal::try_from(&set.value).map_err(|error| error.to_string())?;
         let member = self.target.member(slot);
         let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
-            // A library that came since the session began has a copy, too.
+            // A library that was loaded after the session began has a copy, too.
             member.copies(&set.variable, self.target.discovery.images())
         });
         let command = |module: &Option<String>| SetCommand {
@@ -237,14 +237,13 @@ impl Resolver<'_> {
         Ok(tasks.collect())
     }
 
-    /// The CPUs that one process gets when all of the job have cores of their own, in the order of their
-    /// ranks.
+    /// The CPUs of one process when each process of the job gets its own cores, in the order of ranks.
     fn cores_of(&self, slot: u32, how: Cores) -> Result<CpuList, String> {
         let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
         let roots = self.target.job.roots.iter().map(|root| root.process.pid.number);
-        // They may be bound already, to less than their cgroup grants.
+        // They may be bound already, to fewer CPUs than their cgroup grants.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = os_metrics::reach(&all);
         let dealt = os_metrics::dealt(how, &pids, &cpus).map_err(|error| error.to_string())?;
@@ -288,12 +287,12 @@ pub(super) fn process_here(slot: u32) -> MemberProcess {
     }
 }
 
-/// As events name a process.
+/// A process id in the form of events.
 pub(super) fn pid_here(Pid { number, start_time }: Pid) -> changes::ActuatorPid {
     changes::ActuatorPid { number, start_time }
 }
 
-/// As the tuner names it.
+/// A process id in the form of the tuner.
 pub(super) fn pid_of(changes::ActuatorPid { number, start_time }: changes::ActuatorPid) -> Pid {
     Pid { number, start_time }
 }

@@ -1,4 +1,4 @@
-//! Where a session writes to, opened before it gives up the right to open anything for writing.
+//! The outputs of a session, opened before it gives up the right to open files for writing.
 
 use std::{
     fs::File,
@@ -13,10 +13,10 @@ use report::{Trace, TraceEnd, console, line, render, table};
 use crate::{exit::Failure, report_file::ReportFile};
 use session::log::LogFile;
 
-/// The file of snapshots becomes no larger: what would come after is counted.
+/// Maximum size of the file of snapshots; later ones are counted.
 const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;
 
-/// What is written for other programs, beside the report: names of files.
+/// Names of files that are written for other programs, in addition to the report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exports {
     /// The session as one page.
@@ -25,24 +25,24 @@ pub(crate) struct Exports {
     pub csv: Option<String>,
     /// MPI calls and iterations, one by one.
     pub trace: Option<String>,
-    /// The most bytes of that file.
+    /// Maximum size of the trace in bytes.
     pub trace_max: u64,
-    /// The report, again and again.
+    /// A series of reports.
     pub snapshots: Option<String>,
-    /// How often that is.
+    /// The interval of `snapshots`.
     pub every: Duration,
     /// The log of the session.
     pub session: Option<String>,
 }
 
-/// The place of something that is written once, at the end.
+/// The destination of an output that is written once, at the end.
 #[derive(Debug)]
 enum Place {
     Stdout,
     File(ReportFile, String),
 }
 
-/// A report on each line, as the session goes.
+/// A report on each line, written while the session runs.
 #[derive(Debug)]
 struct Series {
     file: File,
@@ -53,14 +53,14 @@ struct Series {
     dropped: u64,
 }
 
-/// All outputs besides the terminal.
+/// All outputs except the terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     report: Option<Place>,
     table: Option<Place>,
     page: Option<Place>,
     series: Option<Series>,
-    /// Calls one by one.
+    /// The trace of single calls.
     pub trace: Option<Trace>,
     log: Option<LogFile>,
     /// The port of /metrics.
@@ -135,12 +135,12 @@ impl Outputs {
         })
     }
 
-    /// Where the log of the session goes.
+    /// The file for the log of the session.
     pub(crate) fn take_log(&mut self) -> Option<LogFile> {
         self.log.take()
     }
 
-    /// Whether standard output belongs to the report or its table.
+    /// Whether the report or its table is written to standard output.
     pub(crate) fn report_is_stdout(&self) -> bool {
         let places = [&self.report, &self.table];
         places.iter().any(|place| matches!(place, Some(Place::Stdout)))
@@ -150,8 +150,8 @@ impl Outputs {
         self.series.as_ref().map(|series| series.every)
     }
 
-    /// Adds a snapshot to the series. A line is written at once, so that a reader sees complete lines, except
-    /// for the last.
+    /// Adds a snapshot to the series. Each line is written at once, so that readers find complete lines,
+    /// except possibly the last.
     pub(crate) fn add(&mut self, snapshot: &Snapshot) {
         let Some(series) = &mut self.series else { return };
         let line = line(snapshot);
@@ -162,7 +162,7 @@ impl Outputs {
         }
     }
 
-    /// Ends the trace: what became of it, and an error in words.
+    /// Ends the trace: returns its summary, and an error as text.
     pub(crate) fn end_trace(&mut self, ending: &TraceEnd<'_>) -> (Option<TraceView>, Result<(), String>) {
         let Some(trace) = self.trace.take() else {
             return (None, Ok(()));
@@ -172,7 +172,7 @@ impl Outputs {
         (Some(view), result)
     }
 
-    /// Writes the report and its table, and returns the part for standard output; everything that can be
+    /// Writes the report and its table, and returns the part for standard output. Everything that can be
     /// written is written before an error is reported.
     pub(crate) fn write(self, snapshot: &Snapshot) -> (Result<(), String>, Printout) {
         let mut printout = Printout(None);
@@ -204,7 +204,7 @@ impl Outputs {
     }
 }
 
-/// What standard output is to have once all else was said.
+/// Text for standard output, to be printed after everything else.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Printout(Option<String>);
@@ -231,7 +231,7 @@ impl Place {
     }
 }
 
-/// Of what is written as the session goes, and is useless in a pipe that ends.
+/// Refuses standard output for files that are written during the session, since they are useless in a pipe.
 pub(crate) fn refuse_stdout(flag: &str, file: Option<&str>) -> Result<(), Failure> {
     match file {
         Some("-") => Err(Failure::not_there(format!(

@@ -1,5 +1,5 @@
-//! Passes aggregates of the kernel side to the rules: read when a hit has parted them, or as the kernel side
-//! sends them. [`SumReadings`] finds what has come since the last time.
+//! Passes partial sums of the kernel side to the rules: read after a separating hit, or as the kernel side
+//! sends them. [`SumReadings`] determines what is new.
 
 use probe::Probes;
 use probe::kernel::{Kernel, SumReadings};
@@ -7,17 +7,17 @@ use profile::EventsView;
 
 use crate::rulebook::RuleBook;
 
-/// What is kept of it.
+/// The state of reading partial sums.
 #[derive(Default)]
 pub(super) struct PartialSums {
     partial_sums: SumReadings,
-    /// How much came of it, and by itself.
+    /// Number of hits, by how they reached the rules.
     pub(super) events: EventsView,
 }
 
 impl PartialSums {
-    /// Reads what was added up until now of the processes in these slots. False while something of it is
-    /// being written.
+    /// Reads the partial sums of the processes in these slots. Returns false while one of them is being
+    /// written.
     pub(super) fn read(
         &mut self,
         probes: &Probes,
@@ -40,7 +40,7 @@ impl PartialSums {
         self.partial_sums.read(kernel, now_ns, cells, hear)
     }
 
-    /// The kernel side needed the place of this.
+    /// Handles a partial sum that the kernel side sent because it needed the room.
     pub(super) fn hand_over(&mut self, partial_sum: abi::SumCell, probes: &Probes, rules: &mut RuleBook) {
         let Some(more) = self.partial_sums.hand_over(partial_sum) else {
             return;
@@ -51,7 +51,7 @@ impl PartialSums {
         }
     }
 
-    /// How hits came to the rules, so far.
+    /// How hits have reached the rules so far.
     pub(super) fn view(&self, kernel: Option<&Kernel>) -> EventsView {
         EventsView {
             sent_alone: kernel.map(Kernel::sent_alone).unwrap_or_default(),

@@ -1,6 +1,6 @@
-//! Prefetches what a first change takes when the session begins: where a variable is and of what type, the
-//! actuator learns from symbols and debug information, and that takes milliseconds, which a decision would
-//! have to wait for. Writes nothing.
+//! Prefetches the data for a first change when the session begins: the actuator looks up the address and type
+//! of variables in symbols and debug information, which takes milliseconds that would otherwise delay a
+//! decision. Writes nothing.
 
 use job::Member;
 use tuner::actuator::GetCommand;
@@ -8,10 +8,10 @@ use tuner::actuator::GetCommand;
 use super::actuator_queue::{ActuatorQueue, QueuedOrder};
 use crate::rulebook::RuleBook;
 
-/// Variables of processes that are looked up; those of more wait until they are written.
+/// Maximum number of variables that are looked up; others are looked up when they are written.
 const LOOKED_UP_MAX: usize = 64;
 
-/// Has the actuator look up what rules that may act would write in these processes.
+/// Makes the actuator look up the variables that applying rules would write in these processes.
 pub(super) fn look_up(queue: &ActuatorQueue, rules: &RuleBook, members: &[Member]) {
     let commands = members.iter().flat_map(|member| written_in(rules, member));
     for command in commands.take(LOOKED_UP_MAX) {
@@ -34,7 +34,7 @@ fn written_in(rules: &RuleBook, member: &Member) -> Vec<GetCommand> {
             true => member.copies_at_start(&variable),
             false => Vec::new(),
         };
-        // As they are named when they are written.
+        // With the names that are used when they are written.
         match copies.len() {
             0 | 1 => commands.push(command(&variable, None)),
             _ => commands.extend(copies.into_iter().map(|module| command(&variable, Some(module)))),

@@ -1,4 +1,4 @@
-//! What the actuator answers, in the words of the changes. Decides nothing.
+//! Converts answers of the actuator for the changes. Decides nothing.
 
 use plan::{SyncPoint, Value};
 use tuner::actuator::{self, ActuatorRefusalKind, ChangeNumber, ClientError, Refusal};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::actuator::{hold_text, passage_text};
 
-/// What came of a part of a decision.
+/// The result of a part of a decision.
 pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, ClientError>) -> OrderAnswer {
     let at = ordered.at();
     match result {
@@ -31,7 +31,7 @@ pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, Client
     }
 }
 
-/// Somebody is in the way, or the machine has failed: later it may be otherwise.
+/// Whether a retry may succeed: another writer is active, or the machine has failed.
 fn may_pass(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, ActuatorRefusalKind::Busy | ActuatorRefusalKind::Failed))
 }
@@ -57,7 +57,7 @@ pub(super) fn result_of(outcome: RevertOutcome) -> RevertResult {
     }
 }
 
-/// What a set did.
+/// The result of a set.
 fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::Receipt) -> OrderAnswer {
     let show =
         |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
@@ -87,7 +87,8 @@ fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::Receipt) -> OrderAnswe
     }
 }
 
-/// What an action did. Of a call without an inverse the rule may say that nothing is left to be reverted.
+/// The result of an action. For a call without an inverse, the rule may state that nothing needs to be
+/// reverted.
 fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, work: Option<&ProcessWork>) -> OrderAnswer {
     let mut shown = ShownChange {
         number: receipt.change,
@@ -125,14 +126,14 @@ fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, work: Option<&
     }
 }
 
-/// What an actuator did at its end.
+/// The reverts of an actuator at its end.
 pub(super) fn actuator_end(summary: &actuator::RevertSummary) -> ActuatorEnd {
     let of = |number: &ChangeNumber| here(number.pid, number.change);
     let reverted = summary.reverted.iter();
     let reverted: Vec<_> = reverted
         .map(|(pid, reverted)| (here(*pid, reverted.change), result_of(reverted.outcome.clone())))
         .collect();
-    // A process that has ended holds nothing any more.
+    // The changes in an ended process are gone.
     let has_ended = |refusal: &Refusal| refusal.kind == ActuatorRefusalKind::Ended;
     let refusals = summary.failed.iter().map(|(_, refusal)| refusal);
     let mut refusals = refusals.chain(summary.refused.iter().map(|(_, refusal)| refusal));

@@ -1,6 +1,6 @@
-//! Resolves a pattern to one function of a process: libraries rename what they bring along
-//! (`scipy_openblas_set_num_threads64_`), and a file of bindings may then say `*openblas_set_num_threads*` or
-//! `libgomp*.so*:omp_set_num_threads`. Names without a pattern are for the tuner to find.
+//! Resolves a pattern to one function of a process. Libraries rename the functions that they bundle
+//! (`scipy_openblas_set_num_threads64_`), so that a bindings file may contain `*openblas_set_num_threads*` or
+//! `libgomp*.so*:omp_set_num_threads`. Names without a pattern are resolved by the tuner.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use probe::FileSelections;
 use profile::glob::matches;
 use profile::probe::ProbeSelector;
 
-/// Functions that a message lists.
+/// Maximum number of functions that a message lists.
 const LISTED_MAX: usize = 6;
 
-/// Why nothing is done with a pattern.
+/// Why a pattern could not be resolved.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotOne {
     #[error("no function of process {pid} fits `{pattern}`")]
@@ -23,7 +23,7 @@ pub(super) enum NotOne {
     Several {
         pid: Pid,
         pattern: String,
-        /// What fits, with its file.
+        /// The matching functions, with their files.
         found: Vec<String>,
     },
 }
@@ -36,7 +36,7 @@ fn listed(found: &[String]) -> String {
     shown.join(", ")
 }
 
-/// The action with every pattern in the place of a function resolved.
+/// Resolves every pattern in the place of a function.
 pub(super) fn functions(action: &Action, space: &AddressSpace) -> Result<Action, NotOne> {
     let mut action = action.clone();
     for name in action.functions_mut() {
@@ -47,7 +47,7 @@ pub(super) fn functions(action: &Action, space: &AddressSpace) -> Result<Action,
     Ok(action)
 }
 
-/// C++ has a name with a star in it.
+/// C++ has a function name that contains a star.
 fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?']) && !text.contains("operator")
 }
@@ -112,7 +112,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Once it has answered, its libraries are there.
+        // Once it has answered, its libraries are loaded.
         child.stdin.as_mut().unwrap().write_all(b"a").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let job = Discovery::default().job_of(child.id() as i32).unwrap();

@@ -1,5 +1,4 @@
-//! The one way out of a session: what is said, what is shown to people, to scrapes and to files, when each is
-//! due.
+//! All output of a session, to the terminal, to scrapes and to files, and when each is due.
 
 use std::{
     fmt::Display,
@@ -20,15 +19,15 @@ use crate::{
     rulebook::Time,
 };
 
-/// Plain lines come this often, after those of the first second. The live view has a new picture at every
-/// second tick at most.
+/// Interval of plain lines after those of the first second. The live view is redrawn at most at every second
+/// tick.
 const PLAIN_PERIOD: Duration = Duration::from_secs(10);
 
-/// When people were shown numbers.
+/// When numbers were shown on the terminal.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     last: Time,
-    /// They were shown numbers at all.
+    /// Whether any numbers were shown.
     has_any: bool,
 }
 
@@ -38,7 +37,7 @@ impl Shown {
             (true, _) | (false, false) => 2 * TICK,
             (false, true) => PLAIN_PERIOD,
         };
-        // Ticks are late by some milliseconds.
+        // Ticks may be late by some milliseconds.
         let since = now.0.saturating_sub(self.last.0) + TICK.as_nanos() as u64 / 2;
         since >= period.as_nanos() as u64
     }
@@ -48,19 +47,19 @@ impl Shown {
 pub(super) struct Screen {
     painter: Painter,
     outputs: Outputs,
-    /// The newest snapshot for scrapes; none without a server.
+    /// The newest snapshot for scrapes; `None` without a server.
     shared: Option<Shared>,
-    /// Serves them for as long as there is a screen.
+    /// The server of `shared`, which ends with the screen.
     serving: JoinSet<std::io::Result<()>>,
-    /// A command has the terminal, and prints there.
+    /// A command uses the terminal, and prints there.
     is_beside: bool,
     shown: Shown,
-    /// Names call sites, where they are looked at.
+    /// Names call sites when they are shown.
     pub(super) namer: Namer,
 }
 
 impl Screen {
-    /// A command that prints at the same place has the numbers shown at its end only.
+    /// If a command prints to the same terminal, numbers are shown only at its end.
     pub(super) fn new(
         (options, has_command): (&Options, bool),
         outputs: Outputs,
@@ -85,15 +84,15 @@ impl Screen {
         }
     }
 
-    /// Says a line that stays.
+    /// Prints a permanent line.
     pub(super) fn say(&mut self, line: &(impl Display + ?Sized)) {
         self.painter.say(&line.to_string());
     }
 
-    /// Says it with the time of day (UTC, as in the journal).
+    /// Prints a line with the time of day (UTC, as in the journal).
     pub(super) fn say_when(&mut self, line: &(impl Display + ?Sized)) {
         let now = tuner::now().wall;
-        // RFC 3339: the time stands between T and the fraction.
+        // RFC 3339: the time is between T and the fraction.
         let time_of_day = now.split(['T', '.']).nth(1).unwrap_or(&now);
         self.say(&format_args!("{time_of_day}  {line}"));
     }
@@ -102,7 +101,7 @@ impl Screen {
         self.outputs.trace.as_mut()
     }
 
-    /// How often a snapshot is written to a file.
+    /// The interval at which snapshots are written to a file.
     pub(super) fn series_period(&self) -> Option<Duration> {
         self.outputs.every()
     }
@@ -111,14 +110,15 @@ impl Screen {
         self.outputs.add(&views.snapshot());
     }
 
-    /// Serves /metrics, greets, and takes the terminal over. Must run inside the runtime.
+    /// Serves /metrics, prints the greeting, and takes over the terminal. Must be called inside the tokio
+    /// runtime.
     pub(super) fn begin(&mut self, views: &Views<'_>, now: Time) -> Result<Option<Keys>, Failure> {
         self.serve(views)?;
         self.greet(views, now);
         Ok(self.begin_live(views))
     }
 
-    /// Serves /metrics if it is to be: the first scrape may come before the first tick.
+    /// Serves /metrics if requested: the first scrape may come before the first tick.
     fn serve(&mut self, views: &Views<'_>) -> Result<(), Failure> {
         let Some(listener) = self.outputs.metrics.take() else {
             return Ok(());
@@ -130,14 +130,14 @@ impl Screen {
         Ok(())
     }
 
-    /// Says what is watched, what is not, and what may be written. The first numbers come a while later.
+    /// Prints what is watched, what is not, and what may be written. The first numbers follow later.
     fn greet(&mut self, views: &Views<'_>, now: Time) {
         self.shown.last = now;
         let greeting = views.greeting(&views.snapshot());
         greeting.lines().iter().for_each(|line| self.say(line));
     }
 
-    /// Takes the terminal over, where there is one; its keys are read then.
+    /// Takes over the terminal, if there is one, and starts reading its keys.
     fn begin_live(&mut self, views: &Views<'_>) -> Option<Keys> {
         if !self.painter.begin(views.snapshot()) {
             return None;
@@ -150,7 +150,7 @@ impl Screen {
         keys
     }
 
-    /// Gives the terminal back.
+    /// Releases the terminal.
     pub(super) fn end_live(&mut self) {
         self.painter.end();
     }
@@ -159,7 +159,7 @@ impl Screen {
         self.painter.is_live()
     }
 
-    /// Shows the state now: to scrapes always, to people if it is time for it.
+    /// Shows the current state: always to scrapes, and to people when it is due.
     pub(super) fn show(&mut self, views: &Views<'_>, now: Time) {
         let is_due = self.shown.is_due(self.painter.is_live(), now);
         if !is_due && self.shared.is_none() {
@@ -182,8 +182,8 @@ impl Screen {
         self.paint(snapshot);
     }
 
-    /// Shows the first numbers, if there are any yet. The next ones come at their own time, independent of
-    /// these: they are of a full second.
+    /// Shows the first numbers, if there are any yet. The next ones follow at their regular time, because
+    /// they cover a full second.
     pub(super) fn show_first(&mut self, views: &Views<'_>) {
         let snapshot = views.snapshot();
         if says_something(&snapshot) {
@@ -199,18 +199,18 @@ impl Screen {
         }
     }
 
-    /// What the user wishes who did this at the live view.
+    /// The user's request, given input of the live view.
     pub(super) fn take(&mut self, input: Input) -> Option<UserRequest> {
         self.painter.take(input)
     }
 
-    /// Shows what came of a wish.
+    /// Shows the result of a request.
     pub(super) fn answer(&mut self, answer: String, views: &Views<'_>) {
         self.painter.show(views.snapshot());
         self.painter.answer(answer);
     }
 
-    /// What is written once, at the end.
+    /// The outputs that are written at the end.
     pub(super) fn take_outputs(&mut self) -> Outputs {
         std::mem::take(&mut self.outputs)
     }
@@ -220,7 +220,7 @@ fn publish(shared: &Shared, snapshot: Snapshot) {
     *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
 }
 
-/// What the user does next at the live view; none when nothing can be read any more. Never, without a live
+/// The next input of the live view; `None` when nothing can be read any more. Waits for ever without a live
 /// view.
 pub(super) async fn next_input(keys: &mut Option<Keys>) -> Option<Input> {
     let input = match keys {
@@ -233,8 +233,8 @@ pub(super) async fn next_input(keys: &mut Option<Keys>) -> Option<Input> {
     input
 }
 
-/// Whether numbers of so short a time are worth a look: some rank was in MPI, or there is none, and a look at
-/// CPUs needs no call.
+/// Whether the numbers of such a short time are meaningful: either some rank was in MPI, or there is no MPI,
+/// and CPU use is independent of calls.
 fn says_something(snapshot: &Snapshot) -> bool {
     let mut rates = snapshot.running().filter_map(|process| process.rates);
     rates.any(|rates| rates.mpi.is_none_or(|mpi| mpi > 0.0))
@@ -271,7 +271,7 @@ mod tests {
         let ms = |ms: u64| Time(1_000_000 * ms);
         for (is_live, has_any, after, is_due) in [
             (false, false, 700, false),
-            // A tick that is somewhat early counts.
+            // A tick that is slightly early counts.
             (false, false, 750, true),
             (false, false, 1000, true),
             (false, true, 1000, false),

@@ -1,6 +1,5 @@
-//! What the sequences of MPI calls, or of parallel regions, come to for the job: its iterations, its
-//! efficiencies, its call sites. Puts together what `profile` knows of each process; reads files only
-//! where call sites are to be named.
+//! Results of the sequences of MPI calls, or of parallel regions, for the job: iterations, efficiencies, call
+//! sites. Combines the results of `profile` for each process; reads files only to name call sites.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,10 +15,10 @@ use profile::{
 use report::{Reference, Trace};
 use rules::period::WINDOW;
 
-/// Call sites that are shown one by one.
+/// Maximum number of call sites shown one by one.
 const CALL_SITES_MAX: usize = 20;
 
-/// Fewer calls are not enough to find a loop.
+/// Minimum number of calls in which a loop can be detected.
 const CALLS_MIN: u64 = 12;
 
 /// The rings of calls of all processes.
@@ -31,12 +30,12 @@ pub(super) struct Rings<'a> {
     pub(super) trace: Option<&'a mut Trace>,
     pub(super) has_mpi: bool,
     pub(super) has_regions: bool,
-    /// All ranks of the job are here.
+    /// All ranks of the job are watched here.
     pub(super) are_all_here: bool,
 }
 
 impl Rings<'_> {
-    /// Takes the newest calls out of the rings, before they are overwritten. False if there are none.
+    /// Reads the newest calls from the rings, before they are overwritten. Returns false if there are none.
     pub(super) fn read(mut self) -> Result<bool, KernelError> {
         let kernel = self.kernel;
         self.collectives.expect(match self.are_all_here {
@@ -77,7 +76,7 @@ impl Rings<'_> {
     }
 }
 
-/// Looks for loops in what was taken out of the rings.
+/// Searches for loops in the calls that were read from the rings.
 pub(super) fn look_for_loops(processes: &mut [Metered], mut trace: Option<&mut Trace>, now_ns: u64) {
     for process in processes.iter_mut().filter(|process| !process.ended) {
         process.sequence.look(now_ns);
@@ -96,18 +95,18 @@ pub(super) struct Calls<'a> {
     pub(super) processes: &'a [Metered],
     pub(super) members: &'a [Member],
     pub(super) collectives: &'a Collectives,
-    /// How many ranks the job has, as far as that is stated.
+    /// Number of ranks of the job, if known.
     pub(super) size: Option<usize>,
     pub(super) can_probe: bool,
     pub(super) has_regions: bool,
-    /// MPI was not watched at some time.
+    /// MPI was not watched for some of the time.
     pub(super) has_gaps: bool,
     pub(super) reference: Option<Reference>,
     pub(super) armed_ns: u64,
 }
 
 impl Calls<'_> {
-    /// Whether there are calls that a loop can be found in.
+    /// Whether there are calls in which a loop can be detected.
     pub(super) fn has_sequence(&self) -> bool {
         self.can_probe && (self.has_mpi() || self.has_regions)
     }
@@ -143,7 +142,7 @@ impl Calls<'_> {
         };
         if self.has_sequence() {
             view.iteration = self.iteration();
-            // A library of OpenMP may be there and never be called.
+            // A library of OpenMP may be loaded and never called.
             let is_used = self.has_mpi() || self.processes.iter().any(|process| process.sequence.calls() > 0);
             view.without = (view.iteration.is_none() && is_used).then(|| self.why_none());
         }
@@ -152,7 +151,7 @@ impl Calls<'_> {
         view
     }
 
-    /// How much is computed for an iteration, and how that compares with another run.
+    /// Adds the computation of an iteration, and how that compares with another run.
     fn add_scalability(&self, view: &mut SequenceView) {
         let Some(efficiencies) = &mut view.efficiencies else {
             return;
@@ -182,7 +181,7 @@ impl Calls<'_> {
         };
     }
 
-    /// Communication efficiency in parts, or why it is not.
+    /// Adds the factors of communication efficiency, or the reason why there are none.
     fn add_split(&self, view: &mut SequenceView) {
         if self.has_gaps {
             let has_mpi = self.members.iter().any(|member| member.mpi.is_some());
@@ -205,7 +204,7 @@ impl Calls<'_> {
         }
     }
 
-    /// Why so many ranks are not known to be all of the job.
+    /// Why it is unknown whether these ranks are all of the job.
     fn without_ranks(&self, ranks: usize) -> Option<&'static str> {
         match self.size {
             None => Some("nothing states how many ranks the job has"),
@@ -214,7 +213,7 @@ impl Calls<'_> {
         }
     }
 
-    /// Of the lowest rank that has a loop.
+    /// The iterations of the lowest rank that has a loop.
     pub(super) fn iteration(&self) -> Option<IterationView> {
         let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
         let looping = self.processes.iter().filter(|process| {
@@ -273,7 +272,7 @@ impl Calls<'_> {
         let of = Efficiencies::of(&[shares.iter().map(|(share, _)| *share).collect()])?;
         Some(EfficienciesView {
             of,
-            // Ranks on other machines are not seen, and so not how they compare with these.
+            // Ranks on other machines are not watched, so they cannot be compared with these.
             between_nodes: (self.size == Some(shares.len())).then_some(of.between_nodes),
             split: None,
             useful_ns: None,
@@ -285,8 +284,8 @@ impl Calls<'_> {
     }
 }
 
-/// New call sites that are within language bindings are seen through from now on: calls from there are those
-/// of the bindings' callers.
+/// New call sites within language bindings are looked through from now on: calls from there are assigned to
+/// the callers of the bindings.
 pub(super) fn see_through_bindings(
     (processes, members): (&mut [Metered], &[Member]),
     (kernel, images): (&mut Kernel, &Images),
@@ -312,7 +311,7 @@ pub(super) fn see_through_bindings(
     Ok(())
 }
 
-/// Time in MPI by call site, over all ranks: the greatest, and all others together.
+/// Time in MPI by call site, over all ranks: the greatest ones, and all others together.
 pub(super) fn name_call_sites(
     namer: &mut Namer,
     (processes, members): (&[Metered], &[Member]),

@@ -1,17 +1,17 @@
-//! What ends a session from outside: Ctrl-C, SIGTERM and SIGHUP, all alike.
+//! Signals that end a session: Ctrl-C, SIGTERM and SIGHUP, all with the same effect.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Waits for any of them.
+/// Waits for any of the signals.
 pub(super) struct Signals {
-    /// Ctrl-C is for somebody else.
+    /// Ignore Ctrl-C, which is for the command.
     beside: bool,
     signals: [(Signal, &'static str); 3],
 }
 
 impl Signals {
-    /// Takes the signals over; a session beside the command that it watches leaves Ctrl-C to it. Must run
-    /// inside the runtime.
+    /// Takes over the signals. A session that watches a command leaves Ctrl-C to it. Must be called inside
+    /// the tokio runtime.
     pub(super) fn new(beside: bool) -> std::io::Result<Signals> {
         Ok(Signals {
             beside,
@@ -23,7 +23,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next one.
+    /// The name of the next signal.
     pub(super) async fn next(&mut self) -> &'static str {
         let [(interrupt, first), (terminate, second), (hangup, third)] = &mut self.signals;
         loop {

@@ -1,4 +1,5 @@
-//! What a session waits for: descriptors, timers, channels, as one closed set of events. Decides nothing.
+//! Everything that a session waits for: descriptors, timers, channels, as one closed set of events. Decides
+//! nothing.
 
 use std::{
     io,
@@ -34,10 +35,10 @@ use crate::{
     watchdog::LoopStep,
 };
 
-/// Requests that may wait for an answer.
+/// Maximum number of requests that wait for an answer.
 const REQUESTS_MAX: usize = 8;
 
-/// The first numbers are over this time: enough for a hundred calls of a program that makes any, and short
+/// The first numbers cover this time: enough for a hundred calls of a program that makes any, and short
 /// enough for the user.
 const FIRST_LOOK: Duration = Duration::from_millis(300);
 
@@ -46,35 +47,35 @@ const FIRST_LOOK: Duration = Duration::from_millis(300);
 pub(super) enum Wake {
     /// Time to read counters and evaluate.
     Tick,
-    /// Hits lie in the ring.
+    /// Hits are in the ring.
     Hits,
-    /// Time to take hits at which nothing falls due.
+    /// Time to read hits that are not due.
     Gather,
-    /// Time to look for hits without being woken by them.
+    /// Time to poll for hits.
     Poll,
-    /// A decision is about to fall due.
+    /// A decision is about to be due.
     Due(Expected),
-    /// A ring of calls fills, or it is time for a window to begin or end.
+    /// A ring of calls fills, or a sampling window must begin or end.
     Calls,
     Receipt(OrderReceipt),
     Ended(u32),
-    /// The user did something at the live view; none: nothing can be read from the terminal any more.
+    /// Input of the user at the live view; `None` if nothing can be read from the terminal any more.
     Input(Option<Input>),
     /// Time for the next snapshot of a series.
     Snapshot,
     /// Time for the first numbers.
     First,
     Closed,
-    /// A process of the command came or went, or it is time to look for some.
+    /// A process of the command started or ended, or it is time to search for some.
     Family,
     /// A request through the control socket.
     Request(Request, oneshot::Sender<Answer>),
-    /// The session is over, for this reason.
+    /// The session ends, for this reason.
     Shutdown(&'static str),
 }
 
 impl Wake {
-    /// What the loop does then.
+    /// The step of the loop that handles the event.
     pub(super) fn step(&self) -> LoopStep {
         match self {
             Wake::Tick | Wake::First => LoopStep::ReadCounters,
@@ -92,30 +93,30 @@ impl Wake {
     }
 }
 
-/// What else is due, by CLOCK_MONOTONIC.
+/// Times of other work, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     /// A sampling window begins or ends.
     pub(super) turn_ns: Option<u64>,
-    /// Rings of calls are to be read.
+    /// Rings of calls must be read.
     pub(super) calls_ns: Option<u64>,
-    /// Hits are to be read.
+    /// Hits must be read.
     pub(super) hits_ns: Option<u64>,
     /// Hits were left in the ring.
     pub(super) has_hits_left: bool,
-    /// Hits are looked for without sleeping.
+    /// Poll for hits without sleeping.
     pub(super) polls: bool,
     pub(super) expected: Option<Expected>,
 }
 
-/// All that is waited for.
+/// Everything that is waited for.
 pub(super) struct Sources {
     signals: Signals,
     ends: mpsc::Receiver<u32>,
     hits: Option<Readable>,
     closed: Option<Readable>,
     comings: Option<Readable>,
-    /// The process that started us holds the other end as long as the command runs.
+    /// The parent process holds the other end open as long as the command runs.
     over: Option<Readable>,
     family: Interval,
     pub(super) ticks: Ticks,
@@ -126,13 +127,13 @@ pub(super) struct Sources {
     pub(super) keys: Option<Keys>,
     requesting: mpsc::Sender<PendingRequest>,
     requested: mpsc::Receiver<PendingRequest>,
-    /// The control socket is served as long as there is somebody to answer.
+    /// The control socket is served as long as this exists to answer.
     serving: JoinSet<io::Result<()>>,
 }
 
 impl Sources {
-    /// Of a session that lasts so long at most, and writes a snapshot as often as `series` says. Ctrl-C is
-    /// for the command, where it stands beside one. Must run inside the runtime.
+    /// For a session of at most `duration` that writes a snapshot every `series`. In the session of a
+    /// command, Ctrl-C is left to the command. Must be called inside the tokio runtime.
     pub(super) fn new(
         target: &Target,
         measuring: &Measuring,
@@ -157,7 +158,7 @@ impl Sources {
             family: waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS)),
             series: series.map(waits::ticker),
             deadline: duration.map(|duration| Instant::now() + duration),
-            // Beside a command, which has the terminal, there are none.
+            // In the session of a command, which uses the terminal, there are none.
             first: (!target.is_of_command()).then(|| Instant::now() + FIRST_LOOK),
             keys: None,
             requesting,
@@ -166,18 +167,18 @@ impl Sources {
         })
     }
 
-    /// Takes requests from this socket.
+    /// Accepts requests on this socket.
     pub(super) fn serve(&mut self, listener: UnixListener) {
         self.serving
             .spawn(control::serve(listener, self.requesting.clone()));
     }
 
-    /// A request that has come already.
+    /// A pending request.
     pub(super) fn request(&mut self) -> Option<PendingRequest> {
         self.requested.try_recv().ok()
     }
 
-    /// What wakes the session next; what comes at the same time in this order.
+    /// The event that wakes the session next; simultaneous events come in this order.
     pub(super) async fn next(&mut self, due: Due, queue: &mut Option<ActuatorQueue>) -> Wake {
         let [turn, calls, hits] = [due.turn_ns, due.calls_ns, due.hits_ns].map(|ns| ns.map(instant));
         tokio::select! {

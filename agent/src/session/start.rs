@@ -1,4 +1,4 @@
-//! How a session begins, lives and fails.
+//! The start, the liveness and the failures of a session.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::{exit::Failure, priority::RaisedPriority, watchdog::LoopProgress};
 /// Where and when a session began.
 pub(super) struct Start {
     pub(super) host: String,
-    /// What the site calls the job.
+    /// The id of the job in the batch system, or similar.
     pub(super) job_id: String,
     pub(super) armed_ns: u64,
-    /// The same in seconds since 1970.
+    /// `armed_ns` in seconds since 1970.
     pub(super) armed_unix_s: f64,
 }
 
@@ -32,11 +32,11 @@ impl Start {
     }
 }
 
-/// How it shows that it lives.
+/// How the session proves that it is alive.
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
     pub(super) progress: LoopProgress,
-    /// Until there are first numbers.
+    /// Raised priority until there are first numbers.
     pub(super) hurry: Option<RaisedPriority>,
 }
 

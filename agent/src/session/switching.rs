@@ -1,8 +1,8 @@
-//! What a decision that writes no value did, in one line for all processes.
+//! Summary of a decision that writes no value, in one line for all processes.
 
 use profile::format::plural;
 
-/// What was switched, of what the rule requested in each process.
+/// The switched probes, from the rule's requests for each process.
 pub(super) fn switched(requested: &[String]) -> String {
     let what = requested.first().map_or("", String::as_str);
     let what = what.split(" in process").next().unwrap_or(what);

@@ -1,5 +1,5 @@
-//! What the operating system reports, read from /proc: counters of the processes, which CPUs they may use and
-//! what others do there, what the agent itself takes.
+//! Data of the operating system, read from /proc: counters of the processes, CPUs that they may use and the
+//! use of these by others, and the agent's own consumption.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
@@ -10,31 +10,31 @@ use job::os_metrics::{self, Sampler};
 use profile::cost::AgentCost;
 use profile::{Counters, Metered, Threads, UnknownThreads};
 
-/// All that is kept to read it.
+/// The readers of /proc, and their state.
 #[derive(Debug, Default)]
 pub(super) struct System {
-    /// What the job may use.
+    /// CPUs that the job may use.
     pub(super) shares: os_metrics::Shares,
     pub(super) others: os_metrics::Others,
-    /// The actuator's number, where there is one.
+    /// The actuator's process id, if there is one.
     pub(super) actuator: Option<i32>,
-    /// By slot; none where /proc does not let itself be read.
+    /// By slot; the inner `None` if /proc cannot be read.
     samplers: Vec<Option<(i32, Option<Sampler>)>>,
-    /// Our own file in /proc, which stays open: a look at it is one system call then.
+    /// Our own statm file, which stays open so that a reading takes one system call.
     statm: Option<File>,
 }
 
-/// What was read of one process.
+/// A reading of one process.
 pub(super) struct Sample<'a> {
     pub(super) counters: Option<Counters>,
-    /// None where nothing can be read of it.
+    /// `None` if nothing can be read.
     pub(super) has_run: Option<bool>,
     pub(super) threads: &'a dyn Threads,
 }
 
 impl System {
-    /// Begins to read a process: its directory in /proc stays open, and belongs to it when its number is used
-    /// again.
+    /// Starts reading a process. Its directory in /proc stays open, and refers to it even when its id is
+    /// reused.
     pub(super) fn open(&mut self, process: &Metered) {
         let place = process.slot as usize;
         if self.samplers.len() <= place {
@@ -71,14 +71,14 @@ impl System {
         }
     }
 
-    /// The threads of a process, as they were read last.
+    /// The threads of a process, as read last.
     pub(super) fn threads(&self, slot: u32) -> &dyn Threads {
         let known = self.samplers.get(slot as usize).and_then(Option::as_ref);
         let sampler = known.and_then(|known| known.1.as_ref());
         sampler.map_or(&UnknownThreads, |sampler| sampler)
     }
 
-    /// What agent and actuator have taken since they began.
+    /// Consumption of agent and actuator since they began.
     pub(super) fn agent_cost(&mut self) -> AgentCost {
         let mut sum = self.own();
         if let Some(actuator) = self.actuator.and_then(of_process) {
@@ -101,13 +101,13 @@ impl System {
     }
 }
 
-/// What this process has taken of CPUs, in nanoseconds.
+/// CPU time of this process, in nanoseconds.
 pub(super) fn own_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The second number of a statm.
+/// Parses the second number of a statm.
 fn resident_bytes(statm: &File) -> Option<u64> {
     let mut text = [0; 128];
     let length = statm.read_at(&mut text, 0).ok()?;
@@ -116,7 +116,7 @@ fn resident_bytes(statm: &File) -> Option<u64> {
     Some(pages * procfs::page_size())
 }
 
-/// None of one that has ended.
+/// `None` if it has ended.
 fn of_process(pid: i32) -> Option<AgentCost> {
     match Process::new(pid).and_then(|process| process.stat()) {
         Ok(stat) => Some(AgentCost {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn memory_that_proc_does_not_have_is_none_rather_than_0() {
-        // A file that is not what it should be.
+        // A file with unexpected content.
         let mut system = System {
             statm: File::open("/dev/null").ok(),
             ..System::default()

@@ -1,4 +1,4 @@
-//! What a session watches: the job, and how more of its processes are found.
+//! The watched job, and the search for further processes of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,24 +19,24 @@ use super::{
 };
 use crate::{exit::Failure, rulebook::Time};
 
-/// What was read of processes that have not joined yet, by their numbers.
+/// Data of processes that have not joined yet, by process id.
 pub(super) type Read = BTreeMap<i32, Member>;
 
-/// A process of the command that came or went.
+/// A process of the command that started or ended.
 pub(super) enum Arrival {
     Came(u32, Box<Member>),
-    /// It had ended before it was looked at.
+    /// It had ended before it could be inspected.
     Unseen(Coming),
     Went(u32),
 }
 
-/// The job, and who finds its processes.
+/// The job, and the means to find its processes.
 pub(super) struct Target {
     pub(super) job: Job,
     pub(super) discovery: Discovery,
     /// The command that the session was started with.
     pub(super) started: Option<Started>,
-    /// Of a command, who of its processes came and went.
+    /// For a command: the ring of events about its processes.
     pub(super) comings: Option<Ring>,
     /// Reports when a process ends; set when the loop begins.
     pub(super) ends: Option<Ends>,
@@ -60,7 +60,7 @@ impl Target {
         })
     }
 
-    /// From here on, reports when one of these processes ends: its slot. Must run inside the runtime.
+    /// Starts reporting the ends of these processes, by slot. Must be called inside the tokio runtime.
     pub(super) fn watch_ends(&mut self, processes: &[Metered]) -> Receiver<u32> {
         let (mut ends, ended) = Ends::new();
         for process in processes {
@@ -70,7 +70,7 @@ impl Target {
         ended
     }
 
-    /// The session started a command, whose processes the kernel side reports.
+    /// Whether the session started a command, whose processes the kernel side reports.
     pub(super) fn is_of_command(&self) -> bool {
         self.comings.is_some()
     }
@@ -92,13 +92,13 @@ impl Target {
         self.member(slot).map(|member| member.process.pid)
     }
 
-    /// The process in this slot has ended, or runs another program.
+    /// Whether the process in this slot has ended, or runs another program.
     pub(super) fn has_ended(&self, slot: u32) -> bool {
         let member = self.member(slot);
         member.is_some_and(|member| !member.process.pid.is_alive() || member.space.is_gone())
     }
 
-    /// Processes that are watched, with their slots.
+    /// The watched processes, with their slots.
     pub(super) fn watched(&self, processes: &[Metered]) -> Vec<(u32, &Member)> {
         let watched = processes.iter().filter(|process| process.is_watched());
         watched
@@ -117,7 +117,7 @@ impl Target {
             .collect()
     }
 
-    /// Of a command, what its processes will be, as far as that was known before there were any.
+    /// For a command: its expected processes, as far as they were known before it started.
     pub(super) fn expected(&self) -> &[Member] {
         self.started.as_ref().map_or(&[], |started| &started.expected)
     }
@@ -125,11 +125,11 @@ impl Target {
     /// Processes that have run since the last call, and run another program now.
     pub(super) fn replaced(&self, processes: &mut [Metered]) -> Vec<MemberEvent> {
         let running = processes.iter_mut().filter(|process| !process.ended);
-        // Who has used no CPU time runs what it ran.
+        // A process that has used no CPU time still runs the same program.
         let have_run = running.filter_map(|process| std::mem::take(&mut process.has_run).then_some(process));
         let replaced = have_run.filter_map(|process| {
             let member = self.member(process.slot)?;
-            // One that is about to end has no program either, and cannot be opened.
+            // A process that is about to end has no program either, and cannot be opened.
             let now: Option<Opened> = member.space.is_gone().then(|| member.process.pid.open().ok())?;
             Some(MemberEvent::RunsAnother {
                 process: process_here(process.slot),
@@ -139,7 +139,7 @@ impl Target {
         replaced.collect()
     }
 
-    /// Of these, who has loaded its MPI.
+    /// Those of the given processes that have loaded their MPI.
     pub(super) fn loaded_mpi(
         &mut self,
         those: &[MemberProcess],
@@ -165,7 +165,7 @@ impl Target {
         Some(event)
     }
 
-    /// Processes of the job that are not known; none where its command has not begun.
+    /// Unknown processes of the job; `None` if its command has not begun.
     pub(super) fn find(&mut self, known: &BTreeSet<i32>) -> Option<Vec<Member>> {
         if !self.is_of_command() {
             let roots = self.job.roots.iter();
@@ -179,8 +179,8 @@ impl Target {
         Some(self.discovery.family(command.pid, command.uid, known))
     }
 
-    /// What the kernel side reports of processes of the command. All of them are read before anything is done
-    /// for the first: some live for no longer than that takes.
+    /// Reports of the kernel side about processes of the command. All are read before the first is handled,
+    /// because some processes live no longer than that would take.
     pub(super) fn arrivals(&mut self) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         while let Some(comings) = &mut self.comings {
@@ -199,7 +199,7 @@ impl Target {
         arrivals
     }
 
-    /// What is known of one that had ended before it was looked at.
+    /// The data of a process that had ended before it could be inspected.
     pub(super) fn unseen(&self, coming: &Coming) -> Option<Member> {
         let started = self.started.as_ref()?;
         let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -210,7 +210,7 @@ impl Target {
     }
 }
 
-/// What `members` needs to know of a process.
+/// The data of a process that `members` needs.
 pub(super) fn candidate(member: &Member) -> Candidate {
     let process = &member.process;
     Candidate {
@@ -225,7 +225,7 @@ pub(super) fn candidate(member: &Member) -> Candidate {
     }
 }
 
-/// When a process started, by CLOCK_MONOTONIC; the kernel reports it in hundredths of a second.
+/// Start time of a process, by CLOCK_MONOTONIC; the kernel reports it in hundredths of a second.
 fn started(pid: Pid) -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let since_boot = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;

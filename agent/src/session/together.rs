@@ -1,4 +1,4 @@
-//! A change of all processes at the same iteration: one order for all of them, and a receipt of each.
+//! A change of all processes at the same iteration: one order for all, and a receipt for each.
 
 use job::Job;
 use plan::Meeting;
@@ -10,7 +10,7 @@ use super::{
     orders::ProcessWork,
 };
 
-/// One command for all parts; the error is why they cannot change together.
+/// One command for all parts; the error states why they cannot change together.
 pub(super) fn together(
     job: &Job,
     meeting: &Meeting,
@@ -29,7 +29,7 @@ pub(super) fn together(
     })
 }
 
-/// Whether all ranks of the job are here: a part of them would change without the others.
+/// Whether all ranks of the job are watched here: otherwise a part of them would change without the others.
 fn is_complete(here: usize, size: Option<usize>) -> Result<(), String> {
     match size {
         None => Err(

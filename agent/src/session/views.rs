@@ -1,4 +1,4 @@
-//! What is shown of a session, read of its parts. Changes nothing.
+//! The displayed data of a session, read from its parts. Changes nothing.
 
 use crate::rulebook::DecisionId;
 use std::{collections::BTreeSet, time::Duration};
@@ -28,10 +28,10 @@ use super::{
 };
 use crate::rulebook::{Act, RuleBook};
 
-/// Processes that are listed; the snapshot has all.
+/// Maximum number of processes that are listed; the snapshot has all.
 const PIDS_MAX: usize = 4096;
 
-/// The parts that something is shown of.
+/// The parts with data to show.
 pub(super) struct Views<'a> {
     pub(super) options: &'a Options,
     pub(super) start: &'a Start,
@@ -111,8 +111,8 @@ impl<'a> Views<'a> {
             .collect()
     }
 
-    /// The processes as they are shown. Those of a command get their slots as they come, and some slots stay
-    /// empty: they are shown by rank.
+    /// The processes for display, by rank. Those of a command get their slots as they start, and some slots
+    /// stay empty.
     fn process_views(&self) -> Vec<ProcessView> {
         let views = self.shown().into_iter().map(|process| {
             let kernel = self.measuring.probes.kernel();
@@ -125,7 +125,7 @@ impl<'a> Views<'a> {
         views.collect()
     }
 
-    /// Processes in the order in which they are shown.
+    /// Processes in the order of display.
     fn shown(&self) -> Vec<&'a Metered> {
         let there = self
             .measuring
@@ -140,7 +140,7 @@ impl<'a> Views<'a> {
         shown
     }
 
-    /// What the sequences of calls are made of.
+    /// The data from which sequences of calls are analysed.
     pub(super) fn calls(&self) -> Calls<'a> {
         Calls {
             processes: &self.measuring.profile.processes,
@@ -155,7 +155,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// What all came to.
+    /// All costs.
     fn cost(&self) -> Option<CostView> {
         let shown = CostContext {
             prices: self.measuring.probes.prices()?,
@@ -171,7 +171,7 @@ impl<'a> Views<'a> {
         Some(view)
     }
 
-    /// What was lost so far, of hits, of the matrix and of what rules want.
+    /// Losses so far: of hits, of the matrix and of data for the rules.
     fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
         let kernel = self.measuring.probes.kernel();
         let of_hits = kernel.map(Kernel::losses);
@@ -180,8 +180,8 @@ impl<'a> Views<'a> {
         of_kernel.chain(self.rules.losses()).collect()
     }
 
-    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one
-    /// world.
+    /// `None` if MPI is not probed, or if several programs are watched together: their ranks belong to
+    /// different worlds.
     fn matrix(&self) -> Option<MatrixView> {
         let is_one = self.target.job.roots.len() < 2 && self.calls().has_sequence();
         is_one.then(|| {
@@ -192,7 +192,7 @@ impl<'a> Views<'a> {
         })
     }
 
-    /// What the rules say, with what is known beside it.
+    /// Converts an act of the rules to an event, with additional data.
     pub(super) fn event(&self, act: Act) -> Event {
         match act {
             Act::Found {
@@ -234,7 +234,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
+    /// Duration of an iteration before and after a decision, as text; `None` if there is no loop.
     fn step_around(&self, decision: DecisionId) -> Option<String> {
         let at = self.parts.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
@@ -251,7 +251,7 @@ impl<'a> Views<'a> {
         );
     }
 
-    /// The session as it is listed.
+    /// The session for a list of sessions.
     pub(super) fn listed(&self) -> SessionView {
         let snapshot = self.snapshot();
         let launcher = snapshot.job.launcher.into_iter();
@@ -270,8 +270,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// What a rule that found something would do about it, and the command for that; none where there is
-    /// nothing to say.
+    /// The effects of a rule with a finding, and the command for them; `None` if there is nothing to report.
     fn advice(&self, rule: &str) -> Option<String> {
         let mut effects = self.rules.effects(rule, &self.target.job.members);
         let variables = self.rules.written_everywhere(rule).into_iter();
@@ -296,7 +295,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Ends the trace: what became of it, and an error in words.
+    /// Ends the trace: returns its summary, and an error as text.
     pub(super) fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
         let (processes, probes) = (&self.measuring.profile.processes, self.measuring.probes.list());
         let not_seen = processes.iter().map(|process| process.sequence.unseen());
@@ -309,7 +308,7 @@ impl<'a> Views<'a> {
         })
     }
 
-    /// The load of each of these processes over the entire session.
+    /// Adds the load of each of these processes over the entire session.
     pub(super) fn add_loads(&self, processes: &mut [ProcessView]) {
         for (process, view) in self.shown().into_iter().zip(processes) {
             view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);
@@ -360,7 +359,7 @@ pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
         host: String::new(),
         id: String::new(),
         launcher: job.launcher().map(|launcher| launcher.pid.number),
-        // Processes without MPI are no ranks of a world.
+        // Processes without MPI are not ranks of a world.
         size: mpi.and_then(|_| job.size()),
         mpi: mpi.map(|mpi| {
             let known = &mpi.implementation;
@@ -371,7 +370,7 @@ pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
     }
 }
 
-/// How far the changes are judged that are on trial.
+/// Progress of the changes that are on trial.
 pub(super) fn trials(rules: &RuleBook) -> Vec<Trial> {
     let trials = rules.on_trial().into_iter();
     trials

@@ -1,4 +1,4 @@
-//! What the loop waits for, each as something that never comes where it is not there.
+//! The events that the loop waits for, as futures; a future of a missing source never completes.
 
 use std::{io, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::readable::Readable;
 
-/// What the loop's clock may be late by, and what warming up takes.
+/// Possible delay of the loop's clock, plus the time for warming up.
 const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_800);
 
 pub(super) fn ticker(period: Duration) -> Interval {
@@ -23,8 +23,8 @@ pub(super) fn ticker(period: Duration) -> Interval {
     ticker
 }
 
-/// Ticks, each a while after it was requested. It is a timer of the kernel, which wakes once: the clock of
-/// the event loop takes what is farther away than 64 ms in two steps.
+/// A one-shot timer of the kernel, which wakes the loop once. The clock of the event loop would wake twice
+/// for times beyond 64 ms.
 #[derive(Debug)]
 pub(super) struct Ticks {
     timer: Readable,
@@ -32,7 +32,7 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    /// The first comes at once.
+    /// The first tick comes at once.
     pub(super) fn new() -> io::Result<Ticks> {
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
@@ -46,10 +46,10 @@ impl Ticks {
         Ok(ticks)
     }
 
-    /// The next tick comes after this time, instead of the one that was requested before.
+    /// Requests the next tick after this time, and cancels the previous request.
     pub(super) fn next_after(&mut self, time: Duration) -> io::Result<()> {
         self.due = Instant::now() + time;
-        // No time at all would stop the timer.
+        // Zero would stop the timer.
         let time = time.max(Duration::from_nanos(1));
         let nothing = Timespec::default();
         let once = Itimerspec {
@@ -60,7 +60,7 @@ impl Ticks {
         Ok(())
     }
 
-    /// The next one comes after this time at the latest.
+    /// Requests the next tick after this time, unless it comes earlier anyway.
     pub(super) fn next_within(&mut self, time: Duration) -> io::Result<()> {
         match self.due > Instant::now() + time {
             true => self.next_after(time),
@@ -73,7 +73,7 @@ impl Ticks {
     }
 }
 
-/// Never, without a ticker.
+/// Never completes without a ticker.
 pub(super) async fn next_tick(ticker: &mut Option<Interval>) {
     match ticker {
         Some(ticker) => {
@@ -90,12 +90,12 @@ pub(super) async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// A time of CLOCK_MONOTONIC, as the loop waits for it.
+/// Converts a time of CLOCK_MONOTONIC for the loop.
 pub(super) fn instant(due_ns: u64) -> Instant {
     Instant::now() + Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()))
 }
 
-/// Never, without a ring.
+/// Never completes without a ring.
 pub(super) async fn readable(ring: Option<&Readable>) -> io::Result<()> {
     match ring {
         Some(ring) => ring.wait().await,
@@ -103,8 +103,8 @@ pub(super) async fn readable(ring: Option<&Readable>) -> io::Result<()> {
     }
 }
 
-/// At once, but after the other sources of the loop were polled: a source that is always ready would
-/// otherwise keep the loop from signals and ticks.
+/// Completes after the other sources of the loop were polled: a source that is always ready would otherwise
+/// keep the loop from handling signals and ticks.
 pub(super) async fn turn_if(now: bool) {
     match now {
         true => tokio::task::yield_now().await,
@@ -112,8 +112,8 @@ pub(super) async fn turn_if(now: bool) {
     }
 }
 
-/// A moment before a decision is expected, for the clock of the loop counts milliseconds; never, where none
-/// is.
+/// Completes shortly before a decision is expected, because the clock of the loop counts milliseconds; never
+/// completes if none is expected.
 pub(super) fn expected(next: Option<Expected>) -> impl Future<Output = Expected> {
     let now_ns = monotonic_ns();
     let early = next.map(|expected| Duration::from_nanos(expected.from_ns.saturating_sub(now_ns)));
@@ -121,7 +121,8 @@ pub(super) fn expected(next: Option<Expected>) -> impl Future<Output = Expected>
     async move {
         match next.zip(before) {
             Some((expected, before)) => {
-                // Already that near: the hits that come before the last one must not let it be missed.
+                // So close to the decision, hits that come before the one it depends on must not make the
+                // loop miss it.
                 if !before.is_zero() {
                     tokio::time::sleep(before).await;
                 }
@@ -132,7 +133,7 @@ pub(super) fn expected(next: Option<Expected>) -> impl Future<Output = Expected>
     }
 }
 
-/// The next receipt; never, without a queue or when it has ended.
+/// The next receipt; never completes without a queue, or when the queue has ended.
 pub(super) async fn next_receipt(queue: &mut Option<ActuatorQueue>) -> OrderReceipt {
     match queue {
         Some(queue) => match queue.receipt().await {
@@ -154,11 +155,11 @@ mod tests {
         ticks.next().await.unwrap();
         ticks.next_after(Duration::from_secs(3600)).unwrap();
         ticks.next_within(Duration::from_millis(20)).unwrap();
-        // Later than what was asked for: it stays as it is.
+        // Later than the request: the request is kept.
         ticks.next_within(Duration::from_secs(3600)).unwrap();
         ticks.next().await.unwrap();
         assert!(began.elapsed() >= Duration::from_millis(20));
-        // One that was not waited for is replaced by the next that is asked for.
+        // A request that was not waited for is replaced by the next one.
         ticks.next_after(Duration::from_millis(1)).unwrap();
         ticks.next_after(Duration::from_millis(30)).unwrap();
         let requested = Instant::now();

@@ -1,6 +1,6 @@
-//! The loop of a session: waits for one of a closed set of events ([`Wake`]) and handles it. Hits have a path
-//! of their own: windows that they close are evaluated at once, and hits are polled for without sleeping when
-//! a decision is likely.
+//! The loop of a session: waits for one of a closed set of events ([`Wake`]) and handles it. Hits have a
+//! separate path: windows that they close are evaluated at once, and hits are polled for without sleeping
+//! when a decision is likely.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Session {
             let tick = self.measuring.tick(&self.rules, &self.target, &self.screen);
             let next = match was_tick {
                 true => sources.ticks.next_after(tick),
-                // A rule that was added may have the shortest window, or somebody runs again.
+                // A rule that was added may have the shortest window, or a process runs again.
                 false => sources.ticks.next_within(tick),
             };
             next.map_err(Failure::no)?;
@@ -101,7 +101,7 @@ impl Session {
         let (screen, views) = self.showing();
         screen.show(&views, Time(monotonic_ns()));
         if self.measure(Measuring::has_become_idle) {
-            // What the beginning took is not needed while nothing happens.
+            // Memory used at the start is not needed while nothing happens.
             heap::give_back();
         }
         Ok(())
@@ -118,19 +118,19 @@ impl Session {
         self.actuation.polls() && self.rules.has_probed_windows()
     }
 
-    /// Looks for hits for a while. What a decision takes is warmed up first, by both of us: what was not done
-    /// for a while is slow to do.
+    /// Polls for hits for a while. Session and actuator first warm up for a decision, because code that was
+    /// not used for a while is slow.
     fn poll_hits(&mut self) -> Result<(), KernelError> {
         if self.actuation.may_order() {
             self.warm_up(self.actuation.look_out());
-            // On the same CPU the actuator has its turn now, not when the order comes.
+            // On the same CPU, the actuator runs now, rather than when the order comes.
             std::thread::yield_now();
         }
         self.look_for_hits(monotonic_ns() + POLL.as_nanos() as u64, Session::polls)
     }
 
-    /// Looks for the hit that lets a decision fall due, without sleeping, until it is there or its time has
-    /// passed.
+    /// Polls for the hit that makes a decision due, without sleeping, until it comes or the predicted time is
+    /// over.
     fn look_out(&mut self, expected: Expected) -> Result<(), KernelError> {
         let Some(sleep) = expected.sleep(monotonic_ns()) else {
             return Ok(());
@@ -147,7 +147,7 @@ impl Session {
         self.look_for_hits(expected.until_ns, is_awaited)
     }
 
-    /// Looks for hits without sleeping, until this time and as long as `goes_on` holds.
+    /// Polls for hits without sleeping, until this time and while `goes_on` holds.
     fn look_for_hits(
         &mut self,
         until_ns: u64,
@@ -162,10 +162,10 @@ impl Session {
         Ok(())
     }
 
-    /// Decides and orders once without the write; then the actuator looks out for the order for so long
+    /// Decides and orders once without the write; then the actuator polls for the order for `look_out`
     /// without sleeping.
     fn warm_up(&mut self, look_out: Duration) {
-        // What was aggregated belongs to what is decided, and less is left to read then.
+        // The partial sums belong to the decision, and reading them now leaves less to read then.
         self.measuring.read_partial_sums(&mut self.rules);
         let decision = self.rules.warm_up(monotonic_ns());
         let like = decision.and_then(|decision| self.resolver().without_write(&decision));

@@ -1,6 +1,6 @@
-//! A warm-up shortly before a decision is likely: decided, serialised and sent as the last decisions were,
-//! and done by the actuator up to the write. What was last used an iteration before has left the caches, and
-//! fetching it takes longer than using it.
+//! A warm-up shortly before a decision is likely: it is decided, serialised and sent like the last decisions,
+//! and processed by the actuator up to the write. Data that was last used an iteration before has left the
+//! caches, and fetching it takes longer than using it.
 //!
 //! Orders nothing: the result is a [`tuner::actuator::SetWarmUp`], which cannot be turned into a set.
 
@@ -8,10 +8,11 @@ use plan::Action;
 
 use crate::rulebook::{ResolvedAction, ResolvedDecision};
 
-/// No decision of more changes is warmed up for: that would take longer than what it is to save.
+/// Maximum number of changes of a decision that is warmed up for: with more the warm-up takes longer than it
+/// saves.
 const CHANGES_MAX: usize = 8;
 
-/// Whether all of it is written at once, and nothing has to be looked for first.
+/// Whether all changes are written at once, without lookups.
 pub(super) fn is_quick(decision: &ResolvedDecision) -> bool {
     let has_no_place = decision.at.is_none() && decision.together.is_none();
     let is_plain = |change: &ResolvedAction| matches!(&change.action, Action::Set(set) if !set.everywhere);

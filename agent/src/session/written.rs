@@ -1,5 +1,5 @@
-//! What the variables hold that rules would write, read with the counters: who would write what is there
-//! already changes nothing. Writes nothing itself.
+//! Values of the variables that rules would write, read with the counters, so that a rule does not write a
+//! value that is in place already. Writes nothing itself.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use tuner::{Location, Memory, VariableName};
 use job::Member;
 use profile::probe::number_of;
 
-/// Where they are in each process, by its slot; looked up at its first reading.
+/// The variables of each process, by slot; looked up at its first reading.
 #[derive(Debug, Default)]
 pub(super) struct Written(BTreeMap<u32, Vec<Place>>);
 
 #[derive(Debug)]
 struct Place {
-    /// As the rule has it.
+    /// The name in the rule.
     name: String,
     location: Location,
     type_name: &'static str,
 }
 
 impl Written {
-    /// Rules have come or gone: all is looked up anew.
+    /// Rules were added or removed: look up everything again.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// Each that is found and can be read, with the number that it holds; a boolean is 0 or 1.
+    /// Each variable that is found and readable, with its value; a boolean is 0 or 1.
     pub(super) fn read(
         &mut self,
         slot: u32,

@@ -1,12 +1,12 @@
-//! Libraries of language bindings of MPI, through which a program calls `MPI_Barrier` as `mpi_barrier_`. A
-//! call site within one is of no use to a user; its caller is.
+//! Libraries of language bindings of MPI, in which `mpi_barrier_` calls `MPI_Barrier`. A call site within
+//! such a library is of no use to a user; its caller is.
 
-/// In the names of such libraries beside `mpi`: libmpi_mpifh, libmpi_usempif08, libmpi_usempi_ignore_tkr,
-/// libmpi_cxx of Open MPI; libmpichfort, libmpichf90, libmpicxx, libfmpich of MPICH; libmpifort of Intel MPI
-/// and MVAPICH.
+/// Parts of the names of such libraries, in addition to `mpi`: libmpi_mpifh, libmpi_usempif08,
+/// libmpi_usempi_ignore_tkr, libmpi_cxx of Open MPI; libmpichfort, libmpichf90, libmpicxx, libfmpich of
+/// MPICH; libmpifort of Intel MPI and MVAPICH.
 const LANGUAGES: [&str; 7] = ["mpifh", "usempi", "fort", "f77", "f90", "fmpi", "cxx"];
 
-/// All code of this file is language bindings of MPI.
+/// Whether the file contains only language bindings of MPI.
 pub fn is_library_of_bindings(file_name: &str) -> bool {
     let is_library = file_name.starts_with("lib") && file_name.contains("mpi");
     is_library && LANGUAGES.iter().any(|language| file_name.contains(language))

@@ -1,17 +1,17 @@
-//! How the communication efficiency splits into serialisation and transfer, from when each rank came to a
-//! collective and when it left.
+//! Splits communication efficiency into serialisation and transfer, from the times at which each rank enters
+//! and leaves collectives.
 //!
-//! Between two collectives that no rank leaves before all have come, every rank has a *way* of its own: from
-//! leaving the one until it comes to the other. On a network without cost all would leave at the last
-//! arrival, so that a run takes the sum of the longest ways. With it POP's factors need no simulator
-//! (co-design.pop-coe.eu/metrics; Dimemas does the same for all messages): useful time U, elapsed time E,
-//! serialisation efficiency = max over ranks of U / sum of longest ways, transfer efficiency = sum of longest
-//! ways / E, and their product is the communication efficiency max U / E.
+//! Only collectives that no rank leaves before all have entered are used. Between two of them every rank has
+//! its own *way*: from leaving the first until entering the second. On a network without cost all ranks would
+//! leave at the last arrival, so that a run would take the sum of the longest ways. This gives POP's factors
+//! without a simulator (co-design.pop-coe.eu/metrics; Dimemas does the same for all messages): useful time U,
+//! elapsed time E, serialisation efficiency = max over ranks of U / sum of longest ways, transfer efficiency
+//! = sum of longest ways / E, and their product is the communication efficiency max U / E.
 //!
-//! Calls are matched by time alone, from the newest calls of every rank: calls of one function match if there
-//! is an instant at which all ranks are inside. What follows from other messages is not seen; where they take
-//! more than a little of the time, or where collectives are not of all ranks, nothing is reported. Pure:
-//! times come with the calls.
+//! Calls are matched by time alone, from the newest calls of every rank: calls of one function match if all
+//! ranks are inside at one instant. The effect of other messages is not measured; if they take more than a
+//! small part of the time, or if collectives do not cover all ranks, no result is reported. Pure: times come
+//! with the calls.
 
 use std::{collections::VecDeque, fmt};
 
@@ -19,40 +19,40 @@ use abi::Call;
 
 use crate::format::percent;
 
-/// Calls that wait for their like of other ranks, over all ranks.
+/// Maximum number of calls that wait for matching calls of other ranks, over all ranks.
 const QUEUED_MAX: usize = 1 << 18;
 
-/// What clocks of two CPUs may differ by.
+/// Possible difference between the clocks of two CPUs.
 const SLACK_NS: u64 = 1_000;
 
-/// More of the ranks' time than this in other MPI calls, and what is waited for there matters.
+/// Greatest share of the ranks' time in other MPI calls at which waiting there can be neglected.
 const OTHER_MAX: f64 = 0.02;
 
-/// A greater share of collectives that are not of all ranks together, and nothing is said of the others.
+/// Greatest share of collectives that do not cover all ranks; above it nothing is reported.
 const APART_MAX: f64 = 0.01;
 
-/// With a greater share after [`GIVE_UP_AFTER`] calls, the search ends.
+/// If this share of the collectives is unmatched after [`GIVE_UP_AFTER`] calls, the search ends.
 const GIVE_UP_SHARE: f64 = 0.1;
 
-/// Enough to know whether a program meets.
+/// Calls after which the search may end.
 const GIVE_UP_AFTER: u64 = 10_000;
 
-/// With fewer collectives, no result is reported.
+/// Minimum number of collectives for a result.
 const COLLECTIVES_MIN: u64 = 3;
 
-/// The current values cover about this much time, in nanoseconds.
+/// The recent values cover about this much time, in nanoseconds.
 const RECENT_NS: u64 = 2_000_000_000;
 
-/// Communication efficiency in parts, which multiply to it.
+/// The factors of communication efficiency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
-    /// What ranks that wait for each other leave of it.
+    /// Efficiency lost because ranks wait for each other.
     pub serialisation: f64,
-    /// What the transfer of data leaves of it.
+    /// Efficiency lost to the transfer of data.
     pub transfer: f64,
-    /// Share of the ranks' time in which they wait in a collective for the last one to come.
+    /// Share of the ranks' time from entering a collective until the last rank enters.
     pub waiting: f64,
-    /// Share of their time from the last arrival until they leave.
+    /// Share of the ranks' time from the last arrival until they leave.
     pub transferring: f64,
     pub collectives: u64,
 }
@@ -60,9 +60,9 @@ pub struct Split {
 /// Why there is no [`Split`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NoSplit {
-    /// Too few collectives of all ranks were seen.
+    /// Too few collectives of all ranks were observed.
     TooFew,
-    /// This share of the collectives was not of all ranks together.
+    /// This share of the collectives did not cover all ranks.
     Apart(f64),
     /// This share of the ranks' time is in other MPI calls.
     Other(f64),
@@ -99,11 +99,11 @@ struct Visit {
     probe: u32,
     came_ns: u64,
     left_ns: u64,
-    /// Time of the thread inside MPI by the time it came.
+    /// Time of the thread inside MPI until it came.
     mpi_before_ns: u64,
-    /// And by the time it left.
+    /// Time of the thread inside MPI until it left.
     mpi_after_ns: u64,
-    /// No call between it and the one before was missed.
+    /// No call was missed since the previous visit.
     follows: bool,
 }
 
@@ -111,9 +111,9 @@ struct Visit {
 struct Rank {
     visits: VecDeque<Visit>,
     thread: Option<u32>,
-    /// Nothing was missed since the newest visit.
+    /// No call was missed since the newest visit.
     follows: bool,
-    /// Something was missed since the newest collective of all ranks.
+    /// A call was missed since the newest collective of all ranks.
     is_broken: bool,
 }
 
@@ -124,32 +124,33 @@ struct Sums {
     /// From one last arrival to the next.
     elapsed_ns: u64,
     longest_ns: u64,
-    /// By rank: on its ways, outside MPI.
+    /// Outside MPI on the ways, by rank.
     useful_ns: Vec<u64>,
-    /// On the ways, inside MPI, over all ranks.
+    /// Inside MPI on the ways, over all ranks.
     other_ns: u64,
     waiting_ns: u64,
     transfer_ns: u64,
 }
 
-/// The collectives of all ranks of a job, as they come.
+/// Matches the collectives of all ranks of a job as they are read.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     ranks: Vec<Rank>,
-    /// When the last rank came to the newest collective of all, and how each left it.
+    /// Arrival of the last rank at the newest matched collective, and each rank's visit to it.
     newest: Option<(u64, Vec<Visit>)>,
     sums: Sums,
-    /// The sums as they were of late.
+    /// Earlier sums with their times, for the recent values.
     before: VecDeque<(u64, Sums)>,
     met: u64,
-    /// Calls that no other rank met.
+    /// Calls without a match on other ranks.
     apart: u64,
     has_threads: bool,
     is_given_up: bool,
 }
 
 impl Collectives {
-    /// So many ranks there are. What was seen of fewer is over: who comes later was not there.
+    /// Sets the number of ranks. If it changes, the state is reset, because new ranks took no part in earlier
+    /// calls.
     pub fn expect(&mut self, ranks: usize) {
         if ranks != self.ranks.len() {
             *self = Collectives {
@@ -159,9 +160,9 @@ impl Collectives {
         }
     }
 
-    /// The content of a rank's ring: calls in their order, `None` for each that was overwritten, and the
-    /// number of calls before them. `is_one` says which probes are of collectives that no rank leaves before
-    /// all have come.
+    /// Takes the content of a rank's ring: calls in order, `None` for each that was overwritten, and the
+    /// number of overwritten calls before them. `is_one` selects the probes of collectives that no rank
+    /// leaves before all have entered.
     pub fn take(&mut self, rank: usize, calls: &[Option<Call>], skipped: u64, is_one: impl Fn(u32) -> bool) {
         let most = (QUEUED_MAX / self.ranks.len().max(1)).max(1);
         let Some(rank) = self.ranks.get_mut(rank).filter(|_| !self.is_given_up) else {
@@ -181,15 +182,15 @@ impl Collectives {
         }
     }
 
-    /// Puts together what belongs together.
+    /// Matches the queued calls.
     pub fn meet(&mut self) {
         while let Some((came, left, is_same)) = self.heads() {
             if is_same && came <= left + SLACK_NS {
                 self.add(came);
                 continue;
             }
-            // Who left before another rank came was not at the same one; of two functions not the one that
-            // was left first.
+            // A visit that ended before another rank came belongs to another collective. If the functions
+            // differ, the visit that ended first is unmatched.
             let over = if came > left + SLACK_NS {
                 came - SLACK_NS
             } else {
@@ -215,7 +216,7 @@ impl Collectives {
         }
     }
 
-    /// Sets the time for the current values.
+    /// Records the sums at this time, for the recent values.
     pub fn look(&mut self, now_ns: u64) {
         self.before.push_back((now_ns, self.sums.clone()));
         while self.before.len() > 2 && now_ns.saturating_sub(self.before[1].0) >= RECENT_NS {
@@ -223,7 +224,7 @@ impl Collectives {
         }
     }
 
-    /// Over all that was seen.
+    /// Over all observed collectives.
     pub fn split(&self) -> Result<Split, NoSplit> {
         self.split_of(&self.sums)
     }
@@ -259,8 +260,8 @@ impl Collectives {
         })
     }
 
-    /// Of the oldest visits of all ranks: when the last one came, when the first one left, and whether they
-    /// are of one function.
+    /// For the oldest visits of all ranks: the last arrival, the first departure, and whether all are calls
+    /// of one function.
     fn heads(&self) -> Option<(u64, u64, bool)> {
         let first = self.ranks.first()?.visits.front()?;
         let (mut came, mut left, mut is_same) = (first.came_ns, first.left_ns, true);
@@ -273,7 +274,7 @@ impl Collectives {
         Some((came, left, is_same))
     }
 
-    /// The oldest visits of all ranks are one collective.
+    /// The oldest visits of all ranks form one collective.
     fn add(&mut self, came: u64) {
         let heads: Vec<Visit> = self.ranks.iter_mut().filter_map(Rank::leave).collect();
         let is_broken = self
@@ -289,7 +290,7 @@ impl Collectives {
 }
 
 impl Rank {
-    /// The oldest visit goes.
+    /// Removes the oldest visit.
     fn leave(&mut self) -> Option<Visit> {
         let oldest = self.visits.pop_front()?;
         self.is_broken |= !oldest.follows;
@@ -314,7 +315,7 @@ impl Rank {
 }
 
 impl Sums {
-    /// The ways from one collective, to which the last rank came `before`, to the next.
+    /// Adds the ways from one collective, whose last arrival was at `before`, to the next.
     fn add(&mut self, from: &[Visit], to: &[Visit], before: u64, came: u64) {
         self.useful_ns.resize(to.len(), 0);
         let mut longest = 0;
@@ -355,7 +356,7 @@ mod tests {
     const ALL: u32 = 1;
     const OTHER: u32 = 2;
 
-    /// Ranks that compute, meet and go on, each with its calls so far.
+    /// Simulated ranks that compute, meet and go on, with the calls that each has made.
     struct Job {
         now: Vec<u64>,
         mpi: Vec<u64>,
@@ -385,7 +386,8 @@ mod tests {
             self.now[rank] = until;
         }
 
-        /// Each computes for so long, then all meet; the transfer takes a rank so long.
+        /// Each rank computes for the given time, then all meet; then the transfer takes the given time of
+        /// each.
         fn meet(&mut self, computes: &[u64], transfer: &[u64]) {
             let pairs = self.now.iter_mut().zip(computes);
             pairs.for_each(|(now, computes)| *now += computes);
@@ -421,7 +423,7 @@ mod tests {
             };
             job.meet(&computes, &[20_000, 20_000]);
         }
-        // The first way is not seen: it began before. Of 19, ten are long for rank 1.
+        // The first way is not observed, because it began before. Ten of the other 19 are long for rank 1.
         let found = job.seen().split().unwrap();
         let (useful, longest, elapsed) = (10.0 * 60.0 + 9.0 * 20.0, 19.0 * 60.0, 19.0 * 80.0);
         assert!(near(found.serialisation, useful / longest), "{found:?}");
@@ -459,7 +461,7 @@ mod tests {
         job.calls[1][10] = None;
         job.calls[1][11] = None;
         let found = job.seen().split().unwrap();
-        // Two collectives are lost, and with them three ways.
+        // The lost call makes two collectives unusable, and so three ways.
         assert_eq!(found.collectives, 39 - 3);
         assert!(near(found.transfer, 0.9), "{found:?}");
     }
@@ -469,7 +471,7 @@ mod tests {
         let mut job = Job::of(4);
         for round in 0..100_u64 {
             for pair in [[0, 1], [2, 3]] {
-                // The second pair is a little behind, and ever more.
+                // The second pair lags behind by a growing amount.
                 let end = job.now[pair[0]].max(job.now[pair[1]])
                     + 1_000_000
                     + 40_000 * pair[0] as u64 * (round % 7);

@@ -1,31 +1,31 @@
-//! The POP efficiencies of MPI programs, with the split that TALP adds, from how much of its time each rank
-//! is outside MPI.
+//! The POP efficiencies of MPI programs, with TALP's split of the load balance, from each rank's share of
+//! time outside MPI.
 //!
-//! Formulas: POP metrics (co-design.pop-coe.eu/metrics), TALP `compute_mpi_model`; with useful time U,
-//! elapsed time E, P ranks and all sums over ranks: parallel efficiency sum U / (E P) = load balance sum U /
+//! Formulas: POP metrics (co-design.pop-coe.eu/metrics) and TALP `compute_mpi_model`. With useful time U,
+//! elapsed time E and P ranks, all sums over ranks: parallel efficiency sum U / (E P) = load balance sum U /
 //! (max U P) × communication efficiency max U / E; load balance = within nodes (greatest sum U of a node ×
 //! nodes) / (max U P) × between nodes sum U / (greatest sum U of a node × nodes).
 //!
-//! Windows of ranks are complete iterations and so not the same instants: U and E are of each rank's own
-//! window, as shares U / E.
+//! The windows of ranks are complete iterations and therefore differ in time: U and E are of each rank's own
+//! window, used as the share U / E.
 
-/// The efficiencies; each is 1 where nothing is lost.
+/// The efficiencies; 1 means no loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Efficiencies {
     /// Load balance × communication efficiency: the mean useful share.
     pub parallel: f64,
-    /// The mean useful share to the greatest.
+    /// The mean useful share divided by the greatest.
     pub load_balance: f64,
-    /// The part of it within nodes.
+    /// The factor of load balance within nodes.
     pub within_nodes: f64,
-    /// The part of it between nodes.
+    /// The factor of load balance between nodes.
     pub between_nodes: f64,
     /// The greatest useful share.
     pub communication: f64,
 }
 
 impl Efficiencies {
-    /// Of the useful shares of all ranks, node by node. None without ranks, and if no rank computes at all.
+    /// From the useful shares of all ranks, by node. `None` without ranks, and if no rank computes.
     pub fn of(nodes: &[Vec<f64>]) -> Option<Efficiencies> {
         let shares = || nodes.iter().flatten().copied();
         let (ranks, count) = (shares().count() as f64, nodes.len() as f64);
@@ -45,21 +45,22 @@ impl Efficiencies {
     }
 }
 
-/// How much less is computed for an iteration than in a reference with fewer ranks: POP's computation
-/// scalability, from times alone. 1 is perfect, and more where caches hold what they did not.
+/// POP's computation scalability, from times alone: the useful time of an iteration compared with a reference
+/// run with fewer ranks. 1 is perfect; caches that hold more of the data can give more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scalability {
-    /// Strong scaling, the same problem on more ranks: useful time of all ranks in the reference / here.
+    /// Strong scaling, the same problem on more ranks: useful time of all ranks in the reference / in this
+    /// run.
     pub strong: f64,
-    /// Weak scaling, a problem that grows with the ranks: the same × ranks here / ranks of the reference.
+    /// Weak scaling, the problem grows with the ranks: `strong` × ranks in this run / ranks of the reference.
     pub weak: f64,
     /// Ranks of the reference.
     pub ranks_before: usize,
 }
 
 impl Scalability {
-    /// Of useful times of all ranks in an iteration, in nanoseconds, and their numbers; none where nothing is
-    /// computed.
+    /// From the useful times of all ranks in an iteration, in nanoseconds, and the numbers of ranks; `None`
+    /// if one of the times is zero.
     pub fn of((before_ns, ranks_before): (f64, usize), (now_ns, ranks): (f64, usize)) -> Option<Scalability> {
         let strong = before_ns / now_ns;
         (now_ns > 0.0 && before_ns > 0.0 && ranks_before > 0).then(|| Scalability {
@@ -106,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each is the product of its parts, and none is above 1.
+        /// Each efficiency is the product of its factors, and none is above 1.
         #[test]
         fn factors_multiply(nodes in prop::collection::vec(prop::collection::vec(0.01f64..1.0, 3), 1..5)) {
             let found = Efficiencies::of(&nodes).unwrap();

@@ -1,32 +1,32 @@
-//! The iterations of a loop: how long they take, how that changes over the run, and how much of them is
+//! The iterations of a loop: how long they take, how that changes over the run, and the share of their time
 //! outside MPI.
 
 use std::{collections::VecDeque, ops::Range};
 
 use abi::Call;
 
-/// Number of begins that are kept for the current values.
+/// Number of iteration begins that are kept for the recent values.
 const RECENT: usize = 512;
 
-/// The current values cover about this much time, in nanoseconds, and at least three iterations.
+/// The recent values cover about this much time, in nanoseconds, and at least three iterations.
 const RECENT_NS: u64 = 2_000_000_000;
 
-/// The current values cover at least this many iterations.
+/// The recent values cover at least this many iterations.
 const RECENT_MIN: usize = 3;
 
-/// Parts of the run whose pace is kept; when there are more, two and two become one.
+/// Parts of the run whose pace is kept. When there are more, adjacent parts are merged in pairs.
 const PARTS: usize = 64;
 
-/// The begin of a call: when, and how long the thread had been inside MPI by then.
+/// The begin of a call: its time, and how long the thread had been inside MPI by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallBegin {
     pub at_ns: u64,
-    /// Time of the thread inside MPI before it.
+    /// Earlier time of the thread inside MPI.
     pub mpi_ns: u64,
 }
 
 impl CallBegin {
-    /// Where a call was entered.
+    /// The entry of a call.
     pub fn of(call: &Call) -> CallBegin {
         CallBegin {
             at_ns: call.entered_ns,
@@ -59,11 +59,11 @@ impl Pace {
 /// The iterations of one loop in one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Iterations {
-    /// Calls in an iteration, the mean.
+    /// Mean number of calls in an iteration.
     pub calls: f64,
     first: Option<CallBegin>,
     recent: VecDeque<CallBegin>,
-    /// The iteration that goes on was seen from its begin.
+    /// The current iteration was observed from its begin.
     is_complete: bool,
     overall: Pace,
     parts: Vec<Pace>,
@@ -80,7 +80,8 @@ impl Iterations {
         }
     }
 
-    /// An iteration begins, and the one before is over: returns its time range, if all of it was seen.
+    /// An iteration begins and the previous one ends. Returns the time range of the previous one, if it was
+    /// observed completely.
     pub fn begin(&mut self, mark: CallBegin) -> Option<Range<u64>> {
         self.first.get_or_insert(mark);
         let before = self.recent.back().copied().filter(|_| self.is_complete);
@@ -104,7 +105,7 @@ impl Iterations {
         before.map(|before| before.at_ns..mark.at_ns)
     }
 
-    /// Calls were not seen, and with them perhaps begins.
+    /// Calls were missed, and possibly begins of iterations with them.
     pub fn gap(&mut self) {
         self.is_complete = false;
     }
@@ -120,17 +121,17 @@ impl Iterations {
         }
     }
 
-    /// Of all iterations that were seen completely.
+    /// The pace of all iterations that were observed completely.
     pub fn overall(&self) -> Pace {
         self.overall
     }
 
-    /// The pace of one part of the run after the other, at most 64.
+    /// The pace of each part of the run, in order of time; at most 64 parts.
     pub fn parts(&self) -> &[Pace] {
         &self.parts
     }
 
-    /// The mean time of an iteration of late; none before there were two begins without a gap between them.
+    /// The mean time of recent iterations; `None` before two begins without a gap between them.
     pub fn recent_ns(&self) -> Option<f64> {
         let part = self.parts.iter().rev();
         let mut recent = Pace::default();
@@ -143,8 +144,8 @@ impl Iterations {
         (recent.count > 0).then(|| recent.mean_ns())
     }
 
-    /// How many times as long an iteration takes in the last quarter of the run as in its first; none of less
-    /// than eight.
+    /// Mean time of an iteration in the last quarter of the run divided by that in the first; `None` with
+    /// fewer than eight parts.
     pub fn change(&self) -> Option<f64> {
         let quarter = self.parts.len() / 4;
         if quarter < 2 {
@@ -160,7 +161,7 @@ impl Iterations {
         self.over_all().map_or(0, |(from, to)| to.at_ns - from.at_ns)
     }
 
-    /// How much of that time was inside MPI.
+    /// The time inside MPI between the first begin and the last.
     pub fn mpi_ns(&self) -> u64 {
         let ends = self.over_all();
         ends.map_or(0, |(from, to)| to.mpi_ns.saturating_sub(from.mpi_ns))
@@ -171,7 +172,7 @@ impl Iterations {
         useful(self.over_all()?)
     }
 
-    /// The same, of late.
+    /// The share of the time outside MPI, over recent iterations.
     pub fn useful_of_late(&self) -> Option<f64> {
         useful((*self.recent.front()?, *self.recent.back()?))
     }

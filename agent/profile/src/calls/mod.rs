@@ -1,8 +1,8 @@
 //! Analyses the sequence of a program's MPI calls, or of its parallel regions if it has no MPI: the detected
-//! loop, how long its iterations take, how much of them is useful, and at which call sites the time is spent.
+//! loop, the duration of its iterations and their useful share, and the time by call site.
 //!
-//! The calls come out of the rings of the kernel side (`Kernel::calls`), so none is an event. Calls that were
-//! overwritten before they were read are counted as not seen. Pure: the times come with the calls.
+//! The calls come from the rings of the kernel side (`Kernel::calls`), so none is an event. Calls that were
+//! overwritten before they were read are counted as unseen. Pure: the times come with the calls.
 
 mod bindings;
 mod collectives;
@@ -31,25 +31,25 @@ pub(crate) use self::teams::Teams;
 pub use self::teams::{TeamPart, TeamTotals};
 pub use bindings::is_library_of_bindings;
 
-/// Threads of a process whose calls are looked at; those of others are counted.
+/// Threads of a process whose calls are analysed; calls of further threads are only counted.
 const THREADS_MAX: usize = 16;
 
-/// While a loop is known, whether there is another one is looked for this often, in nanoseconds; and after
-/// each look that finds the same half as often, down to a bound.
+/// While a loop is known, the search for another one is repeated after this time, in nanoseconds. Each search
+/// that finds the same loop doubles the time, up to the second value.
 const LOOK_AGAIN_NS: u64 = 2_000_000_000;
 const LOOK_SELDOM_NS: u64 = 8_000_000_000;
 
 /// A loop that was left is shown instead of the current one if it took this many times as long.
 const FAR_LONGER: u64 = 4;
 
-/// Calls of one process as they come.
+/// The calls of one process, in order.
 #[derive(Debug, Default)]
 pub struct Sequence {
     next: u64,
     /// Calls that were overwritten before they were read.
     unseen: u64,
     threads: BTreeMap<u32, Thread>,
-    /// Calls of threads beyond those that are looked at.
+    /// Calls of threads beyond those that are analysed.
     elsewhere: u64,
     sites: CallSites,
 }
@@ -59,22 +59,22 @@ pub struct Sequence {
 struct Thread {
     calls: u64,
     detector: Detector,
-    /// Where the calls of the detector's window began.
+    /// The begins of the calls in the detector's window.
     marks: VecDeque<CallBegin>,
     current: Option<Iterations>,
-    /// Of loops that were left, the one that took longest.
+    /// The loop that took longest of those that were left.
     longest: Option<Iterations>,
     /// Iterations that ended since the last call of `take_ended`.
     ended: Vec<Range<u64>>,
     looked_ns: u64,
-    /// Calls there were at the last look.
+    /// Number of calls at the last search.
     looked_calls: u64,
-    /// Looks in a row that found the loop that was known.
+    /// Consecutive searches that found the known loop.
     same: u32,
 }
 
 impl Sequence {
-    /// The number of the next call that is wanted.
+    /// The number of the next call to read.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -83,7 +83,7 @@ impl Sequence {
         self.unseen
     }
 
-    /// Calls that nothing more is known of than their number: their threads are too many.
+    /// Calls of threads beyond `THREADS_MAX`, which are only counted.
     pub fn elsewhere(&self) -> u64 {
         self.elsewhere
     }
@@ -92,13 +92,13 @@ impl Sequence {
         &self.sites
     }
 
-    /// Call sites that became known since the last call.
+    /// Call sites that became known since the previous use of this function.
     pub fn take_new_sites(&mut self) -> Vec<CallSite> {
         self.sites.take_new()
     }
 
-    /// What the ring of the process had: calls from `next` on, in their order, `None` for each that was
-    /// overwritten. `is_of_loop` says of which probes loops are made.
+    /// Takes the content of the process's ring: calls from `next` on, in order, `None` for each that was
+    /// overwritten. `is_of_loop` selects the probes whose calls form loops.
     pub fn take(
         &mut self,
         calls: impl IntoIterator<Item = Option<Call>>,
@@ -119,26 +119,26 @@ impl Sequence {
         }
     }
 
-    /// Calls were not recorded for a while.
+    /// Calls were not recorded for some time.
     pub fn gap(&mut self) {
         self.threads.values_mut().for_each(Thread::gap);
     }
 
-    /// Calls up to this number are not looked at: others between them were not recorded.
+    /// Skips calls up to this number, because calls between them were not recorded.
     pub fn pass(&mut self, next: u64) {
         self.next = self.next.max(next);
         self.gap();
     }
 
-    /// Looks for loops, where it is time to.
+    /// Searches for loops if a search is due.
     pub fn look(&mut self, now_ns: u64) {
         for thread in self.threads.values_mut() {
             thread.look(now_ns);
         }
     }
 
-    /// The iterations that ended since the last call: in which thread, from when to when. The search for
-    /// loops calls it as often.
+    /// The iterations that ended since the previous use of this function: thread and time range. To be called
+    /// as often as `look`.
     pub fn take_ended(&mut self) -> Vec<(u32, Range<u64>)> {
         let threads = self.threads.iter_mut();
         threads
@@ -146,8 +146,8 @@ impl Sequence {
             .collect()
     }
 
-    /// The iterations of the thread that makes most calls: those of now, unless it was in another loop for
-    /// far longer.
+    /// The iterations of the thread that makes the most calls: those of its current loop, unless an earlier
+    /// loop took far longer.
     pub fn iterations(&self) -> Option<&Iterations> {
         let thread = self.main()?;
         let longest = thread.longest.as_ref();
@@ -157,18 +157,18 @@ impl Sequence {
             .or(thread.current.as_ref())
     }
 
-    /// Of the loops that were left before it came into those iterations, the one that took longest.
+    /// The earlier loop that took longest; `None` if [`Sequence::iterations`] already returns it.
     pub fn before(&self) -> Option<&Iterations> {
         let longest = self.main()?.longest.as_ref();
         longest.filter(|longest| longest.overall().count > 0 && self.iterations() != Some(longest))
     }
 
-    /// Those of the loop that it is in now.
+    /// The iterations of the current loop.
     pub fn current(&self) -> Option<&Iterations> {
         self.main()?.current.as_ref()
     }
 
-    /// Calls of the thread that makes most of them.
+    /// Calls of the thread that makes the most of them.
     pub fn calls(&self) -> u64 {
         self.main().map_or(0, |thread| thread.calls)
     }
@@ -183,7 +183,7 @@ impl Sequence {
         }
         self.next += count;
         self.unseen += count;
-        // Whose they were is not known.
+        // Their threads are unknown.
         self.threads.values_mut().for_each(Thread::gap);
     }
 
@@ -222,7 +222,7 @@ impl Thread {
 
     fn look(&mut self, now_ns: u64) {
         let is_known = self.detector.known().is_some();
-        // Of few calls an inner loop is all that is to be seen: the one around it must be found before its
+        // With few calls only an inner loop can be detected. The loop around it must be found before its
         // first iterations have left the window.
         let has_doubled = self.calls >= 2 * self.looked_calls;
         let period_ns = match self.detector.is_overdue() {
@@ -272,7 +272,7 @@ impl Thread {
     }
 }
 
-/// The site, and how deep the stack is there: a function that is called from two places calls MPI at one site
+/// The site combined with the stack depth: a function that is called from two places calls MPI at one site
 /// over two ways.
 fn way_to(call: &Call) -> u64 {
     call.site ^ u64::from(call.stack).rotate_left(40)

@@ -1,9 +1,9 @@
-//! Where in a program's source a call stands.
+//! The source location of a call.
 
-/// A place in a program's source, as far as its files show it.
+/// A source location, as far as the debug information shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourcePlace {
-    /// The file of code that it is in.
+    /// The executable or library that contains it.
     pub module: Option<String>,
     pub function: Option<String>,
     pub file: Option<String>,

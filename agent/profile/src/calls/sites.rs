@@ -7,16 +7,16 @@ use abi::Call;
 /// Call sites that are counted separately in a process; calls from others are counted together.
 const SITES_MAX: usize = 512;
 
-/// Where a call is made, and of what.
+/// The location and the function of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallSite {
-    /// The address behind the call.
+    /// The return address of the call.
     pub address: u64,
-    /// The probe of the function that is called.
+    /// The probe of the called function.
     pub probe: u32,
 }
 
-/// What was done there.
+/// The calls made from a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteTotals {
     pub calls: u64,
@@ -55,7 +55,7 @@ impl CallSites {
         self.known.iter().map(|(site, totals)| (*site, *totals))
     }
 
-    /// Sites that were not given yet.
+    /// Sites that were not returned before.
     pub(crate) fn take_new(&mut self) -> Vec<CallSite> {
         std::mem::take(&mut self.new)
     }

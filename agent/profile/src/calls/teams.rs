@@ -1,64 +1,62 @@
-//! What the teams of threads of parallel regions do: work, wait at the end for the last one, start and end.
-//! From when a region begins and ends in the thread that starts it, and when each thread of its team enters
-//! and leaves the region's *body*: the function that compilers make of what stands in a region
-//! (`main._omp_fn.0`, `.omp_outlined.`).
+//! What the teams of threads of parallel regions do: work, wait at the end for the last thread, start and
+//! end. Computed from the begin and end of a region in the thread that starts it, and from the times at which
+//! each thread of its team enters and leaves the region's *body*: the function into which compilers turn the
+//! code of a region (`main._omp_fn.0`, `.omp_outlined.`).
 //!
-//! Of a region from s to e with a team of n threads, n (e - s) is spent *working* (in the body, barriers
-//! within it included), *starting* (from s until a thread enters the body), *waiting* (from a thread's
-//! leaving the body until the last one has), and *ending* (from then to e). This is the additive form of
-//! POP's hybrid metrics (co-design.pop-coe.eu/metrics): each is an inefficiency of its own.
+//! A region from s to e with a team of n threads takes n (e - s), which is divided into *working* (in the
+//! body, including barriers within it), *starting* (from s until a thread enters the body), *waiting* (from a
+//! thread's leaving the body until the last thread leaves it), and *ending* (from then to e). This is the
+//! additive form of POP's hybrid metrics (co-design.pop-coe.eu/metrics): each part but the first is a
+//! separate inefficiency.
 //!
-//! Only regions that the process's first thread starts are analysed; nested ones are work of the thread that
-//! starts them, and those that other threads of the program start are counted. A body returns before its
-//! region does, so the order of the ring is enough. Pure: times come with the calls.
+//! Only regions that the process's first thread starts are analysed. Nested regions are work of the thread
+//! that starts them; regions that other threads of the program start are only counted. A body returns before
+//! its region does, so the order of the ring is enough. Pure: times come with the calls.
 
 use abi::Call;
 
-/// Bodies that may lie between two regions of the first thread; with more of them the region is not looked
-/// into.
+/// Bodies that may lie between two regions of the first thread; with more of them the region is not analysed.
 const BODIES_MAX: usize = 1 << 14;
 
-/// What a call is of.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TeamPart {
     /// A parallel region, from its begin to its end.
     Region,
-    /// What a thread of the team does in it.
+    /// The work of one thread of the team in it.
     Body,
 }
 
-/// Sums over the regions that were looked into. Times are of all threads together, in nanoseconds.
+/// Sums over the analysed regions. Times are summed over all threads, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TeamTotals {
     pub regions: u64,
     /// Threads of the smallest team.
     pub threads_least: u64,
-    /// And of the greatest.
+    /// Threads of the largest team.
     pub threads_most: u64,
-    /// Threads of all of them together: divided by the regions, the size of the mean team.
+    /// Sum of the team sizes; divided by `regions`, it is the mean size of a team.
     pub threads: u64,
-    /// Time of all threads of the teams, from the begins of their regions to the ends: the sum of the next
-    /// four.
+    /// Time of all threads of the teams, from begin to end of their regions: the sum of the next four fields.
     pub team_ns: u64,
     pub working_ns: u64,
-    /// Before a thread enters the body.
+    /// Before the threads enter the body.
     pub starting_ns: u64,
-    /// From a thread's leaving it until the last one has.
+    /// From a thread's leaving the body until the last one has left it.
     pub waiting_ns: u64,
     pub ending_ns: u64,
-    /// What the teams would work if all their threads did as the one that works longest.
+    /// Working time if all threads worked as long as the one that works longest.
     pub longest_ns: u64,
 }
 
-/// The regions of one process as they come.
+/// The regions of one process, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Teams {
     bodies: Vec<Body>,
-    /// Calls are missing since the last region.
+    /// Calls were missed since the last region.
     is_broken: bool,
     totals: TeamTotals,
-    /// Regions that were not looked into: calls of them are missing, no body of theirs is known, or another
-    /// thread started them.
+    /// Regions that were not analysed: calls were missed, no body is known, or another thread started them.
     pub not_looked_into: u64,
 }
 
@@ -69,7 +67,7 @@ struct Body {
     left_ns: u64,
 }
 
-/// What one thread does in a region.
+/// The work of one thread in a region.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     thread: u32,
@@ -79,8 +77,8 @@ struct Member {
 }
 
 impl Teams {
-    /// What the ring of a process had: calls in their order, `None` for each that was overwritten, and so
-    /// many before them. `part` says what the calls of a probe are.
+    /// Takes the content of a process's ring: calls in order, `None` for each that was overwritten, and the
+    /// number of overwritten calls before them. `part` gives the kind of a probe's calls.
     pub fn take(
         &mut self,
         first_thread: u32,
@@ -104,18 +102,18 @@ impl Teams {
         }
     }
 
-    /// Calls were not recorded for a while.
+    /// Calls were not recorded for some time.
     pub fn gap(&mut self) {
         self.bodies.clear();
         self.is_broken = true;
     }
 
-    /// All so far; none where no region was looked into.
+    /// Totals so far; `None` if no region was analysed.
     pub fn totals(&self) -> Option<TeamTotals> {
         (self.totals.regions > 0).then_some(self.totals)
     }
 
-    /// A region of the first thread is over.
+    /// A region of the first thread has ended.
     fn close(&mut self, region: &Call) {
         let (begin, end) = (region.entered_ns, region.entered_ns + region.duration_ns);
         let team = team(&self.bodies, begin, end);
@@ -139,10 +137,11 @@ impl Body {
     }
 }
 
-/// Who was in bodies within a region. A body within another one of its thread is a part of its work.
+/// The threads that were in bodies within a region. A body nested in another one of its thread is part of its
+/// work.
 fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<Member> {
     let mut team: Vec<Member> = Vec::new();
-    // A body comes before the one around it, so from the last to the first.
+    // A nested body comes before the one around it, so iterate from the last to the first.
     for body in bodies
         .iter()
         .rev()
@@ -188,12 +187,12 @@ impl TeamTotals {
         for member in team {
             self.working_ns += member.working_ns;
             self.waiting_ns += last - member.left_ns;
-            // What lies between two bodies of a thread (a task that it takes over) is of neither end.
+            // Time between two bodies of a thread (a task that it takes over) is counted as starting.
             self.starting_ns += member.left_ns - begin - member.working_ns;
         }
     }
 
-    /// Those of several processes together.
+    /// The sums of two processes.
     pub fn plus(self, other: TeamTotals) -> TeamTotals {
         TeamTotals {
             regions: self.regions + other.regions,
@@ -214,7 +213,7 @@ impl TeamTotals {
         ns as f64 / self.team_ns.max(1) as f64
     }
 
-    /// The mean work of a thread divided by that of the one that works longest, region by region; none
+    /// The mean work of a thread divided by that of the one that works longest, summed by region; `None`
     /// without work.
     pub fn load_balance(&self) -> Option<f64> {
         (self.longest_ns > 0).then(|| self.working_ns as f64 / self.longest_ns as f64)
@@ -276,7 +275,7 @@ mod tests {
 
     #[test]
     fn regions_within_a_region_are_work_of_the_thread_that_starts_them() {
-        // Thread 2 starts one of its own within the body, and so does the first.
+        // Thread 2 starts a region of its own within the body, and so does the first.
         let teams = seen(&[
             call(BODY, 2, 140, 150),
             call(REGION, 2, 135, 155),

@@ -1,8 +1,8 @@
-//! Sequences of calls of one process, made by hand.
+//! Tests with synthetic sequences of calls of one process.
 
 use super::*;
 
-/// A program of one thread: each call is `site`, after so much computing, and takes so long.
+/// A program of one thread. Each call has a site, a computing time before it, and a duration.
 struct Program {
     now_ns: u64,
     mpi_ns: u64,
@@ -129,7 +129,7 @@ fn of_nested_loops_that_go_fast_no_iteration_of_the_outer_one_is_lost() {
     let mut sequence = Sequence::default();
     for (calls, looks) in program.calls.chunks(10).zip(1..) {
         sequence.take(calls.iter().copied(), 0, |_| true);
-        // All within a second: far from the time at which a known loop is doubted.
+        // All within a second: far less than the time after which a known loop is searched again.
         sequence.look(looks * 1_000_000);
     }
     let iterations = sequence.current().unwrap();
@@ -158,6 +158,6 @@ fn a_loop_that_goes_on_is_looked_at_ever_more_seldom_and_one_that_was_left_as_so
     assert_eq!(looked_at(10, &[]), [10, 12, 16, 24, 32]);
     let mut others = Program::new();
     (10..60).for_each(|site| others.call(site, 300, 50));
-    // Eight seconds after the last look the next would be due.
+    // The next search would be due eight seconds after the last.
     assert_eq!(looked_at(34, &others.calls)[0], 34);
 }

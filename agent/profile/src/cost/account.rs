@@ -1,16 +1,16 @@
-//! What calls come to at their prices, and what part that is of the job's CPU time.
+//! Computes the cost of calls from their prices, and its share of the job's CPU time.
 
 use std::collections::BTreeMap;
 
 use super::{BudgetShare, price::Prices};
 
-/// Where a program takes longer by more than this share it is said what makes it less.
+/// If a program is slowed down by more than this share, the output says how to reduce it.
 pub const TOO_MUCH: f64 = 0.01;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeCost {
     pub name: String,
-    /// What the kernel does with the instruction under its probe.
+    /// How the kernel executes the instruction under its probe.
     pub site: &'static str,
     /// Calls, nested ones included.
     pub calls: u64,
@@ -21,48 +21,48 @@ pub struct ProbeCost {
 /// Holds and stops for one kind of action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldTotals {
-    /// Changes that were made so, and that were not.
+    /// Changes that were attempted with a hold or stop, made or not.
     pub changes: u64,
-    /// Time that threads stood, in nanoseconds.
+    /// Time for which threads were held, in nanoseconds.
     pub ns: u64,
 }
 
-/// What the agent's own processes took.
+/// The consumption of the agent's own processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCost {
-    /// Time on a CPU before the probes sat: to find and read the program's files, and to attach.
+    /// CPU time before all probes were attached: finding and reading the program's files, and attaching.
     pub starting_ns: u64,
-    /// Time on a CPU since then, in nanoseconds.
+    /// CPU time since then, in nanoseconds.
     pub cpu_ns: u64,
-    /// Memory in use, in bytes; none if /proc does not report it.
+    /// Memory in use, in bytes; `None` if /proc does not report it.
     pub resident_bytes: Option<u64>,
 }
 
-/// The same of the last period.
+/// The costs in the last period.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfLate {
-    /// Of the probes, as share of the job's CPU time; none where the job had none.
+    /// Cost of the probes as share of the job's CPU time; `None` if the job used none.
     pub probes: Option<f64>,
-    /// The probe that costs most, and its part.
+    /// The most expensive probe, and its share of the job's CPU time.
     pub dearest: Option<(String, f64)>,
-    /// CPUs that the agent kept busy.
+    /// CPUs that the agent used.
     pub agent: Option<f64>,
-    /// Agent and probes together, as share of the job's CPU time.
+    /// Cost of agent and probes together, as share of the job's CPU time.
     pub together: Option<f64>,
-    /// How much longer the program takes.
+    /// The estimated slowdown of the program.
     pub slowdown: Option<Slowdown>,
 }
 
-/// How much longer the program takes because it is watched, as shares of its time, estimated. It is less where
-/// a rank would have waited for another one meanwhile, and more where hits cost more than their price: that is
-/// measured on an idle CPU.
+/// Estimated slowdown of the program by watching, as shares of its time. The real one is less if a rank would
+/// have waited for another one meanwhile, and more if hits cost more than their price, which is measured on
+/// an idle CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slowdown {
-    /// By probes, in the process that they delay most. What a process of several busy threads does in them it
-    /// does at the same time.
+    /// Caused by probes, in the process that they delay most. Hits in several busy threads of a process are
+    /// assumed to run at the same time.
     pub probes: f64,
-    /// By the agent, where no CPU was idle for it: ranks that wait for each other all lose what it takes of
-    /// the CPU of one.
+    /// Caused by the agent while no CPU was idle: ranks that wait for each other all lose the time that it
+    /// takes from one.
     pub agent: f64,
 }
 
@@ -71,7 +71,8 @@ impl Slowdown {
         self.probes + self.agent
     }
 
-    /// One process: what its probes took while it was on CPUs for `cpu_ns` and did not wait for one for `unhindered_ns`.
+    /// Accounts for one process: the time of its probes, its CPU time, and the time in which it did not wait
+    /// for a CPU.
     pub fn delay(&mut self, probes_ns: f64, cpu_ns: u64, unhindered_ns: u64) {
         let had_ns = cpu_ns.max(unhindered_ns);
         if had_ns > 0 {
@@ -80,7 +81,7 @@ impl Slowdown {
     }
 }
 
-/// The part of the time in which no CPU was idle.
+/// Measures the part of the time in which no CPU was idle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fullness {
     full_ns: f64,
@@ -88,13 +89,13 @@ pub struct Fullness {
 }
 
 impl Fullness {
-    /// So many CPUs were idle for so long.
+    /// Adds a period of `ns` in which `idle` CPUs were idle on average.
     pub fn add(&mut self, idle: f64, ns: u64) {
         self.full_ns += (1.0 - idle).clamp(0.0, 1.0) * ns as f64;
         self.all_ns += ns as f64;
     }
 
-    /// From none to all of it: all if unknown.
+    /// From 0 to 1; 1 if unknown.
     pub fn part(self) -> f64 {
         match self.all_ns > 0.0 {
             true => self.full_ns / self.all_ns,
@@ -103,32 +104,32 @@ impl Fullness {
     }
 }
 
-/// How long hits lay in the ring until they were read: of those that were read together the first.
+/// How long hits stayed in the ring until they were read. Each read counts its oldest hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnreadView {
-    /// The longest of late, in nanoseconds.
+    /// The longest recent delay, in nanoseconds.
     pub of_late_ns: u64,
-    /// The longest of all, in nanoseconds.
+    /// The longest delay, in nanoseconds.
     pub most_ns: u64,
     pub reads: u64,
-    /// How often the first had lain there for longer than it is to.
+    /// Reads in which the oldest hit had waited for longer than the limit.
     pub late: u64,
 }
 
-/// Which functions are watched in windows, and how much of the time that is.
+/// The functions that are sampled in windows, and the part of the time that the windows take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowsView {
     pub functions: Vec<String>,
-    /// The part of the time that the windows are.
+    /// Windows as part of the time.
     pub part: f64,
-    /// What they keep to.
+    /// The budget that is enforced.
     pub budget: BudgetShare,
-    /// Some of them are in the sequence of calls.
+    /// Some of the functions belong to the sequence of calls.
     pub cuts_sequence: bool,
 }
 
 impl WindowsView {
-    /// So many of them at most.
+    /// The names of at most `most` functions.
     pub fn names(&self, most: usize) -> String {
         let (named, others) = self.functions.split_at(self.functions.len().min(most));
         match (named, others.len()) {
@@ -143,23 +144,23 @@ impl WindowsView {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostView {
     pub prices: Prices,
-    /// T_Instr: from when functions were looked for until all probes sat, in nanoseconds. The program ran
-    /// meanwhile.
+    /// T_Instr: from the start of the search for functions until all probes were attached, in nanoseconds.
+    /// The program ran meanwhile.
     pub arming_ns: u64,
-    /// T_Mon by function, the dearest first.
+    /// T_Mon by function, the most expensive first.
     pub probes: Vec<ProbeCost>,
-    /// Time on a CPU of the job's processes since the probes were armed, in nanoseconds.
+    /// CPU time of the job's processes since the probes were armed, in nanoseconds.
     pub job_ns: u64,
     pub held: BTreeMap<&'static str, HoldTotals>,
     pub agent: AgentCost,
-    /// How much longer the program takes, over all of the session.
+    /// The estimated slowdown over the complete session.
     pub slowdown: Slowdown,
     pub of_late: OfLate,
-    /// How long hits lay in the ring until they were read; none without hits.
+    /// How long hits stayed in the ring until they were read; `None` without hits.
     pub unread: Option<UnreadView>,
-    /// What is watched in windows now; `None` where all is watched all the time.
+    /// What is sampled in windows now; `None` if everything is watched all the time.
     pub windows: Option<WindowsView>,
-    /// The most expensive function, where a rule or a recording needs each of its calls.
+    /// The most expensive function of which a rule or a recording needs every call.
     pub required: Option<String>,
 }
 
@@ -168,32 +169,32 @@ impl CostView {
         self.probes.iter().map(|probe| probe.ns).sum()
     }
 
-    /// T_Mon as share of the job's CPU time; none where it had none.
+    /// T_Mon as share of the job's CPU time; `None` if the job used none.
     pub fn probes_share(&self) -> Option<f64> {
         share(self.probes_ns(), self.job_ns)
     }
 
-    /// Probes and agent together.
+    /// Cost of probes and agent together, as share of the job's CPU time.
     pub fn together(&self) -> Option<f64> {
         share(self.probes_ns() + self.agent.cpu_ns as f64, self.job_ns)
     }
 }
 
-/// Part of a time; none of no time.
+/// `None` if the total is zero.
 fn share(ns: f64, of_ns: u64) -> Option<f64> {
     (of_ns > 0).then(|| ns / of_ns as f64)
 }
 
-/// Calls of some time, put together over processes, and the CPU time of these processes.
+/// Calls in a period, summed over processes, and the CPU time of these processes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     calls: BTreeMap<usize, u64>,
-    /// CPU time of all.
+    /// CPU time of all processes.
     pub job_ns: u64,
 }
 
 impl Account {
-    /// One process: calls by probe, and its time on a CPU.
+    /// Adds one process: its calls by probe, and its CPU time.
     pub fn add(&mut self, calls: impl IntoIterator<Item = (usize, u64)>, cpu_ns: u64) {
         for (probe, calls) in calls.into_iter().filter(|(_, calls)| *calls > 0) {
             *self.calls.entry(probe).or_default() += calls;
@@ -201,8 +202,8 @@ impl Account {
         self.job_ns += cpu_ns;
     }
 
-    /// What the calls cost, the most expensive first. `price` returns name, site and price of a probe, if it
-    /// knows them.
+    /// The cost of the calls, the most expensive first. `price` returns name, site and price of a probe, or
+    /// `None` if unknown.
     pub fn costs<'a>(&self, price: impl Fn(usize) -> Option<(&'a str, &'static str, f64)>) -> Vec<ProbeCost> {
         let cost = |(probe, calls): (&usize, &u64)| {
             let (name, site, call_ns) = price(*probe)?;
@@ -224,8 +225,7 @@ impl Account {
         costs
     }
 
-    /// What it comes to when it is of the last period, in which the agent was on a CPU for `agent_ns` of
-    /// `elapsed_ns`.
+    /// The costs of the last period, in which the agent used `agent_ns` of CPU time in `elapsed_ns`.
     pub fn of_late(&self, costs: &[ProbeCost], agent: Option<(u64, u64)>) -> OfLate {
         let probes: f64 = costs.iter().map(|cost| cost.ns).sum();
         let dearest = costs.first();

@@ -1,9 +1,9 @@
-//! What watching may cost, and how it is kept to: which functions are watched in windows, how long these are
-//! and how far apart. Time, costs and the seed of chance are handed in; attaches nothing and measures
-//! nothing.
+//! Keeps the cost of watching within a budget: decides which functions are sampled in windows, how long the
+//! windows are and how far apart. Time, costs and the random seed are passed in; nothing is attached or
+//! measured here.
 //!
-//! A hit costs what the exception costs, so only a probe that is not there is cheaper. Windows and the gaps
-//! between them have random lengths: a program whose phases come in a row is met in all of them.
+//! The cost of a hit is mostly that of the exception, so only detaching the probe makes it cheaper. Windows
+//! and the gaps between them have random lengths, so that periodic phases of a program are all sampled.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,52 +13,52 @@ use std::{
 
 use super::unwatched::PRICE_ERROR;
 
-/// Looks in a row, a second apart, that find the costs too high before anything is done, and windows that
-/// find them low before all is watched again.
+/// Consecutive checks, a second apart, that must find the costs too high before sampling begins; and
+/// consecutive windows that must find them low before everything is watched again.
 const IN_A_ROW: u32 = 3;
 
-/// Unless they take more than this part of the job's CPU time: then it is done at once.
+/// If the functions take more than this part of the job's CPU time, sampling begins at once.
 const JOB_PART_MAX: f64 = 0.5;
 
-/// After this many expensive looks, the budget is enforced even if processes keep joining.
+/// After this many checks with high costs, the budget is enforced even if processes keep joining.
 const EXPENSIVE_MAX: u32 = 10;
 
-/// Windows for new processes may take at most this much more, in total, than the gaps have saved.
+/// Windows for new processes may take at most this much time, in total, beyond what gaps have compensated.
 const EARLY_NS_MAX: f64 = 10e9;
 
-/// From the begin of a window to that of the next, on average, in nanoseconds.
+/// Mean time from the begin of a window to the begin of the next, in nanoseconds.
 const CYCLE_NS: f64 = 8e9;
 
-/// Probes are never attached for less, on average.
+/// Minimum mean time for which probes are attached.
 const ATTACHED_NS_MIN: f64 = 60e6;
 
-/// A window lasts at least this many times what attaching takes: while attaching it costs and measures
-/// nothing, some milliseconds for each process.
+/// A window lasts at least this many times as long as attaching, which takes some milliseconds for each
+/// process: meanwhile hits cost time but measure nothing.
 const TIMES_ATTACHING: f64 = 4.0;
 
-/// And about as long until they are off.
+/// Approximate time for detaching, in which hits still cost time.
 const CLOSING_NS: f64 = 10e6;
 
-/// Functions that were not called when the others began to be watched in windows, and are by now, may take
-/// this part of what all may.
+/// Functions that were not called when sampling of the others began, but are called now, may take this part
+/// of the budget for functions.
 const BESIDE: f64 = 0.25;
 
-/// No gap is longer than this.
+/// Maximum length of a gap.
 const GAP_NS_MAX: f64 = 300e9;
 
-/// If the agent and requested probes take all of the budget, the windows still have this part of it.
+/// Minimum part of the budget for windows if the agent and requested probes take all of it.
 const PART_MIN: f64 = 0.25;
 
-/// All is watched again where that would cost less than this part of what it may.
+/// Everything is watched again if that would cost less than this part of the budget.
 const BACK: f64 = 0.7;
 
-/// Windows are never a greater part of the time.
+/// Windows take at most this part of the time.
 const WINDOWS_MAX: f64 = 0.8;
 
-/// A window that has cost so many times as much as it was to is over.
+/// A window ends early if it has cost this many times its planned cost.
 const OVERSPENT: f64 = 4.0;
 
-/// The part of the job's CPU time that probes and agent may cost together; none for no bound.
+/// The part of the job's CPU time that probes and agent may cost together; `None` for no bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetShare(pub Option<f64>);
 
@@ -80,7 +80,7 @@ impl fmt::Display for BudgetShare {
 impl FromStr for BudgetShare {
     type Err = String;
 
-    /// `1%`, `0.5 %`, `none`.
+    /// Accepts `1%`, `0.5 %`, `none`.
     fn from_str(text: &str) -> Result<BudgetShare, String> {
         if text == "none" {
             return Ok(BudgetShare(None));
@@ -102,32 +102,32 @@ pub struct BudgetFunction {
     pub probe: u32,
     /// CPUs that its hits take while it is watched.
     pub cost: f64,
-    /// It is in no sequence of calls, as a polling function of MPI.
+    /// It is not part of the sequence of calls, such as a polling function of MPI.
     pub is_apart: bool,
 }
 
-/// What all costs now, in CPUs.
+/// All current costs, in CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
-    /// What the job takes, our probes included.
+    /// CPU use of the job, including our probes.
     pub job: f64,
-    /// What the agent takes.
+    /// CPU use of the agent.
     pub agent: f64,
-    /// Hits of functions of which a rule or a recording needs every one: they are never left out.
+    /// Cost of functions of which a rule or a recording needs every hit: these are never sampled.
     pub requested: f64,
-    /// Those of functions that rules only count: they rest where that is too much.
+    /// Cost of functions that rules only count: these are paused if they cost too much.
     pub counted: f64,
-    /// Those that may be sampled.
+    /// Functions that may be sampled.
     pub functions: Vec<BudgetFunction>,
 }
 
 impl Load {
-    /// The cost of those that may be sampled, together.
+    /// Total cost of the functions that may be sampled.
     pub fn of_functions(&self) -> f64 {
         self.of(|_| true)
     }
 
-    /// The cost of those that are selected.
+    /// Total cost of the selected functions.
     fn of(&self, is_selected: impl Fn(u32) -> bool) -> f64 {
         let resolved = self
             .functions
@@ -136,27 +136,27 @@ impl Load {
         resolved.map(|function| function.cost).sum()
     }
 
-    /// What all of it may take. A job that waits more than it computes may spend that part of a CPU: what it
-    /// is kept from is time then, not CPU time.
+    /// The budget in CPUs. A job that waits more than it computes is treated as one that uses a full CPU: for
+    /// it the budget bounds elapsed time, not CPU time.
     fn allowed(&self, share: f64) -> f64 {
         share * self.job.max(1.0)
     }
 
-    /// What the other functions may take.
+    /// The part of the budget for functions that may be sampled.
     fn left(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
         (allowed - self.agent - self.requested - self.counted).max(PART_MIN * allowed)
     }
 
-    /// What those that rules only count may take: what all others leave of it.
+    /// The part of the budget for functions that rules only count: what all others leave.
     fn left_to_counted(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
         (allowed - self.agent - self.requested - self.of_functions()).max(PART_MIN * allowed)
     }
 }
 
-/// Those that are in no sequence of calls, where that is enough. Else all, for a sequence that lacks one of
-/// its functions is none.
+/// The functions to sample: those outside the sequence of calls if that is enough. Otherwise all, because a
+/// sequence that lacks one of its functions is useless.
 fn chosen(load: &Load, share: f64) -> BTreeSet<u32> {
     let others = load.functions.iter().filter(|function| !function.is_apart);
     let is_enough = others.map(|function| function.cost).sum::<f64>() <= load.left(share) / 2.0;
@@ -167,7 +167,7 @@ fn chosen(load: &Load, share: f64) -> BTreeSet<u32> {
     chosen.map(|function| function.probe).collect()
 }
 
-/// How much of the time these are watched, while the others are all the time.
+/// The part of the time in which these functions can be watched, while the others are watched all the time.
 fn part(load: &Load, share: f64, functions: &BTreeSet<u32>) -> f64 {
     let sampled = load.of(|probe| functions.contains(&probe));
     let left = load.left(share) - load.of(|probe| !functions.contains(&probe));
@@ -180,11 +180,11 @@ fn part(load: &Load, share: f64, functions: &BTreeSet<u32>) -> f64 {
 #[derive(Clone, Debug, PartialEq)]
 pub enum SamplingStep {
     Stay,
-    /// These are watched in windows from now on, and a gap begins.
+    /// Samples these functions in windows from now on; a gap begins.
     Sample(BTreeSet<u32>),
     Open,
     Shut,
-    /// All are watched all the time again.
+    /// Watches all functions all the time again.
     Watch,
 }
 
@@ -195,7 +195,7 @@ enum Phase {
     Open {
         since_ns: u64,
         until_ns: u64,
-        /// CPU time that its hits take when it has cost far too much.
+        /// CPU time of its hits at which the window ends early.
         most_ns: f64,
     },
     Shut {
@@ -210,15 +210,15 @@ pub struct Windows {
     chance: Chance,
     phase: Phase,
     functions: BTreeSet<u32>,
-    /// What each function takes while it is watched, over the last windows.
+    /// Cost of each function while it is watched, smoothed over the last windows.
     costs: BTreeMap<u32, f64>,
     in_a_row: u32,
-    /// Looks in a row that found the costs too high, with or without new processes.
+    /// Consecutive checks that found the costs too high. Unlike `in_a_row`, new processes do not reset it.
     expensive: u32,
     part: f64,
-    /// What it took to attach the probes of the last window.
+    /// Time that it took to attach the probes of the last window.
     attaching_ns: f64,
-    /// Time of windows that gaps have not made up for yet.
+    /// Time of windows that gaps have not compensated yet.
     early_ns: f64,
 }
 
@@ -238,17 +238,17 @@ impl Windows {
         }
     }
 
-    /// What they keep to.
+    /// The budget that is enforced.
     pub fn budget(&self) -> BudgetShare {
         self.budget
     }
 
-    /// Those that are watched in windows; none while all are watched all the time.
+    /// The functions that are sampled in windows; empty while everything is watched all the time.
     pub fn functions(&self) -> &BTreeSet<u32> {
         &self.functions
     }
 
-    /// A window is open: how much CPU time its hits may take until it is over early.
+    /// CPU time that the hits of the open window may take until it ends early; `None` if no window is open.
     pub fn most_ns(&self) -> Option<f64> {
         match self.phase {
             Phase::Open { most_ns, .. } => Some(most_ns),
@@ -256,7 +256,7 @@ impl Windows {
         }
     }
 
-    /// When the next turn is due; none while all are watched all the time.
+    /// When the next step is due; `None` while everything is watched all the time.
     pub fn next_ns(&self) -> Option<u64> {
         match self.phase {
             Phase::Always => None,
@@ -264,25 +264,25 @@ impl Windows {
         }
     }
 
-    /// The part of the time that windows are, as planned.
+    /// The planned part of the time in windows.
     pub fn part(&self) -> f64 {
         self.part
     }
 
-    /// What all together may take, in CPUs; none where there is no bound.
+    /// The budget in CPUs; `None` if there is no bound.
     pub fn allowed(&self, load: &Load) -> Option<f64> {
         self.budget.0.map(|share| load.allowed(share))
     }
 
-    /// How long functions that rules only count rest, which were watched for so long and cost what the load
-    /// says: until the budget has made up for it. None where they were within it.
+    /// How long functions that rules only count must be paused, after being watched for `watched_ns` at the
+    /// cost in `load`, to stay within the budget. `None` if they did not exceed it.
     pub fn rest_ns(&self, load: &Load, watched_ns: u64) -> Option<u64> {
         let left = load.left_to_counted(self.budget.0?);
         let rest_ns = (load.counted / left - 1.0) * watched_ns as f64;
         (rest_ns > 0.0).then(|| rest_ns.min(GAP_NS_MAX) as u64)
     }
 
-    /// Once a second, while all are watched all the time.
+    /// To be called once a second while everything is watched all the time.
     pub fn look(&mut self, load: &Load, now_ns: u64) -> SamplingStep {
         let Some(share) = self.budget.0.filter(|_| self.phase == Phase::Always) else {
             return SamplingStep::Stay;
@@ -304,7 +304,7 @@ impl Windows {
         self.sample(load, share, now_ns)
     }
 
-    /// Somebody has come: whether the gap may end now, before its time, for him to be seen for so long.
+    /// A process has joined: whether the gap may end early, so that the process is watched for `for_ns`.
     pub fn may_open(&self, now_ns: u64, for_ns: u64) -> bool {
         let Phase::Shut { until_ns, .. } = self.phase else {
             return false;
@@ -313,8 +313,9 @@ impl Windows {
         self.early_ns + self.made_up_by(rest_ns) + for_ns as f64 <= EARLY_NS_MAX
     }
 
-    /// Somebody has come who is to be seen without a gap until then: no window ends before, nor is a gap
-    /// begun for what it costs by then. But where one comes after the other that has an end.
+    /// A process has joined that should be watched without a gap until `least_ns`: the window does not end
+    /// before, and its cost until then does not begin a gap. If processes keep joining, the total of such
+    /// time is bounded.
     pub fn stay_open(&mut self, least_ns: u64) {
         self.in_a_row = 0;
         let left_ns = (EARLY_NS_MAX - self.early_ns).max(0.0) as u64;
@@ -329,24 +330,24 @@ impl Windows {
         }
     }
 
-    /// The time of windows that a gap makes up for.
+    /// The time of windows that a gap compensates.
     fn made_up_by(&self, gap_ns: f64) -> f64 {
         gap_ns * self.part / (1.0 - self.part)
     }
 
-    /// A gap is over: the probes of what was not watched in it begin to be attached, and
-    /// [`Windows::functions`] are fewer from now on, where not all of them are called.
+    /// A gap ends, and attaching the probes begins. Removes functions that are not called from
+    /// [`Windows::functions`], unless none is called.
     pub fn open(&mut self, now_ns: u64) -> SamplingStep {
         let Phase::Shut { until_ns, then_ns } = self.phase else {
             return SamplingStep::Stay;
         };
-        // Those that are not called cost nothing: they are watched all the time from here on, and only the
-        // others come and go.
+        // Functions that are not called cost nothing: they are watched all the time from here on, and only
+        // the probes of the others are attached and detached.
         let is_called = |probe: &u32| self.costs.get(probe).is_some_and(|cost| *cost > 0.0);
         if self.functions.iter().any(is_called) {
             self.functions.retain(is_called);
         }
-        // What a gap that ends before its time has not made up for, those that follow do.
+        // Later gaps compensate for the rest of a gap that ends early.
         self.early_ns += self.made_up_by(until_ns.saturating_sub(now_ns) as f64);
         let expected: f64 = self
             .functions
@@ -361,7 +362,7 @@ impl Windows {
         SamplingStep::Open
     }
 
-    /// The probes of the window that has begun are attached.
+    /// The probes of the current window are attached.
     pub fn attached(&mut self, now_ns: u64) {
         let Phase::Open {
             since_ns,
@@ -377,19 +378,19 @@ impl Windows {
         *most_ns *= (*until_ns - *since_ns) as f64 / planned_ns;
     }
 
-    /// A window is over: its functions are estimated from the window, all others from window and gap
+    /// A window ends. The costs of its functions are from the window, those of all others from window and gap
     /// together.
     pub fn shut(&mut self, load: &Load, now_ns: u64) -> SamplingStep {
         let Some(share) = self.budget.0 else {
             return SamplingStep::Stay;
         };
-        // One of them may have been requested meanwhile.
+        // A request may need every call of one of them by now.
         let is_there = |probe: &u32| load.functions.iter().any(|function| function.probe == *probe);
         self.functions.retain(is_there);
         let mut smooth = load.clone();
         for function in &mut smooth.functions {
-            // What rises is believed at once, what falls by and by: windows are short, and one may have met a
-            // pause.
+            // Accept rising costs at once and falling ones gradually, because a short window may have hit a
+            // pause of the program.
             let before = self.costs.get(&function.probe).copied().unwrap_or(function.cost);
             let weight = if function.cost > 2.0 * before { 1.0 } else { 0.25 };
             function.cost = before + weight * (function.cost - before);
@@ -406,12 +407,12 @@ impl Windows {
         self.sample(&smooth, share, now_ns)
     }
 
-    /// Plans anew, and begins a gap. Functions that are watched in windows stay so until all are watched
+    /// Makes a new plan, and begins a gap. Functions that are sampled stay so until everything is watched
     /// again.
     fn sample(&mut self, load: &Load, share: f64, now_ns: u64) -> SamplingStep {
         let chosen = chosen(load, share);
         let beside = load.of(|probe| chosen.contains(&probe) && !self.functions.contains(&probe));
-        // All that are chosen go at once: each time some more do, those beside them are off for a moment.
+        // Add all chosen functions at once: each change of the set detaches other functions for a moment.
         let is_new = self.phase == Phase::Always || beside > BESIDE * load.left(share);
         if self.phase == Phase::Always {
             (self.in_a_row, self.expensive) = (0, 0);
@@ -421,7 +422,7 @@ impl Windows {
         }
         self.part = part(load, share, &self.functions);
         let (window_ns, gap_ns) = self.lengths();
-        // Where attaching took longer than was thought the gap makes up for it.
+        // If attaching took longer than planned, the gap compensates for it.
         let attached_ns = match self.phase {
             Phase::Open { since_ns, .. } => now_ns.saturating_sub(since_ns) as f64 + CLOSING_NS,
             _ => 0.0,
@@ -440,7 +441,7 @@ impl Windows {
         }
     }
 
-    /// Of the next window and of the gap before it.
+    /// Lengths of the next window and of the gap before it.
     fn lengths(&mut self) -> (u64, f64) {
         let cycle = CYCLE_NS * self.chance.between(0.5, 1.5);
         let least = ATTACHED_NS_MIN.max(TIMES_ATTACHING * self.attaching_ns);
@@ -451,8 +452,8 @@ impl Windows {
     }
 }
 
-/// Numbers that no program goes by (xorshift64*, Marsaglia 2003 and Vigna 2016): nothing depends on their
-/// quality but that they differ.
+/// Pseudo-random numbers that no program follows (xorshift64*, Marsaglia 2003 and Vigna 2016). Their
+/// statistical quality does not matter.
 #[derive(Clone, Debug)]
 struct Chance(u64);
 

@@ -1,9 +1,9 @@
-//! What watching and tuning cost, as arithmetic: prices of hits, what they come to, shares. No clock, no
-//! file, no kernel: what is measured is handed in (`kernel/calibration.rs` measures prices,
-//! `agent/session/src/budget/costs.rs` counts), and what comes out is shown.
+//! Computes the cost of watching and tuning: prices of hits, their sums, shares. No clock, file or kernel:
+//! measured values are passed in (`kernel/calibration.rs` measures prices,
+//! `agent/session/src/budget/costs.rs` counts), and the results are shown.
 //!
-//! The parts are those of MATE (Morajko, thesis, 3.2.1): T = T_Instr + T_Mon + T_Tun, with T_Mon the sum over
-//! all kinds of events of what one costs times how often it occurred.
+//! The parts are those of MATE (Morajko, thesis, 3.2.1): T = T_Instr + T_Mon + T_Tun, where T_Mon is the sum
+//! over all kinds of events of the cost of one event times the number of events.
 
 mod account;
 mod budget;

@@ -1,47 +1,47 @@
-//! What a hit costs the thread that makes it, by what the kernel does with the instruction under the probe
-//! and by what is done at the hit. Linear: a price is a sum of parts, each of which is measured by itself.
+//! The cost of a hit for the thread that makes it, given how the kernel executes the instruction under the
+//! probe and what is done at the hit. The model is linear: a price is a sum of parts, each measured
+//! separately.
 
 use plan::Cost;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum PriceSource {
-    /// Measured on this machine, when the probes were armed.
+    /// Measured on this machine when the probes were armed.
     Measured,
-    /// They could not be measured, for this reason: those of another machine of the kind that this is used
-    /// on.
+    /// Default values from another machine, with the reason why measuring failed.
     Table(String),
 }
 
 /// The parts of a price, in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
-    /// An entry that is counted, on a nop of which the kernel makes a call.
+    /// A counted entry, on a nop that the kernel replaces by a call.
     pub optimised_ns: f64,
-    /// The same on an instruction that the kernel does itself.
+    /// A counted entry, on an instruction that the kernel emulates.
     pub emulated_ns: f64,
-    /// The same on one that the processor runs apart.
+    /// A counted entry, on an instruction that is single-stepped.
     pub stepped_ns: f64,
-    /// That calls are timed, at the last jumps before they return, beyond their entries.
+    /// Additional cost of timing a call with probes at the last jumps before its returns.
     pub return_ns: f64,
-    /// The same at a return instruction.
+    /// Additional cost of timing a call with probes at return instructions.
     pub leave_ns: f64,
-    /// That a call is one of a library's and entered into the sequence of calls, beyond that it is timed.
+    /// Additional cost of entering a timed call of a library into the sequence of calls.
     pub sequence_ns: f64,
-    /// A value that is read.
+    /// Reading a value.
     pub value_ns: f64,
-    /// A hit that is sent.
+    /// Sending a hit.
     pub event_ns: f64,
-    /// A hit that is added up.
+    /// Aggregating a hit in the kernel.
     pub added_ns: f64,
-    /// Each further link at the same instruction: one of another process.
+    /// Each further link at the same instruction, which belongs to another process.
     pub link_ns: f64,
     pub source: PriceSource,
 }
 
-/// How calls of a function come to their end for a probe.
+/// How the end of a call is detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReturnKind {
-    /// They are counted at their entries, and not timed.
+    /// Calls are counted at their entries, and not timed.
     #[default]
     Unseen,
     /// The last jumps before return instructions are probed.
@@ -50,51 +50,51 @@ pub enum ReturnKind {
     Instruction,
 }
 
-/// How a function is probed, as far as that decides what a call costs.
+/// The properties of a probed function that decide the cost of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// What the kernel does with the instruction under the probe at the entry.
+    /// How the kernel executes the instruction under the entry probe.
     pub entry: Cost,
-    /// Whether and how returns are seen.
+    /// How returns are detected.
     pub returns: ReturnKind,
-    /// It is one of a library's, entered into the sequence of calls.
+    /// The function belongs to a library, and its calls are entered into the sequence of calls.
     pub is_in_sequence: bool,
     pub values: u32,
     pub events: u32,
-    /// Hits that are added up in a call.
+    /// Hits per call that are aggregated in the kernel.
     pub added: u32,
-    /// Links at its instruction: one, or one for each process.
+    /// Links at its instruction: one in total, or one for each process.
     pub links: u32,
 }
 
-/// What calls of functions made for it took, in nanoseconds each; nothing subtracted.
+/// Measured durations of calls of test functions, in nanoseconds each, with nothing subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// A function without probes.
     pub bare: f64,
-    /// Its entry is counted, on an instruction that the kernel does itself.
+    /// The entry is counted, on an instruction that the kernel emulates.
     pub emulated: f64,
-    /// On one that the processor runs apart.
+    /// The entry is counted, on an instruction that is single-stepped.
     pub stepped: f64,
-    /// On a nop that the kernel may make a call of.
+    /// The entry is counted, on a nop that the kernel may replace by a call.
     pub nop: f64,
     /// Entry and last jump are probed.
     pub timed: f64,
-    /// Entry and return instruction are.
+    /// Entry and return instruction are probed.
     pub left: f64,
-    /// Entry and last jump are, and the call is entered into the sequence.
+    /// Entry and last jump are probed, and the call is entered into the sequence.
     pub in_sequence: f64,
-    /// Values are read at the entry.
+    /// `values` values are read at the entry.
     pub reading: f64,
     pub values: u32,
     /// Each entry is sent.
     pub sending: f64,
-    /// Entry and last jump are probed, and what each call took is added up.
+    /// Entry and last jump are probed, and the duration of each call is aggregated in the kernel.
     pub added: f64,
 }
 
 impl Prices {
-    /// Where nothing can be measured. The figures are those of the machine that this was made on
+    /// Default prices for when nothing can be measured. They come from the development machine
     /// (docs/performance.md), rounded up.
     pub fn table(why: String) -> Prices {
         Prices {
@@ -112,8 +112,8 @@ impl Prices {
         }
     }
 
-    /// What the parts cost, from complete calls. A part that is cheaper than what it contains was measured
-    /// within its error, and costs nothing.
+    /// Computes the parts from complete calls. A part that was measured as negative is within the measurement
+    /// error, and becomes 0.
     pub fn from(measured: &Measured) -> Prices {
         let beyond = |overall: f64, part: f64| (overall - part).max(0.0);
         Prices {
@@ -135,12 +135,12 @@ impl Prices {
         match site {
             Cost::Optimised => self.optimised_ns,
             Cost::Emulated => self.emulated_ns,
-            // Unknown: the higher price.
+            // Unknown: use the higher price.
             Cost::Stepped | Cost::Unknown => self.stepped_ns,
         }
     }
 
-    /// A call of a function that is probed so, entry and return.
+    /// The cost of a call, entry and return, of a function that is probed in this way.
     pub fn call_ns(&self, probed: &Probed) -> f64 {
         let returns = match probed.returns {
             ReturnKind::Unseen => 0.0,
@@ -169,8 +169,8 @@ impl Prices {
     }
 }
 
-/// A link of another process at the same instruction: the kernel checks for each whether the hit is its own.
-/// Measuring it takes a second process, so the value is from docs/performance.md.
+/// A link of another process at the same instruction: the kernel checks for each link whether the hit belongs
+/// to it. Measuring this takes a second process, so the value is from docs/performance.md.
 const LINK_NS: f64 = 28.0;
 
 #[cfg(test)]
@@ -255,7 +255,7 @@ mod tests {
             prop_assert!(prices.call_ns(&uncounted) <= cost);
         }
 
-        /// The linear model gives back what it was made of.
+        /// The linear model reproduces its inputs.
         #[test]
         fn a_hit_that_was_measured_in_one_costs_as_much_as_its_parts(
             (bare, entry, more, sequence) in (0.0..10.0_f64, 1.0..9_000.0_f64, 0.0..9_000.0_f64, 0.0..500.0_f64),

@@ -1,40 +1,40 @@
-//! Extrapolates the counters of functions that are sampled in windows: what was counted, plus an estimate for
-//! the gaps, from the pace of the last windows. Never less than was counted, and never less than an earlier
-//! estimate.
+//! Extrapolates the counters of functions that are sampled in windows: the counted values plus an estimate
+//! for the gaps, from the pace of the last windows. The result is never less than what was counted, and never
+//! less than an earlier estimate.
 //!
-//! Pace is calls per CPU time, since a program that others keep from its CPUs calls less often, watched or
-//! not. Of the CPU time w of a window the process had w − n·c for itself, with n hits of price c. So calls in
-//! a gap are faster than in the windows by w / (w − n·c). That is true of a program that sets its own pace.
-//! If it is busy waiting, the price may be absorbed by that, and the truth is the pace of the windows; if
-//! ranks wait for each other, the prices that others pay slow it down too: the range goes from the one to the
-//! other. If the range is too wide, calls are estimated at the pace of the windows, as the least possible
-//! number. Time inside is estimated as the share of the time that it had in the windows.
+//! Pace is calls per CPU time, because a program that is preempted calls less often, watched or not. Of the
+//! CPU time w of a window the process had w − n·c for itself, with n hits of price c. So calls in a gap are
+//! faster than in the windows by w / (w − n·c). That holds for a program that sets its own pace. If it is
+//! busy waiting, the waiting may absorb the price, and the true pace is that of the windows; if ranks wait
+//! for each other, the prices that other ranks pay slow it down too. The range covers both cases. If the
+//! range is too wide, calls are estimated at the pace of the windows, as a lower bound. Time inside is
+//! estimated by its share of the time in the windows.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use abi::Totals;
 
-/// A price may be so much higher, as part of itself: it was measured in a loop, with everything in the
-/// caches. What it is beside what calls take more in a program is held by a test, 0.6 at least
+/// The true price may exceed the measured one by this part of it, because prices are measured in a loop with
+/// warm caches. A test checks that the price is at least 0.6 of the additional time of calls in a program
 /// (docs/performance.md).
 pub(super) const PRICE_ERROR: f64 = 0.67;
 
-/// A pace is estimated if its greatest possible value is at most this many times the least.
+/// A pace is estimated only if its upper bound is at most this many times its lower bound.
 const TELLABLE: f64 = 1.5;
 
-/// Gaps are estimated from this many windows before them.
+/// Gaps are estimated from this many preceding windows.
 const WINDOWS: usize = 4;
 
-/// When something was counted.
+/// The time of a count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountTime {
     pub at_ns: u64,
-    /// By the CPU time of the process.
+    /// CPU time of the process.
     pub cpu_ns: u64,
 }
 
 impl CountTime {
-    /// What passed of both since another one.
+    /// The time that passed since `before`.
     pub fn since(self, before: CountTime) -> CountTime {
         CountTime {
             at_ns: self.at_ns.saturating_sub(before.at_ns),
@@ -43,26 +43,26 @@ impl CountTime {
     }
 }
 
-/// One process while a window was open.
+/// One process in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Window {
     pub length: CountTime,
     pub threads: u64,
-    /// CPU time that the hits took of them, in nanoseconds.
+    /// CPU time of the process that its hits took, in nanoseconds.
     pub cost_ns: f64,
-    /// What the hits took of a thread of each other process, added up, in nanoseconds.
+    /// Time that hits took in a thread of each other process, summed, in nanoseconds.
     pub others_ns: f64,
     /// Time of its threads inside the library, in nanoseconds.
     pub inside_ns: u64,
-    /// Of it, time waiting for a CPU.
+    /// The part of `inside_ns` spent waiting for a CPU.
     pub waited_ns: u64,
 }
 
-/// How many times as fast as in the windows a process calls while it is not watched.
+/// Pace of the calls of an unwatched process, relative to the windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pace {
     estimated: f64,
-    /// None where nothing bounds it.
+    /// `None` if there is no upper bound.
     most: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ impl Pace {
             cpu_ns += window.length.cpu_ns as f64;
             cost += window.cost_ns;
             own += window.cost_ns / threads;
-            // What others pay delays a thread only while it waits for them.
+            // The cost of hits in other processes delays a thread only while it waits for them.
             let inside = window.inside_ns as f64 / threads;
             others += (window.others_ns * (1.0 + PRICE_ERROR)).min(inside);
         }
@@ -97,11 +97,11 @@ impl Pace {
     }
 }
 
-/// Of one function: calls, nested ones, timed ones, time, bytes, calls whose bytes are not known.
+/// For one function: calls, nested calls, timed calls, time, bytes, calls with unknown bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Amounts([f64; 6]);
 
-/// Those that follow the pace of the calls, by CPU time; the others follow the time.
+/// Amounts that are proportional to CPU time; the others are proportional to elapsed time.
 const PACED: [bool; 6] = [true, true, false, false, true, true];
 
 impl Amounts {
@@ -137,7 +137,7 @@ impl Amounts {
         self.0[3] += ns;
     }
 
-    /// What each is of: CPU time or time.
+    /// The clock of each amount: CPU time or elapsed time.
     fn clocks(length: CountTime) -> [f64; 6] {
         PACED.map(|is_paced| {
             if is_paced {
@@ -156,12 +156,12 @@ impl Amounts {
     }
 }
 
-/// Calls of one function whose two ends were not both seen.
+/// Calls of one function of which only one end was recorded.
 fn unpaired(counted: &[Totals], probe: u32) -> u64 {
     counted.get(probe as usize).map_or(0, |totals| totals.unpaired)
 }
 
-/// The estimate for gaps, beyond what was counted in them.
+/// The estimate for gaps, in addition to what was counted in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Beyond {
     amounts: Amounts,
@@ -170,41 +170,41 @@ struct Beyond {
     /// Calls at the greatest pace.
     most: f64,
     has_no_most: bool,
-    /// Returns without an entry, because probes for the ones are on and off before and after those for the
-    /// others: no loss.
+    /// Returns without an entry, and entries without a return, which occur because entry and return probes
+    /// are attached and detached at different times. They are no losses.
     at_ends: u64,
 }
 
-/// A gap that goes on.
+/// A gap that has not ended.
 #[derive(Clone, Debug, Default)]
 struct Gap {
     since: CountTime,
-    /// What had been counted when it began: probes come off a moment later.
+    /// The counters when the gap began; probes are detached a moment later.
     counted: Vec<Totals>,
     functions: BTreeSet<u32>,
-    /// In their order, what those of them have of it in a nanosecond of their clocks that were seen before,
-    /// and at which pace.
+    /// By function in ascending order: amounts per nanosecond of their clocks in the preceding windows.
+    /// Contains only functions that were sampled before.
     rates: Vec<(u32, Amounts)>,
     pace: Option<Pace>,
     waited: f64,
 }
 
-/// An estimate of calls, and how certain it is.
+/// The uncertainty of an estimated number of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Calls that were counted.
     pub counted: u64,
     pub counted_bytes: u64,
-    /// The fewest that there were.
+    /// Lower bound of the number of calls.
     pub from: u64,
-    /// The most; none where that is not known.
+    /// Upper bound; `None` if unknown.
     pub to: Option<u64>,
-    /// The part of the time in which they were counted.
+    /// The part of the time in which calls were counted.
     pub watched: f64,
 }
 
 impl Estimate {
-    /// Of calls that all were counted.
+    /// For a function whose calls were all counted.
     pub fn exact(calls: u64, bytes: u64) -> Estimate {
         Estimate {
             counted: calls,
@@ -215,7 +215,7 @@ impl Estimate {
         }
     }
 
-    /// Of two processes together, that were watched equally long.
+    /// The sum for two processes that were watched equally long.
     pub fn and(self, other: Estimate) -> Estimate {
         Estimate {
             counted: self.counted + other.counted,
@@ -229,23 +229,23 @@ impl Estimate {
 
 #[derive(Clone, Debug, Default)]
 pub struct Unwatched {
-    /// When the window began, and what had been counted by then.
+    /// The begin of the open window, and the counters at that time.
     opened: Option<(CountTime, Vec<Totals>)>,
     windows: VecDeque<(Window, Vec<(u32, Amounts)>)>,
     gap: Option<Gap>,
     beyond: Vec<Beyond>,
-    /// Time of gaps that are over, by function.
+    /// Total length of past gaps, by function.
     gaps_ns: Vec<u64>,
     waited_ns: f64,
 }
 
 impl Unwatched {
-    /// Whether something was not watched at some time.
+    /// Whether some function was not watched at some time.
     pub fn has_gaps(&self) -> bool {
         !self.beyond.is_empty()
     }
 
-    /// A window began then: what came of the gap is fixed.
+    /// A window begins: fixes the estimate for the gap.
     pub fn open(&mut self, at: CountTime, counted: &[Totals]) {
         if let Some(gap) = self.gap.take() {
             for probe in &gap.functions {
@@ -267,13 +267,13 @@ impl Unwatched {
         self.opened = Some((at, counted.to_vec()));
     }
 
-    /// When the window that is open began, and what had been counted by then.
+    /// The begin of the open window, and the counters at that time.
     pub fn opened(&self) -> Option<(CountTime, &[Totals])> {
         self.opened.as_ref().map(|(at, counted)| (*at, &counted[..]))
     }
 
-    /// The window is over, and these functions are not watched from now on. `open` are calls of theirs that
-    /// have not returned, of which nothing will be known but what they took up to now.
+    /// The window ends, and `functions` are not watched from now on. `open` contains calls of them that have
+    /// not returned, with the time they took until now: their returns will not be recorded.
     pub fn shut(
         &mut self,
         at: CountTime,
@@ -282,7 +282,7 @@ impl Unwatched {
         functions: &BTreeSet<u32>,
         window: Window,
     ) {
-        // One that came while no window was open was never seen.
+        // A process that joined while no window was open has no counters at the begin.
         let opened = self.opened.take();
         let before = opened.map_or_else(|| counted.to_vec(), |(_, before)| before);
         let places = functions.last().map_or(0, |last| *last as usize + 1);
@@ -316,7 +316,7 @@ impl Unwatched {
     fn gap_from(&self, at: CountTime, counted: &[Totals], functions: &BTreeSet<u32>) -> Gap {
         let windows = || self.windows.iter().map(|(window, _)| *window);
         let rate = |probe: &u32| {
-            // For one that is new among them, only its own windows count.
+            // A function that was added recently has only its own windows.
             let (mut length, mut sum) = (CountTime::default(), Amounts::default());
             for (window, seen) in &self.windows {
                 if let Some((_, amounts)) = seen.iter().find(|(of, _)| of == probe) {
@@ -345,7 +345,7 @@ impl Unwatched {
         }
     }
 
-    /// The estimates of all functions at a moment with these counts.
+    /// The estimated totals of all functions, given the counters at a moment.
     pub fn estimated(&self, at: CountTime, counted: &[Totals]) -> Vec<Totals> {
         let estimated = counted.iter().zip(0_u32..).map(|(counted_of, probe)| {
             let beyond = self.beyond_of(probe, at, counted);
@@ -368,8 +368,8 @@ impl Unwatched {
         estimated.collect()
     }
 
-    /// Estimated time inside the library, and of it time waiting for a CPU, in gaps beyond what was counted,
-    /// in nanoseconds.
+    /// Estimated time inside the library in gaps, and the part of it spent waiting for a CPU, in addition to
+    /// what was counted, in nanoseconds.
     pub fn inside_ns(&self, at: CountTime, counted: &[Totals]) -> (u64, u64) {
         let over: f64 = self.beyond.iter().map(|beyond| beyond.amounts.time()).sum();
         let (inside, waited) = self
@@ -379,8 +379,8 @@ impl Unwatched {
         ((over + inside) as u64, (self.waited_ns + waited) as u64)
     }
 
-    /// What is known of the calls of a function, out of a time that it might have been watched; none where it
-    /// always was.
+    /// The uncertainty of the calls of a function, over `of_ns` in which it could have been watched; `None`
+    /// if it was watched all the time.
     pub fn estimate(&self, probe: u32, at: CountTime, of_ns: u64, counted: &[Totals]) -> Option<Estimate> {
         let place = probe as usize;
         let going_on = self.gap.as_ref().filter(|gap| gap.has(probe));
@@ -423,7 +423,7 @@ impl Gap {
         self.functions.contains(&probe)
     }
 
-    /// Beyond what the probes, which come off a moment after it began, counted in it.
+    /// The estimate for this gap minus what was counted in it: probes are detached a moment after it begins.
     fn beyond(&self, probe: u32, at: CountTime, counted: &[Totals]) -> Beyond {
         let place = self.rates.binary_search_by_key(&probe, |(of, _)| *of);
         let Some((_, rate)) = place.ok().and_then(|place| self.rates.get(place)) else {
@@ -458,7 +458,7 @@ impl Gap {
         }
     }
 
-    /// As [`Unwatched::inside_ns`], of this gap.
+    /// As [`Unwatched::inside_ns`], for this gap.
     fn inside_ns(&self, at: CountTime, counted: &[Totals]) -> (f64, f64) {
         let probes = self.rates.iter().map(|(probe, _)| *probe);
         let inside = probes.map(|probe| self.beyond(probe, at, counted).amounts.time());

@@ -1,4 +1,4 @@
-//! What the table of functions promises.
+//! Tests the consistency of the table of functions.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn the_datatype_stands_behind_its_count_and_what_it_stands_between() {
             };
             assert!(expected, "{}: {amount:?}", function.stem);
         }
-        // Where ranks are told apart or counted there must be a communicator to count them in.
+        // A communicator is required to translate or count ranks.
         let needs_comm = amounts.into_iter().flatten().any(|amount| {
             amount.peer.is_some()
                 || matches!(

@@ -1,11 +1,11 @@
-//! Values that rules want captured at a hit, and those that are: where the way to each begins, and of which
-//! type it is.
+//! Values that rules require at a hit, and those that are captured: the source of each, the path to it and
+//! its type.
 
 use abi::Capture;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// An argument, counted from 0, as at entry.
+    /// An argument, counted from 0, as it is at entry.
     Argument(u8),
     NamedArgument(String),
     ReturnValue,
@@ -14,7 +14,7 @@ pub enum Read {
     Bytes,
 }
 
-/// A step on the way to a value.
+/// A step on the path to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaptureStep {
     Field(String),
@@ -22,32 +22,32 @@ pub enum CaptureStep {
     Dereference,
 }
 
-/// A type as a rule states it: its name, and of a text the longest length.
+/// A type as a rule states it: its name, and the maximum length of a text.
 pub type Stated = (&'static str, u8);
 
-/// A value that someone wants at the hits of a function.
+/// A value that a request needs at the hits of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedCapture {
-    /// As a rule writes it; identifies the value.
+    /// The expression in the rule; identifies the value.
     pub what: String,
     pub read: Read,
     pub steps: Vec<CaptureStep>,
-    /// A variable is read when the function returns, not when it is entered.
+    /// Read a variable when the function returns, not when it is entered.
     pub at_return: bool,
-    /// Its type, where the rule states it.
+    /// Its type, if the rule states it.
     pub stated: Option<Stated>,
 }
 
 /// A value that the kernel side reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeCapture {
-    /// As a rule writes it.
+    /// The expression in the rule.
     pub what: String,
     /// As in [`WantedCapture`].
     pub at_return: bool,
     /// Its type; `str` for a text.
     pub type_name: &'static str,
-    /// The longest text; 0 for a number.
+    /// Maximum length of a text; 0 for a number.
     pub length: u8,
     pub read: Read,
     /// The spec for the kernel side.
@@ -55,7 +55,7 @@ pub struct ProbeCapture {
 }
 
 impl ProbeCapture {
-    /// Its name in a recording, which [`ProbeCapture::from_label`] understands.
+    /// The name in a recording; [`ProbeCapture::from_label`] parses it.
     pub fn label(&self) -> String {
         let moment = if self.at_return { " at return" } else { "" };
         match self.length {
@@ -64,7 +64,7 @@ impl ProbeCapture {
         }
     }
 
-    /// A capture by its name in a recording; `None` for a name that was not made by [`ProbeCapture::label`].
+    /// Parses the name of a capture in a recording; `None` if it was not made by [`ProbeCapture::label`].
     pub fn from_label(label: &str) -> Option<ProbeCapture> {
         let (label, at_return) = match label.strip_suffix(" at return") {
             Some(rest) => (rest, true),
@@ -78,7 +78,7 @@ impl ProbeCapture {
             Some(length) => (TEXT, length.parse().ok().filter(|length| *length > 0)?),
             None => (*TYPES.iter().find(|known| **known == stated)?, 0),
         };
-        // A recording is read from, not a register.
+        // A replay takes the value from the recording, so the source does not matter.
         Some(ProbeCapture {
             what: what.to_owned(),
             at_return,
@@ -89,14 +89,14 @@ impl ProbeCapture {
         })
     }
 
-    /// Whether it is what someone wants.
+    /// Whether it fulfils a request.
     pub fn is(&self, wanted: &WantedCapture) -> bool {
         let stated = |(name, length): Stated| self.type_name == name && self.length == length;
         self.what == wanted.what && self.at_return == wanted.at_return && wanted.stated.is_none_or(stated)
     }
 }
 
-/// What a text's type is called.
+/// The type name of a text.
 const TEXT: &str = "str";
 
 /// The types that can be read as numbers.
@@ -104,7 +104,7 @@ const TYPES: [&str; 12] = [
     "bool", "char", "i8", "u8", "i16", "u16", "i32", "u32", "f32", "i64", "u64", "f64",
 ];
 
-/// Bytes that a number of this type takes; `None` for what is no number.
+/// Size of a number of this type in bytes; `None` if the type is not numeric.
 pub fn width(type_name: &str) -> Option<u8> {
     Some(match type_name {
         "bool" | "char" | "i8" | "u8" => 1,
@@ -115,8 +115,8 @@ pub fn width(type_name: &str) -> Option<u8> {
     })
 }
 
-/// The number that was read, from the bytes that it takes of its register or its place in memory; a boolean
-/// is 0 or 1.
+/// Decodes a captured number from its raw bytes, which come from a register or from memory; a boolean is 0 or
+/// 1.
 pub fn number(raw: u64, type_name: &str) -> Option<f64> {
     Some(match type_name {
         "bool" => f64::from(u8::from(raw as u8 != 0)),

@@ -1,4 +1,4 @@
-//! A probe: as it is requested, and as it is numbered. Attaches nothing.
+//! A probe, as requested and as numbered. Nothing is attached here.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -13,25 +13,25 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub selector: ProbeSelector,
-    /// [`SpecFlags`] that are needed.
+    /// The required [`SpecFlags`].
     pub flags: u32,
     pub captures: Vec<WantedCapture>,
-    /// What may be added up of hits instead of sending them.
+    /// The aggregation in the kernel that can replace sending each hit.
     pub partial_sum: Option<WantedSum>,
-    /// It is switched on and off as the session goes.
+    /// The session switches it on and off.
     pub is_switched: bool,
     pub is_on: bool,
-    /// Its functions have no rows of their own among those that are shown.
+    /// Its functions have no rows of their own in the display.
     pub is_quiet: bool,
-    /// Its functions may be watched in windows: the request does not need every call.
+    /// Its functions may be sampled in windows: the request does not need every call.
     pub may_pause: bool,
-    /// A rule counts its hits over windows that go by time: they may rest meanwhile, and the rule has no
-    /// value then.
+    /// A rule counts its hits over time windows. The functions may be paused; the rule has no value
+    /// meanwhile.
     pub is_counted: bool,
 }
 
 impl Wanted {
-    /// The calls of a function by how long they took; a recording has each of them.
+    /// Requests the distribution of a function's call durations; a recording also needs each call.
     pub fn calls_of(function: &str, are_recorded: bool) -> Wanted {
         let sent = if are_recorded { SpecFlags::SEND_RETURN } else { 0 };
         Wanted {
@@ -47,7 +47,7 @@ impl Wanted {
         }
     }
 
-    /// Parallel regions, or what each thread does in them, for the profile.
+    /// Requests parallel regions, or their bodies, for the profile.
     pub fn quietly(selector: ProbeSelector) -> Wanted {
         Wanted {
             selector,
@@ -66,33 +66,32 @@ impl Wanted {
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub name: String,
-    /// What it is in MPI, and whether its counts have 64 bits.
+    /// The MPI function that it is, if any.
     pub mpi: Option<&'static mpi::MpiFunction>,
-    /// What is done at a hit.
+    /// The actions at a hit.
     pub spec: ProbeSpec,
-    /// What is read at a hit, in the order in which the kernel side sends it.
+    /// The values read at a hit, in the order in which the kernel side sends them.
     pub captures: Vec<ProbeCapture>,
-    /// What the linker calls it, where it is none of MPI's.
+    /// Linker symbols, if it is not an MPI function.
     pub symbols: BTreeSet<String>,
-    /// Of a mark, the values that it passes, as the note in the file describes them.
+    /// For a mark, the values that it passes, as described by the note in the file.
     pub mark: Option<String>,
     /// The requests that include it.
     pub wanted: Vec<usize>,
-    /// It is probed for the profile alone, which has no row for it.
+    /// It is probed only for the profile, and has no row in it.
     pub is_quiet: bool,
-    /// Rules count its calls, which only the profile times, now and then: no time of all of them is known.
+    /// Rules count its calls, but only the profile times some of them: the total time is unknown.
     pub is_only_counted: bool,
-    /// It is watched in windows, unless somebody needs every call of it.
+    /// It is sampled in windows, unless a request needs every call.
     pub is_sampled: bool,
-    /// It is not watched now, for no window is open.
+    /// It is not watched now, because no window is open.
     pub is_off: bool,
-    /// It is not watched now: no rule has it switched on, or its counting rests.
+    /// It is not watched now, because no rule has it switched on or its counting is paused.
     pub is_resting: bool,
 }
 
 impl Probe {
-    /// A function without captures and requests. `mpi` says what it is in MPI, and `spec` what is done at its
-    /// hits.
+    /// A function without captures and requests. `mpi` is the MPI function that it is, if any.
     pub fn new(name: &str, mpi: Option<&'static mpi::MpiFunction>, spec: ProbeSpec) -> Probe {
         Probe {
             name: name.to_owned(),
@@ -110,7 +109,7 @@ impl Probe {
         }
     }
 
-    /// Which way its bytes go, when they are counted.
+    /// Direction of its bytes; `None` if they are not counted.
     pub fn bytes_kind(&self) -> Option<BytesKind> {
         let counted = self.spec.flags & SpecFlags::BYTES != 0;
         self.mpi
@@ -119,20 +118,20 @@ impl Probe {
             .map(|carries| carries.kind)
     }
 
-    /// The rows of a process that count its messages by size, where they are.
+    /// Rows of a process that count its messages by size; `None` if they are not counted.
     pub(crate) fn rows_of_sizes(&self) -> Option<Range<u32>> {
         self.bytes_kind()?;
         let first = u32::from(self.spec.message.row);
         Some(first..first + Sizes::ROWS)
     }
 
-    /// The rows of a process that count its calls by duration, where they are.
+    /// Rows of a process that count its calls by duration; `None` if they are not counted.
     pub fn rows_of_durations(&self) -> Option<Range<u32>> {
         let first = self.spec.durations;
         (self.spec.flags & SpecFlags::DURATIONS != 0).then_some(first..first + Durations::ROWS)
     }
 
-    /// The mark it is of, as rules write it.
+    /// The name of its mark, as rules write it.
     pub fn mark_name(&self) -> Option<&str> {
         self.mark.as_ref().map(|_| selector::mark_of(&self.name))
     }
@@ -145,17 +144,17 @@ impl Probe {
         }
     }
 
-    /// A process calls it before any other function of MPI.
+    /// Whether programs call it before any other MPI function.
     pub fn is_first(&self) -> bool {
         self.mpi.is_some_and(mpi::MpiFunction::is_first)
     }
 
-    /// A program calls it again and again while it waits.
+    /// Whether programs call it repeatedly while they wait.
     pub fn is_polling(&self) -> bool {
         self.mpi.is_some_and(mpi::MpiFunction::is_polling)
     }
 
-    /// Whether it is all functions of a GPU of one purpose.
+    /// Whether it stands for all GPU functions of one purpose.
     pub fn is_gpu(&self) -> bool {
         plan::GpuCall::named(&self.name).is_some()
     }

@@ -1,4 +1,4 @@
-//! Probes as plain data: what someone wants probed and read, and what is probed. Nothing here looks into a
+//! Probes as plain data: requested probes and captures, and the resulting probes. Nothing here inspects a
 //! process or attaches.
 
 mod captures;

@@ -1,23 +1,23 @@
-//! Decides which functions' hits are aggregated by the kernel side: those for which all requests want the
-//! same sums, of integer values. The sums are read elsewhere.
+//! Decides which functions' hits are aggregated by the kernel side: those for which all requests need the
+//! same sums of integer values. The sums are read elsewhere.
 
 use abi::{SpecFlags, SumRule, SumValue};
 
 use super::{Probe, Wanted, WantedCapture, captures};
 
-/// What someone wants added up of hits that are sent else.
+/// Sums that a request needs; without aggregation the hits would be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedSum {
-    /// Hits with the same value go together; none where those do between two that part what is added up.
+    /// Groups hits by this value. `None`: groups all hits between two hits that separate the groups.
     pub key: Option<WantedCapture>,
-    /// What is added up; none is the duration.
+    /// The values to sum; `None` stands for the duration.
     pub values: Vec<Option<WantedCapture>>,
 }
 
 const SENT: u32 = SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
 
-/// Decides whether the hits of a function are added up. `last` is the number that was given last: a number is
-/// not used again, for what it stands for may still be read.
+/// Decides whether the hits of a function are aggregated. `last` is the last number in use: numbers are not
+/// reused, because sums of an earlier rule may still be read.
 pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
     probe.spec.flags &= !(SpecFlags::SUM_ENTRY | SpecFlags::SUM_RETURN);
     let Some((rule, sent)) = common(probe, wanted) else {
@@ -42,7 +42,8 @@ pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
     }
 }
 
-/// What all want who want hits, and which.
+/// The aggregation that all requests for hits have in common, and the flags of those hits; `None` if they
+/// differ.
 fn common(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
     let requesting = probe.wanted.iter().filter_map(|index| wanted.get(*index));
     let mut sending = requesting.filter(|want| want.flags & SENT != 0);
@@ -55,7 +56,7 @@ fn common(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
     Some((rule?, first.flags & SENT))
 }
 
-/// The rule for the kernel side, without a number; none if a value is not an integer.
+/// The rule for the kernel side, without a number; `None` if a value is not an integer.
 pub fn rule(partial_sum: &WantedSum, probe: &Probe) -> Option<SumRule> {
     let mut of = [SumValue::plain(SumValue::NOTHING); abi::SUMMED_MAX];
     if partial_sum.values.len() > of.len() {

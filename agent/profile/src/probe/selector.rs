@@ -1,5 +1,5 @@
-//! What someone wants probed: one function, those of a pattern, or a set that is known by its names. Looks
-//! into no file.
+//! Selects functions to probe: one function, all that match a pattern, or a set that is known by its names.
+//! Reads no files.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use plan::GpuCall;
 
 use crate::glob::matches;
 
-/// What someone wants probed.
+/// Selects functions to probe.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProbeSelector {
     Function(String),
-    /// Every function whose name fits (`*`, `?`).
+    /// Every function whose name matches (`*`, `?`).
     Pattern(String),
-    /// The watched MPI functions whose names fit.
+    /// The watched MPI functions whose names match.
     Mpi(String),
-    /// What starts a team of threads in an OpenMP library.
+    /// Functions that start a team of threads in an OpenMP library.
     OpenmpRegion,
-    /// To what programs state the size of a team.
+    /// Functions to which programs pass the size of a team.
     OpenmpSize,
-    /// What compilers make of what stands in a parallel region.
+    /// The functions into which compilers turn the bodies of parallel regions.
     OpenmpBody,
-    /// What works with several threads in a BLAS or LAPACK library.
+    /// Multithreaded functions of a BLAS or LAPACK library.
     BlasCall,
-    /// What uses a GPU: all of it is one probe.
+    /// GPU functions; all of them share one probe.
     Gpu(GpuCall),
-    /// The mark of this provider and name.
+    /// The mark with this provider and name.
     Mark(String),
 }
 
@@ -46,7 +46,7 @@ impl ProbeSelector {
     }
 }
 
-/// As a rule writes it.
+/// In the syntax of rules.
 impl fmt::Display for ProbeSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,38 +62,38 @@ impl fmt::Display for ProbeSelector {
     }
 }
 
-/// If a mark passes its values in several ways, each is a probe with a number after its name.
+/// If a mark passes its values in several ways, each way is a probe with a number after its name.
 pub const ANOTHER: char = '#';
 
-/// The mark that a probe is of, by the probe's name.
+/// The mark of a probe, by the probe's name.
 pub(crate) fn mark_of(name: &str) -> &str {
     name.split(ANOTHER).next().unwrap_or(name)
 }
 
-/// The entry points of libgomp (which libomp has too) and of libomp that start a team, whatever the file is
-/// called.
+/// Whether it is an entry point of libgomp (which libomp has too) or libomp that starts a team, regardless of
+/// the file name.
 pub(super) fn starts_team(name: &str) -> bool {
     (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
         || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
 }
 
-/// The functions that GCC and Clang make of what stands in a parallel region, by the linker's name: each
-/// thread of the team calls it.
+/// Whether it is a function into which GCC or Clang turned the body of a parallel region, by its linker
+/// symbol. Each thread of the team calls it.
 pub(super) fn is_body(symbol: &str) -> bool {
     (symbol.contains("._omp_fn.") || symbol.contains("omp_outlined")) && !symbol.contains("_debug__")
 }
 
-/// Products and solvers of matrices and vectors (BLAS 2 and 3), and the factorizations that a BLAS brings
-/// along. Those of BLAS 1 are left out: short calls by the million would pay for the probe.
+/// Products and solvers of matrices and vectors (BLAS 2 and 3), and factorizations that BLAS libraries
+/// include. BLAS 1 is excluded: a probe would cost too much for millions of short calls.
 const BLAS_STEMS: &[&str] = &[
     "gemm", "gemm3m", "gemmt", "symm", "hemm", "syrk", "herk", "syr2k", "her2k", "trmm", "trsm", "gemv",
     "symv", "hemv", "trmv", "trsv", "ger", "geru", "gerc", "gesv", "getrf", "getrs", "potrf", "potri",
     "lauum", "trtri",
 ];
 
-/// The function of C (`cblas_dgemm`) or Fortran (`dgemm_`) that a symbol is. The wheels of Python put a word
-/// before it and the width of integers behind it (`scipy_cblas_dgemm64_`): NumPy and SciPy bring a library
-/// each, whose functions are the same ones.
+/// The C function (`cblas_dgemm`) or Fortran function (`dgemm_`) of a symbol. Python wheels add a prefix and
+/// the width of integers as a suffix (`scipy_cblas_dgemm64_`): NumPy and SciPy bring a library each, with the
+/// same functions.
 pub fn blas_function(name: &str) -> Option<String> {
     let name = name.strip_prefix("scipy_").unwrap_or(name);
     let (name, is_c) = match name.strip_prefix("cblas_") {
@@ -102,7 +102,7 @@ pub fn blas_function(name: &str) -> Option<String> {
     };
     let plain = name.trim_end_matches('_');
     let plain = plain.strip_suffix("64").unwrap_or(plain).trim_end_matches('_');
-    // What Fortran calls ends in an underscore; without one it is the library's own.
+    // The functions that Fortran calls end in an underscore; those without one are internal to the library.
     let is_called = is_c || name.ends_with('_');
     let stem = plain.strip_prefix(['s', 'd', 'c', 'z']);
     let is_blas = is_called && stem.is_some_and(|stem| BLAS_STEMS.contains(&stem));

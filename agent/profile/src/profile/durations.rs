@@ -1,4 +1,5 @@
-//! How long calls of the functions take that the user named: histograms, as the kernel side counts.
+//! Distributions of the call durations of functions that the user named: histograms counted by the kernel
+//! side.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -7,16 +8,15 @@ use crate::{
     snapshot::{Histogram, ProcessView},
 };
 
-/// The histograms of a session, as they were read last.
+/// The histograms of a session, as read last.
 #[derive(Debug, Default)]
 pub struct DurationHistograms {
-    /// By process's slot and probe.
+    /// By slot of the process and probe.
     known: BTreeMap<(u32, u32), Histogram>,
 }
 
 impl DurationHistograms {
-    /// Takes what the kernel side has counted in these slots; `counts` reads rows of a histogram of one of
-    /// them.
+    /// Reads the counts of the kernel side for these slots; `counts` reads rows of a histogram of one slot.
     pub fn read(
         &mut self,
         probes: &[Probe],
@@ -35,7 +35,7 @@ impl DurationHistograms {
         }
     }
 
-    /// Enters them into what is shown of the process in this slot.
+    /// Adds the histograms to the view of the process in this slot.
     pub fn enter(&self, slot: u32, probes: &[Probe], view: &mut ProcessView) {
         for ((_, probe), histogram) in self.known.range((slot, 0)..=(slot, u32::MAX)) {
             let name = probes.get(*probe as usize).map(|probe| &probe.name);

@@ -1,15 +1,15 @@
-//! How a process spent its time over the run: parts that are about as long as each other, two and two of
-//! which become one when there are too many. Reads nothing itself.
+//! How a process spent its time over the run: parts of about equal length. When there are too many, adjacent
+//! parts are merged in pairs. Reads nothing itself.
 
 use std::time::Duration;
 
 use super::Reading;
 use crate::snapshot::LoadView;
 
-/// Parts that are kept at most.
+/// Maximum number of parts.
 const PARTS: usize = 64;
 
-/// How long a part is at least as long as there are few, in nanoseconds.
+/// Minimum length of a part before any are merged, in nanoseconds.
 const LENGTH_NS: u64 = 1_000_000_000;
 
 /// Totals at the end of a part.
@@ -17,7 +17,7 @@ const LENGTH_NS: u64 = 1_000_000_000;
 struct Mark {
     at_ns: u64,
     mpi_ns: u64,
-    /// On a CPU, and waiting for one; none if /proc did not report it.
+    /// Time on a CPU and time waiting for one; `None` if /proc did not report it.
     cpu_ns: Option<(u64, u64)>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Load {
 }
 
 impl Load {
-    /// One more reading; the times of readings only grow.
+    /// Adds a reading; the times of readings only grow.
     pub(super) fn add(&mut self, reading: &Reading) {
         self.enter(Mark::of(reading));
     }
@@ -62,7 +62,7 @@ impl Load {
             return;
         }
         self.marks.push(mark);
-        // With the part that goes on.
+        // Including the part that has not ended.
         if self.marks.len() > PARTS {
             self.marks = self.marks.iter().copied().step_by(2).collect();
             self.length_ns *= 2;
@@ -125,7 +125,7 @@ mod tests {
                 (1.5, Some(0.0), Some(1.0), Some(0.0))
             ]
         );
-        // What was not measured is none.
+        // Unmeasured values are `None`.
         let unread = Mark { cpu_ns: None, ..last };
         let parts = load.parts(unread, 0, false);
         assert_eq!((parts[1].mpi, parts[1].cpu), (None, None));
@@ -137,7 +137,7 @@ mod tests {
         let mut load = Load::default();
         let reading = LENGTH_NS / 2;
         for number in 0..100_000 {
-            // Half of the time in MPI, in turns of a reading.
+            // Half of the time is in MPI, in alternate readings.
             load.enter(mark(number * reading, number / 2 * reading, 0));
             let last = mark(number * reading, number / 2 * reading, 0);
             let parts = load.parts(last, 0, true);

@@ -1,4 +1,4 @@
-//! The communication matrix: messages by pair of ranks, read out of the kernel side's table now and then.
+//! The communication matrix: messages by pair of ranks, read periodically from the kernel side's table.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use abi::Pair;
 use super::Metered;
 use crate::snapshot::{MatrixView, Messages, PairView, RankMessages};
 
-/// Pairs that are listed, of what is sent and of what is received, the ones with the most bytes.
+/// Maximum number of pairs listed, for sent and for received messages each: those with the most bytes.
 const PAIRS_MAX: usize = 10_000;
 
-/// Reading costs two system calls a pair: so many times as long as it took is waited before it is done again,
-/// and a second at least.
+/// Reading costs two system calls a pair. The next read waits for this many times the duration of the last,
+/// and for at least a second.
 const PAUSE: u64 = 100;
 const PAUSE_NS_MIN: u64 = 1_000_000_000;
 
-/// What was read last.
+/// The table as it was read last.
 #[derive(Debug, Default)]
 pub struct Matrix {
     pairs: Vec<(u64, Pair)>,
     next_ns: u64,
-    /// Calls were counted since.
+    /// Calls were counted since the last read.
     pub has_more: bool,
 }
 
@@ -30,17 +30,17 @@ impl Matrix {
         self.has_more && now_ns >= self.next_ns
     }
 
-    /// What the table has; to read it took from one time to the other.
+    /// Takes the content of the table, and the times at which reading it began and ended.
     pub fn take(&mut self, pairs: Vec<(u64, Pair)>, (began_ns, ended_ns): (u64, u64)) {
         self.pairs = pairs;
         self.has_more = false;
         self.next_ns = ended_ns + PAUSE_NS_MIN.max(PAUSE * ended_ns.saturating_sub(began_ns));
     }
 
-    /// By the ranks of these processes.
+    /// The matrix by the ranks of these processes.
     pub fn view(&self, processes: &[Metered]) -> MatrixView {
         let mut view = MatrixView::default();
-        // Who sends nothing has sent nothing, which is known.
+        // A rank without messages is listed too: its zero is known.
         let ours = processes.iter().filter_map(|process| process.rank);
         let mut ranks: BTreeMap<u32, (Messages, Messages)> =
             ours.map(|rank| (rank, Default::default())).collect();
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(named(&view.sent), [(5, 0, 500), (4, 1, 300)]);
         assert_eq!(named(&view.received), [(0, 5, 400)]);
         assert_eq!((view.all_sent.count, view.all_sent.bytes), (8, 800));
-        // A process without a rank is nobody in the matrix.
+        // A process without a rank is not in the matrix.
         assert_eq!((view.unresolved_sent.count, view.unresolved_sent.bytes), (8, 80));
         assert_eq!(view.unresolved_received.count, 2);
         let of = |rank: &RankMessages| (rank.rank, rank.sent.count, rank.received.bytes);

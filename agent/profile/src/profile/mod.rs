@@ -1,5 +1,5 @@
-//! Readings and what is computed from them: processes, their iterations, calls, parallel regions, messages.
-//! Pure: readings are handed in with their times, no clock is read, no probe and no file.
+//! Readings and the values computed from them: processes, their iterations, calls, parallel regions,
+//! messages. Pure: readings are passed in with their times; no clock, probe or file is read.
 
 mod durations;
 mod load;
@@ -28,33 +28,33 @@ use crate::{
     os_metrics::Frequency,
 };
 
-/// How old what was read of the CPUs' clock may be, in nanoseconds.
+/// Maximum age of the last reading of the CPUs' clock frequency, in nanoseconds.
 const FREQUENCY_NS: u64 = 2_000_000_000;
 
-/// What is known of all processes of a session.
+/// The data about all processes of a session.
 #[derive(Debug, Default)]
 pub struct Profile {
     pub processes: Vec<Metered>,
-    /// Where all ranks meet.
+    /// The matched collectives of all ranks.
     pub collectives: Collectives,
     pub durations: DurationHistograms,
     pub matrix: Matrix,
     /// A CPU was idle at the last reading.
     pub has_idle_cpu: bool,
     pub read_ns: u64,
-    /// The kernel side's table of threads, as it was read last; none once it was changed.
+    /// The kernel side's table of threads as read last; `None` once it was changed.
     threads: Option<Vec<(u64, Thread)>>,
     frequency: Option<(u64, Option<Frequency>)>,
 }
 
-/// Calls of a time, and what the process spent in it.
+/// Calls in a period, and the time that the process spent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usage {
-    /// By probe, nested ones included.
+    /// By probe, nested calls included.
     pub calls: Vec<(usize, u64)>,
     /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,
-    /// Of the time, that in which none of its threads waited for a CPU, at least.
+    /// Lower bound of the time in which none of its threads waited for a CPU.
     pub unhindered_ns: u64,
 }
 
@@ -76,56 +76,56 @@ impl Profile {
         self.processes.iter().filter(|process| !process.ended)
     }
 
-    /// None of them has run between the last two readings.
+    /// Whether no process has run between the last two readings.
     pub fn are_still(&self) -> bool {
         self.processes.iter().all(Metered::is_still)
     }
 
-    /// The slots of those that rules have.
+    /// The slots of the processes that rules see.
     pub fn known_slots(&self) -> Vec<u32> {
         let known = self.processes.iter().filter(|process| process.is_known);
         known.map(|process| process.slot).collect()
     }
 
-    /// CPU time of those that run, in nanoseconds.
+    /// CPU time of the running processes, in nanoseconds.
     pub fn running_cpu_ns(&self) -> u64 {
         let cpu_ns = |process: &Metered| Some(process.last()?.counters?.cpu_ns);
         self.running().filter_map(cpu_ns).sum()
     }
 
-    /// The table of threads, where no total has moved since it was read: it is as it was.
+    /// The table of threads, if it is still valid: no total has changed since it was read.
     pub fn take_threads(&mut self, has_moved: bool) -> Option<Vec<(u64, Thread)>> {
         self.threads.take().filter(|_| !has_moved)
     }
 
-    /// The table of threads was just read, and nothing was taken out of it.
+    /// The table of threads was just read, and no entry was removed from it.
     pub fn keep_threads(&mut self, threads: Vec<(u64, Thread)>) {
         self.threads = Some(threads);
     }
 
-    /// The table of threads is not as it was read.
+    /// The table of threads has changed since it was read.
     pub fn forget_threads(&mut self) {
         self.threads = None;
     }
 
-    /// Whether the CPUs' clock is to be read.
+    /// Whether the CPUs' clock frequency should be read.
     pub fn is_frequency_due(&self, now_ns: u64) -> bool {
         let is_old = |(read_ns, _)| now_ns.saturating_sub(read_ns) >= FREQUENCY_NS;
         self.frequency.is_none_or(is_old)
     }
 
-    /// The CPUs' clock was read.
+    /// Stores a reading of the CPUs' clock frequency.
     pub fn take_frequency(&mut self, frequency: Option<Frequency>, now_ns: u64) {
         self.frequency = Some((now_ns, frequency));
     }
 
-    /// The clock of the CPUs that may be used.
+    /// The clock frequency of the CPUs that the job may use.
     pub fn frequency(&self) -> Option<Frequency> {
         self.frequency.and_then(|(_, frequency)| frequency)
     }
 
-    /// What each process did in the sampling window that is open. `prices` are what a call of each function
-    /// costs, `is_of_mpi` says which are in the library.
+    /// The data of each process in the open sampling window. `prices` are the costs of a call by function,
+    /// `is_of_mpi` selects the functions that belong to the library.
     pub fn windows(&self, prices: &BTreeMap<u32, f64>, is_of_mpi: impl Fn(usize) -> bool) -> Vec<Window> {
         let window = |process: &Metered| process.window(prices, &is_of_mpi).unwrap_or_default();
         let mut windows: Vec<Window> = self.processes.iter().map(window).collect();
@@ -137,7 +137,8 @@ impl Profile {
         windows
     }
 
-    /// Functions are about to be sampled for the first time: what was seen of late was their first window.
+    /// Functions are about to be sampled for the first time: the period of recent readings serves as their
+    /// first window.
     pub fn begin_sampling(&mut self) {
         for process in self.processes.iter_mut().filter(|process| !process.ended) {
             let first = process.oldest();
@@ -147,8 +148,8 @@ impl Profile {
         }
     }
 
-    /// These functions are not watched from the last reading on; `windows` is what each process did in the
-    /// window that is over.
+    /// These functions are not watched from the last reading on; `windows` has the data of each process in
+    /// the window that ended.
     pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<Window>) {
         for (process, window) in self.processes.iter_mut().zip(windows) {
             let last = process.last().filter(|_| !process.ended);
@@ -172,8 +173,7 @@ impl Profile {
         }
     }
 
-    /// Parallel regions were not probed for a while; without MPI they are what the sequence of calls is made
-    /// of.
+    /// Parallel regions were not probed for a while. Without MPI the sequence of calls consists of them.
     pub fn end_gap_of_regions(&mut self, has_mpi: bool) {
         for process in &mut self.processes {
             process.regions.teams.gap();
@@ -185,8 +185,8 @@ impl Profile {
 }
 
 impl Metered {
-    /// It has just joined: where functions are not watched now (`gap`), what it does until the next window is
-    /// not seen.
+    /// The process has just joined. If functions are not watched now (`gap`), its calls until the next window
+    /// are missed.
     pub fn join(&mut self, at: CountTime, gap: Option<&BTreeSet<u32>>) {
         match gap {
             Some(functions) => (self.unwatched).shut(at, &[], &[], functions, Window::default()),
@@ -194,7 +194,7 @@ impl Metered {
         }
     }
 
-    /// What had been counted when the sampling window began that is open.
+    /// The counters at the begin of the open sampling window.
     pub fn counted_at_window(&self) -> Option<&[Totals]> {
         self.unwatched.opened().map(|(_, counted)| counted)
     }
@@ -221,12 +221,12 @@ impl Metered {
         Some(window)
     }
 
-    /// Between the first reading and the last; none if /proc does not report it.
+    /// Between the first reading and the last; `None` if /proc does not report it.
     pub fn usage(&self) -> Option<Usage> {
         self.usage_since(self.first()?)
     }
 
-    /// The same of late; none of a process that has ended.
+    /// Between the oldest recent reading and the last; `None` if the process has ended.
     pub fn usage_of_late(&self) -> Option<Usage> {
         let oldest = self.oldest().filter(|_| !self.ended);
         oldest.and_then(|oldest| self.usage_since(oldest))
@@ -253,7 +253,7 @@ pub fn hits(totals: &Totals) -> u64 {
     totals.calls + totals.nested
 }
 
-/// Of a table that is in the order of processes, the threads of one.
+/// The threads of one process, from a table that is sorted by process.
 pub fn threads_of(table: &[(u64, Thread)], slot: u32) -> &[(u64, Thread)] {
     let first = table.partition_point(|(_, thread)| thread.process < slot);
     let end = table.partition_point(|(_, thread)| thread.process <= slot);

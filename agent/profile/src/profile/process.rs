@@ -1,4 +1,4 @@
-//! One process: what was counted in it, reading by reading. Reads nothing: a reading is handed in as
+//! The counters of one process, reading by reading. Nothing is read here: readings are passed in as
 //! [`Inputs`].
 
 use std::{
@@ -22,26 +22,26 @@ use crate::{
     probe::Probe,
 };
 
-/// Rates speak of about this much time.
+/// Rates are computed over about this period.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Whose calls or spans these are.
+/// The process to which calls or spans belong.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessRank {
     pub pid: i32,
     pub rank: Option<u32>,
 }
 
-/// What the operating system knows of the threads of a process.
+/// Information of the operating system about the threads of a process.
 pub trait Threads {
-    /// Whether a thread runs; `is_sampled` says that all threads were just looked at.
+    /// Whether a thread exists; `is_sampled` means that all threads were just read.
     fn lives(&self, thread: i32, is_sampled: bool) -> bool;
 
-    /// How long a thread was ready to run but waited for a CPU, in nanoseconds; none where that is not known.
+    /// Time for which a thread was ready to run but waited for a CPU, in nanoseconds; `None` if unknown.
     fn waited_ns(&self, thread: i32) -> Option<u64>;
 }
 
-/// Where nothing can be learnt of threads, each is taken for running.
+/// For when no information about threads is available: each is taken to exist.
 #[derive(Clone, Copy, Debug)]
 pub struct UnknownThreads;
 
@@ -55,81 +55,81 @@ impl Threads for UnknownThreads {
     }
 }
 
-/// What a reading of one process is made of, beside what was counted in it.
+/// The data of a reading of one process, in addition to its counters.
 pub struct Inputs<'a> {
     pub now_ns: u64,
-    /// None if /proc does not report them.
+    /// `None` if /proc does not report them.
     pub counters: Option<Counters>,
-    /// Whether it has used CPU time since the last reading; none where that is not known.
+    /// Whether it has used CPU time since the last reading; `None` if unknown.
     pub has_run: Option<bool>,
-    /// Its threads in the operating system.
+    /// Its threads, as the operating system reports them.
     pub system: &'a dyn Threads,
     /// Its threads in the kernel side's table.
     pub threads: &'a [(u64, Thread)],
-    /// Whether a frame was left by a call whose function was detached meanwhile, so that its end was not
-    /// seen.
+    /// Whether a frame belongs to a function that was detached during the call, so that its return was not
+    /// recorded.
     pub is_stale: &'a dyn Fn(&Frame) -> bool,
-    /// The kernel side measures how long threads wait for CPUs.
+    /// Whether the kernel side measures how long threads wait for CPUs.
     pub has_waits: bool,
     /// CPUs that it may use.
     pub cpus: Option<f64>,
     pub probes: &'a [Probe],
-    /// Since when parallel regions are probed.
+    /// Since when parallel regions are probed; `None` if they are not.
     pub regions_since_ns: Option<u64>,
 }
 
-/// When a probe was not watched.
+/// Time for which a probe was not watched.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rested {
-    /// For so many nanoseconds until the last reading.
+    /// Nanoseconds until the last reading.
     pub(super) ns: u64,
     /// It is not watched now.
     pub(super) rests: bool,
-    /// Calls that were counted then, while its links were still being closed: they are not of the time in
-    /// which it was watched.
+    /// Calls that were counted meanwhile, while the links were still being closed. They do not belong to the
+    /// watched time.
     pub(super) calls: u64,
 }
 
-/// One process, read again and again.
+/// The measured data of one process.
 #[derive(Debug, Default)]
 pub struct Metered {
     pub pid: i32,
     pub rank: Option<u32>,
     pub slot: u32,
     pub ended: bool,
-    /// It was looked into while it ran, and can be watched: rules have no other.
+    /// It could be inspected while it ran, and can be watched. Rules only see such processes.
     pub is_known: bool,
-    /// Its calls, one after the other.
+    /// The sequence of its calls.
     pub sequence: Sequence,
     pub regions: WatchedRegions,
-    /// /proc has nothing of it, or is not to be read.
+    /// /proc has no data about it, or must not be read.
     pub is_foreign: bool,
-    /// It has used CPU time since it was looked whether it runs another program, as of the last reading.
+    /// It has used CPU time since the last check whether it runs another program, as of the last reading.
     pub has_run: bool,
-    /// What is estimated of functions while they are not watched.
+    /// The estimates for functions while they are not watched.
     pub(super) unwatched: Unwatched,
-    /// By probe, when it was not watched.
+    /// By probe: the time for which it was not watched.
     pub(super) rested: Vec<Rested>,
-    /// It has used no CPU time between the last two readings.
+    /// It used no CPU time between the last two readings.
     slept: bool,
-    /// What the kernel side has counted, by probe, and whether it was more than at the look before.
+    /// The counters of the kernel side by probe, and whether they have grown since the previous read.
     counted: (Arc<[Totals]>, bool),
     pub(super) first: Option<Reading>,
     pub(super) readings: VecDeque<Reading>,
     pub(super) load: Load,
-    /// Time inside MPI of threads whose records were taken out.
+    /// Time inside MPI of threads whose records were removed.
     retired_ns: u64,
-    /// Of it, waiting for a CPU.
+    /// The part of `retired_ns` spent waiting for a CPU.
     retired_waited_ns: u64,
     /// Calls that were open in those threads when they ended, by probe: they never return.
     pub(super) never_returned: BTreeMap<u32, u64>,
-    /// Time by probe as it is shown. It never shrinks: a call that ends between two looks is seen as open and
-    /// as closed, once.
+    /// Displayed time by probe. It never decreases, although a call that ends while the tables are read may
+    /// be seen both as open and as closed once.
     pub(super) shown_ns: Vec<u64>,
 }
 
 impl Inputs<'_> {
-    /// Nothing is known but the time.
+    /// Only the time is known.
     pub fn at(now_ns: u64) -> Inputs<'static> {
         Inputs {
             now_ns,
@@ -157,7 +157,7 @@ impl Metered {
         }
     }
 
-    /// Whose its spans are in a trace.
+    /// The owner of its spans in a trace.
     pub fn whose(&self) -> ProcessRank {
         ProcessRank {
             pid: self.pid,
@@ -165,7 +165,7 @@ impl Metered {
         }
     }
 
-    /// A slot whose process had ended before it could be looked into.
+    /// A slot whose process had ended before it could be inspected.
     pub fn unknown(pid: i32, slot: u32) -> Metered {
         Metered {
             is_known: false,
@@ -174,7 +174,7 @@ impl Metered {
         }
     }
 
-    /// One that could be looked into and not be watched.
+    /// A process that could be inspected but not watched.
     pub fn refused(pid: i32, rank: Option<u32>, slot: u32) -> Metered {
         Metered {
             is_known: false,
@@ -186,19 +186,19 @@ impl Metered {
         self.is_known && !self.ended
     }
 
-    /// It has not run between the last two readings. The kernel may report a process that goes on running
-    /// late.
+    /// Whether it has not run between the last two readings. The kernel may report the CPU time of a running
+    /// process late.
     pub fn is_still(&self) -> bool {
         let has_hit = self.counted.1;
         self.ended || (self.slept && !has_hit)
     }
 
-    /// The oldest reading of all.
+    /// The oldest reading.
     pub fn first(&self) -> Option<&Reading> {
         self.first.as_ref()
     }
 
-    /// The oldest that rates are taken from.
+    /// The reading with which rates begin.
     pub fn oldest(&self) -> Option<&Reading> {
         self.readings.front()
     }
@@ -207,14 +207,14 @@ impl Metered {
         self.readings.back()
     }
 
-    /// What was counted when that was last looked at.
+    /// The counters as they were read last.
     pub fn counted(&self) -> &[Totals] {
         &self.counted.0
     }
 
-    /// Takes what the kernel side has counted by now, none where that is no more than at the last look; true
-    /// where it is more. Until it is, nothing that the kernel side has of the process's threads changes
-    /// either.
+    /// Takes the current counters of the kernel side; `None` if they have not changed since the last read.
+    /// Returns whether they have. While they have not, the kernel side's data about the process's threads
+    /// does not change either.
     pub fn count(&mut self, more: Option<Vec<Totals>>) -> bool {
         self.counted.1 = more.is_some();
         if let Some(totals) = more {
@@ -223,7 +223,7 @@ impl Metered {
         self.counted.1
     }
 
-    /// Takes a reading of what was just counted.
+    /// Makes a reading from the current counters.
     pub fn read(&mut self, inputs: &Inputs<'_>) {
         self.has_run |= inputs.has_run.unwrap_or(true);
         self.slept = inputs.has_run == Some(false);
@@ -235,7 +235,7 @@ impl Metered {
             ..Reading::default()
         };
         self.read_threads(&mut reading, inputs);
-        // What was last seen of a process stays its total.
+        // The last known counters of a process remain its totals.
         reading.counters = reading
             .counters
             .or_else(|| self.last().and_then(|last| last.counters));
@@ -256,13 +256,12 @@ impl Metered {
         self.read_rests(&reading, inputs.probes);
         self.first.get_or_insert_with(|| reading.clone());
         self.read_pace(&mut reading, inputs.probes);
-        // What a process did after its last reading is not known of /proc: the time it did not live does not
-        // count.
+        // After the last reading /proc reports nothing about an ended process, so later time does not count.
         if self.ended && self.readings.len() > 1 {
             return;
         }
         self.readings.push_back(reading);
-        // One reading older than the period is kept, to take the difference to.
+        // Keep one reading older than the period, to compute differences.
         while self.readings.len() > 2
             && inputs.now_ns.saturating_sub(self.readings[1].at_ns) >= RATE_PERIOD.as_nanos() as u64
         {
@@ -270,8 +269,8 @@ impl Metered {
         }
     }
 
-    /// Time inside MPI, and calls that have not returned. Of one that was under way when its function was no
-    /// longer watched nothing is known.
+    /// Reads time inside MPI, and calls that have not returned. A call that was open when its function was
+    /// detached is ignored, because its end is unknown.
     fn read_threads(&self, reading: &mut Reading, inputs: &Inputs<'_>) {
         let now_ns = reading.at_ns;
         let (mut inside_ns, mut waited_ns) = (self.retired_ns, self.retired_waited_ns);
@@ -298,10 +297,10 @@ impl Metered {
         reading.seen_ns = (inside_ns, waited_ns);
     }
 
-    /// Totals are what was counted, and an extrapolation for the gaps between sampling windows.
+    /// Totals are the counted values plus an extrapolation for the gaps between sampling windows.
     fn estimate_totals(&self, reading: &mut Reading, has_waits: bool) {
         reading.counted = Arc::clone(&self.counted.0);
-        // Of a process that has ended no gap goes on.
+        // The gap of an ended process ends with it.
         let last = self.last().filter(|_| self.ended);
         let at = last.unwrap_or(reading).moment();
         let (more_ns, more_waited_ns) = match self.unwatched.has_gaps() {
@@ -317,7 +316,8 @@ impl Metered {
         reading.mpi_waited_ns = has_waits.then_some(waited_ns + more_waited_ns);
     }
 
-    /// For how long functions were not watched, by what was so at the last reading: when that changes there is one.
+    /// Updates how long functions were not watched, by their state at the last reading: there is a reading at
+    /// each change.
     fn read_rests(&mut self, reading: &Reading, probes: &[Probe]) {
         let before_ns = self.last().map_or(reading.at_ns, |last| last.at_ns);
         let passed_ns = reading.at_ns.saturating_sub(before_ns);
@@ -332,7 +332,7 @@ impl Metered {
         }
     }
 
-    /// How fast and how usefully it went of late.
+    /// Computes the recent pace of iterations and useful share.
     fn read_pace(&self, reading: &mut Reading, probes: &[Probe]) {
         let current = self.sequence.current();
         reading.iteration_ns = current.and_then(Iterations::recent_ns);
@@ -349,7 +349,7 @@ impl Metered {
         };
     }
 
-    /// Takes over what the record of an ended thread says, so that the record can go.
+    /// Takes over the totals of an ended thread's record, so that the record can be removed.
     pub fn retire(&mut self, key: u64, thread: &Thread, system: &dyn Threads) -> bool {
         let is_gone = self.ended || !system.lives(thread_number(key), false);
         if is_gone {
@@ -357,7 +357,7 @@ impl Metered {
             let mut last = self.readings.back_mut();
             for probe in outermost(thread) {
                 *self.never_returned.entry(probe).or_default() += 1;
-                // It has been read, and is counted once.
+                // The last reading contains it already; do not count it twice.
                 let read = last.as_mut().map(|last| &mut last.left_open);
                 if let Some(read) = read
                     && let Some(place) = read.iter().position(|other| *other == probe)
@@ -369,7 +369,7 @@ impl Metered {
         is_gone
     }
 
-    /// Takes over what a record says, so that it can go.
+    /// Takes over the totals of a record, so that it can be removed.
     pub fn take_over(&mut self, thread: &Thread) {
         self.retired_ns += thread.closed_ns;
         self.retired_waited_ns += thread.waited_ns;
@@ -381,13 +381,13 @@ fn thread_lives(inputs: &Inputs<'_>, key: u64, thread: &Thread) -> bool {
     thread.depth == 0 || (inputs.system).lives(thread_number(key), inputs.counters.is_some())
 }
 
-/// How long a thread has waited for a CPU since it entered the call that it is in; 0 where that is not known.
+/// How long a thread has waited for a CPU since it entered its open call; 0 if unknown.
 fn waited_in_open_call(inputs: &Inputs<'_>, key: u64, thread: &Thread) -> u64 {
     let now = inputs.system.waited_ns(thread_number(key));
     now.map_or(0, |now| now.saturating_sub(thread.waited_before_ns))
 }
 
-/// Takes a reading over where it says more than the ones before.
+/// Takes over a reading's times where they are greater than those before.
 pub(super) fn keep_growing(shown_ns: &mut Vec<u64>, reading: &Reading) {
     let probes = reading.totals.len().max(shown_ns.len());
     shown_ns.resize(probes, 0);
@@ -396,12 +396,12 @@ pub(super) fn keep_growing(shown_ns: &mut Vec<u64>, reading: &Reading) {
     }
 }
 
-/// The thread of an entry of the kernel side's table.
+/// The thread number from a key of the kernel side's table.
 fn thread_number(key: u64) -> i32 {
     key as u32 as i32
 }
 
-/// The probes of the open calls of a thread that are timed.
+/// The probes of the timed open calls of a thread.
 fn outermost(thread: &Thread) -> impl Iterator<Item = u32> + '_ {
     let open = thread.frames.iter().take(thread.depth as usize);
     open.filter(|frame| frame.outermost != 0).map(|frame| frame.probe)

@@ -1,4 +1,4 @@
-//! What one process had counted at one moment. Two readings are a rate.
+//! The counters of one process at one moment. Two readings give a rate.
 
 use std::sync::Arc;
 
@@ -6,41 +6,40 @@ use abi::Totals;
 
 use crate::{cost::CountTime, os_metrics::Counters};
 
-/// What one process had counted at one moment.
+/// The counters of one process at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// When, in nanoseconds of CLOCK_MONOTONIC.
+    /// Nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// By probe, as they are shown: the counts, and the estimates for gaps in which a function was not
-    /// watched.
+    /// Displayed totals by probe: the counts, plus estimates for gaps in which a function was not watched.
     pub totals: Arc<[Totals]>,
-    /// Of them, what was counted. Where that was nothing it is that of the reading before.
+    /// The counted part of `totals`. Shared with the previous reading if nothing was counted.
     pub counted: Arc<[Totals]>,
     /// Time of calls that are still open, by probe.
     pub open: Vec<(u32, u64)>,
     /// Calls that were open in threads that have ended, by probe.
     pub left_open: Vec<u32>,
-    /// Time inside MPI, open calls included.
+    /// Time inside MPI in nanoseconds, open calls included.
     pub mpi_ns: u64,
-    /// Of it, time ready to run but waiting for a CPU, open calls included; none if the kernel does not
-    /// report it.
+    /// The part of `mpi_ns` in which threads were ready to run but waited for a CPU; `None` if the kernel
+    /// does not report it.
     pub mpi_waited_ns: Option<u64>,
-    /// Both as far as they were seen.
+    /// `mpi_ns` and `mpi_waited_ns` without estimates.
     pub seen_ns: (u64, u64),
     /// Threads that have called MPI.
     pub callers: u64,
-    /// `None` when /proc no longer shows the process.
+    /// `None` if /proc no longer shows the process.
     pub counters: Option<Counters>,
     /// CPUs that the process may use.
     pub cpus: Option<f64>,
-    /// Share of the time outside MPI of late.
+    /// Recent share of the time outside MPI.
     pub useful: Option<f64>,
-    /// The mean time of an iteration of late, in nanoseconds.
+    /// Mean time of recent iterations, in nanoseconds.
     pub iteration_ns: Option<f64>,
 }
 
 impl Reading {
-    /// When it was taken; if /proc does not report CPU time, the elapsed time stands for it.
+    /// The time of the reading; if /proc does not report CPU time, the elapsed time replaces it.
     pub fn moment(&self) -> CountTime {
         CountTime {
             at_ns: self.at_ns,
@@ -48,7 +47,7 @@ impl Reading {
         }
     }
 
-    /// Time in a function, open calls included.
+    /// Time in a function in nanoseconds, open calls included.
     pub fn time_ns(&self, probe: u32) -> u64 {
         let closed = self.totals.get(probe as usize).map_or(0, |totals| totals.time_ns);
         closed

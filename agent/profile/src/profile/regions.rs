@@ -1,4 +1,4 @@
-//! What was seen of the parallel regions of a process.
+//! The observed parallel regions of a process.
 
 use super::Reading;
 use crate::{
@@ -7,24 +7,23 @@ use crate::{
     snapshot::{RegionsView, TeamsView},
 };
 
-/// What a call costs the thread that makes it, entry and return, in nanoseconds: two traps whose instructions
+/// Cost of the entry and return probes of a call for its thread, in nanoseconds: two traps whose instructions
 /// are single-stepped.
 pub const CALL_NS: f64 = 18_000.0;
 
-/// Where a region takes fewer times as long as the probes of one call, they are too great a part of it for
-/// its time to be reported.
+/// Minimum mean duration of a region for its time to be reported, in multiples of the probe cost of one call.
 const DISTORTED: f64 = 10.0;
 
-/// What was seen of the regions of a process.
+/// The observed regions of a process.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedRegions {
-    /// What its teams do.
+    /// The times of its teams.
     pub teams: Teams,
     regions: u64,
     inside_ns: u64,
     watched_ns: u64,
     before: Option<Moment>,
-    /// When they were last read.
+    /// Time of the last reading with probed regions.
     until_ns: u64,
 }
 
@@ -36,7 +35,7 @@ struct Moment {
 }
 
 impl WatchedRegions {
-    /// Takes note of a reading; `since_ns` says since when regions are probed.
+    /// Processes a reading; regions are probed since `since_ns`, or not at all.
     pub fn read(&mut self, reading: &Reading, probes: &[Probe], since_ns: Option<u64>) {
         let Some(since_ns) = since_ns else {
             self.before = None;
@@ -51,7 +50,7 @@ impl WatchedRegions {
             of_regions(probes).filter_map(|probe| Some((probe, reading.totals.get(probe)?)))
         {
             now.regions += totals.calls;
-            // A call that was open when the probes were taken off has no end.
+            // A call that was open when the probes were detached has no end.
             let is_seen = |open: &&(u32, u64)| {
                 open.0 as usize == probe && open.1 <= reading.at_ns.saturating_sub(since_ns)
             };
@@ -67,7 +66,7 @@ impl WatchedRegions {
         (self.before, self.until_ns) = (Some(now), now.at_ns);
     }
 
-    /// As it is shown, of a process that is watched since then; none where no region was seen.
+    /// For display; the process is watched since `first_ns`. `None` if no region was observed.
     pub fn view(&self, has_bodies: bool, first_ns: u64) -> Option<RegionsView> {
         let is_distorted = (self.inside_ns as f64) < DISTORTED * CALL_NS * self.regions as f64;
         let teams = self.teams.totals().filter(|_| !is_distorted);
@@ -89,7 +88,7 @@ impl WatchedRegions {
     }
 }
 
-/// The numbers of the probes of regions.
+/// The indices of the probes of regions.
 pub(crate) fn of_regions(probes: &[Probe]) -> impl Iterator<Item = usize> + '_ {
     let regions = probes
         .iter()
@@ -98,13 +97,13 @@ pub(crate) fn of_regions(probes: &[Probe]) -> impl Iterator<Item = usize> + '_ {
     regions.map(|(number, _)| number)
 }
 
-/// Whether what each thread does in a region is recorded.
+/// Whether the bodies of regions are probed.
 pub(super) fn has_bodies(probes: &[Probe]) -> bool {
     probes.iter().any(|probe| probe.part() == Some(TeamPart::Body))
 }
 
 impl WatchedRegions {
-    /// Regions a second, while they were probed.
+    /// Regions per second while they were probed.
     pub fn rate(&self) -> Option<f64> {
         (self.watched_ns > 0).then(|| self.regions as f64 * 1e9 / self.watched_ns as f64)
     }

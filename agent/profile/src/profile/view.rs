@@ -1,4 +1,4 @@
-//! What readings come to: totals, rates, shares, and what is estimated of them.
+//! Values computed from readings: totals, rates, shares, and their estimates.
 
 use std::{ops::Range, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Metered {
-    /// The process as it is shown; `counts` reads rows of a histogram of the kernel side.
+    /// The process for display; `counts` reads rows of a histogram of the kernel side.
     pub fn view(&self, probes: &[Probe], counts: impl Fn(Range<u32>) -> Option<Vec<u64>>) -> ProcessView {
         let (Some(last), Some(first)) = (self.readings.back(), self.readings.front()) else {
             return ProcessView {
@@ -23,8 +23,8 @@ impl Metered {
                 ..ProcessView::default()
             };
         };
-        // Nothing happens any more in a process that has ended: its rates are those between its last reading
-        // and itself.
+        // An ended process does nothing any more: its rates are those between its last reading and itself,
+        // which are 0.
         let since = if self.ended { last } else { first };
         let shown = probes.iter().enumerate().filter(|(_, probe)| !probe.is_quiet);
         let functions = shown.filter_map(|(index, probe)| {
@@ -41,7 +41,7 @@ impl Metered {
                 .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns));
             if rested.ns > 0 {
                 function.counted = Some(1.0 - rested.ns as f64 / all_ns.max(rested.ns) as f64);
-                // Calls of the time in which it was counted, and no more.
+                // Only calls from the time in which it was counted.
                 function.calls = counted_calls((index, probe), last).saturating_sub(rested.calls);
             }
             function.rests = rested.rests;
@@ -81,13 +81,13 @@ impl Metered {
         last.map_or_else(Vec::new, |last| self.load.view(last, armed_ns, has_mpi(probes)))
     }
 
-    /// Its iterations, where the time inside MPI is known of all of them.
+    /// Its iterations; `None` if the time inside MPI is estimated for some of them.
     pub fn iterations(&self) -> Option<&Iterations> {
         self.sequence.iterations().filter(|_| !self.unwatched.has_gaps())
     }
 
-    /// The share of its time that a rank is outside MPI since the probes were armed, and whether it is of
-    /// complete iterations.
+    /// The share of a rank's time outside MPI since the probes were armed, and whether it covers complete
+    /// iterations.
     pub fn useful(&self) -> Option<(f64, bool)> {
         let overall = self.iterations().and_then(Iterations::useful);
         let of_all = || outside_mpi(self.first.as_ref()?, self.last()?);
@@ -96,7 +96,8 @@ impl Metered {
             .or_else(|| Some((of_all()?, false)))
     }
 
-    /// The same of late; none of a process that has ended.
+    /// The recent share of time outside MPI, and whether it covers complete iterations; `None` if the process
+    /// has ended.
     pub fn useful_of_late(&self) -> Option<(f64, bool)> {
         let useful = self.last()?.useful.filter(|_| !self.ended)?;
         let current = self.sequence.current().filter(|_| !self.unwatched.has_gaps());
@@ -104,7 +105,7 @@ impl Metered {
         Some((useful, is_complete))
     }
 
-    /// Calls of polling functions, which are in no sequence.
+    /// Calls of polling functions, which are not part of sequences.
     pub fn polling_calls(&self, probes: &[Probe]) -> u64 {
         let totals = self.last().map_or(&[][..], |last| &last.totals);
         let polling = of_mpi(probes, totals).filter(|(probe, _)| {
@@ -114,13 +115,13 @@ impl Metered {
         polling.map(|(_, totals)| totals.calls).sum()
     }
 
-    /// Length of the period that the rates speak of.
+    /// The period over which rates are computed.
     pub fn period(&self) -> Duration {
         let ends = self.readings.front().zip(self.readings.back());
         Duration::from_nanos(ends.map_or(0, |(first, last)| last.at_ns - first.at_ns))
     }
 
-    /// What is known of the calls of a function by a reading; none where all were counted.
+    /// The uncertainty of a function's calls at a reading; `None` if all were counted.
     fn estimate(&self, probe: usize, at: &Reading) -> Option<Estimate> {
         let first_ns = self.first.as_ref().map_or(at.at_ns, |first| first.at_ns);
         let of_ns = at.at_ns.saturating_sub(first_ns);
@@ -128,7 +129,7 @@ impl Metered {
             .estimate(probe as u32, at.moment(), of_ns, &at.counted)
     }
 
-    /// The functions whose calls are estimated by now.
+    /// The functions whose calls are estimated.
     pub fn estimates(&self) -> impl Iterator<Item = (usize, Estimate)> + '_ {
         let last = self.last().filter(|_| self.unwatched.has_gaps()).into_iter();
         last.flat_map(|last| {
@@ -145,7 +146,7 @@ fn mpi_calls(reading: &Reading, probes: &[Probe]) -> u64 {
         .sum()
 }
 
-/// Bytes handed to MPI for sending.
+/// Bytes passed to MPI for sending.
 fn mpi_bytes_sent(reading: &Reading, probes: &[Probe]) -> u64 {
     let sent = of_mpi(probes, &reading.totals)
         .filter(|(probe, _)| probe.bytes_kind() == Some(crate::mpi::BytesKind::Sent));
@@ -156,7 +157,7 @@ fn of_mpi<'a>(probes: &'a [Probe], totals: &'a [Totals]) -> impl Iterator<Item =
     probes.iter().zip(totals).filter(|(probe, _)| probe.mpi.is_some())
 }
 
-/// The calls by the program. Of a GPU library those are timed that no other of its functions makes.
+/// Calls made by the program. In a GPU library only calls from outside the library are timed.
 fn calls_of_program(probe: &Probe, totals: &Totals) -> u64 {
     if probe.is_gpu() {
         totals.timed
@@ -165,7 +166,7 @@ fn calls_of_program(probe: &Probe, totals: &Totals) -> u64 {
     }
 }
 
-/// The same as they were counted until a reading.
+/// Calls by the program that were counted until a reading.
 pub(super) fn counted_calls((index, probe): (usize, &Probe), reading: &Reading) -> u64 {
     let totals = reading.counted.get(index);
     totals.map_or(0, |totals| calls_of_program(probe, totals))
@@ -193,7 +194,7 @@ pub(super) fn function(
             of.time_ns(index as u32)
         }
     };
-    // What a library calls within itself has no time of its own.
+    // Calls that a library makes within itself have no time of their own.
     let has_returned = totals.timed > 0 || totals.calls == 0;
     let closed = totals.timed - earlier.timed.min(totals.timed);
     let closed_ns = totals.time_ns.saturating_sub(earlier.time_ns) as f64;
@@ -222,8 +223,8 @@ pub(super) fn function(
     })
 }
 
-/// The share of the time between two readings that was not inside MPI; none where several threads were, whose
-/// times add up to more.
+/// The share of the time between two readings that was outside MPI; `None` if several threads called MPI,
+/// because their times add up to more than the elapsed time.
 pub(super) fn outside_mpi(first: &Reading, last: &Reading) -> Option<f64> {
     let elapsed = last
         .at_ns
@@ -233,8 +234,7 @@ pub(super) fn outside_mpi(first: &Reading, last: &Reading) -> Option<f64> {
     (mpi <= elapsed).then(|| 1.0 - mpi as f64 / elapsed as f64)
 }
 
-/// Whether functions of MPI are probed at all: else nothing is known of it, which is not the same as nothing
-/// done.
+/// Whether MPI functions are probed. If not, the amount of MPI is unknown rather than zero.
 pub fn has_mpi(probes: &[Probe]) -> bool {
     probes.iter().any(|probe| probe.mpi.is_some())
 }

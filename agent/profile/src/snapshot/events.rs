@@ -1,12 +1,12 @@
-//! How hits came to the rules, for display.
+//! How hits reached the rules, for display.
 
-/// How hits came to the rules.
+/// How hits reached the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventsView {
-    /// Records that the kernel side sent, hits and what was added up.
+    /// Records that the kernel side sent: hits and partial sums.
     pub received: u64,
-    /// Hits that the kernel side added up.
+    /// Hits that were aggregated in the kernel.
     pub added_up: u64,
-    /// Of those that were to be added up, hits that were sent instead.
+    /// Hits that should have been aggregated in the kernel but were sent one by one.
     pub sent_alone: u64,
 }

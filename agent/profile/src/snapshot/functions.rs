@@ -1,48 +1,49 @@
-//! What was done in functions: by one process, and how several are added up.
+//! Totals by function: of one process, and their sums over processes.
 
 use crate::cost::Estimate;
 
-/// What a process did in one function since the probes were armed.
+/// Totals of one process in one function since the probes were armed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FunctionTotals {
     pub name: String,
     pub calls: u64,
-    /// Calls inside another watched MPI function; in no other number.
+    /// Calls inside another watched MPI function. No other number contains them.
     pub nested: u64,
-    /// Time inside of calls that returned or are still open, in nanoseconds; `None` where calls are only
-    /// counted, and where none has returned.
+    /// Time inside calls that returned or are still open, in nanoseconds; `None` if calls are only counted,
+    /// or if none has returned.
     pub time_ns: Option<u64>,
-    /// Bytes; `None` where the function carries none that are known.
+    /// `None` if the function carries no bytes, or an unknown number.
     pub bytes: Option<u64>,
-    /// Which way the bytes go.
+    /// The direction of the bytes.
     pub bytes_kind: Option<&'static str>,
     /// Calls whose bytes are unknown.
     pub bytes_unknown: u64,
-    /// How many messages of each size, by [`abi::Sizes::bucket`]; empty where they are not counted.
+    /// The number of messages of each size, by [`abi::Sizes::bucket`]; empty if not counted.
     pub sizes: Vec<u64>,
-    /// Calls not timed: too deep, or without a return.
+    /// Calls that were not timed: nested too deeply, or without a return.
     pub untimed: u64,
-    /// Of them, those that were left without a return.
+    /// The untimed calls that were left without a return.
     pub unreturned: u64,
     /// Calls per second in the last period.
     pub calls_per_s: f64,
     /// Share of the last period spent inside.
     pub share: f64,
-    /// Mean duration in the last period, in nanoseconds, where a call ended in it.
+    /// Mean duration in the last period, in nanoseconds; `None` if no call ended in it.
     pub mean_ns: Option<f64>,
-    /// How long calls took; `None` if not requested, or if there was no room.
+    /// Distribution of durations; `None` if not requested, or if there was no room.
     pub durations: Option<Histogram>,
-    /// It was watched in windows: calls, time and bytes are estimated for all the time, and this is known of
-    /// them. `None` if all was counted.
+    /// Set if the function was watched in sampling windows: then calls, time and bytes are extrapolated to
+    /// the complete time. `None` if all calls were counted.
     pub estimate: Option<Estimate>,
-    /// The part of the time in which it was counted, and calls, time and bytes are of that alone; `None` where it was so all the time.
+    /// The part of the time in which the function was counted; calls, time and bytes cover only this part.
+    /// `None` if it was counted all the time.
     pub counted: Option<f64>,
-    /// It is not counted now: its calls per second are not known.
+    /// It is not being counted now, so its calls per second are unknown.
     pub rests: bool,
 }
 
 impl FunctionTotals {
-    /// Mean duration of all calls that returned, in nanoseconds; `None` where none has.
+    /// Mean duration of all calls that returned, in nanoseconds; `None` if none has.
     pub fn mean_of_returned_ns(&self) -> Option<f64> {
         let returned = self.calls.saturating_sub(self.untimed);
         let time = self.time_ns.filter(|_| returned > 0)?;
@@ -72,7 +73,7 @@ impl FunctionTotals {
         self.rests &= other.rests;
         self.calls += other.calls;
         self.nested += other.nested;
-        // Of the two one may have calls that did not return alone.
+        // One of the two may have only calls that did not return.
         let both = self.time_ns.zip(other.time_ns).map(|(a, b)| a + b);
         self.time_ns = both.or(self.time_ns).or(other.time_ns);
         self.bytes = self.bytes.zip(other.bytes).map(|(a, b)| a + b);
@@ -93,7 +94,7 @@ impl FunctionTotals {
     }
 }
 
-/// How many calls took how long, by powers of two.
+/// Numbers of calls by duration, in powers of two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// By [`abi::Durations::bucket`], up to the longest call.
@@ -101,7 +102,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// As the kernel side has counted, by [`abi::Durations::bucket`].
+    /// From the kernel side's counts, by [`abi::Durations::bucket`].
     pub fn of(mut counts: Vec<u64>) -> Histogram {
         while counts.last() == Some(&0) {
             counts.pop();
@@ -129,8 +130,8 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// From how many nanoseconds on so many calls, from the shortest call to the longest, those in between
-    /// that are 0 included.
+    /// Lower bound in nanoseconds and number of calls of each bucket, from the shortest call to the longest;
+    /// includes empty buckets in between.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let buckets = self.counts.iter().enumerate();
         let buckets = buckets.map(|(place, count)| (abi::Durations::least_ns(place), *count));

@@ -1,21 +1,20 @@
-//! Who sends how much to whom, as it is shown. Knows no communicator: ranks are those of the world.
+//! The messages between ranks, for display. Independent of communicators: ranks are those of the world.
 
-/// Messages point to point, by ranks of the world.
+/// Point-to-point messages between ranks of the world.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MatrixView {
-    /// What ranks here sent, the most bytes first.
+    /// What local ranks sent, the most bytes first.
     pub sent: Vec<PairView>,
-    /// What ranks here received, or have room for.
+    /// What local ranks received, or posted room for.
     pub received: Vec<PairView>,
-    /// Pairs beyond those that are listed.
+    /// Pairs that are not listed.
     pub cut: usize,
-    /// Pairs of which the sender is here, listed or not.
+    /// Pairs whose sender is local, listed or not.
     pub pairs: usize,
-    /// What each rank here sends to and receives from ranks that are known, pairs that are not listed
-    /// included; by rank.
-    pub ranks: Vec<RankMessages>,
-    /// Their messages and bytes, and those of pairs that are listed: everything that was sent to a known
+    /// What each local rank sends to and receives from known ranks, including pairs that are not listed; by
     /// rank.
+    pub ranks: Vec<RankMessages>,
+    /// All messages and bytes that were sent to a known rank, including pairs that are not listed.
     pub all_sent: Messages,
     /// Sent to a receiver whose world rank is unknown.
     pub unresolved_sent: Messages,
@@ -23,7 +22,7 @@ pub struct MatrixView {
     pub unresolved_received: Messages,
 }
 
-/// An amount of messages; the more bytes the greater.
+/// An amount of messages, ordered by bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Messages {
     pub bytes: u64,
@@ -42,7 +41,7 @@ impl std::ops::AddAssign for Messages {
 pub struct RankMessages {
     pub rank: u32,
     pub sent: Messages,
-    /// From all others, or what there is room for.
+    /// From all other ranks; posted room counts as received where the size is unknown.
     pub received: Messages,
 }
 

@@ -1,4 +1,4 @@
-//! Parallel regions as they are shown.
+//! Parallel regions, for display.
 
 use crate::calls::TeamTotals;
 
@@ -6,30 +6,30 @@ use crate::calls::TeamTotals;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegionsView {
     pub regions: u64,
-    /// Time inside them, of the threads that start them, in nanoseconds; `None` where the probes are too
-    /// great a part of it.
+    /// Time inside regions, summed over the threads that start them, in nanoseconds; `None` if the probes are
+    /// too great a part of it.
     pub inside_ns: Option<u64>,
-    /// For how long they were probed.
+    /// Time for which the regions were probed, in nanoseconds.
     pub watched_ns: u64,
-    /// Up to when, since the first reading; `None` while they are.
+    /// End of the probing, since the first reading; `None` while it goes on.
     pub until_ns: Option<u64>,
-    /// What the teams do; `None` where it is not known.
+    /// What the teams do; `None` if unknown.
     pub teams: Option<TeamsView>,
     pub without_teams: Option<&'static str>,
 }
 
-/// What the threads of teams do, as shares of their time from the begins of their regions to the ends; they
-/// add up to 1.
+/// What the threads of teams do, as shares of their time from begin to end of their regions. The shares add
+/// up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TeamsView {
     pub of: TeamTotals,
-    /// At what stands in the region, its barriers included.
+    /// Inside the body of the region, its barriers included.
     pub working: f64,
     pub starting: f64,
-    /// Waiting at the end for the last one of the team.
+    /// At the end, for the last thread of the team.
     pub waiting: f64,
     pub ending: f64,
-    /// The mean work of a thread to that of the one that works longest.
+    /// The mean work of a thread divided by that of the thread that works longest.
     pub load_balance: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ impl From<TeamTotals> for TeamsView {
 }
 
 impl RegionsView {
-    /// Share of the time in which they were probed that was inside them.
+    /// The share of the probed time that was spent inside regions.
     pub fn inside(&self) -> Option<f64> {
         Some(self.inside_ns? as f64 / self.watched_ns.max(1) as f64)
     }

@@ -1,37 +1,37 @@
-//! The words for what became of a change, and for what the guard says of it.
+//! Words for the outcome of a change and for the guard's verdict.
 
-/// The outcome of a value that is in force.
+/// A value is in force.
 pub const WRITTEN: &str = "written";
-/// The outcome of anything else that is in force.
+/// Any other action is in force.
 pub const IN_FORCE: &str = "in force";
-/// The outcome of a value that needed no change.
+/// The value needed no change.
 pub const THERE: &str = "it was there already";
-/// The outcome in a process that ended before it could be changed.
+/// The process ended before it could be changed.
 pub const GONE: &str = "it ended before";
-/// Why a decision is not carried out.
+/// The reason why a decision is not carried out.
 pub const NO_PROCESS_LEFT: &str = "no process is left to be changed";
-/// The outcome of a change that was reverted.
+/// The change was reverted.
 pub const REVERTED: &str = "reverted";
-/// The outcome of a change that was to be reverted and is the program's by now.
+/// The revert was skipped because the program has changed the value since.
 pub const LEFT_ALONE: &str = "left alone: the program changed it since";
-/// The guard's word for a change that stays.
+/// Verdict: the change stays.
 pub const KEPT: &str = "kept";
-/// The guard's word for one that is being judged.
+/// Verdict: the change is being judged.
 pub const ON_TRIAL: &str = "on trial";
-/// The guard's word for one that was not judged when the session ended.
+/// Verdict: the session ended before a judgement.
 pub const NOT_JUDGED: &str = "not judged";
-/// The guard's word for one that does not.
+/// Verdict: the change was reverted.
 pub const UNDONE: &str = "undone";
-/// The guard's word for one that is being reverted.
+/// Verdict: the change is being reverted.
 pub const UNDOING: &str = "being undone";
-/// The guard's word for one that could not be reverted.
+/// Verdict: the change could not be reverted.
 pub const NOT_UNDONE: &str = "not undone";
-/// The guard's word for one that is reverted for some windows, to be compared with the time without it.
+/// Verdict: the change is reverted for some windows, to compare them with the windows with it.
 pub const COMPARED: &str = "reverted to compare";
-/// The word for one whose `while` no longer holds: nothing was judged.
+/// Verdict: the rule's `while` no longer holds, so the change ended without a judgement.
 pub const ENDED: &str = "ended";
 
-/// All words of the guard.
+/// All verdicts.
 pub const VERDICTS: [&str; 8] = [
     KEPT, UNDONE, ENDED, ON_TRIAL, NOT_JUDGED, UNDOING, NOT_UNDONE, COMPARED,
 ];

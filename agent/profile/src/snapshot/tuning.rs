@@ -1,4 +1,4 @@
-//! What rules find, what they change, and how that is judged.
+//! Findings and changes of rules, and the judgement on them.
 
 use std::time::Duration;
 
@@ -8,35 +8,35 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use super::outcome::VERDICTS;
 
-/// One of a few words. A name of its own, for serde borrows what is written as `&str`.
+/// One of a few fixed words. A type alias, because serde borrows fields whose type is spelled `&str`.
 type Word = &'static str;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleView {
     pub name: String,
-    /// Which of its tunes this is, by what that would do.
+    /// Identifies the tune within the rule, by its action.
     pub tune: String,
     /// `off`, `advising` or `applying`.
     pub mode: &'static str,
     /// Why it does not act, or what it did.
     pub state: String,
-    /// The same for those who show some states and not others.
+    /// `state` as data, for filtering.
     pub standing: Standing,
-    /// That says nothing: none of the processes that it is for was there for all of its last window.
+    /// There is nothing to report: none of its processes existed throughout its last window.
     pub saw_no_process: bool,
-    /// In some window one of them was.
+    /// At least one of its processes was present in some window.
     pub had_processes: bool,
     /// Its condition had a value in some window.
     pub had_value: bool,
-    /// Windows of it that closed and were evaluated.
+    /// Windows that closed and were evaluated.
     pub windows: u64,
-    /// What was left out of them, or of which no window was evaluated.
+    /// Hits that were left out of windows, and windows that were not evaluated.
     pub dropped: rules::Dropped,
 }
 
 impl RuleView {
-    /// How many windows were evaluated and what was left out of them, each with the reason for most; none
-    /// where nothing was.
+    /// The number of evaluated windows and what was left out, each with its most frequent reason; `None` if
+    /// nothing was.
     pub fn left_out(&self) -> Option<String> {
         let part = |what: &dyn Fn(u64) -> String, of: Vec<rules::LeftOut>| {
             let all: u64 = of.iter().map(|one| one.count).sum();
@@ -58,17 +58,17 @@ impl RuleView {
     }
 }
 
-/// Values that are shown: eight metrics of 256 rules. The rules themselves have no such bound.
+/// Maximum number of shown values: eight metrics of 256 rules. The rules themselves have no such bound.
 pub const RULE_VALUES_MAX: usize = 2048;
 
-/// What a metric of a rule came to in its window that closed last.
+/// The value of a rule's metric in its last closed window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleValue {
     pub rule: String,
     pub metric: String,
-    /// In seconds, bytes, or as it is; of a table the mean of its rows; a truth is 0 or 1.
+    /// In seconds, bytes, or without a unit. For a table the mean of its rows; for a boolean 0 or 1.
     pub value: f64,
-    /// The same as people read it.
+    /// The value for display.
     pub text: String,
 }
 
@@ -76,22 +76,22 @@ pub struct RuleValue {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FindingView {
     pub rule: String,
-    /// When, from the start of the session.
+    /// Since the start of the session.
     pub at: Duration,
-    /// When its condition held no longer; none while it holds, and of what was repaired.
+    /// When its condition ceased to hold; `None` while it holds, and for a repaired finding.
     pub gone_at: Option<Duration>,
     /// What was found, with its numbers.
     pub text: String,
-    /// What can be done now, and what that does; of a repair that was reverted at the end, how it stays.
+    /// What can be done now, and its effect; for a repair that was reverted at the end, how to make it stay.
     pub now: Option<String>,
-    /// What to start the program with next time.
+    /// How to start the program next time.
     pub next_start: Option<String>,
     pub repaired: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChangeView {
-    /// Its number in the journal of its process.
+    /// The number in the journal of the process.
     pub number: u64,
     pub rule: String,
     pub pid: i32,
@@ -99,40 +99,40 @@ pub struct ChangeView {
     /// The keyword of the rule: `set`, `call`.
     #[serde(deserialize_with = "keyword")]
     pub action: Word,
-    /// The decision that it belongs to: one for all processes.
+    /// The decision, common to all processes.
     pub decision: u64,
     /// When it was made, since all probes were armed.
     pub at: Duration,
-    /// When it was first made, if it was reverted to be compared since.
+    /// When it was first made, if it has been reverted to compare since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_at: Option<Duration>,
-    /// What the rule promised of it, as people read it.
+    /// The effect that the rule predicted, for display.
     pub expect: Option<String>,
-    /// The numbers it was decided from.
+    /// The numbers on which the decision was based.
     pub because: Vec<String>,
     /// What was changed: a variable, or the action in words.
     pub variable: String,
-    /// The old value; empty where there is none.
+    /// Empty if there is none.
     pub old: String,
-    /// The new value, or what a call returned; empty where there is none.
+    /// The new value, or the result of a call; empty if there is none.
     pub new: String,
     pub mechanism: String,
-    /// How long the program was held for it, in nanoseconds.
+    /// How long the program was held for the change, in nanoseconds.
     pub hold_ns: u64,
-    /// What became of it: written, in force, returned, refused, reverted …
+    /// One of the words of [`super::outcome`], or text: written, in force, returned, refused, reverted …
     pub outcome: String,
-    /// The guard's view; none without a guard.
+    /// The guard's judgement; `None` without a guard.
     pub guard: Option<GuardView>,
-    /// How quickly it followed what it was decided on; none of a first value, and of what was not written.
+    /// The delay after its cause; `None` for a first value, and for a value that was not written.
     pub reaction: Option<Reaction>,
 }
 
-/// From the end of a window to the change that follows, in parts that add up; all in nanoseconds.
+/// The time from a window to the change that follows, in consecutive parts in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reaction {
-    /// The window itself, as it was seen (MATE: T_Iter).
+    /// The length of the window (MATE: T_Iter).
     pub window_ns: u64,
-    /// From its end until all that belongs to it was there (T_Upd).
+    /// From its end until all its data was read (T_Upd).
     pub update_ns: u64,
     /// Until the rules were evaluated (T_Eval).
     pub evaluate_ns: u64,
@@ -143,7 +143,7 @@ pub struct Reaction {
 }
 
 impl Reaction {
-    /// From the end of the window to the change.
+    /// From the end of the window to the change, in nanoseconds.
     pub fn lag_ns(&self) -> u64 {
         self.update_ns + self.evaluate_ns + self.order_ns + self.write_ns
     }
@@ -152,30 +152,30 @@ impl Reaction {
 /// The judgement on a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardView {
-    /// The objective before, in its own unit; `None` when it could not be judged.
+    /// The objective before the change, in its own unit; `None` if it could not be judged.
     pub before: Option<f64>,
     pub after: Option<f64>,
-    /// How many times better: after/before where more is better, before/after where less is.
+    /// Factor of improvement: after/before when maximising, before/after when minimising.
     pub ratio: Option<f64>,
-    /// In which it lies with 98 % confidence.
+    /// The 98 % confidence interval of `ratio`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
-    /// What the guard found; none of what was not judged.
+    /// The guard's finding; `None` if not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<plan::GuardEffect>,
-    /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or
-    /// at the end `not judged`; `being reverted` until it is, and `not reverted` where that failed; `reverted to
-    /// compare` where it was made again.
+    /// `kept`, `undone`, or `ended` once its `while` no longer holds; `on trial`, or at the end `not judged`;
+    /// `being undone` until it is reverted, and `not undone` if that failed; `reverted to compare` during the
+    /// comparison.
     #[serde(deserialize_with = "verdict")]
     pub verdict: Word,
     /// Why there is no judgement.
     pub reason: Option<String>,
-    /// In words, with units.
+    /// For display, with units.
     pub text: String,
 }
 
 impl GuardView {
-    /// No judgement, and why.
+    /// For a change without a judgement.
     pub fn without(verdict: &'static str, reason: String) -> GuardView {
         GuardView {
             verdict,
@@ -194,7 +194,7 @@ fn verdict<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     one_of(from, "verdict", VERDICTS.into_iter())
 }
 
-/// The word that is read, if it is one of these.
+/// The word that is read, if it is one of `words`.
 fn one_of<'de, D: Deserializer<'de>>(
     from: D,
     what: &str,

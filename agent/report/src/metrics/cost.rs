@@ -1,4 +1,4 @@
-//! What the session costs, as metrics.
+//! The cost of the session, as metrics.
 
 use profile::Snapshot;
 use profile::cost::Slowdown;
@@ -9,7 +9,7 @@ use crate::metrics::LABELS;
 impl Filling {
     pub(super) fn fill_cost(&self, snapshot: &Snapshot) {
         let Some(cost) = &snapshot.cost else { return };
-        // The dearest come first: those that have no place cost least.
+        // The most expensive probes come first, so that the cheapest are left out.
         let bound = LABELS.iter().find(|label| label.name == "function");
         for probe in cost.probes.iter().take(bound.map_or(0, |label| label.values_max)) {
             let of = ("function", probe.name.as_str());

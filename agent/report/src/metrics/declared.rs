@@ -1,11 +1,11 @@
-//! Every metric that is published, declared once: name, labels, meaning. The documentation (docs/metrics.md)
-//! and what the page may hold at most come from here.
+//! Declares every published metric once: name, labels, meaning. The documentation (docs/metrics.md) and the
+//! bounds of the page follow from the declarations.
 
-/// A label, and how many values it can have.
+/// A label, and its maximum number of values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     pub name: &'static str,
-    /// Values that it has at most in one session. What would be more is left out and counted.
+    /// Maximum number of values in one session. Further values are left out and counted.
     pub(crate) values_max: usize,
     #[allow(dead_code, reason = "a test writes docs/metrics.md with it")]
     pub help: &'static str,
@@ -19,19 +19,20 @@ const fn label(name: &'static str, values_max: usize, help: &'static str) -> Lab
     }
 }
 
-/// A row for each: what makes it, then its arguments.
+/// Each row has a constructor and its arguments.
 macro_rules! table {
     ($(#[$about:meta])* $name:ident: $of:ty = $($make:ident $($argument:expr),+;)*) => {
         $(#[$about])* pub(crate) const $name: &[$of] = &[$($make($($argument),+)),*];
     };
 }
 
-/// Functions that are published: those of MPI with their variants for large counts, and as many others.
+/// Maximum number of published functions: those of MPI with their variants for large counts, and as many
+/// others.
 const FUNCTIONS_MAX: usize = 768;
 
 table! {
-    /// All labels. Texts, which could be anything, are labels of metrics that say how many series they have
-    /// by themselves.
+    /// All labels. Labels whose values are arbitrary texts belong to metrics that declare their own number of
+    /// series.
     LABELS: Label =
     label "jobid", 1,
         "what the site calls the job: the batch system's number (Slurm, PBS, LSF, Flux, Grid Engine), else the number of the process that started it";
@@ -64,7 +65,7 @@ table! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricKind {
     Counter,
-    /// It goes up and down.
+    /// A value that may rise and fall.
     Gauge,
     /// A distribution: series of `_bucket`, `_sum` and `_count`.
     Histogram,
@@ -72,18 +73,18 @@ pub(crate) enum MetricKind {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metric {
-    /// Name: the unit last, `_total` behind it where it only grows.
+    /// The name: the unit comes last, followed by `_total` for counters.
     pub name: &'static str,
     pub labels: Labels,
-    /// What it is to Prometheus.
+    /// The Prometheus type.
     pub kind: MetricKind,
-    /// Series at most, where that does not follow from the labels.
+    /// Maximum number of series, if it does not follow from the labels.
     pub series: Option<usize>,
     pub help: &'static str,
 }
 
 impl Metric {
-    /// Series that a session publishes of it at most.
+    /// Maximum number of series in one session.
     pub(crate) fn series_max(&self) -> usize {
         let values = |label: &&str| {
             let known = LABELS.iter().find(|known| known.name == *label);
@@ -116,7 +117,7 @@ const fn gauge(name: &'static str, labels: Labels, help: &'static str) -> Metric
     }
 }
 
-/// Sizes of messages up to which they are counted together; there is one more for all.
+/// Upper bounds of the buckets of message sizes; the last bucket has no bound.
 pub(super) const SIZES_UP_TO: [u64; 8] = [
     1 << 6,
     1 << 9,
@@ -128,7 +129,7 @@ pub(super) const SIZES_UP_TO: [u64; 8] = [
     1 << 27,
 ];
 
-/// Series of a histogram for each function: buckets, the one for all, sum and count.
+/// Series of a histogram for each function: the buckets, the unbounded bucket, sum and count.
 const SERIES_OF_SIZES: usize = SIZES_UP_TO.len() + 3;
 
 const fn histogram(name: &'static str, help: &'static str) -> Metric {
@@ -141,7 +142,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
     }
 }
 
-/// Its labels are texts: it has this many series at most.
+/// A metric whose labels are texts, with its maximum number of series.
 const fn info(name: &'static str, labels: Labels, series: usize, help: &'static str) -> Metric {
     Metric {
         name,
@@ -152,13 +153,13 @@ const fn info(name: &'static str, labels: Labels, series: usize, help: &'static 
     }
 }
 
-/// Changes that are published one by one; the report has all.
+/// Maximum number of changes that are published one by one; the report has all.
 pub(super) const CHANGES_MAX: usize = 100;
 
 const JOB: Labels = &["jobid"];
 const FUNCTION: Labels = &["jobid", "function"];
 const RANK: Labels = &["jobid", "rank"];
-/// As the matrix has them: what is sent and what is posted.
+/// Directions as in the matrix: sent and posted.
 const RANK_DIRECTION: Labels = &["jobid", "rank", "direction"];
 const RULE: Labels = &["jobid", "rule"];
 const RULE_REASON: Labels = &["jobid", "rule", "reason"];

@@ -1,5 +1,5 @@
-//! /metrics: a snapshot in the text format of Prometheus, made anew at each scrape. `declared` says what there is and how
-//! much of it, `page` holds it. What each means for people is in docs/metrics.md, which is made of the
+//! /metrics: a snapshot in the text format of Prometheus, rendered at each scrape. `declared` declares the
+//! metrics and their bounds, `page` holds the page. docs/metrics.md explains them, and is generated from the
 //! declarations.
 
 mod cost;
@@ -21,7 +21,7 @@ use self::{
     page::{Distribution, Page},
 };
 
-/// A longer text is cut: it is the value of a label.
+/// Maximum length of a label value; longer texts are cut.
 const TEXT_MAX: usize = 200;
 
 /// The metrics of a snapshot in the text format of Prometheus.
@@ -47,13 +47,13 @@ struct Filling {
 }
 
 impl Filling {
-    /// Adds to a series of the job.
+    /// Adds to a series with the job's label.
     fn add(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         let job = [("jobid", self.job.as_str())];
         self.page.add(name, &[&job, labels].concat(), value);
     }
 
-    /// The first of them, as many as the label may have; the others are counted.
+    /// The first values, up to the maximum of the label; the others are counted.
     fn within<T>(&self, label: &str, kind: &str, mut all: Vec<T>) -> Vec<T> {
         let bound = LABELS.iter().find(|known| known.name == label);
         let bound = bound.map_or(0, |known| known.values_max);
@@ -215,7 +215,7 @@ impl Filling {
         for (name, process, is_newest) in self.within("rank", "ranks", named.collect()) {
             let of = ("rank", name.as_str());
             self.fill_calls(of, process);
-            // What /proc counts goes on when a process goes on as another program.
+            // The counters of /proc continue when a process execs another program.
             if is_newest {
                 self.fill_counters(of, process);
             }
@@ -304,8 +304,8 @@ impl Filling {
         }
     }
 
-    /// Rows and columns of the communication matrix; never its cells, of which there are as many as pairs of
-    /// ranks.
+    /// Rows and columns of the communication matrix. Cells are not published, because their number is
+    /// quadratic in the number of ranks.
     fn fill_matrix(&self, snapshot: &Snapshot) {
         let Some(matrix) = &snapshot.matrix else { return };
         self.add("tuneagent_mpi_point_to_point_pairs", &[], matrix.pairs as f64);
@@ -316,7 +316,7 @@ impl Filling {
         ] {
             self.add(unresolved, &[("direction", direction)], of.count as f64);
         }
-        // Ranks that have no place are counted where all of their numbers are.
+        // Ranks beyond the bound are counted with the other values by rank.
         let bound = LABELS.iter().find(|label| label.name == "rank");
         let bound = bound.map_or(0, |label| label.values_max);
         for of in matrix.ranks.iter().take(bound) {
@@ -332,7 +332,7 @@ impl Filling {
     }
 
     fn fill_rules(&self, snapshot: &Snapshot) {
-        // Each tune of a rule has a line of its own; the mode is the rule's.
+        // Each tune of a rule has its own entry; the mode is that of the rule.
         let modes: BTreeMap<&str, &str> = snapshot
             .rules
             .iter()
@@ -351,7 +351,7 @@ impl Filling {
             }
             let holds = f64::from(u8::from(found(rule)));
             self.add("tuneagent_rule_finding", &[of], holds);
-            // Those of its tunes are the same.
+            // All tunes of a rule have the same values.
             if let Some(view) = snapshot.rules.iter().find(|view| view.name == **rule) {
                 self.add("tuneagent_rule_windows_total", &[of], view.windows as f64);
                 for (metric, left_out) in [
@@ -393,7 +393,7 @@ impl Filling {
         }
         let unpublished = changes.len().saturating_sub(CHANGES_MAX) as f64;
         self.add("tuneagent_unpublished", &[("kind", "changes")], unpublished);
-        // Of several at one place in one decision the first.
+        // Of several changes at one place in one decision, only one is published.
         let mut seen = BTreeSet::new();
         let made = changes.iter().rev().take(CHANGES_MAX);
         let made = made.filter(|change| state(change) != "refused");
@@ -404,7 +404,7 @@ impl Filling {
 
     fn fill_changes_of<'a>(&self, rule: &str, changes: impl Iterator<Item = &'a ChangeView>) {
         let of = ("rule", rule);
-        // Series that exist from the first scrape can be distinguished from ones that are not counted.
+        // With series that exist from the first scrape, a missing series differs from a count of 0.
         for state in STATES {
             self.add("tuneagent_changes", &[of, ("state", state)], 0.0);
         }
@@ -445,7 +445,7 @@ impl Filling {
         }
     }
 
-    /// The change of a rule that was judged last.
+    /// The rule's newest change with a judgement.
     fn fill_judgement(&self, rule: (&str, &str), change: &ChangeView) {
         let Some(guard) = &change.guard else { return };
         if let Some(ratio) = guard.ratio {
@@ -459,7 +459,7 @@ impl Filling {
         }
     }
 
-    /// When a change was made, for annotations on a graph.
+    /// The time of a change, for annotations on a graph.
     fn fill_moment(&self, change: &ChangeView, armed_unix_s: f64) {
         let rank = change
             .rank
@@ -482,7 +482,7 @@ fn series_max(name: &str) -> usize {
     metric.map_or(0, Metric::series_max)
 }
 
-/// MPI keeps this prefix for itself.
+/// MPI reserves this prefix.
 fn is_mpi(function: &FunctionTotals) -> bool {
     function.name.starts_with("MPI_")
 }

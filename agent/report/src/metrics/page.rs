@@ -1,4 +1,4 @@
-//! The page while it is being filled: declared metrics, values, text.
+//! The page while it is filled: declared metrics, values, text.
 
 use std::cell::RefCell;
 
@@ -9,13 +9,13 @@ use super::declared::{METRICS, Metric, MetricKind};
 enum Family {
     Counter(CounterVec),
     Gauge(GaugeVec),
-    /// The crate counts observations one by one; these come counted.
+    /// Filled directly, because the crate can only count single observations.
     Histogram(RefCell<Vec<proto::Metric>>),
 }
 
 /// A distribution that was counted elsewhere.
 pub(super) struct Distribution {
-    /// Upper bound and how many there are up to it, ever more.
+    /// Upper bound and cumulative count of each bucket.
     pub(super) buckets: Vec<(u64, u64)>,
     pub(super) count: u64,
     pub(super) sum: u64,
@@ -50,7 +50,7 @@ impl Page {
         Ok(Page { registry, families })
     }
 
-    /// Adds to a series: the page is new at each scrape, so the first value that is added is its value.
+    /// Adds to a series. The page is new at each scrape, so the first addition sets the value.
     pub(super) fn add(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         let family = self.families.iter().find(|(metric, _)| metric.name == name);
         let Some((metric, family)) = family else {

@@ -87,7 +87,7 @@ fn a_change_is_published_with_when_it_was_made_and_only_the_newest_are() {
         ..Snapshot::default()
     };
     let text = render(&snapshot).unwrap();
-    // In seconds since 1970, when all probes were armed and how long after that.
+    // In seconds since 1970: the time when all probes were armed plus the time since then.
     let newest = r#"tuneagent_change_timestamp_seconds{decision="199",jobid="4711",new="7",old="2",rank="pid0",rule="r",variable="n"} 1700000002.5"#;
     assert!(text.contains(newest), "{text}");
     let published = text
@@ -164,7 +164,7 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
         time_ns: (name == "MPI_Send").then_some(2_500_000_000),
         bytes: (name == "MPI_Send").then_some(96),
         bytes_kind: (name == "MPI_Send").then_some("sent"),
-        // One of 0 bytes, one of 17 to 32, one of 65 to 128.
+        // One message of 0 bytes, one of 17 to 32, one of 65 to 128.
         sizes: if name == "MPI_Send" {
             vec![1, 0, 0, 0, 0, 0, 1, 0, 1]
         } else {
@@ -266,7 +266,7 @@ fn processes_without_a_rank_of_their_own_are_distinguished() {
     }
 }
 
-/// More of everything than there can be.
+/// A snapshot that exceeds every bound.
 fn absurd() -> Snapshot {
     let many = |number: usize, bound: &str| {
         let label = LABELS.iter().find(|label| label.name == bound).unwrap();
@@ -433,7 +433,7 @@ fn every_watched_mpi_function_has_a_place() {
 #[test]
 fn every_kind_of_loss_has_a_place() {
     let bound = LABELS.iter().find(|label| label.name == "kind").unwrap();
-    // The rules count two kinds of their own.
+    // Two more kinds are counted by the rules.
     assert!(abi::Loss::REPORTED.len() + abi::Loss::OF_MATRIX.len() + 2 <= bound.values_max);
 }
 
@@ -471,7 +471,7 @@ fn metrics_are_declared_by_the_conventions_of_prometheus() {
     }
 }
 
-/// docs/metrics.md has these tables, made of the declarations.
+/// The tables of docs/metrics.md, generated from the declarations.
 fn tables() -> String {
     let mut text = "| metric | labels | series at most | meaning |\n|---|---|---|---|\n".to_owned();
     for metric in METRICS {

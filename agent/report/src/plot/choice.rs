@@ -1,5 +1,5 @@
-//! What of a replay is drawn: the picture is one screen tall, and what was changed and what came of it comes
-//! first.
+//! Chooses the parts of a replay to draw: the picture is one screen tall, and changes and their effects have
+//! priority.
 
 use std::cmp::Reverse;
 
@@ -15,15 +15,15 @@ pub(super) struct Group<'a> {
     pub(super) marks: Vec<(&'a Mark, usize)>,
 }
 
-/// What is drawn, and how much is not.
+/// What is drawn, and how much is left out.
 pub(super) struct Choice<'a> {
-    /// What came of the changes, in one sentence: the last verdict, else the last change, else the last
+    /// The result of the changes in one sentence: the last verdict, else the last change, else the last
     /// finding.
     pub(super) headline: Option<&'a Mark>,
     pub(super) groups: Vec<Group<'a>>,
-    /// In the order of time.
+    /// By time.
     pub(super) marks: Vec<&'a Mark>,
-    /// Metrics with values that have no panel, and metrics that never had a value.
+    /// Number of metrics with values that have no panel, and of metrics that never had a value.
     pub(super) left_out: (usize, usize),
     pub(super) more_marks: usize,
 }
@@ -36,7 +36,7 @@ impl<'a> Choice<'a> {
         let marks = most_important(all);
         let mut series: Vec<&Series> = plot.series.iter().filter(|series| series.has_value()).collect();
         let never = plot.series.len() - series.len();
-        // The sort is stable: metrics stay in the order of their rule.
+        // The sort is stable: metrics keep the order of their rule.
         series.sort_by_key(|series| {
             let own = marks.iter().filter(|mark| mark.rule == series.rule);
             let changed = own.clone().any(|mark| mark.kind.is_of_change());
@@ -55,8 +55,8 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What the session reported while it was recorded, and for other rules the result of the replay. If the
-/// replay changes something, its own marks are the ones that fit.
+/// The marks that the session reported during the recording, and for other rules those of the replay. If the
+/// replay changes something, only its own marks apply.
 fn marks(plot: &Plot) -> Vec<&Mark> {
     let is_applied = plot.marks.iter().any(|mark| mark.kind.is_of_change());
     let recorded: &[Mark] = if is_applied { &[] } else { &plot.recorded };
@@ -85,7 +85,7 @@ fn most_important(mut marks: Vec<&Mark>) -> Vec<&Mark> {
     marks
 }
 
-/// Whether a guard of the rule looks at the metric: its name stands in the objective as a word of its own.
+/// Whether the metric is part of the rule's objective: its name occurs there as a separate word.
 fn is_objective(plot: &Plot, series: &Series) -> bool {
     let is_word = |text: &str| {
         let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));

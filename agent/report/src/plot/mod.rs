@@ -1,9 +1,9 @@
-//! A picture of a replay: what a session changed and what came of it, over the metrics of the rules that did
-//! so. One screen tall.
+//! A picture of a replay: the changes of a session and their effects, over the metrics of the rules that made
+//! them. One screen tall.
 //!
-//! Collecting is here, choosing in `choice`, drawing in `svg`. We draw ourselves: a file that is readable in
-//! light and dark takes its colours from a style sheet, and shows the exact values where the pointer rests;
-//! plotting libraries write fixed colours.
+//! This module collects the data, `choice` selects, `svg` draws. We draw ourselves, because plotting
+//! libraries write fixed colours. A file that is readable in light and dark takes its colours from a style
+//! sheet, and shows exact values in tooltips.
 
 mod choice;
 mod scale;
@@ -11,18 +11,18 @@ mod svg;
 
 use rules::{Dimension, MetricReading};
 
-/// A series keeps at most this many points; beyond, neighbours become one.
+/// Maximum number of points of a series; when there are more, adjacent points are merged.
 const POINTS_MAX: usize = 2000;
-/// At most this many metrics are kept, of which some are drawn; the others are counted.
+/// Maximum number of metrics that are kept; the others are counted.
 const SERIES_MAX: usize = 256;
-/// At most this many marks are kept, of which some are drawn; the others are counted.
+/// Maximum number of marks that are kept; the others are counted.
 const MARKS_MAX: usize = 4096;
 
-/// What a mark stands for.
+/// The kind of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlotMarkKind {
     Finding,
-    /// It holds no longer.
+    /// The finding no longer holds.
     Gone,
     Decision,
     Kept,
@@ -38,7 +38,7 @@ impl PlotMarkKind {
     }
 }
 
-/// The mark of a recording.
+/// From a mark of a recording.
 impl From<plan::MarkKind> for PlotMarkKind {
     fn from(kind: plan::MarkKind) -> PlotMarkKind {
         match kind {
@@ -50,7 +50,7 @@ impl From<plan::MarkKind> for PlotMarkKind {
     }
 }
 
-/// Something that a rule said.
+/// A report of a rule at a moment.
 #[derive(Clone, Debug)]
 struct Mark {
     time_s: f64,
@@ -70,7 +70,7 @@ impl Mark {
     }
 }
 
-/// Keeps a mark while there is room; how many were not kept.
+/// Keeps a mark if there is room; returns the number of dropped marks.
 fn keep(marks: &mut Vec<Mark>, mark: Mark) -> usize {
     let has_room = marks.len() < MARKS_MAX;
     marks.extend(has_room.then_some(mark));
@@ -95,7 +95,7 @@ struct Series {
     window: String,
     metric: String,
     points: Vec<Point>,
-    /// How many windows become one point.
+    /// Number of windows that are merged into one point.
     windows_per_point: usize,
     /// Windows in the last point.
     in_last: usize,
@@ -104,11 +104,11 @@ struct Series {
     none: usize,
 }
 
-/// One window, or several neighbours.
+/// One window, or several adjacent ones.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     time_s: f64,
-    /// Windows with a value, and their value; none is a gap.
+    /// Number of windows with a value, and the value; `None` is a gap.
     reading: Option<(f64, MetricReading)>,
 }
 
@@ -161,11 +161,11 @@ impl Series {
 
 #[derive(Debug, Default)]
 pub struct Plot {
-    /// What rules make greatest or least: the rule, and the objective as it is written.
+    /// The objectives of rules: the rule, and the objective as written in it.
     objectives: Vec<(String, String)>,
     series: Vec<Series>,
     marks: Vec<Mark>,
-    /// What the session itself reported while the recording was made.
+    /// What the session itself reported during the recording.
     recorded: Vec<Mark>,
     end_s: f64,
     more_metrics: std::collections::BTreeSet<(String, String)>,
@@ -173,7 +173,7 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// Nothing yet, of rules with these objectives.
+    /// An empty plot for rules with these objectives.
     pub fn new(objectives: Vec<(String, String)>) -> Plot {
         Plot {
             objectives,
@@ -181,7 +181,7 @@ impl Plot {
         }
     }
 
-    /// A window of a rule closed, so long after the begin, and has lasted so many seconds.
+    /// A window of a rule closed, `since_ns` after the begin; `duration` is in seconds.
     pub fn window<'a>(
         &mut self,
         since_ns: u64,
@@ -190,7 +190,8 @@ impl Plot {
         readings: impl Iterator<Item = (&'a str, Option<MetricReading>)>,
     ) {
         let time_s = self.at(since_ns);
-        // No metric, and what the user waits for.
+        // The duration of a window is no metric, but users are interested in it if it is part of the
+        // objective.
         let lasted = format!("{window}.duration");
         let mut objectives = self.objectives.iter();
         if objectives.any(|(of, text)| of == rule && text.contains(&lasted)) {
@@ -230,13 +231,13 @@ impl Plot {
         self.series[place].push(Point { time_s, reading });
     }
 
-    /// A rule found, decided or judged something in the replay, so long after the begin.
+    /// A rule found, decided or judged something in the replay, `since_ns` after the begin.
     pub fn mark(&mut self, since_ns: u64, rule: &str, kind: PlotMarkKind, text: &str) {
         let mark = Mark::new(self.at(since_ns), rule, kind, text);
         self.more_marks += keep(&mut self.marks, mark);
     }
 
-    /// The session that was recorded printed this of a rule.
+    /// The recorded session printed this text of a rule.
     pub fn recorded(&mut self, since_ns: u64, rule: &str, kind: PlotMarkKind, text: &str) {
         let mark = Mark::new(self.at(since_ns), rule, kind, text);
         self.more_marks += keep(&mut self.recorded, mark);
@@ -248,7 +249,7 @@ impl Plot {
         time_s
     }
 
-    /// The picture, complete in itself.
+    /// The picture as a self-contained SVG document.
     pub fn svg(&self) -> String {
         svg::draw(self)
     }

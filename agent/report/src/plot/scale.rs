@@ -1,8 +1,8 @@
-//! Axes: from values to places, with round numbers at the ticks.
+//! Axes: map values to positions, with round numbers at the ticks.
 
 use rules::Dimension;
 
-/// A range of values along so many pixels.
+/// Maps a range of values to a range of pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     low: f64,
@@ -13,12 +13,11 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// From `low` to `high`, a little wider where `low` and `high` are no round numbers; about `ticks` of
-    /// them.
+    /// Covers `low` to `high`, extended to multiples of the step between ticks; aims at about `ticks` ticks.
     pub(super) fn new(range: (f64, f64), place: (f64, f64), ticks: f64, dimension: Dimension) -> Scale {
-        // Beyond there is no room for a step.
+        // Greater values leave no room for a step.
         let (mut low, mut high) = (range.0.clamp(-1e300, 1e300), range.1.clamp(-1e300, 1e300));
-        // What is far above zero compared with its changes need not show zero; what is near it does.
+        // Include zero unless the values are far above it compared with their variation.
         if low > 0.0 && low < 0.7 * high {
             low = 0.0;
         }
@@ -56,7 +55,7 @@ impl Scale {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// The values at the ticks, a dozen at most.
+    /// The values at the ticks.
     pub(super) fn ticks(&self) -> impl Iterator<Item = f64> + '_ {
         let first = (self.low / self.step).round();
         let count = ((self.high - self.low) / self.step + 1e-6)
@@ -66,7 +65,7 @@ impl Scale {
     }
 }
 
-/// Bytes are counted in powers of 1024, long times in minutes.
+/// Ticks of bytes are multiples of powers of 1024, ticks of long times multiples of minutes.
 fn unit(size: f64, dimension: Dimension) -> f64 {
     match dimension {
         Dimension { bytes: 1, .. } if size >= 1.0 => 1024_f64.powi(size.log(1024.0).floor() as i32),
@@ -75,7 +74,7 @@ fn unit(size: f64, dimension: Dimension) -> f64 {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, not below `step`.
+/// 1, 2 or 5 times a power of ten, at least `step`.
 fn round_step(step: f64) -> f64 {
     let power = 10_f64.powi(step.log10().floor().clamp(-300.0, 300.0) as i32);
     let steps = [1.0, 2.0, 5.0].map(|of| of * power);

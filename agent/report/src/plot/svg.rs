@@ -1,5 +1,6 @@
-//! The drawing: what came of the changes as one sentence, panels below each other, one for each metric, over
-//! one axis of time; marks with numbers, and below what they say. Light and dark by the style sheet.
+//! Draws the picture: a sentence about the effect of the changes, then a panel for each metric, all over one
+//! axis of time, with numbered marks, and the texts of the marks below. Colours come from a style sheet for
+//! light and dark.
 
 use std::fmt::Write;
 
@@ -15,18 +16,18 @@ use super::{
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 96.0;
 const RIGHT: f64 = 936.0;
-/// Height of the panel of a metric, of its title above, and of a line of text.
+/// Height in pixels of a metric's panel, of the title above it, and of a line of text.
 const PANEL: f64 = 72.0;
 const TITLE: f64 = 28.0;
 const LINE: f64 = 18.0;
 /// Numbers nearer than this are put into different rows.
 const BADGE: f64 = 17.0;
 const BADGE_ROWS: usize = 3;
-/// Characters that fit into a line of large and of small letters, and lines of a text.
+/// Characters per line in large and in small letters, and maximum lines of a text.
 const LARGE_LINE: usize = 104;
 const SMALL_LINE: usize = 136;
 const LINES_MAX: usize = 2;
-/// With more points than this the line alone is clearer.
+/// With more points than this, only the line is drawn.
 const DOTS_MAX: usize = 80;
 
 const STYLE: &str = "
@@ -67,7 +68,7 @@ impl PlotMarkKind {
     }
 }
 
-/// A text that grows, and how far down it has come.
+/// The document so far, and the current vertical position.
 struct Drawing {
     out: String,
     y: f64,
@@ -113,7 +114,7 @@ impl Drawing {
         ));
     }
 
-    /// A line of text of its own.
+    /// Adds a line of text.
     fn text(&mut self, x: f64, class: &str, text: &str) {
         self.text_at((x, self.y), class, text);
         self.y += LINE;
@@ -125,7 +126,7 @@ impl Drawing {
         ));
     }
 
-    /// A sentence in large letters, over several lines where it is long.
+    /// Adds a sentence in large letters, wrapped if it is long.
     fn sentence(&mut self, text: &str) {
         for line in lines(text, LARGE_LINE) {
             self.text(16.0, "rule", &line);
@@ -152,7 +153,7 @@ impl Drawing {
             let (x, y) = (time.place(mark.time_s), top + (*row as f64 + 0.5) * BADGE);
             lines.line((x, y), (x, self.y), &format!("cut {}", mark.kind.name()));
         }
-        // Below the curves.
+        // Insert the lines before the curves, so that they are drawn below them.
         self.out.insert_str(from, &lines.out);
         for ((mark, number), row) in marks.iter().zip(&rows) {
             let (x, y) = (time.place(mark.time_s), top + (*row as f64 + 0.5) * BADGE);
@@ -207,7 +208,7 @@ impl Drawing {
         self.y = bottom;
     }
 
-    /// The means as a line that is broken where there is no value, from least to greatest a band.
+    /// The means as a line that is broken where there is no value, and a band from least to greatest.
     fn curve(&mut self, series: &Series, time: &Scale, value: &Scale) {
         for part in series.points.split(|point| point.reading.is_none()) {
             let at = |point: &Point, of: fn(&MetricReading) -> f64| {
@@ -249,7 +250,7 @@ impl Drawing {
         }
     }
 
-    /// What the numbers stand for, and what was left out.
+    /// The texts of the marks, and what was left out.
     fn list(&mut self, choice: &Choice<'_>) {
         let marks = &choice.marks;
         let kinds = KINDS
@@ -295,7 +296,7 @@ impl Drawing {
     }
 }
 
-/// A text in lines of so many characters, two at most; what is longer is cut.
+/// Splits a text into at most two lines of `length` characters; the rest is cut.
 fn lines(text: &str, length: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -316,7 +317,7 @@ fn lines(text: &str, length: usize) -> Vec<String> {
     lines
 }
 
-/// For each mark the row its number stands in, so that neighbours do not hide each other.
+/// The row for the number of each mark, such that neighbours do not overlap.
 fn rows(marks: &[(&Mark, usize)], time: &Scale) -> Vec<usize> {
     let mut ends = [f64::MIN; BADGE_ROWS];
     let mut rows = Vec::with_capacity(marks.len());
@@ -338,7 +339,7 @@ fn rendered(mark: &Mark) -> String {
     }
 }
 
-/// The last value, and what a point or a gap stands for.
+/// The last value, and the meaning of points and gaps.
 fn remark(series: &Series, last: Option<MetricReading>) -> String {
     let mut parts = Vec::new();
     parts.extend(last.map(|last| format!("last {}", shown(&last))));
@@ -368,7 +369,7 @@ fn shown(reading: &MetricReading) -> String {
     }
 }
 
-/// As XML wants it; what it cannot hold becomes a blank.
+/// Escaped for XML; characters that XML cannot represent become blanks.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

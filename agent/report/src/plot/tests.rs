@@ -14,8 +14,8 @@ fn reading(low: f64, high: f64) -> Option<MetricReading> {
 
 const RULE: &str = "busy <wait> & more";
 
-/// A hundred windows of half a second: the pace falls when the change is made; the rule has nothing to say of
-/// the start.
+/// A hundred windows of half a second: the iteration time falls when the change is made; the rule has no
+/// value at the start.
 fn plot() -> Plot {
     let mut plot = Plot::new(vec![(RULE.to_owned(), "pulse.duration / step".to_owned())]);
     for window in 1..=100_u64 {
@@ -126,7 +126,7 @@ fn an_empty_replay_gives_a_picture_that_says_so() {
     assert!(Plot::default().svg().contains("no window closed"));
 }
 
-/// How tall the picture is, in pixels.
+/// The height of the picture in pixels.
 fn height(svg: &str) -> f64 {
     let height = svg.split("height=\"").nth(1).unwrap();
     height.split('"').next().unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! The part of the report with what the session cost.
+//! The part of the report about the cost of the session.
 
 use profile::cost::{CostView, HoldTotals, PriceSource, Prices, ProbeCost, Slowdown, WindowsView};
 use serde_json::{Value, json};

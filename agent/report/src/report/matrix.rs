@@ -1,4 +1,4 @@
-//! The parts of the report about messages: who sends how much to whom, and how large messages are.
+//! The parts of the report about messages: amounts by pair of ranks, and sizes.
 
 use profile::{MatrixView, Messages, PairView};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The report of another run, as far as computation scalability needs it.
+//! Reads the report of another run, as far as computation scalability needs it.
 
 use std::{fs, io};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::SCHEMA;
 
-/// Why a file is no reference.
+/// Why a file cannot be used as a reference.
 #[derive(Debug, Error)]
 pub enum ReferenceError {
     #[error("{file} cannot be read: {error}")]
@@ -33,16 +33,16 @@ pub enum NoReference {
     NothingComputed,
 }
 
-/// What another run computed.
+/// Results of another run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reference {
     pub ranks: usize,
-    /// Useful time of all of them in an iteration, in nanoseconds.
+    /// Useful time of all ranks in an iteration, in nanoseconds.
     pub useful_ns: f64,
 }
 
 impl Reference {
-    /// Reads a report; the error says what it lacks.
+    /// Reads a report. The error contains what it lacks.
     pub fn read(file: &str) -> Result<Reference, ReferenceError> {
         let text = fs::read_to_string(file).map_err(|error| ReferenceError::Unreadable {
             file: file.to_owned(),

@@ -1,5 +1,5 @@
-//! The report as one table in long form: a number in each row, what it is a number of in the columns before
-//! it. docs/exports.md describes it.
+//! The report as one table in long format: each row has a number, and columns that identify it.
+//! docs/exports.md describes it.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::seconds;
 
 const HEADER: &str = "table,host,rank,pid,function,caller,file,line,quantity,unit,value";
 
-/// What a row's number is a number of.
+/// What the number of a row refers to.
 #[derive(Clone, Default)]
 struct RowSubject {
     table: &'static str,
@@ -34,7 +34,7 @@ pub fn table(snapshot: &Snapshot) -> String {
             table: "process",
             host: process.host.clone().unwrap_or_else(|| snapshot.job.host.clone()),
             rank: process.rank,
-            // A recording has no numbers of processes.
+            // Processes of a recording have no process ids.
             pid: Some(process.pid).filter(|pid| *pid != 0),
             ..RowSubject::default()
         };
@@ -70,10 +70,10 @@ impl Table {
             number(of.line.map(|line| line.to_string())),
             quantity.to_owned(),
             unit.to_owned(),
-            // As short as it can be and still the same number.
+            // The shortest representation that parses to the same number.
             number(value.map(|value| value.to_string())),
         ];
-        // Into memory, where nothing fails.
+        // Writing into memory does not fail.
         let _ = writeln!(self.0, "{}", fields.join(","));
     }
 
@@ -151,7 +151,7 @@ fn process(table: &mut Table, of: &RowSubject, view: &ProcessView) {
     table.bytes(of, "memory_resident_peak", peak);
 }
 
-/// Rows of programs with parallel regions alone.
+/// Rows that exist only for programs with parallel regions.
 fn regions(table: &mut Table, of: &RowSubject, view: &RegionsView) {
     table.count(of, "regions", Some(view.regions));
     table.time(of, "region_time", view.inside_ns);
@@ -192,7 +192,7 @@ fn function(table: &mut Table, of: &RowSubject, view: &FunctionTotals) {
     }
 }
 
-/// Of all ranks together.
+/// Rows of a call site, over all ranks.
 fn call_site(table: &mut Table, snapshot: &Snapshot, site: &CallSiteView) {
     let place = &site.place;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();

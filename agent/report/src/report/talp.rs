@@ -1,28 +1,27 @@
-//! A part of the report in the form of TALP's own JSON, so that TALP-Pages reads our runs.
+//! A part of the report in the format of TALP's own JSON, so that TALP-Pages can read our runs.
 //!
 //! Names and order are those that TALP writes (DLB 3.7.0, `pop_metrics_to_json` and `resources_to_json` in
 //! src/talp/talp_output.c; those of 3.6 are the same). Formulas are those of its model for MPI alone
-//! (`compute_mpi_model` in src/talp/perf_metrics.c), over the time that ranks were watched. What TALP cannot
-//! leave out is written as it writes what it was not built to count: cycles and instructions 0, times of
-//! OpenMP and GPUs 0 and their efficiencies 1 and 0.
+//! (`compute_mpi_model` in src/talp/perf_metrics.c), over the time in which ranks were watched. Required
+//! fields that are not measured have the values that TALP writes for what it was not built to count: cycles
+//! and instructions 0, times of OpenMP and GPUs 0, and their efficiencies 1 and 0.
 
 use std::collections::BTreeMap;
 
 use profile::{Efficiencies, ProcessView, Snapshot};
 use serde_json::{Value, json};
 
-/// The form, by the release of DLB that readers know it from: TALP-Pages 3.6.2, the newest, reads that of 3.5
-/// and 3.6.
+/// The format version, as a release of DLB: TALP-Pages 3.6.2, the newest, reads those of 3.5 and 3.6.
 const FORM: &str = "3.6.2";
 
-/// Time of a rank outside MPI and inside, over the time of the entire session.
+/// Time of a rank outside and inside MPI, over the entire session.
 struct Times {
     useful_ns: u64,
     mpi_ns: u64,
 }
 
-/// None where a rank's time outside MPI is not known: without MPI, before it was measured, and where several
-/// threads call MPI.
+/// `None` if the time outside MPI is unknown for some rank: without MPI, before it was measured, or if
+/// several threads call MPI.
 pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
     let mut nodes: BTreeMap<&str, Vec<Times>> = BTreeMap::new();
     for process in &snapshot.processes {
@@ -44,7 +43,8 @@ pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
     }))
 }
 
-/// The entire program, of the ranks of each node. Times are in nanoseconds; what is not measured here is 0.
+/// The region for the entire program, from the ranks of each node. Times are in nanoseconds; values that are
+/// not measured are 0.
 fn region(snapshot: &Snapshot, nodes: &BTreeMap<&str, Vec<Times>>) -> Option<Value> {
     let elapsed = u64::try_from(snapshot.elapsed.as_nanos()).unwrap_or(u64::MAX);
     let share = |times: &Times| times.useful_ns as f64 / elapsed as f64;
@@ -160,7 +160,7 @@ mod tests {
         insta::assert_snapshot!(serde_json::to_string_pretty(&reported).unwrap());
     }
 
-    /// What its loader takes out of a file by name (talp_pages/io/dataframe_handling.py and common.py,
+    /// The names that its loader reads from a file (talp_pages/io/dataframe_handling.py and common.py,
     /// 3.6.2).
     #[test]
     fn all_that_talp_pages_asks_for_is_there() {

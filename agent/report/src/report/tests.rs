@@ -1,4 +1,4 @@
-//! The report of a snapshot that has everything, and of what is missing.
+//! The report of a snapshot that has all values, and of one that lacks some.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// A rank of which everything is known.
+/// A rank with all values.
 fn rank() -> ProcessView {
     let send = FunctionTotals {
         name: "MPI_Send".into(),
@@ -146,7 +146,7 @@ fn change() -> ChangeView {
     }
 }
 
-/// Of the second rank nothing could be measured.
+/// Nothing could be measured for the second rank.
 fn everything() -> Snapshot {
     let pair = PairView {
         from: 0,
@@ -224,7 +224,7 @@ fn a_report_has_all_that_was_measured_in_base_units_and_null_for_what_was_not() 
     insta::assert_snapshot!(text.replace(&version, "\"tuneagent\": \"VERSION\""));
 }
 
-/// The names of all fields, those within others too.
+/// Collects the names of all fields, including nested ones.
 fn fields(value: &Value, into: &mut std::collections::BTreeSet<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| fields(value, into)),
@@ -242,7 +242,7 @@ fn fields(value: &Value, into: &mut std::collections::BTreeSet<String>) {
 fn every_field_of_a_report_is_on_its_page() {
     let page = include_str!("../../../../docs/report.md");
     let mut report = report(&everything());
-    // What TALP writes is TALP's to describe, and the kinds of losses are those that occurred.
+    // The fields of TALP are documented by TALP, and the kinds of losses depend on the run.
     report["talp"] = Value::Null;
     let mut names = std::collections::BTreeSet::new();
     fields(&report, &mut names);

@@ -1,4 +1,4 @@
-//! Traces of calls made by hand, read back.
+//! Writes traces of synthetic calls and reads them back.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ const RANK: ProcessRank = ProcessRank {
     rank: Some(3),
 };
 
-/// What `fill` wrote, and what is said of it.
+/// The trace that `fill` wrote, and its summary.
 fn written(limit: u64, fill: impl FnOnce(&mut Trace)) -> (Value, TraceView) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut trace = Trace::new(file.reopen().unwrap(), "t.json".into(), limit);
@@ -127,7 +127,7 @@ fn beyond_its_bound_a_trace_counts_and_what_is_there_is_complete() {
     assert_eq!(view.calls + view.dropped, 10_000);
     let spans = events(&trace, "X");
     assert_eq!(spans.len() as u64, view.calls);
-    // Nothing is left out up to where it ends.
+    // The trace is complete up to its end.
     for (number, span) in spans.iter().enumerate() {
         let ts = span["ts"].as_f64().unwrap();
         assert!((ts - 0.01 * number as f64).abs() < 1e-6, "{span}");

@@ -1,4 +1,4 @@
-//! What watching costs, in one line.
+//! The cost of watching, in one line.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use profile::format::{bytes, percent};
 
 use super::{none::is_shipped, parts};
 
-/// In a shorter session what is probed at its start may cost more than the budget.
+/// In a shorter session the functions that are probed at its start may cost more than the budget.
 const BUDGET_HOLDS: Duration = Duration::from_secs(60);
 
-/// Of late. None where nothing is probed, and before there is a period to speak of.
+/// Recent cost. Empty if nothing is probed, and before the first period has ended.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let Some(cost) = &snapshot.cost else {
         return Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     late.slowdown.map(line).unwrap_or_default()
 }
 
-/// Of the entire session.
+/// Cost over the entire session.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let Some(cost) = &snapshot.cost else {
         return Vec::new();
@@ -45,18 +45,18 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     lines(snapshot, cost, cost.slowdown, &shown)
 }
 
-/// What is shown of late, or of the entire session.
+/// The displayed values, recent or over the entire session.
 struct Shown<'a> {
     dearest: Option<&'a str>,
-    /// CPUs that the agent takes.
+    /// CPUs that the agent uses.
     agent: Option<f64>,
-    /// What hits take of the CPU time of the job, which is what a budget is of.
+    /// CPU time of hits as a share of the job's CPU time, to which the budget refers.
     of_cpu: Option<f64>,
     /// `are` or `were`.
     are: &'static str,
 }
 
-/// How much longer the program takes, and by what.
+/// The slowdown of the program, and its causes.
 fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown<'_>) -> Vec<String> {
     let agent = shown.agent;
     let mut parts = Vec::new();
@@ -105,7 +105,7 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     lines
 }
 
-/// What makes it less, of what the session has.
+/// How to reduce the cost in this session.
 fn less(snapshot: &Snapshot, cost: &CostView, of_budget: &str) -> String {
     match &cost.required {
         Some(name) => format!("remove the rule or the --record that needs every call of {name}"),
@@ -116,7 +116,7 @@ fn less(snapshot: &Snapshot, cost: &CostView, of_budget: &str) -> String {
     }
 }
 
-/// The part of the time is the one that the line above it names.
+/// Uses the same part of the time as the line above it.
 fn windows(view: &WindowsView, snapshot: &Snapshot, are: &str) -> String {
     let sampled = parts::sampled(&snapshot.functions());
     let part = sampled.map_or(view.part, |sampled| sampled.watched);
@@ -199,7 +199,7 @@ mod tests {
             no CPU is idle: a hit may cost more than was measured, and the program take longer
             to lower the cost: a smaller --budget (which holds over minutes: a session of seconds may cost more)
         ");
-        // A rule of the user's is there although they gave `--rules none`.
+        // A rule of the user may be loaded even with `--rules none`.
         for (rule, advice) in [
             ("mine", "a smaller --budget"),
             ("load-imbalance", "--rules none, or a smaller --budget"),
@@ -250,7 +250,7 @@ mod tests {
          cost: the program takes ~0.90 % longer: probes 0.90 % of its time and 0.90 % of its CPU time (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB
             MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites of the rest are not seen, ~ is estimated
         ");
-        // What the windows are now differs from what they were over the session.
+        // The current part of the windows differs from that over the session.
         snapshot.processes = vec![ProcessView {
             functions: vec![FunctionTotals {
                 estimate: Some(Estimate {
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_probe_is_a_share_of_the_time_of_the_process_that_it_delays_most() {
         let mut slowdown = Slowdown::default();
-        // One that sleeps: of the time, and not of what little of a CPU it takes.
+        // A process that sleeps: the share refers to elapsed time, not to its little CPU time.
         slowdown.delay(1e6, 2_000_000, 1_000_000_000);
         assert_eq!(slowdown.all(), 1e-3);
         // Four busy threads.
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(slowdown.all(), 2e-3);
         slowdown.delay(0.0, 0, 0);
         assert_eq!(slowdown.all(), 2e-3);
-        // One that waited for a CPU for three quarters of the time.
+        // A process that waited for a CPU for three quarters of the time.
         slowdown.delay(1e6, 250_000_000, 250_000_000);
         assert_eq!(slowdown.all(), 4e-3);
     }

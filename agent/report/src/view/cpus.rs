@@ -1,16 +1,17 @@
-//! CPUs of a program without MPI, as text: there how many it may use and how many it wants says most.
+//! CPU use of a program without MPI, as text: the most informative values are the CPUs that it may use and
+//! needs.
 
 use profile::format::count;
 use profile::{CpusView, Rates, Snapshot};
 
-/// All threads; 0 where they could not be read.
+/// Number of all threads; 0 if unknown.
 fn threads(snapshot: &Snapshot) -> u64 {
     let counters = snapshot.running().filter_map(|process| process.counters.as_ref());
     counters.map(|counters| counters.threads).sum()
 }
 
-/// CPUs that the threads are on, and that they wait for: together not more than there are threads, though a
-/// wait counts when it ends.
+/// CPUs that the threads use, and CPUs that they wait for. The sum is limited to the number of threads,
+/// because a wait is counted in full when it ends.
 fn used(snapshot: &Snapshot, rates: &[Rates]) -> (f64, f64) {
     let on: f64 = rates.iter().map(|rates| rates.cpu).sum();
     let waiting: f64 = rates.iter().map(|rates| rates.runqueue).sum();
@@ -26,7 +27,7 @@ pub(super) fn spent(snapshot: &Snapshot, rates: &[Rates]) -> String {
     format!("on {on:.1} CPUs   waiting for {waiting:.1}")
 }
 
-/// One line; none for MPI programs, and where it could not be read.
+/// One line; `None` for MPI programs, and if the CPUs could not be read.
 pub(super) fn line(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
     let cpus = snapshot.cpus.as_ref().filter(|_| snapshot.job.mpi.is_none())?;
     if rates.is_empty() {

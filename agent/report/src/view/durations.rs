@@ -11,7 +11,7 @@ use super::screen::estimated;
 /// Columns of the longest bar.
 const BAR_COLUMNS: f64 = 40.0;
 
-/// Functions that are shown; the report has all.
+/// Maximum number of functions shown; the report has all.
 const FUNCTIONS_SHOWN: usize = 8;
 
 /// A few lines for each function.
@@ -54,7 +54,7 @@ fn totals(function: &FunctionTotals) -> String {
     format!("{calls}{}", mean.unwrap_or_default())
 }
 
-/// Where calls take least, and where most.
+/// The ranks with the shortest and the longest mean.
 fn by_rank(snapshot: &Snapshot, name: &str) -> String {
     let of = |process: &ProcessView| {
         let function = process.functions.iter().find(|function| function.name == name)?;
@@ -102,10 +102,10 @@ fn bars(function: &FunctionTotals) -> Vec<String> {
     lines
 }
 
-/// Those that did not return are in none of the bars.
+/// Notes that calls without a return are not in the bars.
 fn not_in_it(function: &FunctionTotals, histogram: &Histogram) -> Option<String> {
     let missing = function.calls.saturating_sub(histogram.calls());
-    // The call that each rank is in has no duration yet.
+    // The current call of each rank has no duration yet, so a small part is ignored.
     (missing > function.calls / 100).then(|| {
         format!(
             "   ({} of the calls are in these bars)",

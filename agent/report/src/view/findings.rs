@@ -1,4 +1,4 @@
-//! What the rules found, or why they are silent, in lines.
+//! The findings of the rules, or the reasons why there are none, in lines.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use profile::{FindingView, RuleView, Snapshot, Standing};
 
 use super::none::{self, shown_rules};
 
-/// Findings shown; of more, users read none.
+/// Maximum number of findings shown: users do not read more.
 pub(super) const FINDINGS_SHOWN: usize = 5;
 
-/// What the rules have found, while the session goes on, or that there is nothing.
+/// The current findings, or that there are none.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let past = &[];
     of(snapshot, past, none::Shown::default())
@@ -26,7 +26,7 @@ pub fn without(snapshot: &Snapshot) -> Vec<String> {
     none::lines(snapshot, is_over)
 }
 
-/// The same at the end, with what did not hold any more; verbosely also what each rule saw.
+/// The findings at the end, including those that no longer hold; if verbose, also the state of each rule.
 pub(super) fn at_end(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let shown = none::Shown {
         is_verbose,
@@ -46,7 +46,7 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
     let mut lines = vec![format!(" {}", plural(all, "finding"))];
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         lines.extend(block(index + 1, finding));
-        // What is repaired fails its conditions now: that is no state of it.
+        // The condition of a repaired finding fails now, which does not describe the rule's state.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
         let tunes = shown_rules(snapshot).filter(|rule| rule.name == finding.rule);
         let tunes = tunes.filter(|rule| !(is_in_force(rule) && was_reverted(snapshot, &rule.name)));
@@ -74,8 +74,8 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
     lines
 }
 
-/// All that a rule changed is as it was: the session is over, and what its tunes say of it is not so any
-/// more.
+/// Whether all changes of a rule were reverted at the end of the session, so that the states of its tunes are
+/// out of date.
 fn was_reverted(snapshot: &Snapshot, rule: &str) -> bool {
     let mut changes = snapshot
         .changes
@@ -85,7 +85,7 @@ fn was_reverted(snapshot: &Snapshot, rule: &str) -> bool {
     changes.peek().is_some() && changes.all(|change| change.outcome == REVERTED)
 }
 
-/// The state of a rule: that of the tune that got farthest. What another one waits for contradicts it.
+/// The state of a rule: that of its most advanced tune. The states of its other tunes would contradict it.
 pub(super) fn state<'a>(tunes: impl Iterator<Item = &'a RuleView>) -> Option<&'a str> {
     let farthest = |one: &'a RuleView, other: &'a RuleView| match other.standing > one.standing {
         true => other,
@@ -94,7 +94,7 @@ pub(super) fn state<'a>(tunes: impl Iterator<Item = &'a RuleView>) -> Option<&'a
     tunes.reduce(farthest).map(|rule| rule.state.as_str())
 }
 
-/// Of each finding when it was made, its first sentence and its command.
+/// For each current finding its first sentence and its command.
 pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     let mut lines = vec![format!(
         " {}, all of it in Rules",
@@ -110,7 +110,7 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// Rules without a finding, which only follow what they measure, and give way to another rule.
+/// Rules without a finding, which only follow a metric, and now give way to another rule.
 fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
     let gives_way = |rule: &RuleView| rule.standing == Standing::GivesWay;
@@ -181,7 +181,7 @@ mod tests {
             at_end(&snapshot, false),
             [" 1 finding".to_owned(), format!(" 1  {past}")]
         );
-        // While the session goes on, only what holds.
+        // While the session goes on, only findings that hold are shown.
         assert_eq!(now(&snapshot)[0], " no findings: 3 rules fit this program");
         snapshot.findings.push(FindingView {
             rule: "busy".into(),
@@ -230,7 +230,7 @@ mod tests {
         ");
         assert!(brief(&snapshot)[1].ends_with("want 2 CPUs (after 0 ns)"));
 
-        // What was reverted at the end is not applied.
+        // Changes that were reverted at the end are not shown as applied.
         snapshot.rules = vec![rule(Standing::Applied, "applied")];
         assert!(at_end(&snapshot, false).concat().contains("state  applied"));
         snapshot.changes.push(profile::ChangeView {
@@ -294,7 +294,7 @@ mod tests {
         snapshot.rules.truncate(2);
         snapshot.rules[0].had_value = false;
         insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @" no findings: none of 2 rules had a value while the program ran");
-        // Nor beside what was found before.
+        // Nor next to earlier findings.
         snapshot.findings.push(FindingView {
             rule: "shared-core".into(),
             text: "32 threads want 2 CPUs".into(),

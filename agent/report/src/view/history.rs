@@ -1,18 +1,18 @@
-//! The history of changes, for people: what was changed, what was promised, what came of it, and why.
+//! The history of changes for people: what was changed, the predicted effect, the outcome, and the reasons.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use profile::format::{duration, plural};
 use profile::{ChangeView, Snapshot};
 
-/// Decisions that are shown, the newest.
+/// Number of newest decisions that are shown.
 const DECISIONS_SHOWN: usize = 5;
-/// What a function without a value returns, as the tuner writes it.
+/// The result of a function without a value, as the tuner writes it.
 const VOID: &str = "nothing";
-/// Of more reasons, users read none.
+/// Maximum number of reasons shown: users do not read more.
 const REASONS_SHOWN: usize = 3;
 
-/// The newest decisions, each with what came of it.
+/// The newest decisions and their outcomes.
 pub(super) fn change_lines(snapshot: &Snapshot) -> Vec<String> {
     let blocks = blocks(snapshot);
     if blocks.is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn blocks(snapshot: &Snapshot) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The same of one rule, in one piece, the newest first.
+/// The decisions of one rule in one block, the newest first.
 pub(super) fn of_rule(snapshot: &Snapshot, rule: &str) -> Vec<String> {
     let decisions = (1..).zip(decisions(&snapshot.changes));
     let of_rule = |changes: &[&ChangeView]| changes.iter().any(|change| change.rule == rule);
@@ -47,7 +47,7 @@ pub(super) fn of_rule(snapshot: &Snapshot, rule: &str) -> Vec<String> {
     blocks.concat()
 }
 
-/// Changes by their decisions, in the order in which these were made.
+/// Groups changes by decision, in the order of the decisions.
 fn decisions(changes: &[ChangeView]) -> Vec<Vec<&ChangeView>> {
     let mut decisions: Vec<Vec<&ChangeView>> = Vec::new();
     let mut places = BTreeMap::new();
@@ -61,7 +61,7 @@ fn decisions(changes: &[ChangeView]) -> Vec<Vec<&ChangeView>> {
     decisions
 }
 
-/// The number counts the decisions that are listed: those that only switch probes are none of them.
+/// `number` counts the listed decisions; decisions that only switch probes are not listed.
 fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
     let Some(first) = changes.first() else {
         return Vec::new();
@@ -72,7 +72,7 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
     };
     let values = match (first.action, first.old.as_str()) {
         (_, "") => first.new.clone(),
-        // What a call returned is not what was there before.
+        // The result of a call is not an old value.
         ("call", was) if first.new == VOID => format!("(was {was})"),
         ("call", was) => format!("(was {was}) {}", first.new),
         (_, old) => format!("{old} -> {}", first.new),
@@ -100,7 +100,8 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
     lines
 }
 
-/// Why it was decided. Of many reasons the first comparisons: the values in them are most of the rest, and the report has all.
+/// The reasons of a decision. If there are many, only the first comparisons: they contain most of the values,
+/// and the report has all.
 fn reasons(because: &[String]) -> String {
     let is_comparison = |reason: &&String| {
         let written = reason.split(": ").next().unwrap_or_default();
@@ -116,7 +117,7 @@ fn reasons(because: &[String]) -> String {
     }
 }
 
-/// How each came out, or all alike.
+/// The outcome of each change, without consecutive duplicates.
 fn outcomes(changes: &[&ChangeView]) -> String {
     let mut outcomes: Vec<&str> = changes.iter().map(|change| change.outcome.as_str()).collect();
     outcomes.dedup();

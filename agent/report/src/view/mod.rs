@@ -1,5 +1,5 @@
-//! What a person sees: a live view on a terminal, lines that follow one another elsewhere. Both show a
-//! [`profile::Snapshot`] and what is said to them, and know nothing else.
+//! The user interface: a live view on a terminal, or consecutive lines elsewhere. Both show a
+//! [`profile::Snapshot`] and messages, and depend on nothing else.
 
 mod cost;
 mod cpus;

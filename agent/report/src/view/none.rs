@@ -1,4 +1,4 @@
-//! That the rules have found nothing, and why, in lines.
+//! The message that there are no findings, and the reasons, in lines.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,31 +11,31 @@ use super::findings::{FINDINGS_SHOWN, state_line};
 
 /// In a shorter time few windows of rules close.
 const SHORT: Duration = Duration::from_millis(500);
-/// A program that wants fewer CPUs than this loses nothing by waiting for them.
+/// A program that needs fewer CPUs than this loses nothing by waiting for them.
 const WANTED_MIN: f64 = 0.5;
-/// Waiting for a greater share of the time is worth a word.
+/// Minimum share of time waiting that is mentioned.
 const WAITING_SHOWN: f64 = 0.2;
-/// A program that wants so many times as many CPUs as it may use is in its own way; one that wants about as
-/// many waits since others are on them.
+/// If a program needs this many times the CPUs that it may use, its own threads compete. If it needs about as
+/// many as it may use but waits, others use the CPUs.
 const CROWDED: f64 = 1.1;
 
-/// What is shown, and when.
+/// What to show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shown {
-    /// What each rule saw, too.
+    /// Show the state of each rule, too.
     pub(super) is_verbose: bool,
-    /// The session is over: nothing is checked any more.
+    /// The session is over: no rule is evaluated any more.
     pub(super) is_over: bool,
 }
 
-/// That there is none. Why a rule has no finding is shown for rules that the user named, and verbosely for
-/// all.
+/// The message that there are no findings. The reason is shown for rules that the user named, or, if verbose,
+/// for all rules.
 pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
     let all = names(&snapshot.rules).len();
     let fitting = names(snapshot.rules.iter().filter(|rule| rule.had_processes)).len();
     let counting = names(shown_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
     let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
-    // Those of a program that has ended are checked no more.
+    // The rules of a program that has ended are not evaluated any more.
     let is_over = shown.is_over || has_ended(snapshot);
     let have_begun = snapshot
         .rules
@@ -80,17 +80,18 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
     lines
 }
 
-/// Beside findings, why the other rules have none.
+/// The reasons why the other rules have no findings.
 pub(super) fn silent(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
     let others = states(snapshot, true, |rule| !has_found(rule));
     [silent_lines(snapshot, |rule| !has_found(rule)), others].concat()
 }
 
-/// What each of these rules saw.
+/// The states of the selected rules.
 fn states(snapshot: &Snapshot, is_verbose: bool, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
     let all = names(&snapshot.rules).len();
-    // Each tune of a rule has a line of its own, unless it says the same. Where few rules are loaded, the user has chosen them.
+    // Each tune of a rule has its own line, unless the texts are equal. If few rules are loaded, the user has
+    // chosen them.
     let mut reported = BTreeSet::new();
     let are_chosen = all <= FINDINGS_SHOWN;
     let states = shown_rules(snapshot).filter(|rule| is_verbose || are_chosen || !is_shipped(&rule.name));
@@ -102,16 +103,17 @@ pub(super) fn is_shipped(rule: &str) -> bool {
     rules::shipped_text(rule).is_some()
 }
 
-/// The rules with something to show. When a program ends, its last window is one that no process ran to the
-/// end: that it has no value says nothing about the program, and every rule would show it. The report has it.
+/// The rules with a state to show. When a program ends, no process runs until the end of the last window, so
+/// that the window has no value. That says nothing about the program, and would apply to every rule, so it is
+/// left to the report.
 pub(super) fn shown_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
     let has_ended = has_ended(snapshot);
     let rules = snapshot.rules.iter();
     rules.filter(move |rule| !(has_ended && rule.saw_no_process))
 }
 
-/// Of the others those that had none before either, once the program has ended: there was no process for
-/// them, or why, the report has.
+/// Once the program has ended: of the other rules those that never had a value. Either there was no process
+/// for them, or the report has the reason.
 fn silent_lines(snapshot: &Snapshot, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
     if !has_ended(snapshot) {
         return Vec::new();
@@ -140,13 +142,13 @@ fn has_ended(snapshot: &Snapshot) -> bool {
     !snapshot.processes.is_empty() && snapshot.running().next().is_none()
 }
 
-/// Of rules, each once.
+/// The set of names of the rules.
 fn names<'a>(rules: impl IntoIterator<Item = &'a RuleView>) -> BTreeSet<&'a str> {
     rules.into_iter().map(|rule| rule.name.as_str()).collect()
 }
 
-/// What no rule of this program's can change: others have its CPUs. At the end it is of all the time, as the
-/// shares above it.
+/// That other programs use the CPUs, which no rule for this program can change. At the end the values cover
+/// the complete time, like the shares above it.
 fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     let rates = snapshot.processes.iter().filter_map(|process| match is_over {
         true => process.overall,
@@ -193,7 +195,7 @@ mod tests {
     fn that_there_is_none_says_why_for_as_long_as_it_is_so() {
         let waiting = (Standing::Waiting, false);
         let counting = (Standing::Counting, true);
-        // What rules stand at, whether the session is over, and what the first line begins with.
+        // The standings of rules, the display options, and the begin of the first line.
         for (rules, shown, text) in [
             (
                 &[waiting][..],
@@ -239,7 +241,7 @@ mod tests {
                 ..Rates::default()
             })
         };
-        // Of late and over all, of each of two ranks, the CPUs, whether it is over, and what is said.
+        // For each of two ranks: recent and overall rates, CPUs, display options, and the expected text.
         for (of_late, overall, allowed, shown, text) in [
             (
                 of(0.21, 0.79),

@@ -8,27 +8,28 @@ use profile::{
 
 use super::parts::{self, WATCHED_FULLY, probed};
 
-/// A change of the pace over the run that is worth a word.
+/// Minimum change of the pace over the run that is mentioned.
 const CHANGE_SHOWN: f64 = 0.05;
-/// From here on the factor is shown, since 99 and 100 % shorter look alike.
+/// From this factor on the factor is shown, because 99 and 100 % shorter look alike.
 const FACTOR_SHOWN: f64 = 2.0;
 
-/// Call sites shown at the end; the report has more.
+/// Number of call sites shown at the end; the report has more.
 const SITES_SHOWN: usize = 8;
 
-/// Of regions that were probed for less of it no rate is shown: the pace of the rest may be another one.
+/// If regions were probed for a smaller part of the time, no rate is shown, because the pace of the rest may
+/// differ.
 const WATCHED_MIN: f64 = 0.1;
 
-/// Characters of a function's name that are shown; names of templates go on for lines.
+/// Maximum length of a function's name; names of templates may take several lines.
 const NAME_MAX: usize = 48;
 
-/// Ranks that want a CPU for a smaller part of their time outside MPI than this are said to sleep: POP calls
-/// all of it useful.
+/// If ranks need a CPU for a smaller part of their time outside MPI, they are reported as sleeping: POP
+/// counts all of that time as useful.
 const AWAKE: f64 = 0.5;
-/// Of ranks that are outside MPI for less of their time nothing is said.
+/// If ranks are outside MPI for less of their time, sleep is not reported.
 const OUTSIDE_SHOWN: f64 = 0.2;
 
-/// What stands beside efficiencies where what counts as useful is mostly sleep.
+/// A note on efficiencies if most of the useful time is sleep.
 fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
     for rates in rates {
@@ -44,7 +45,7 @@ fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     })
 }
 
-/// Pace and efficiencies of now.
+/// Current pace and efficiencies.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
     let asleep = asleep(snapshot.running().filter_map(|process| process.rates));
@@ -60,14 +61,14 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     )
 }
 
-/// Until when steps of parallel regions were measured, where they are not now, in words.
+/// End of the measurement of parallel regions, in words; `None` if they are still measured.
 fn until(snapshot: &Snapshot) -> Option<String> {
     let until_ns = snapshot.regions()?.until_ns?;
     let is_of_regions = snapshot.sequence.steps == Steps::Regions;
     is_of_regions.then(|| parts::until(snapshot, until_ns))
 }
 
-/// The same over the entire session, and what of it is not measured.
+/// Pace and efficiencies over the entire session, and the parts that are not measured.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
     let asleep = asleep(snapshot.processes.iter().filter_map(|process| process.overall));
@@ -138,7 +139,8 @@ fn step_line(
         (false, 0) => "",
         (false, _) => " seen",
     };
-    // It is another loop whose steps take another time: the program need not have changed its pace.
+    // If the time of a step changes, it is because of another loop: the pace of the program need not have
+    // changed.
     let before = iteration.before.map_or_else(String::new, |(calls, pace)| {
         let noun = plural(calls.round() as usize, sequence.steps.noun());
         let at = duration(pace.until.as_nanos() as f64);
@@ -209,7 +211,7 @@ fn split_line(split: &Split) -> String {
     )
 }
 
-/// Parallel regions, and what their teams do.
+/// Parallel regions and their teams.
 pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let Some(regions) = snapshot.regions() else {
         return Vec::new();
@@ -258,7 +260,7 @@ fn team_line(teams: &TeamsView) -> String {
     )
 }
 
-/// Where the time in MPI goes to, by call site.
+/// The time in MPI by call site.
 pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
     if sequence.call_sites.is_empty() {
@@ -296,7 +298,7 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// Which calls are in the call sites, where not all are: those of sampling windows, and none that poll.
+/// The calls that call sites contain, if not all: only those of sampling windows, and no polling calls.
 pub(super) fn of_part(snapshot: &Snapshot, functions: &[FunctionTotals]) -> String {
     let parts = snapshot.sequence.call_sites.iter();
     let parts = parts.map(|site| parts::of_site(snapshot, functions, &site.function));
@@ -324,12 +326,12 @@ pub(super) fn of_part(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Stri
     }
 }
 
-/// Of all processes, in nanoseconds.
+/// The time for which all processes were watched, summed, in nanoseconds.
 pub(super) fn watched_ns(snapshot: &Snapshot) -> f64 {
     snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64
 }
 
-/// That not all calls are in a call site.
+/// A note that not all calls are in a call site.
 pub(super) fn unseen(sequence: &SequenceView) -> Option<String> {
     (sequence.unseen > 0).then(|| {
         format!(
@@ -339,7 +341,7 @@ pub(super) fn unseen(sequence: &SequenceView) -> Option<String> {
     })
 }
 
-/// `function (file:line)`, or what is known of it. What a function takes is in the report.
+/// `function (file:line)`, as far as known. The report has the parameters of the function.
 fn place(site: &CallSiteView) -> String {
     let place = &site.place;
     let function = place.function.as_deref().or(place.module.as_deref());
@@ -442,7 +444,7 @@ mod tests {
         let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
         assert!(said.is_some_and(|line| line.contains("the ranks sleep 99 %")));
         assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
-        // Nearly always inside MPI: what is left is too little to speak of.
+        // Nearly always inside MPI: the remaining time is too small to report.
         assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
         assert_eq!(asleep(std::iter::empty()), None);
     }

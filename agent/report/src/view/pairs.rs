@@ -1,14 +1,14 @@
-//! Who sends most to whom, as text.
+//! The pairs of ranks with the most traffic, as text.
 
 use profile::format::{bytes, count, percent, plural};
 use profile::{MatrixView, Messages, Snapshot};
 
 use super::parts;
 
-/// Pairs of ranks that are shown; the report has them all.
+/// Number of pairs shown; the report has all.
 const PAIRS_SHOWN: usize = 4;
 
-/// What was sent over the entire session, and the pairs of ranks with most of it; nothing if nothing was
+/// What was sent over the entire session, and the pairs of ranks with the most bytes; empty if nothing was
 /// sent.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let Some(matrix) = &snapshot.matrix else {
@@ -46,7 +46,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// That not all messages were seen.
+/// A note that only a part of the messages was observed.
 pub(super) fn sampled(snapshot: &Snapshot) -> String {
     let functions = snapshot.functions();
     let senders = functions.into_iter().filter(|of| of.bytes_kind == Some("sent"));

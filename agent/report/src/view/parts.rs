@@ -1,20 +1,20 @@
-//! Of which part of the time numbers are: of all of it, of sampling windows, or of the time up to a moment.
+//! The part of the time that numbers cover: all of it, sampling windows, or the time until a moment.
 
 use std::time::Duration;
 
 use profile::{FunctionTotals, RegionsView, Snapshot, Steps, cost::Estimate, format::duration, mpi};
 
-/// What was probed for a greater share of the time than this was so all the time.
+/// If something was probed for more than this share of the time, the rest is neglected.
 pub(super) const WATCHED_FULLY: f64 = 0.95;
 
-/// What is known of the functions that were watched in windows; none where all were watched all the time.
-/// Every line that names their part of the time takes it from here.
+/// The combined estimate of the functions that were sampled in windows; `None` if all were watched all the
+/// time. Every line that shows the part of the time uses this value.
 pub(super) fn sampled(functions: &[FunctionTotals]) -> Option<Estimate> {
     let estimates = functions.iter().filter_map(|function| function.estimate);
     estimates.reduce(Estimate::and)
 }
 
-/// The part of the time in which calls of this function are in its call sites.
+/// The part of the time in which calls of this function were assigned to call sites.
 pub(super) fn of_site(snapshot: &Snapshot, functions: &[FunctionTotals], name: &str) -> f64 {
     match snapshot.sequence.steps {
         Steps::MpiCalls => {
@@ -28,7 +28,7 @@ pub(super) fn of_site(snapshot: &Snapshot, functions: &[FunctionTotals], name: &
     }
 }
 
-/// The share of the time that parallel regions were probed.
+/// The share of the time in which parallel regions were probed.
 pub(super) fn probed(snapshot: &Snapshot, regions: &RegionsView) -> f64 {
     let processes = snapshot.processes.iter();
     let processes = processes.filter(|process| process.regions.is_some()).count();
@@ -36,7 +36,7 @@ pub(super) fn probed(snapshot: &Snapshot, regions: &RegionsView) -> f64 {
     watched / snapshot.elapsed.as_nanos().max(1) as f64
 }
 
-/// Whether calls of which the loop is made were not all seen.
+/// Whether only a part of the calls that form the loop was observed.
 pub(super) fn is_loop_sampled(snapshot: &Snapshot, functions: &[FunctionTotals]) -> bool {
     match snapshot.sequence.steps {
         Steps::MpiCalls => {
@@ -47,12 +47,12 @@ pub(super) fn is_loop_sampled(snapshot: &Snapshot, functions: &[FunctionTotals])
     }
 }
 
-/// It is in no sequence of calls.
+/// Whether the function polls, and so is in no sequence of calls.
 pub(super) fn is_polling(function: &str) -> bool {
     mpi::find(function).is_some_and(|called| called.function.is_polling())
 }
 
-/// That the numbers are not those of before the changes, nor those of after them; and which are.
+/// A note that the numbers mix the times before and after the changes, with exceptions.
 pub(super) fn around_changes(snapshot: &Snapshot) -> Option<String> {
     let is_changed = snapshot.changes.iter().any(|change| change.number != 0);
     let but_for = but_for(snapshot);
@@ -74,7 +74,7 @@ fn is_before_changes(snapshot: &Snapshot, at_ns: u64) -> bool {
     first.is_some_and(|first| Duration::from_nanos(at_ns) <= first)
 }
 
-/// Until when parallel regions were probed, where they are not now, and whether that was before the changes.
+/// End of the probing of parallel regions, and whether that was before the changes.
 pub(super) fn until(snapshot: &Snapshot, until_ns: u64) -> String {
     let before = match is_before_changes(snapshot, until_ns) {
         true => "before the changes, ",
@@ -199,7 +199,7 @@ mod tests {
             let functions = vec![counted_function("MPI_Send"), sampled_function("MPI_Iprobe", 0.61)];
             snapshot(Steps::MpiCalls, functions, 4_700_000_000)
         };
-        // A snapshot, and what must stand in its last picture.
+        // A snapshot, and the texts that the last screen must contain and must not contain.
         let rows: [(Snapshot, &[&str], &[&str]); 4] = [
             (
                 mpi(),
@@ -214,7 +214,7 @@ mod tests {
                 ],
                 &[],
             ),
-            // What polls is in no call site, and takes nothing from them.
+            // Polling functions are in no call site, and do not affect the others.
             (
                 polling(),
                 &[
@@ -253,7 +253,7 @@ mod tests {
                 assert!(!text.contains(part), "{part:?} is there:\n{text}");
             }
         }
-        // While it runs, too.
+        // Also while the session goes on.
         assert!(pace::regions(&of_regions(Some(4)))[0].starts_with(" before the changes, until 1.01 s: "));
         let live = screen::screen(&of_regions(Some(4))).concat().join("\n");
         assert!(

@@ -1,5 +1,4 @@
-//! The text of the screen, as a function of a snapshot. What rules found is shown elsewhere, see
-//! [`super::findings`].
+//! The text of the screen, computed from a snapshot. Findings of rules are in [`super::findings`].
 
 use std::collections::BTreeSet;
 
@@ -14,15 +13,15 @@ const NAME_MIN: usize = 20;
 const NAME_MAX: usize = 40;
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
-/// Shares of the time below this are shown as less than it.
+/// Smaller shares of the time are shown as less than this.
 const POINTS_SHOWN: f64 = 0.001;
 
-/// One line that names the job.
+/// One line that identifies the job.
 pub fn header(snapshot: &Snapshot) -> String {
     header_within(snapshot, usize::MAX)
 }
 
-/// The same in so many columns: if not all of it fits, parts are left out, the least important first.
+/// The header in this many columns: parts that do not fit are left out, the least important first.
 pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
     let job = &snapshot.job;
     if snapshot.processes.is_empty() {
@@ -34,7 +33,7 @@ pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
         Some((name, None)) => format!(", {name}"),
         None => ", no MPI".to_owned(),
     };
-    // In the order in which they stand, each with how much it matters.
+    // In order of display, each part with its importance.
     let parts = [
         (4, format!("{}: {who}", job.program)),
         (1, pids),
@@ -51,13 +50,13 @@ pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
     fits.unwrap_or_else(|| without(4))
 }
 
-/// How many there are here, and their numbers.
+/// The number of local processes, and their ids.
 fn processes(snapshot: &Snapshot) -> (String, String) {
     let job = &snapshot.job;
-    // A recording has no numbers of processes.
+    // Processes of a recording have no process ids.
     let pids = snapshot.processes.iter().map(|process| process.pid);
     let pids: BTreeSet<i32> = pids.filter(|pid| *pid != 0).collect();
-    // One that went on as another program has two entries.
+    // A process that has exec'ed another program has two entries.
     let here = match pids.len() {
         0 => snapshot.processes.len(),
         count => count,
@@ -86,9 +85,8 @@ fn place(snapshot: &Snapshot) -> String {
     }
 }
 
-/// The overview, in blocks: where the time goes, then what matters most of the rest: findings before
-/// functions, and functions before the word that there is none. On a small terminal the last one is scrolled
-/// to.
+/// The overview in blocks: how the time is spent, then the rest by importance: findings, functions, the
+/// message that there are no findings. On a small terminal the last block may need scrolling.
 pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let found = [findings::now(snapshot), losses(snapshot)].concat();
     let mut blocks = vec![time(snapshot), going_on(snapshot), found];
@@ -99,7 +97,7 @@ pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
     blocks
 }
 
-/// The same with little of each finding, for a terminal on which they would leave no room for functions.
+/// The overview with short findings, for a terminal on which they would leave no room for functions.
 pub(super) fn brief(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let found = [findings::brief(snapshot), losses(snapshot)].concat();
     let mut blocks = vec![time(snapshot), found, going_on(snapshot)];
@@ -107,7 +105,7 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<Vec<String>> {
     blocks
 }
 
-/// Where the time goes now, and what watching costs.
+/// How the time is spent now, and the cost of watching.
 fn time(snapshot: &Snapshot) -> Vec<String> {
     let mut time = summary(snapshot);
     time.extend(pace::now(snapshot));
@@ -116,8 +114,7 @@ fn time(snapshot: &Snapshot) -> Vec<String> {
     time
 }
 
-/// The functions. What was called once, at the start, takes room from what goes on; the tab of functions has
-/// all.
+/// The functions. Those that were only called at the start are left out; the tab of functions has all.
 fn going_on(snapshot: &Snapshot) -> Vec<String> {
     let mut functions = snapshot.functions();
     let goes_on =
@@ -131,7 +128,7 @@ fn going_on(snapshot: &Snapshot) -> Vec<String> {
     }
 }
 
-/// What is left on the screen at the end: the same, over the entire session.
+/// The text that remains on the screen at the end, over the entire session.
 pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let mut lines = vec![String::new()];
     if snapshot.processes.is_empty() {
@@ -182,7 +179,7 @@ pub fn overview(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// Where the time of all ranks goes now, in two lines.
+/// How the time of all ranks is spent now, in two lines.
 pub fn summary(snapshot: &Snapshot) -> Vec<String> {
     over_all(
         snapshot,
@@ -200,7 +197,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
     let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
     let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
-    // What is left of the time inside MPI is waiting for others, and what the calls do.
+    // The rest of the time inside MPI is waiting for other ranks, and the work of the calls.
     let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
     let waiting = waiting.map_or_else(String::new, |waiting| {
         let points = match waiting / number {
@@ -217,7 +214,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let functions = snapshot.functions();
     let sampled = parts::sampled(&functions);
     let sampled_text = sampled.map_or_else(String::new, |of| {
-        // The greatest that it can be is not known where probes slow the program too much.
+        // The upper bound is unknown if probes slow the program too much.
         let more = if of.to.is_none() {
             ", slowed by it: there may be more"
         } else {
@@ -239,7 +236,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         1 => format!("the {noun}"),
         several => format!("the {}", plural(several, noun)),
     };
-    // Shares of a process of many threads go beyond 100 %: CPUs are what they are of.
+    // Shares of a process with many threads exceed 100 %, so CPUs are shown instead.
     let spent = match has_mpi {
         true => rank_time(mean(|r| r.cpu), mean(|r| r.runqueue)),
         false => cpus::spent(snapshot, &rates),
@@ -253,10 +250,10 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     lines
 }
 
-/// A wait counts when it ends, so that a short time may have more of it than there is room for.
+/// A wait is counted in full when it ends, so the sum for a short period may exceed 1 by this much.
 const LATE: f64 = 0.1;
 
-/// The share of the time of a rank that it waited for a CPU, beside that which it was on one.
+/// The share of a rank's time that it waited for a CPU, limited by the share that it was on one.
 pub(super) fn waited(cpu: f64, wait: f64) -> f64 {
     match cpu + wait {
         all if all > 1.0 + LATE => wait,
@@ -264,7 +261,7 @@ pub(super) fn waited(cpu: f64, wait: f64) -> f64 {
     }
 }
 
-/// The time of a rank, in parts that add up, or why they do not.
+/// The time of a rank in parts that add up, or the reason why they do not.
 fn rank_time(cpu: f64, wait: f64) -> String {
     let wait = waited(cpu, wait);
     let rest = match cpu + wait {
@@ -294,18 +291,18 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
 
 struct Row {
     name: String,
-    /// None where they are not counted now.
+    /// `None` if calls are not counted now.
     calls: Option<f64>,
-    /// The part of the time that they are of, where that is to be said.
+    /// The part of the time that `calls` covers; `None` if it need not be shown.
     counted: Option<f64>,
     is_estimated: bool,
     mean_ns: Option<f64>,
     share: Option<f64>,
-    /// Calls that did not return, where that is to be said.
+    /// Calls that did not return, if that must be shown.
     unreturned: u64,
 }
 
-/// A table of the first of them. Long names widen it, so that every line has the same columns.
+/// A table of the first rows. Long names widen it, so that all lines have the same columns.
 fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
     let rest = all.len().saturating_sub(FUNCTIONS_SHOWN);
     let shown: Vec<Row> = all.take(FUNCTIONS_SHOWN).collect();
@@ -350,7 +347,7 @@ fn line(row: &Row, columns: usize) -> String {
     line.trim_end().to_owned()
 }
 
-/// A number, marked where it is estimated.
+/// A number with a mark if it is estimated.
 pub(super) fn estimated(is_estimated: bool, number: String) -> String {
     if is_estimated {
         format!("~{number}")

@@ -1,16 +1,16 @@
-//! How large the messages are, as text.
+//! The sizes of messages, as text.
 
 use profile::Snapshot;
 use profile::format::{bytes, count, percent};
 
-/// Sizes that are shown, the most frequent ones; the report has all.
+/// Number of sizes shown, the most frequent ones; the report has all.
 const SIZES_SHOWN: usize = 4;
 
-/// What was sent, by size; nothing where nothing was.
+/// Sent messages by size; empty if nothing was sent.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let functions = snapshot.functions();
     let mut by_size: Vec<u64> = Vec::new();
-    // Of a function that was watched in windows, only the messages of these are counted by size.
+    // Functions that were sampled have sizes only for messages from their windows.
     let (mut estimated, mut is_sampled) = (0.0, false);
     for function in functions.iter().filter(|of| of.bytes_kind == Some("sent")) {
         let counted = function.sizes.iter().sum::<u64>() as f64;
@@ -101,7 +101,7 @@ mod tests {
 
         sizes of 100 messages sent   10 % empty, 3.0 % of 1 B, 55 % up to 8 B, 30 % up to 1.00 KiB, 2.0 % others
         ");
-        // Half of one of them was seen.
+        // Half of the calls of one function were counted.
         let sampled = &mut snapshot.processes[1].functions[0];
         (sampled.calls, sampled.bytes_kind) = (100, Some("sent"));
         sampled.estimate = Some(profile::cost::Estimate {

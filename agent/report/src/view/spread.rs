@@ -1,10 +1,9 @@
-//! How much the processes differ over the entire session, as text: the one with least, the mean, the one with
-//! most.
+//! The differences between the processes over the entire session, as text: minimum, mean and maximum.
 
 use profile::format::{bytes, percent};
 use profile::{ProcessView, Rates, Snapshot};
 
-/// What is compared, and how a value of it is written.
+/// A compared quantity, and its text format.
 struct Quantity {
     name: &'static str,
     of: fn(&ProcessView) -> Option<f64>,
@@ -34,7 +33,7 @@ const QUANTITIES: [Quantity; 4] = [
     },
 ];
 
-/// More than one CPU is no share of the time.
+/// More than one CPU is not shown as a share of the time.
 fn cpus(number: f64) -> String {
     match number > 1.0 {
         true => format!("{number:.2} CPUs"),
@@ -46,7 +45,7 @@ fn overall(process: &ProcessView) -> Option<&Rates> {
     process.overall.as_ref()
 }
 
-/// A line for each; nothing if there is no other process to compare with.
+/// A line for each quantity; empty if there is no other process to compare with.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let rows: Vec<String> = QUANTITIES
         .iter()
@@ -72,13 +71,13 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn row(snapshot: &Snapshot, quantity: &Quantity) -> Option<String> {
-    // A recording has no numbers of processes.
+    // Processes of a recording have no process ids.
     let who = |number: usize, process: &ProcessView| match (process.rank, process.pid) {
         (Some(rank), _) => format!("(rank {rank})"),
         (None, 0) => format!("(process {number})"),
         (None, pid) => format!("(pid {pid})"),
     };
-    // Launchers and shells of a command are no ranks.
+    // Launchers and shells of a command are not ranks.
     let is_one = |process: &&ProcessView| snapshot.job.mpi.is_none() || process.rank.is_some();
     let compared = (1..).zip(snapshot.processes.iter().filter(is_one));
     let mut values: Vec<(f64, String)> = compared
@@ -148,7 +147,7 @@ mod tests {
         waiting for a CPU          0 % (rank 0)           0 %       0 % (rank 3)
         memory, at its most    256 MiB (rank 0)       640 MiB  1.00 GiB (rank 3)
         ");
-        // Of a program without MPI all of them are, by their numbers.
+        // Without MPI all processes are compared, named by their ids.
         snapshot.job.mpi = None;
         snapshot.processes.drain(..3);
         snapshot.processes[0].rank = None;
@@ -158,7 +157,7 @@ mod tests {
             lines[2].contains("(pid 8123)") && lines[2].ends_with("(pid 77)"),
             "{lines:?}"
         );
-        // A recording has no numbers of processes.
+        // Processes of a recording have no process ids.
         for process in &mut snapshot.processes {
             (process.pid, process.rank) = (0, None);
         }

@@ -1,6 +1,5 @@
-//! Shows a session: as the live view on a terminal that can be taken over, else as lines that follow one
-//! another. On a terminal, a line that is longer than the screen is wide is wrapped at a word; in a pipe or a
-//! file it is not.
+//! Shows a session: as the live view on a terminal that can be taken over, otherwise as consecutive lines. On
+//! a terminal, a line that is wider than the screen is wrapped at a word; in a pipe or a file it is not.
 
 use std::{
     io::{self, Write},
@@ -14,16 +13,16 @@ use rustix::termios::tcgetwinsize;
 use super::live::{Input, Live, UserRequest, can_be_taken};
 use crate::console::{self, printable_lines, write_line};
 
-/// Where a session is shown.
+/// The output of a session.
 pub struct Painter {
     can_be_live: bool,
-    /// On standard error: standard output is somebody else's.
+    /// Write to standard error, because standard output belongs to the command.
     is_beside: bool,
     live: Option<Live>,
 }
 
 impl Painter {
-    /// Lines, if `plain` was requested or there is no terminal.
+    /// Shows lines if `plain` was requested or there is no terminal.
     pub fn new(plain: bool) -> Painter {
         Painter {
             can_be_live: !plain && can_be_taken(),
@@ -32,7 +31,7 @@ impl Painter {
         }
     }
 
-    /// Lines on standard error, beside a command that has the terminal.
+    /// Shows lines on standard error, next to a command that uses the terminal.
     pub fn beside() -> Painter {
         Painter {
             can_be_live: false,
@@ -41,7 +40,7 @@ impl Painter {
         }
     }
 
-    /// Takes the terminal over, if there is one; false means lines.
+    /// Takes over the terminal, if there is one. Returns false if lines are shown instead.
     pub fn begin(&mut self, snapshot: Snapshot) -> bool {
         if self.can_be_live {
             self.live = Live::begin(snapshot)
@@ -53,7 +52,7 @@ impl Painter {
         self.live.is_some()
     }
 
-    /// Gives the terminal back; what was said meanwhile is printed.
+    /// Releases the terminal, and prints the messages that were issued meanwhile.
     pub fn end(&mut self) {
         self.live = None;
     }
@@ -75,7 +74,7 @@ impl Painter {
         }
     }
 
-    /// Shows a new state on the live view; nothing elsewhere.
+    /// Shows a new snapshot in the live view; does nothing for lines.
     pub fn show(&mut self, snapshot: Snapshot) {
         if self.live.as_ref().is_some_and(Live::is_over) {
             self.end();
@@ -85,7 +84,7 @@ impl Painter {
         }
     }
 
-    /// What the user wishes who did this.
+    /// Handles input, and returns the resulting request.
     pub fn take(&mut self, input: Input) -> Option<UserRequest> {
         self.live.as_mut()?.take(input)
     }
@@ -97,13 +96,13 @@ impl Painter {
     }
 }
 
-/// How wide a terminal is; none if this is no terminal, or does not report it.
+/// Width of the terminal; `None` if `out` is no terminal or does not report it.
 pub fn columns(out: impl AsFd) -> Option<usize> {
     let size = tcgetwinsize(out).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// A line, folded where it is wider than the terminal.
+/// Writes a line, wrapped if it is wider than the terminal.
 pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) -> io::Result<()> {
     let line = &*printable_lines(line);
     let text = match columns(&*out) {
@@ -124,7 +123,7 @@ mod tests {
         "view::terminal::tests::on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_one_line";
     const LINE: &str = "note: a line that is longer than the forty columns of this terminal\nand a second";
 
-    /// The test starts itself, on a terminal of its own (`script`) and in a pipe.
+    /// The test starts itself on a separate terminal (`script`) and in a pipe.
     #[test]
     fn on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_one_line() {
         if std::env::var_os(CHILD).is_some() {

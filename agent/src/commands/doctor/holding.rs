@@ -1,4 +1,4 @@
-//! Tries on a child of ours whether a thread can be held, and stopped, at a sync point.
+//! Tests on a child process whether a thread can be held, and stopped, at a sync point.
 
 use std::{
     io::{Read, Write},
@@ -13,12 +13,12 @@ use tuner::{Pid, Receipt};
 
 use crate::actuator::{Actuator, StartOptions, passage_text};
 
-/// What `cat` calls for each line.
+/// The function that `cat` calls for each line.
 const PLACE: &str = "entry:libc.so.6:write";
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Sets a variable of the child twice when it writes what it has read: while it is held, and while it is
-/// stopped. Then the child is ended, so that there is nothing to revert. How that went.
+/// Sets a variable of the child twice at the write of its input: once while it is held, and once while it is
+/// stopped. Then ends the child, so that nothing needs to be reverted. Returns a description.
 pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> Result<String, String> {
     let options = StartOptions {
         keeps: false,
@@ -55,7 +55,7 @@ pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) 
     Ok(said.join("\n"))
 }
 
-/// On a busy machine a hit can be missed: the child writes again and again until the change is over.
+/// On a busy machine a hit can be missed, so the child writes repeatedly until the change is done.
 fn at_its_next_write(
     child: &mut Child,
     actuator: &mut Actuator,

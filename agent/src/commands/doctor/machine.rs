@@ -1,4 +1,4 @@
-//! What can be tried without a program: the kernel, our rights, probes in no process, a child of our own.
+//! Tests that need no program: the kernel, our rights, probes in no process, a child process.
 
 use std::{
     fs,
@@ -119,8 +119,8 @@ fn ring_buffer() -> Check {
     }
 }
 
-/// Where a function of this module lies in our file. By its address: the program as it is given away has no
-/// symbols.
+/// The offset of a function of this module in our file. Found by its address, because the released program
+/// has no symbols.
 fn own_offset() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/maps").ok()?;
     let address = Address(own_offset as fn() -> Option<u64> as usize as u64);
@@ -150,7 +150,7 @@ fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
     }
 }
 
-/// A process of our own that waits for its input to end.
+/// A child process that waits for the end of its input.
 struct Testee(Child);
 
 impl Testee {
@@ -181,7 +181,7 @@ impl Drop for Testee {
     }
 }
 
-/// Reads the memory of a child of ours.
+/// Reads the memory of a child process.
 fn reading() -> Check {
     let read = || -> Result<(), String> {
         let testee = Testee::start().map_err(|error| error.to_string())?;
@@ -198,14 +198,14 @@ fn reading() -> Check {
     }
 }
 
-/// A variable of the C library that a program without options left to parse does not look at any more.
+/// A variable of the C library that a program does not read any more once it has parsed its options.
 const UNUSED: &str = "optopt";
 
-/// Writes a variable of a child of ours and reverts it, with a journal of its own.
+/// Writes a variable of a child process and reverts it, with a separate journal.
 fn writing() -> Check {
     let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}", std::process::id()));
     let written = write_into_child(&folder);
-    // It holds the journal of a process that has ended.
+    // The folder contains the journal of a process that has ended.
     let _ = fs::remove_dir_all(&folder);
     match written {
         Ok(mechanism) => Check::works(
@@ -240,7 +240,7 @@ fn write_into_child(folder: &Path) -> Result<&'static str, String> {
     Ok("a plain write")
 }
 
-/// Holds a child of ours at a sync point, and stops it there.
+/// Holds a child process at a sync point, and stops it there.
 fn holding() -> Check {
     let name = "sync points";
     let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}-sync", std::process::id()));
@@ -250,7 +250,7 @@ fn holding() -> Check {
             let pid = testee.space(&Images::new())?.process.pid;
             super::holding::try_on(&mut testee.0, pid, UNUSED, &folder)
         });
-    // It holds the journal of a process that has ended.
+    // The folder contains the journal of a process that has ended.
     let _ = fs::remove_dir_all(&folder);
     match held {
         Ok(text) => Check::works(name, format!("a change at the entry of a function\n{text}")),
@@ -293,8 +293,7 @@ fn yama() -> Check {
     yama_says(scope.as_deref().ok().map(str::trim), may_trace)
 }
 
-/// What a scope means for somebody who has CAP_SYS_PTRACE or has not
-/// (Documentation/admin-guide/LSM/Yama.rst).
+/// The effect of a scope for a user with or without CAP_SYS_PTRACE (Documentation/admin-guide/LSM/Yama.rst).
 fn yama_says(scope: Option<&str>, may_trace: bool) -> Check {
     let relax = job::as_root("sysctl kernel.yama.ptrace_scope=0");
     match scope {

@@ -1,6 +1,6 @@
-//! `tuneagent doctor`: tries what a session does, one thing after the other, and says what works, what does
-//! not, and the one command that would change it. Leaves nothing behind. `machine` tries what needs no
-//! program, `versions` says what the kernel's age means, `target` looks at one program.
+//! `tuneagent doctor`: tests each step of a session, and prints what works, what does not, and the command
+//! that would fix it. Leaves nothing behind. `machine` tests what needs no program, `versions` explains the
+//! kernel's version, `target` tests one program.
 
 mod holding;
 mod machine;
@@ -14,29 +14,29 @@ use crate::{
     exit::{Code, CommandResult, Failure},
 };
 
-/// Name and version of the form of `--json`.
+/// Name and version of the format of `--json`.
 const SCHEMA: &str = "tuneagent.doctor/1";
 
-/// What came of one attempt.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     Works,
-    /// It can be done without.
+    /// Missing, but sessions work without it.
     Lacks,
-    /// A session cannot do without.
+    /// Missing, and required by sessions.
     Fails,
 }
 
-/// One attempt, and what would change its outcome.
+/// A test, its result, and how to change that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
     name: &'static str,
     status: Status,
     text: String,
-    /// The one command that would change it; none where it works, or where no command can.
+    /// The command that would fix it; `None` if it works, or if no command can.
     command: Option<String>,
-    /// What the command is for.
+    /// The purpose of the command.
     #[serde(skip)]
     label: &'static str,
 }
@@ -71,7 +71,7 @@ impl Check {
         }
     }
 
-    /// Says what would change it.
+    /// Adds the command that would fix it.
     fn by(self, command: impl Into<Option<String>>) -> Check {
         Check {
             command: command.into(),
@@ -79,7 +79,7 @@ impl Check {
         }
     }
 
-    /// Says how a session has the rights that are missing.
+    /// Adds the command that runs a session with the missing rights.
     fn with_rights(self) -> Check {
         let is_root = rustix::process::geteuid().is_root();
         Check {

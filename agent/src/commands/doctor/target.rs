@@ -1,5 +1,4 @@
-//! What can be tried on one program: looking into it, probing it, and whether a write would be let through.
-//! Writes nothing.
+//! Tests on one program: inspecting it, probing it, and whether writes would be permitted. Writes nothing.
 
 use job::{Discovery, Job, Member};
 use plan::ValueType;
@@ -13,7 +12,7 @@ use crate::{exit::Failure, rights};
 /// A variable that every program with a C library has.
 const SOME_VARIABLE: &str = "optopt";
 
-/// The first process that a target means.
+/// The first process of a target.
 pub(super) fn pid(target: &str) -> Result<i32, Failure> {
     super::super::target::pid(target)
 }
@@ -92,7 +91,7 @@ fn files(member: &Member) -> Check {
     }
 }
 
-/// Attaches to the entry of its program, in it alone, and detaches.
+/// Attaches to the entry of the program in this process only, and detaches.
 fn probed(member: &Member) -> Check {
     let attached = (|| -> Result<(), String> {
         let module = member.space.executable().ok_or("it has no program")?;
@@ -121,7 +120,7 @@ fn probed(member: &Member) -> Check {
     }
 }
 
-/// Everything that comes before a write, on a variable that it has: nothing is written.
+/// Everything before a write, on a variable of the program; nothing is written.
 fn written(member: &Member) -> Check {
     let name = "writing into it";
     let Ok(location) = member.space.variable(&VariableName::from(SOME_VARIABLE)) else {
@@ -129,7 +128,7 @@ fn written(member: &Member) -> Check {
     };
     match Slot::validate(&location, Some(ValueType::I32)) {
         Ok(_) => Check::works(name, "is permitted"),
-        // It ends when the debugger lets go, and only its user knows when that may be.
+        // No command helps: only the user of the debugger knows when it will detach.
         Err(error @ SlotError::Traced { .. }) => Check::fails(name, error.to_string()),
         Err(error) => Check::fails(name, error.to_string()).with_rights(),
     }

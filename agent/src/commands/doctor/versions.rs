@@ -1,17 +1,16 @@
-//! What the kernel's version and its lockdown mean for users of tuneagent here. Tries nothing: what can be
-//! tried is tried by `machine`.
+//! The effect of the kernel's version and lockdown on tuneagent. Tests nothing; that is done in `machine`.
 
 use probe::kernel::{LinkKind, version};
 
 use super::Check;
 
-/// The oldest that has what the programs need: `bpf_loop`. (Cookies of probes exist since 5.15, the ring
-/// since 5.8.)
+/// The oldest version with everything that our programs need, which is `bpf_loop`. (Cookies of probes exist
+/// since 5.15, the ring buffer since 5.8.)
 const OLDEST: (u32, u32) = (5, 17);
 
 const BEST: LinkKind = LinkKind::UprobeMulti { by_process: true };
 
-/// How a version attaches probes; none of those that cannot have any.
+/// How a kernel version attaches probes; `None` if it cannot.
 fn kind_of(version: (u32, u32)) -> Option<LinkKind> {
     match version {
         version if version < OLDEST => None,
@@ -22,8 +21,8 @@ fn kind_of(version: (u32, u32)) -> Option<LinkKind> {
     }
 }
 
-/// What a kernel can do: as far as it was tried `found` says so, for makers of distributions add to old
-/// kernels; else its version does.
+/// The capabilities of a kernel. Tested capabilities (`found`) override its version, because distributions
+/// backport features to old kernels.
 pub(super) fn version_says(release: &str, found: Option<LinkKind>) -> Check {
     let name = "kernel";
     let kind = found.or_else(|| version(release).map_or(Some(BEST), kind_of));
@@ -54,8 +53,8 @@ pub(super) fn version_says(release: &str, found: Option<LinkKind>) -> Check {
     }
 }
 
-/// What a lockdown takes away (security/lockdown: BPF_WRITE_USER belongs to integrity; BPF_READ_KERNEL, PERF
-/// and TRACEFS to confidentiality).
+/// The restrictions of a lockdown (security/lockdown: BPF_WRITE_USER belongs to integrity; BPF_READ_KERNEL,
+/// PERF and TRACEFS to confidentiality).
 pub(super) fn lockdown_says(state: Option<&str>) -> Check {
     let name = "lockdown";
     let Some(state) = state else {
@@ -106,7 +105,7 @@ mod tests {
                 Status::Lacks,
                 "at the start of a session only",
             ),
-            // What its makers added is there whatever its version says.
+            // A backported feature works regardless of the version.
             (
                 "5.14.0-503.el9.x86_64",
                 of_all,

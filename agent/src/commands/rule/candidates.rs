@@ -1,35 +1,35 @@
-//! What a program offers to a rule, by its symbols: its functions, the most called first, and its writable
-//! variables. A person chooses from them; everything named exists.
+//! The functions and variables that a program offers to a rule, from its symbols: functions with the most
+//! call sites first, and writable variables. A person chooses from them; everything named exists.
 
 use std::{collections::HashMap, os::unix::fs::FileExt};
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use tuner::{Image, ImageError, Symbol, SymbolKind, dwarf};
 
-/// How many functions and variables are offered.
+/// Maximum number of functions, and of variables, that are offered.
 const OFFERED_MAX: usize = 16;
-/// How much code is searched for calls.
+/// Maximum amount of code that is searched for calls, in bytes.
 const CODE_MAX: u64 = 64 << 20;
 
-/// A function that exists.
+/// A function of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) name: String,
-    /// Places in the program that call it.
+    /// Number of call sites in the program.
     pub(super) callers: usize,
 }
 
-/// A variable that exists and can be written.
+/// A writable variable of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Variable {
     pub(super) name: String,
-    /// None without debug information.
+    /// The type; `None` without debug information.
     pub(super) of: Option<&'static str>,
-    /// Its value now, of a program that runs.
+    /// The current value, if the program is running.
     pub(super) now: Option<String>,
 }
 
-/// What a program offers.
+/// The names that a program offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Candidates {
     /// File name of the program.
@@ -37,14 +37,14 @@ pub(super) struct Candidates {
     pub(super) is_mpi: bool,
     pub(super) functions: Vec<Function>,
     pub(super) variables: Vec<Variable>,
-    /// How many functions were not offered.
+    /// Number of functions that were not offered.
     pub(super) more_functions: usize,
-    /// How many functions have names that only C++ can read.
+    /// Number of functions with mangled C++ names.
     pub(super) cxx_functions: usize,
 }
 
 impl Candidates {
-    /// What the file of a program offers.
+    /// From the file of a program.
     pub(super) fn of(exe: &str, image: &Image) -> Result<Candidates, ImageError> {
         let symbols = image.defined_symbols()?;
         let requires_mpi = image.dynamic_symbols()?.iter().any(|symbol| is_mpi(&symbol.name));
@@ -85,7 +85,7 @@ fn is_mpi(name: &str) -> bool {
     ["MPI_Init", "MPI_Init_thread", "mpi_init_", "mpi_init_thread_"].contains(&name)
 }
 
-/// A name that can be written as it is, and is not the compiler's own.
+/// Whether a name can be written as it is, and does not belong to the compiler.
 fn is_plain(name: &str) -> bool {
     const OF_THE_COMPILER: &[&str] = &[
         "main",
@@ -99,7 +99,7 @@ fn is_plain(name: &str) -> bool {
         && !OF_THE_COMPILER.contains(&name)
 }
 
-/// How many direct calls lead to each address.
+/// The number of direct calls to each address.
 fn calls<'a>(image: &Image, functions: impl Iterator<Item = &'a Symbol>) -> HashMap<u64, usize> {
     let mut found = HashMap::new();
     let mut left = CODE_MAX;
@@ -137,9 +137,9 @@ fn variables(image: &Image, symbols: &[Symbol]) -> Result<Vec<Variable>, ImageEr
     settable.sort_by(|a, b| a.name.cmp(&b.name));
     settable.dedup_by(|a, b| a.name == b.name);
     let mut found = Vec::new();
-    // Types are looked up one by one: no more of them than can be offered twice over.
+    // Each type is a separate lookup, so consider only twice as many as can be offered.
     for symbol in settable.into_iter().take(2 * OFFERED_MAX) {
-        // The C library's, such as stderr, copied into the program.
+        // A variable of the C library, such as stderr, that was copied into the program.
         if image
             .relocations_of(&symbol.name)?
             .iter()
@@ -148,7 +148,7 @@ fn variables(image: &Image, symbols: &[Symbol]) -> Result<Vec<Variable>, ImageEr
             continue;
         }
         let of = dwarf::variable_type(image, symbol.address)?;
-        // What is known to be no number, such as a pointer, is nothing to set.
+        // A type that is not numeric, such as a pointer, cannot be set.
         if of.is_some_and(|of| of.value_type().is_none()) {
             continue;
         }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_offered_is_in_the_program() {
-        // This test's own program: it has symbols, and no MPI.
+        // The program of this test: it has symbols, and no MPI.
         let path = std::env::current_exe().unwrap();
         let image = Image::read(std::fs::File::open(path).unwrap()).unwrap();
         let candidates = Candidates::of("me", &image).unwrap();

@@ -1,5 +1,5 @@
-//! `tuneagent rule check`: mistakes in rule files, what the rules would do, and whether they fit a running
-//! program. Attaches nothing.
+//! `tuneagent rule check`: shows mistakes in rule files, the effects of the rules, and whether they fit a
+//! running program. Attaches nothing.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -29,7 +29,7 @@ pub(super) fn run(args: &CheckRuleArgs) -> CommandResult {
     Ok(code)
 }
 
-/// Says what is wrong, or what the rule would do; true when it can run.
+/// Prints the errors, or what the rule would do. Returns whether it can run.
 fn check(path: &Path, args: &CheckRuleArgs, job: Option<&Job>) -> Result<bool, Failure> {
     let name = path.display().to_string();
     let text = text(path, &name)?;

@@ -1,4 +1,4 @@
-//! What a program has of what a rule names, in the form that `rules` needs. Reads the program, and changes
+//! Looks up the names of a rule in a program, in the form that `rules` needs. Reads the program, and changes
 //! nothing.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::{
     rulebook::facts,
 };
 
-/// Every process of the job, as far as the rule is concerned.
+/// Every process of the job, as far as the rule refers to it.
 pub(super) fn seen(job: &Job, rule: &CheckedRule) -> Vec<SeenProcess> {
     let request = rule.request();
     let members = job.members.iter();
@@ -59,7 +59,7 @@ fn process(member: &Member, rule: &CheckedRule, request: &FitRequest) -> SeenPro
     seen
 }
 
-/// The files that define it: MPI's functions are those of the library that defines MPI.
+/// The files that define the function; an MPI function belongs to the library that defines MPI.
 fn functions(member: &Member, name: &str) -> Vec<String> {
     if mpi::find(name).is_some() {
         let mpi = member.mpi.as_ref();
@@ -70,7 +70,7 @@ fn functions(member: &Member, name: &str) -> Vec<String> {
     found.into_iter().map(|(module, _)| module.path.clone()).collect()
 }
 
-/// All its places together: an argument that cannot be read in one of them is reported.
+/// All places of a mark combined: an argument that cannot be read at one of them is reported.
 fn mark(member: &Member, name: &str) -> Option<SeenMark> {
     let mut seen: Option<SeenMark> = None;
     for module in &member.space.modules {
@@ -96,7 +96,7 @@ fn mark(member: &Member, name: &str) -> Option<SeenMark> {
     seen
 }
 
-/// `written` is the type as the rule has it, if anything is written.
+/// `written` is the type that the rule states for a variable that it writes; `None` if it does not write it.
 fn variable(
     member: &Member,
     name: &str,
@@ -111,7 +111,7 @@ fn variable(
         other => NoVariable::Other(other.to_string()),
     })?;
     let refusal = written.and_then(|stated| {
-        // As the actuator does before it writes.
+        // The same check as the actuator's before it writes.
         let slot = Slot::validate(&location, stated);
         slot.err().map(refusal)
     });
@@ -137,8 +137,7 @@ fn refusal(error: SlotError) -> WriteObstacle {
     }
 }
 
-/// Every name that the processes have, if one that the rule wants is missing: only then is the nearest
-/// needed.
+/// All names of the processes if a name of the rule is missing: only then are suggestions needed.
 pub(super) fn all_names(job: &Job, seen: &[SeenProcess], request: &FitRequest) -> AllNames {
     let lacks = |process: &SeenProcess| {
         request

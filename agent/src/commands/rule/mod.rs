@@ -1,5 +1,5 @@
-//! `tuneagent rule list|show|new|check|plan|schema`: the built-in rules, rules to begin with, and mistakes in
-//! rule files. Attaches nothing.
+//! `tuneagent rule list|show|new|check|plan|schema`: the built-in rules, templates for new rules, and
+//! mistakes in rule files. Attaches nothing.
 
 mod candidates;
 mod check;

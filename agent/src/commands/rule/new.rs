@@ -1,4 +1,4 @@
-//! `tuneagent rule new`: a rule to begin with, from the symbols of a program. Reads the program, and changes
+//! `tuneagent rule new`: a template of a rule, from the symbols of a program. Reads the program, and changes
 //! nothing.
 
 use std::{
@@ -90,11 +90,11 @@ fn of_process(target: &str, any_user: bool) -> Result<Candidates, Failure> {
     Ok(candidates)
 }
 
-/// The values of now; a variable that cannot be read has none.
+/// Adds current values; a variable that cannot be read has none.
 fn add_values(candidates: &mut Candidates, space: &AddressSpace) {
     for variable in &mut candidates.variables {
         let read = by_hand::read(space, &variable.name).ok();
-        // The type is shown beside it.
+        // Without the type, which is shown separately.
         variable.now = read.and_then(|text| text.split(" (").next().map(str::to_owned));
     }
 }

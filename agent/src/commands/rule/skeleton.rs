@@ -1,9 +1,9 @@
-//! The text of a rule to begin with. It passes the check as it is, finds something, and changes nothing; what
-//! could be changed is there as a comment.
+//! The template of a rule. It passes the check as it is, has a finding, and changes nothing; possible changes
+//! are commented out.
 
 use super::candidates::Candidates;
 
-/// The text of a rule called `name` for a program that offers this; without a program for any.
+/// The template of a rule with this name, for a program with these candidates or for any program.
 pub(super) fn skeleton(name: &str, candidates: Option<&Candidates>) -> String {
     let nothing = Candidates::default();
     let offered = candidates.unwrap_or(&nothing);
@@ -72,7 +72,7 @@ fn roles(offered: &Candidates) -> String {
     }
 }
 
-/// The function with the most callers is probed, the others are named.
+/// Probes the function with the most call sites, and lists the others.
 fn probes(offered: &Candidates, role: &str) -> String {
     let Some((first, others)) = offered.functions.split_first() else {
         let hint = match offered.cxx_functions {
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Every combination of what a program may offer.
+    /// All combinations of what a program may offer.
     fn every() -> Vec<Candidates> {
         let programs = [
             (false, "simulate", Some("i32")),
@@ -162,13 +162,13 @@ mod tests {
 
     fn assert_checked(text: &str) {
         match rules::CheckedRule::from_source(text) {
-            // A probe without a metric is what its author goes on with.
+            // A probe without a metric is the author's next step.
             Ok(rule) => assert!(rule.warnings().iter().all(|of| of.code == "E0152"), "{text}"),
             Err(wrong) => panic!("{text}\n{}", rules::render("new.yaml", text, &wrong)),
         }
     }
 
-    /// The text with one part no longer a comment.
+    /// Uncomments one part of the text.
     fn with(text: &str, part: &str) -> Option<String> {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let first = lines

@@ -1,5 +1,5 @@
-//! The process that watches a command, and how it is started: directly where we have the rights that probes
-//! need, else by sudo, as the same user and with these rights alone.
+//! The process that watches a command, and how it is started: directly if we have the rights that probes
+//! need, otherwise through sudo, as the same user and with only these rights.
 
 use std::{
     ffi::OsString,
@@ -23,10 +23,10 @@ use crate::{
     session::{Options, Started},
 };
 
-/// What is said when the probes sit.
+/// The message that the probes are attached.
 const ARMED: &str = "armed";
 
-/// What sudo takes away and a session needs: where its journals and sockets are, and how it speaks.
+/// Environment variables that sudo removes but a session needs, for journals, sockets and messages.
 const HANDED_ON: [&str; 9] = [
     "PATH",
     "HOME",
@@ -39,27 +39,26 @@ const HANDED_ON: [&str; 9] = [
     "TERM",
 ];
 
-/// What is to be watched.
+/// The order to watch a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Order {
     /// The process that will become the command.
     pub(super) pid: i32,
-    /// What its processes will have.
+    /// Files that its processes are expected to use.
     pub(super) files: ExpectedFiles,
 }
 
-/// The process, from outside.
+/// Handle to the watching process.
 pub(super) struct Attendant {
     child: Child,
-    /// As long as it is open the command runs. No socket, and both ways a pipe of their own: so sudo leaves
-    /// the terminal alone.
+    /// Open as long as the command runs. Two pipes and no socket, so that sudo does not touch the terminal.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     is_by_sudo: bool,
 }
 
 impl Attendant {
-    /// Starts it, with what we were started with.
+    /// Starts it with our own arguments.
     pub(super) fn start() -> Result<Attendant, Failure> {
         let is_by_sudo = !rights::missing_to_probe().is_empty();
         let mut command = match is_by_sudo {
@@ -79,11 +78,11 @@ impl Attendant {
         })
     }
 
-    /// Returns when the probes sit. Why they do not, it has said itself.
+    /// Returns when the probes are attached. On failure the process has reported the reason itself.
     pub(super) fn arm(&mut self, order: &Order) -> Result<(), Failure> {
         let mut text = serde_json::to_string(order).map_err(super::not_started)?;
         text.push('\n');
-        // If it has ended, it reads nothing; the missing answer shows that.
+        // If it has ended, this fails; the missing answer shows it.
         let _ = self
             .orders
             .as_mut()
@@ -104,23 +103,24 @@ impl Attendant {
         Err(Failure::of_command(Code::NOT_STARTED, why))
     }
 
-    /// Its number, or that of the sudo before it.
+    /// Its process id, or that of sudo.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The command has ended.
+    /// Reports that the command has ended.
     pub(super) fn release(&mut self) {
         self.orders = None;
     }
 
-    /// It has ended, or is waited for no longer.
+    /// Collects it if it has ended; does not wait.
     pub(super) fn finish(mut self) {
         let _ = self.child.try_wait();
     }
 }
 
-/// `sudo` up to our own arguments: the user stays the same, and has what the table of capabilities lists.
+/// The `sudo` command line before our own arguments. The user stays the same, with only the capabilities of
+/// `rights::capabilities`.
 fn by_sudo() -> Result<Command, Failure> {
     let missing = rights::missing_to_probe().join(", ");
     let sudo = program("sudo".as_ref()).map_err(|_| {
@@ -158,14 +158,14 @@ fn by_sudo() -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Ctrl-C and Ctrl-\ reach all processes of the terminal; from here on they end those of the command alone.
-/// The session reads signals only once the command has begun.
+/// Ignores Ctrl-C and Ctrl-\, which reach all processes of the terminal, so that they end only the processes
+/// of the command. The session handles signals only once the command has begun.
 fn leave_keys_to_the_command() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let _inside = runtime.enter();
-    // The disposition is changed for as long as this process lives, even if the stream is not read.
+    // The disposition stays changed for the life of this process, even if the stream is not read.
     drop(signal(SignalKind::interrupt())?);
     drop(signal(SignalKind::quit())?);
     Ok(())
@@ -212,10 +212,10 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
         discovery,
         rules,
         program,
-        // Nothing waits for the numbers of processes that are yet to begin.
+        // The processes have not begun, so no numbers are urgent.
         hurry: None,
     };
-    // If the starter is gone, the message is lost; then the input has ended too, and so does the session.
+    // If the parent is gone, the message is lost; but then the input has ended, and the session ends too.
     let armed = || {
         say!("{ARMED}");
         Ok(())
@@ -223,8 +223,8 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     watched.watch(args.watch, options, armed)
 }
 
-/// The processes that there will be, one for each program; and one that has the MPI of the launcher, where no
-/// program brings any.
+/// The expected processes: one for each program, and one with the MPI of the launcher if no program has an
+/// MPI.
 fn foresee(discovery: &mut Discovery, process: &Process, files: &ExpectedFiles) -> Vec<Member> {
     let programs = files.programs.iter();
     let mut expected: Vec<Member> = programs
@@ -243,8 +243,7 @@ fn foresee(discovery: &mut Discovery, process: &Process, files: &ExpectedFiles) 
     expected
 }
 
-/// Whether a launcher, by the name of its file, starts programs of this MPI. Of launchers that start any
-/// nothing is known.
+/// Whether a launcher, by its file name, starts programs of this MPI. Generic launchers return false.
 fn starts(launcher: &str, implementation: &str) -> bool {
     let is = |names: &[&str]| names.iter().any(|name| launcher.contains(name));
     match implementation {

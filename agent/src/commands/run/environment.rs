@@ -1,4 +1,4 @@
-//! The environment that the command is to have: the user's.
+//! The environment of the command, which is that of the user.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,14 +8,14 @@ use std::{
 
 use crate::rights;
 
-/// What is to be handed on; none where it is our own.
+/// The environment to pass on; `None` if it is our own.
 #[derive(Debug, Default)]
 pub(in crate::commands) struct Environment(Option<Vec<(OsString, OsString)>>);
 
 impl Environment {
-    /// The one that we were given. Of a program whose file has capabilities the C library takes out what
-    /// could mislead it, such as LD_LIBRARY_PATH; the kernel still has it. Must be called before rights are
-    /// given up.
+    /// Our initial environment. If the file of a program has capabilities, the C library removes variables
+    /// that could mislead it, such as LD_LIBRARY_PATH; the kernel still has them. Must be called before
+    /// rights are given up.
     pub(in crate::commands) fn given() -> Environment {
         let given = || std::fs::read("/proc/self/environ").ok();
         Environment(rights::is_lent().then(given).flatten().map(|text| parsed(&text)))
@@ -32,7 +32,7 @@ impl Environment {
         }
     }
 
-    /// Has a program started with it.
+    /// Applies it to a command.
     pub(super) fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match &self.0 {
             None => command,

@@ -1,6 +1,6 @@
-//! Which files the processes of a command will have: those that its words name, what these need, and what may
-//! be the MPI of its launcher. Nothing is executed: a word may name a file that is only data for the command.
-//! What is not found here is found when the process exists.
+//! Predicts the files that the processes of a command will use: those named on its command line, the
+//! libraries they need, and the possible MPI of its launcher. Nothing is executed: a word may name a file
+//! that is only data for the command. Files that are missed here are found when the process exists.
 
 use std::{
     collections::BTreeSet,
@@ -19,19 +19,19 @@ use tuner::{Search, foreign};
 use super::Environment;
 use crate::exit::{Code, Failure};
 
-/// Of so many words of a command the files are looked for; a list of input files may be long.
+/// Maximum number of words of a command that are checked, since a list of input files may be long.
 const WORDS_MAX: usize = 256;
 
-/// Longest first line of a script, as the kernel reads it.
+/// Maximum length of the first line of a script, as in the kernel.
 const LINE_BYTES: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ExpectedFiles {
-    /// Each program with what it needs; the program first.
+    /// Each program and the libraries that it needs; the program comes first.
     pub(super) programs: Vec<Vec<String>>,
-    /// The launcher among them, by the name of its file.
+    /// The launcher among them, by its file name.
     pub(super) launcher: Option<String>,
-    /// Files that may be the MPI of the launcher, the likeliest first.
+    /// Possible MPI libraries of the launcher, the most likely first.
     pub(super) mpi: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl ExpectedFiles {
         let search = Search::of(|name| environment.variable(name));
         let mut known = BTreeSet::new();
         for file in command.iter().take(WORDS_MAX).filter_map(|word| named(word)) {
-            // What a script is run by is what runs.
+            // A script runs in its interpreter.
             let Some(program) = program_of(&file).filter(|program| known.insert(program.clone())) else {
                 continue;
             };
@@ -59,7 +59,7 @@ impl ExpectedFiles {
     }
 }
 
-/// The program that a command's first word means, as a shell finds it.
+/// The program of a command's first word, as a shell finds it.
 pub(super) fn program(word: &OsStr) -> Result<PathBuf, Failure> {
     let shown = word.to_string_lossy();
     let found: Vec<PathBuf> = candidates(word)
@@ -98,8 +98,7 @@ fn is_executable(file: &Path) -> bool {
     file.is_file() && access(file, Access::EXEC_OK).is_ok()
 }
 
-/// The file that a word names, if it names one that can be executed. Launchers look in the current folder
-/// too.
+/// The executable file that a word names, if any. Launchers search the current folder too.
 fn named(word: &OsStr) -> Option<PathBuf> {
     if word.is_empty() || word.as_bytes().starts_with(b"-") {
         return None;
@@ -112,7 +111,7 @@ fn named(word: &OsStr) -> Option<PathBuf> {
     fs::canonicalize(found).ok()
 }
 
-/// The program that runs when a file is executed: itself, or what its first line names.
+/// The program that runs when a file is executed: the file itself, or its interpreter.
 fn program_of(file: &Path) -> Option<PathBuf> {
     let mut head = Vec::new();
     let mut opened = foreign::open(file).ok()?.take(LINE_BYTES as u64);
@@ -126,7 +125,7 @@ fn program_of(file: &Path) -> Option<PathBuf> {
     (&magic == b"\x7fELF").then_some(interpreter)
 }
 
-/// What the first line of a script names: `#!/usr/bin/env -S NAME=VALUE python3 -u` means python3.
+/// The interpreter in the first line of a script: `#!/usr/bin/env -S NAME=VALUE python3 -u` gives python3.
 fn interpreter(head: &[u8]) -> Option<OsString> {
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let mut words = line
@@ -144,8 +143,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Libraries that are called as MPI's are: beside what the launcher needs, in its own tree, and those that
-/// the linker knows.
+/// Libraries with the names of MPI libraries: next to the libraries that the launcher needs, in the
+/// launcher's installation, and those known to the linker.
 fn near_launcher(launcher: &Path, needed: &[PathBuf], search: &Search) -> Vec<String> {
     let prefix = launcher.parent().and_then(Path::parent);
     let own = prefix

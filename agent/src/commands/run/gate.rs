@@ -1,5 +1,5 @@
-//! The process that becomes the command: it waits until the probes are attached. When the process that
-//! started it is gone, or gives up, it ends.
+//! The process that becomes the command: it waits until the probes are attached, and ends if the process that
+//! started it ends or gives up.
 
 use std::{
     ffi::OsString,
@@ -24,21 +24,21 @@ use rustix::{
 use super::Environment;
 use crate::exit::{Code, CommandResult, Failure};
 
-/// What is said when the probes sit.
+/// The message that the probes are attached.
 const GO: u8 = b'g';
 
-/// A process that waits. Dropping it without opening it ends it.
+/// A waiting process. Dropping this without opening it ends the process.
 pub(super) struct Gate {
     child: Child,
     stream: UnixStream,
 }
 
 impl Gate {
-    /// Starts it with our own input, output and terminal.
+    /// Starts the process with our own input, output and terminal.
     pub(super) fn start(command: &[OsString], environment: &Environment) -> io::Result<Gate> {
         let secret = RandomState::new().hash_one(std::process::id());
         let door = format!("tuneagent-{}-{secret:016x}", std::process::id());
-        // No descriptor is handed on, which the command would inherit.
+        // No descriptor is passed, because the command would inherit it.
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&door)?)?;
         let mut gate = Command::new("/proc/self/exe");
         gate.arg("gate").arg(&door).arg("--").args(command);
@@ -47,7 +47,7 @@ impl Gate {
         Ok(Gate { child, stream })
     }
 
-    /// Its number, which is the command's.
+    /// Its process id, which will be the command's.
     pub(super) fn pid(&self) -> i32 {
         self.child.id() as i32
     }
@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-/// The connection of the child, and of no other process.
+/// Accepts the connection of the child, and of no other process.
 fn hear(listener: &UnixListener, child: &Child) -> io::Result<UnixStream> {
     let number = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
     let ended = pidfd_open(number, PidfdFlags::empty())?;
@@ -82,7 +82,7 @@ fn hear(listener: &UnixListener, child: &Child) -> io::Result<UnixStream> {
     }
 }
 
-/// The gate's own part: waits, then becomes the command.
+/// The main function of the gate: waits, then becomes the command.
 pub(in crate::commands) fn pass(
     door: &str,
     command: &[OsString],
@@ -97,7 +97,7 @@ pub(in crate::commands) fn pass(
         // The process that closed it reports the reason.
         return Ok(Code::NOT_STARTED);
     };
-    // The stream ends with the program that runs now.
+    // The stream is closed when the command replaces this program.
     let error = environment.apply(Command::new(program).args(arguments)).exec();
     let code = match error.kind() {
         io::ErrorKind::NotFound => Code::NO_COMMAND,

@@ -1,5 +1,5 @@
 //! `tuneagent run`: starts a command as the user and in the user's environment, has it watched from its first
-//! instruction on, and ends as it does. This process has no part in the measuring: `attend` is another one,
+//! instruction on, and exits with its status. This process measures nothing: `attend` is a separate process,
 //! with the rights for that.
 
 mod attend;
@@ -48,7 +48,8 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
     attendant.arm(&order)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::no)?;
-    // A key that is pressed as soon as the command says something must not end us before it.
+    // A key that is pressed as soon as the command prints something must not end this process before the
+    // command.
     let passed_on = runtime.block_on(async { PassedOn::new() });
     let passed_on = passed_on.map_err(Failure::no)?;
     let command = gate.open().map_err(not_started)?;
@@ -62,8 +63,7 @@ fn not_started(error: impl std::fmt::Display) -> Failure {
     Failure::of_command(Code::NOT_STARTED, format!("the command was not started: {error}"))
 }
 
-/// Under sudo the command would be root's, and without the modules, the paths and the environments of the
-/// user.
+/// Under sudo the command would run as root, without the modules, paths and environment of the user.
 fn refuse_sudo() -> Result<(), Failure> {
     let user = std::env::var("SUDO_USER").ok().filter(|user| user != "root");
     let Some(user) = user.filter(|_| geteuid().is_root()) else {
@@ -79,13 +79,13 @@ fn refuse_sudo() -> Result<(), Failure> {
     ))
 }
 
-/// As a shell says it.
+/// The exit code as a shell reports it.
 fn code_of(status: ExitStatus) -> u8 {
     let of_signal = || status.signal().map_or(1, |signal| 128 + signal);
     u8::try_from(status.code().unwrap_or_else(of_signal)).unwrap_or(u8::MAX)
 }
 
-/// The key that ends a command may arrive only after its end.
+/// Signals from keys that end a command may arrive only after its end.
 const KEYS_LATE: Duration = Duration::from_millis(200);
 
 /// Waits for the command, and then for the report.
@@ -125,13 +125,13 @@ async fn accompany(
     Ok(status)
 }
 
-/// Readable once the process has ended.
+/// A descriptor that is readable once the process has ended.
 fn ended(pid: u32) -> std::io::Result<Readable> {
     let number = Pid::from_raw(pid as i32).ok_or(std::io::ErrorKind::InvalidInput)?;
     Readable::new(pidfd_open(number, PidfdFlags::NONBLOCK)?)
 }
 
-/// Signals that are passed to the command. Those of the terminal's keys reach it by themselves.
+/// Signals that are passed to the command. Those of the terminal's keys reach it anyway.
 struct PassedOn {
     streams: Vec<(Signals, Signal)>,
     has_terminal: bool,
@@ -167,7 +167,7 @@ impl PassedOn {
     fn pass(&self, signal: Signal, to: u32) {
         let is_of_keys = signal == Signal::INT || signal == Signal::QUIT;
         if let Some(pid) = Pid::from_raw(to as i32).filter(|_| !is_of_keys || !self.has_terminal) {
-            // It may have ended in between: then all is well.
+            // If it has ended meanwhile, no signal is needed.
             let _ = kill_process(pid, signal);
         }
     }

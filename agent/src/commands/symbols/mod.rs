@@ -1,6 +1,7 @@
-//! `tuneagent symbols`: the functions and variables of a program or a file, and what can be done with each.
+//! `tuneagent symbols`: lists the functions and variables of a program or a file, and what can be done with
+//! each.
 //!
-//! Not here: which of several of one name a rule would take; `get` and a rule's check show it.
+//! Among symbols of the same name it does not show which one a rule would use; `get` and `rule check` do.
 
 mod sites;
 mod table;
@@ -22,10 +23,10 @@ use crate::{
     exit::{Code, CommandResult, Failure},
 };
 
-/// Rows that are shown; a pattern makes them fewer.
+/// Maximum number of rows shown; a pattern selects fewer.
 const ROWS_MAX: usize = 200;
 
-/// Rows that are written as JSON.
+/// Maximum number of rows written as JSON.
 const JSON_ROWS_MAX: usize = 100_000;
 
 struct Listed {
@@ -33,7 +34,7 @@ struct Listed {
     image: Arc<Image>,
 }
 
-/// One function or variable, as it is shown.
+/// A function or variable for display.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -45,33 +46,33 @@ struct Row {
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     section: Option<String>,
-    /// The source file of one that only it sees.
+    /// The source file of a symbol that is private to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unit: Option<String>,
     can: String,
-    /// Where a function is probed, if requested.
+    /// The probe site of a function, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     site: Option<SiteRow>,
 }
 
-/// What a file has.
+/// The symbols of a file.
 #[derive(Debug, Serialize)]
 struct Found {
     file: String,
     symbols: Vec<Row>,
     omitted: usize,
-    /// Functions by what a hit costs, those left out among them, if requested.
+    /// Numbers of functions by the cost of a hit, including functions that are not shown; if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<CostCounts>,
 }
 
 struct Wanted<'a> {
     glob: Option<&'a str>,
-    /// A name without wildcards, as users write it.
+    /// A name without wildcards, in the user's spelling.
     spelling: Option<(&'a str, Spelling)>,
     functions: bool,
     variables: bool,
-    /// Where functions are probed, on a kernel that emulates this.
+    /// Show probe sites, for a kernel that emulates these instructions.
     sites: Option<Emulation>,
 }
 
@@ -195,7 +196,7 @@ fn file(path: &str) -> Result<Listed, Failure> {
     })
 }
 
-/// The files of a process in which is looked, and how many others there are.
+/// The files of a process that are searched, and the number of others.
 fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure> {
     if args.target.contains('/') {
         return Err(Failure::not_there(format!("there is no file {}", args.target)));
@@ -270,7 +271,7 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
     })
 }
 
-/// What compilers and C libraries add for themselves comes last.
+/// Whether a symbol belongs to the compiler or the C library; these come last.
 fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
     const STARTUP: [&str; 6] = [
         "deregister_tm_clones",
@@ -285,7 +286,7 @@ fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
         || source.is_some_and(|file| file.starts_with("crt"))
 }
 
-/// Each mark once for each set of values that it passes, however many places it has.
+/// One row per mark and set of values that it passes, regardless of its number of places.
 fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::ImageError> {
     let mut places: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for mark in image.marks()?.iter().filter(|mark| wanted.takes_name(&mark.name)) {

@@ -1,4 +1,4 @@
-//! `symbols --sites`: at which instruction each function is probed, and what the kernel does there.
+//! `symbols --sites`: the instruction at which each function is probed, and how the kernel executes it.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,16 +8,16 @@ use tuner::{Emulation, EntrySite, EntrySites, FileOffset, Image, SymbolKind};
 
 use profile::format::{count, plural};
 
-/// Where one function is probed.
+/// The probe site of a function.
 #[derive(Debug, Serialize)]
 pub(super) struct SiteRow {
-    /// Bytes from its begin.
+    /// Offset from the begin of the function, in bytes.
     pub(super) bytes: u64,
-    /// By its name; empty where it is not known.
+    /// The mnemonic; empty if unknown.
     pub(super) instruction: String,
-    /// What the kernel does with it.
+    /// How the kernel executes it.
     pub(super) cost: String,
-    /// Why it is the first one although that is not cheap.
+    /// Why the first instruction is used although it is expensive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) because: Option<String>,
 }
@@ -43,7 +43,7 @@ impl fmt::Display for SiteRow {
     }
 }
 
-/// How many functions there are of each cost.
+/// Number of functions by cost.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
 pub(super) struct CostCounts(BTreeMap<String, usize>);
@@ -60,8 +60,8 @@ impl fmt::Display for CostCounts {
     }
 }
 
-/// The sites of these, in their order; none for a function that only picks another, which callers then call.
-/// Functions of several names are counted once.
+/// The sites of the entries, in their order; `None` for a resolver that only selects another function.
+/// Functions with several names are counted once.
 pub(super) fn of(
     image: &Image,
     entries: &[CatalogEntry],

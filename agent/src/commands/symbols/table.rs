@@ -1,28 +1,28 @@
-//! Rows as lines of a width. Long types are cut; names never are, for they are copied: one that does not fit
-//! has a line of its own.
+//! Formats rows as lines of a given width. Long types are cut. Names never are, because they are copied: a
+//! name that does not fit has its own line.
 
 use profile::format::count;
 use report::view::columns;
 
 use super::Row;
 
-/// The width when standard output reports none.
+/// The width if standard output is no terminal.
 const WIDTH: usize = 80;
-/// Narrower than this nothing can be laid out.
+/// Minimum width of the layout.
 const WIDTH_MIN: usize = 60;
-/// A name gets at most one part in so many of the width.
+/// A name gets at most this fraction of the width: one part in three.
 const NAME_SHARE: usize = 3;
-/// A longer name of a section pushes the next column: there are few.
+/// Longer section names move the next column, which is rare.
 const SECTION_MAX: usize = 8;
-/// The longest that is usual: `set NAME.member`.
+/// The longest usual text: `set NAME.member`.
 const CAN: usize = 16;
 
-/// Columns of the terminal; 80 where there is none.
+/// Columns of the terminal; 80 if there is none.
 pub(super) fn width() -> usize {
     columns(std::io::stdout()).map_or(WIDTH, |columns| columns.max(WIDTH_MIN))
 }
 
-/// The lines, with a line of headings. The last column depends on the options.
+/// The lines, with a heading. The last column depends on the options.
 pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
     let has_sites = rows.iter().any(|row| row.site.is_some());
     let heading = if has_sites { "probed at" } else { "can" };

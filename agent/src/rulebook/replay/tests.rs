@@ -7,7 +7,7 @@ use session::request::Settings;
 use super::{Act, ReplayEvent, replay};
 use crate::rulebook::RuleBook;
 
-/// The master begins and ends an iteration, workers of another host compute for it.
+/// The master begins and ends an iteration; workers on another host compute for it.
 const RULE: &str = "\
 rule: joined
 about: an iteration of processes on two hosts
@@ -36,7 +36,7 @@ tune:
 
 const MS: u64 = 1_000_000;
 
-/// A recording of one host, whose own clock began at another time.
+/// The recording of one host, whose clock has a different origin.
 struct Host {
     writer: RecordingWriter,
     origin_ns: u64,
@@ -55,7 +55,7 @@ impl Host {
             writer: RecordingWriter::new(&header).unwrap(),
             origin_ns,
         };
-        // Numbers of probes and processes are each host's own.
+        // Numbers of probes and processes are independent on each host.
         let functions = match ranks {
             [0] => vec![
                 ("begin_iteration", ProbePlace::Entry, "iteration as i32"),
@@ -115,7 +115,7 @@ impl Host {
         self.put(Record::Hit(hit));
     }
 
-    /// What every host tells every 50 ms: its processes have used so much CPU, and all hits so far are told.
+    /// Records that every host writes every 50 ms: the CPU time of its processes, and a watermark for each.
     fn pulse(&mut self, ms: u64, slots: u32) {
         let time = self.at(ms);
         for process in (0..slots).map(ProcessId) {
@@ -137,12 +137,12 @@ impl Host {
     }
 }
 
-/// Two hosts, the clocks of which began a long time apart: rank 0 here, ranks 1 and 2 there.
+/// Two hosts whose clocks have very different origins: rank 0 on the first, ranks 1 and 2 on the second.
 fn hosts() -> [Vec<u8>; 2] {
     hosts_with(&[])
 }
 
-/// The same in a session in which the rule was told so before these iterations.
+/// As `hosts`, with these changes of the rule's mode before the iterations.
 fn hosts_with(reported: &[(i64, &str)]) -> [Vec<u8>; 2] {
     let mut here = Host::new("node1", 5_000 * MS, &[0]);
     let mut there = Host::new("node2", 900_000 * MS, &[1, 2]);
@@ -167,7 +167,7 @@ fn hosts_with(reported: &[(i64, &str)]) -> [Vec<u8>; 2] {
     [here.writer.finish(), there.writer.finish()]
 }
 
-/// What a replay tells: windows with their metrics, and findings.
+/// The events of a replay: windows with their metrics, and findings.
 fn reported(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
     replayed_by(RULE, recordings)
 }
@@ -226,7 +226,7 @@ fn recordings_of_several_hosts_are_one_session_whatever_their_clocks_and_their_o
         // Three processes, half a CPU each.
         "pulse 1: cpu 1.5",
         "pulse 2: cpu 1.5",
-        // Two on each of both machines.
+        // Two CPUs on each of both machines.
         "pulse 2: cpus 4",
     ] {
         assert!(
@@ -256,7 +256,7 @@ fn what_two_tunes_of_a_rule_find_is_reported_once_and_goes_once() {
 
 #[test]
 fn a_replay_adds_switches_and_removes_rules_as_the_session_did() {
-    // In which iterations the rule sees how long the workers were busy.
+    // The iterations in which the rule measured the busy time of the workers.
     let seen = |modes: &[(i64, &str)]| {
         let (lines, result) = reported(&hosts_with(modes));
         assert_eq!(result, Ok(()));
@@ -314,7 +314,7 @@ fn the_recordings_of_shipped_rules_are_evaluated_by_the_replay_that_users_have()
             silent.push((rule, rules.views()[0].state.clone()));
         }
     }
-    // Its recording has no sizes of teams, without which the rule discards every iteration; it says so.
+    // This recording has no team sizes, so the rule discards every iteration, and reports that.
     let expected = (
         "speedup".to_owned(),
         "no value: all 9 windows were left out: 9 discarded by the rule".to_owned(),

@@ -1,5 +1,6 @@
-//! The thread that talks to the actuator: carries orders out one after the other and reports the result of
-//! each. A change at a sync point is armed here, and its receipt fetched when the program was there.
+//! The thread that communicates with the actuator: carries out orders one by one and reports the result of
+//! each. A change at a sync point is armed here, and its receipt is collected after the program has reached
+//! it.
 
 use crate::rulebook::DecisionId;
 use std::{
@@ -20,8 +21,8 @@ use tuner::actuator::{
 use super::{Done, OrderReceipt, ProcessTask, QueuedOrder, SYNC_WAIT, Shared};
 use crate::actuator::Actuator;
 
-/// The interval for checking whether sync points were reached, while any is waited for. Until then the probe
-/// stays.
+/// The interval for checking whether sync points were reached, while there are any. The probe stays until
+/// then.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 pub(super) fn serve(
@@ -38,7 +39,7 @@ pub(super) fn serve(
             false => orders.recv_timeout(COLLECT_EVERY),
         };
         let mut talk = shared.talk();
-        // What was sent was sent before all that is in the queue.
+        // An order that has bypassed the queue is older than those in it.
         let mut receipts: Vec<OrderReceipt> = talk.take_receipt().into_iter().collect();
         let taken = receipts.len();
         let Some(actuator) = talk.actuator.as_mut() else {
@@ -53,7 +54,7 @@ pub(super) fn serve(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 for ticket in waiting.keys() {
-                    // Where this fails the actuator is gone, and so is what waited.
+                    // If this fails, the actuator is gone, and so are the waiting changes.
                     let _ = actuator.client.disarm(*ticket);
                 }
             }
@@ -73,10 +74,10 @@ pub(super) fn serve(
     }
 }
 
-/// What waits for sync points that were not reached yet: by ticket, the decision and the part.
+/// Changes that wait for sync points: decision and part by ticket.
 type Waiting = BTreeMap<u64, (DecisionId, usize)>;
 
-/// A receipt for each process if it was refused, else they come later.
+/// Returns a receipt for each process if the command was refused; otherwise they come later.
 fn arm_together(
     client: &mut ActuatorClient,
     (decision, parts): (DecisionId, usize),
@@ -104,17 +105,17 @@ fn arm_together(
     }
 }
 
-/// Its receipts are collected as all others.
+/// The receipts of cancelled changes are collected like all others.
 fn give_up(client: &mut ActuatorClient, decision: DecisionId, waiting: &Waiting) -> Vec<OrderReceipt> {
     let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
     for ticket in of.map(|(ticket, _)| *ticket) {
-        // Where this fails the actuator is gone, and so is what waited.
+        // If this fails, the actuator is gone, and so are the waiting changes.
         let _ = client.disarm(ticket);
     }
     Vec::new()
 }
 
-/// The receipts, but for those that come later.
+/// Returns the receipts, except those that come later.
 fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting) -> Vec<OrderReceipt> {
     let client = &mut actuator.client;
     let (decision, part, result) = match order {
@@ -167,12 +168,12 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
             command,
         } => return arm_together(client, (decision, parts), *command, waiting),
         QueuedOrder::LookUp(command) => {
-            // An error will be reported when it is written.
+            // An error will be reported when the variable is written.
             let _ = client.get(*command);
             return Vec::new();
         }
         QueuedOrder::GiveUp(decision) => return give_up(client, decision, waiting),
-        // Was taken before.
+        // It has been taken above.
         QueuedOrder::TakeReceipt => return Vec::new(),
         QueuedOrder::Confirm(pid, change) => {
             return vec![OrderReceipt::Confirmed(pid, change, client.confirm(pid, change))];
@@ -187,7 +188,7 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
 }
 
 fn revert(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderReceipt> {
-    // What was left alone in processes that were forked meanwhile is reported at the end of the session.
+    // Skipped reverts in processes that were forked meanwhile are reported at the end of the session.
     let (results, _) = client.revert_each(changes);
     let receipts = changes.iter().zip(results);
     receipts
@@ -195,7 +196,7 @@ fn revert(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderRec
         .collect()
 }
 
-/// The receipts of those that have reached their sync points, or never will.
+/// The receipts of changes that have reached their sync points, or never will.
 fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<OrderReceipt> {
     let Collected { finished, acted, .. } = match actuator.client.collect() {
         Ok(collected) => collected,

@@ -1,5 +1,5 @@
-//! Hits out of the ring, and what was aggregated of them in the kernel: into the rules, up to the watermark.
-//! What is known of them is kept in [`crate::session::intake`].
+//! Passes hits from the ring, and their partial sums from the kernel, to the rules, up to the watermark. The
+//! state of this intake is in [`crate::session::intake`].
 
 use std::time::Duration;
 
@@ -17,38 +17,38 @@ use crate::{
     },
 };
 
-/// How often the ring is emptied in a row before other work has its turn.
+/// How often the ring is drained in a row before other work is done.
 const DRAINS: usize = 16;
 
-/// More hits than the ring can hold: at the end of a window all that belong to it are taken.
+/// More hits than the ring can hold. At the end of a window all of its hits are read.
 const ALL_HITS: usize = abi::RING_BYTES as usize / abi::HitRecord::SHORT_BYTES;
 
-/// So long a hit takes at most from being counted to its place in the ring, where its thread is let run.
+/// Maximum time from the count of a hit to its place in the ring, if its thread is not preempted.
 const UNDER_WAY: Duration = Duration::from_millis(1);
 
-/// How often it is tried at the end of a session to read what is being written.
+/// Maximum number of tries to read records that are being written at the end of a session.
 const LAST_LOOKS: usize = 100;
 
-/// What lies in the ring for the rules.
+/// A record of the ring for the rules.
 #[derive(Debug)]
 enum Record {
     Hit(HitRecord),
-    /// The kernel side needed the place of what it had aggregated.
+    /// A partial sum that the kernel side sent because it needed the room.
     PartialSum(SumCell),
 }
 
-/// A record of a process whose coming is not read yet. It is observed once that was read.
+/// A record of a process whose arrival has not been read yet. It is observed after the arrival was read.
 #[derive(Debug)]
 #[must_use]
 struct Unknown {
     record: Box<Record>,
-    /// Records that were taken before it.
+    /// Number of records that were taken before it.
     before: usize,
 }
 
 impl Measuring {
-    /// Takes all hits and what was aggregated, and reads counters first where a timed window is over too. Up
-    /// to when windows are to be closed.
+    /// Takes all hits and partial sums, and first reads counters if a timed window is over too. Returns the
+    /// time up to which windows may be closed.
     pub(in crate::session) fn take_due(&mut self, context: &mut Context<'_>) -> Result<u64, KernelError> {
         self.take_all_hits(context);
         let newest_ns = self.intake.evaluate();
@@ -64,20 +64,19 @@ impl Measuring {
         Ok(monotonic_ns())
     }
 
-    /// Takes hits that caused no wake-up: they need not be evaluated one by one. True if one came at which
-    /// something falls due, or if more came than are kept so.
+    /// Takes hits that caused no wake-up, because they need not be evaluated one by one. Returns true if one
+    /// of them is due, or if more came than may be kept in this way.
     pub(in crate::session) fn gather(&mut self, context: &mut Context<'_>) -> bool {
         let taken = self.take_hits(context, HITS_PER_WAKE);
         context.rules.has_probed_windows() && (self.intake.gather(taken) || context.rules.has_due())
     }
 
-    /// Takes everything out of the ring, and advances the watermark of the rules: the time up to which all
-    /// hits have been read.
+    /// Drains the ring, and advances the rules' watermark: the time up to which all hits have been read.
     ///
-    /// If the ring was empty at a time, every hit before it has been read. While a hit that has its place is
-    /// still being written, the watermark stays, and we look once more. Where hits come faster than they are
-    /// taken the ring is never empty: then as many are taken as it can hold, which are all that were in it at
-    /// the beginning.
+    /// If the ring was empty at a time, every hit before it has been read. While a hit is being written to
+    /// its reserved place, the watermark stays, and the ring is read again. If hits come faster than they are
+    /// read, the ring is never empty: then as many are read as it can hold, which includes all that were in
+    /// it at the beginning.
     pub(in crate::session) fn take_all_hits(&mut self, context: &mut Context<'_>) {
         let began_ns = monotonic_ns();
         let mut left = ALL_HITS;
@@ -90,11 +89,11 @@ impl Measuring {
                 watermark_ns = self.read_parted(context).then_some(until_ns);
                 break;
             }
-            // A window that ended just now is closed at once, not at the next hit.
+            // A window that has just ended is closed at once, not at the next hit.
             let Some(until_ns) = self.intake.known_until(monotonic_ns()) else {
                 continue;
             };
-            // Before the last look into the ring, which has what was handed over meanwhile.
+            // Before the last check of the ring, which contains sums that the kernel side sent meanwhile.
             let is_empty = self.read_parted(context) && self.ring_is_empty();
             match self.intake.drained(taken, until_ns, is_empty) {
                 Drain::Again => {}
@@ -110,10 +109,9 @@ impl Measuring {
         self.advance(context.rules, watermark_ns);
     }
 
-    /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from
-    /// here on, so that what was counted and what came or was lost are of the same hits; one that is being
-    /// counted gets the time to be sent. Who writes an aggregate then is waited for a moment, and missing
-    /// from then on.
+    /// At the end nothing is waited for: the ring contains all remaining hits. No further hits are counted,
+    /// so that counters and hits (received or lost) agree. A hit that is being counted gets time to be sent;
+    /// an aggregate that is being written gets a moment, and is missing afterwards.
     pub(in crate::session) fn take_last_hits(
         &mut self,
         context: &mut Context<'_>,
@@ -137,19 +135,19 @@ impl Measuring {
         Ok(())
     }
 
-    /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False
-    /// while something of it is being written.
+    /// Reads the partial sums if a separating hit was not covered by a watermark. Returns false while one of
+    /// them is being written.
     fn read_parted(&mut self, context: &mut Context<'_>) -> bool {
         if !context.rules.has_parted() {
             return true;
         }
-        // Those of whom nothing but this is known yet.
+        // Processes whose first record is a partial sum.
         self.take_comings(context);
         self.read_partial_sums(context.rules)
     }
 
-    /// Takes at most so many hits; those of a process whose coming is not read yet are kept until it is.
-    /// Returns how many were taken.
+    /// Takes at most `limit` hits. Those of a process whose arrival is not read yet are kept until it is.
+    /// Returns the number of hits.
     fn take_hits(&mut self, context: &mut Context<'_>, limit: usize) -> usize {
         let mut taken = self.take_known(context.rules, (0, limit));
         while let Err(unknown) = taken {
@@ -160,8 +158,8 @@ impl Measuring {
         taken.unwrap_or(limit)
     }
 
-    /// Takes records until `limit` were taken, of which there are `taken` already, or until one comes whose
-    /// process is unknown. How many were taken; where that was all, who sends hits knows when we look again.
+    /// Takes records until `limit` were taken, `taken` of them before, or until one of an unknown process.
+    /// Returns their number. Once the ring is empty, the kernel side is informed when it will be read again.
     fn take_known(&mut self, rules: &mut RuleBook, (taken, limit): (usize, usize)) -> Result<usize, Unknown> {
         for taken in taken..limit {
             let item = match (self.probes.kernel(), &mut self.hits) {
@@ -200,7 +198,7 @@ impl Measuring {
         Ok(limit)
     }
 
-    /// Observes what was held back; gives how many records were taken with it.
+    /// Observes a record that was held back; returns the number of records including it.
     fn observe_unknown(&mut self, unknown: &Unknown, rules: &mut RuleBook) -> usize {
         match &*unknown.record {
             Record::Hit(hit) => self.observe_hit(hit, unknown.before == 0, rules),
@@ -214,13 +212,13 @@ impl Measuring {
         process.is_some_and(|process| process.pid != 0)
     }
 
-    /// Of hits that are taken together the first lay there longest.
+    /// Of the hits that are taken together, the first has waited longest.
     fn observe_hit(&mut self, hit: &HitRecord, is_first: bool, rules: &mut RuleBook) {
         self.intake.take(hit.time_ns, is_first.then(monotonic_ns));
         rules.observe_hit(hit, self.probes.list());
     }
 
-    /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any.
+    /// The ring was drained: hits that are not due may wait in it for a while, if there were any.
     fn rest_from_hits(&mut self, has_found: bool) {
         let Some(due_ns) = self.intake.emptied(has_found, monotonic_ns()) else {
             return;
@@ -234,17 +232,17 @@ impl Measuring {
         }
     }
 
-    /// Nothing lies in the ring, nor is being written to it.
+    /// Whether the ring has no record, complete or being written.
     pub(in crate::session) fn ring_is_empty(&self) -> bool {
-        // What cannot be looked at is not waited for.
+        // An inaccessible ring is not waited for.
         let readable = self.hits.as_ref().filter(|ring| !ring.is_out_of_reach());
         let Some(ring) = readable else { return true };
         let mut ring = [PollFd::new(ring, PollFlags::IN)];
-        // A look that fails has found nothing to wait for.
+        // If the poll fails, there is nothing to wait for.
         poll(&mut ring, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
     }
 
-    /// The watermark: all hits up to this time were taken, but for those that were lost.
+    /// Sets the watermark: all hits up to this time were taken, except lost ones.
     fn advance(&mut self, rules: &mut RuleBook, watermark_ns: u64) {
         let Some(kernel) = self.probes.kernel() else {
             return;
@@ -258,20 +256,20 @@ impl Measuring {
         self.intake.advance(watermark_ns);
     }
 
-    /// Hits are missing since all were known.
+    /// Reports to the rules that hits were lost since the watermark.
     pub(in crate::session) fn lose_hits(&mut self, rules: &mut RuleBook) {
         let slots = self.profile.known_slots().into_iter();
         rules.lost(slots, self.intake.watermark_ns, monotonic_ns());
     }
 
-    /// Reads what was aggregated up until now; the rules may have it at any time. False while something of it
-    /// is being written.
+    /// Reads the partial sums so far, which may be passed to the rules at any time. Returns false while one
+    /// of them is being written.
     pub(in crate::session) fn read_partial_sums(&mut self, rules: &mut RuleBook) -> bool {
         let slots = self.profile.processes.iter().map(|process| process.slot);
         self.partial_sums.read(&self.probes, rules, slots, monotonic_ns())
     }
 
-    /// What is due besides what wakes the session. A decision is expected where it may act.
+    /// The times at which the session must wake up by itself. A decision is predicted if it can have effects.
     pub(in crate::session) fn due(&self, polls: bool, may_act: bool) -> Due {
         let (intake, sampling) = (&self.intake, &self.budget.sampling);
         Due {
@@ -284,8 +282,8 @@ impl Measuring {
         }
     }
 
-    /// When the next decision is likely to fall due; none where every CPU is wanted by others, or where the
-    /// agent takes too much.
+    /// When the next decision is likely to be due; `None` if other processes need every CPU, or if the agent
+    /// uses too much CPU time.
     fn next_expected(&self) -> Option<Expected> {
         let is_free = self.profile.has_idle_cpu && !self.budget.back_off.rests_from_predictions();
         let next = || self.intake.prediction.next(monotonic_ns());

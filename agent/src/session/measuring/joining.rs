@@ -1,5 +1,5 @@
-//! Attaches to processes and for rules that join, and puts processes into their slots: carries out what the
-//! members want done.
+//! Attaches to processes, and for rules, that join, and assigns processes to slots: carries out the effects
+//! of the state machine of members.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Measuring {
-    /// A process that was watched has ended.
+    /// A watched process has ended.
     pub(in crate::session) fn process_ended(
         &mut self,
         context: &mut Context<'_>,
@@ -33,12 +33,12 @@ impl Measuring {
         self.members_on(context, MemberEvent::Ended(process_here(slot)))
     }
 
-    /// Takes an event of the members in, and carries out what follows.
+    /// Handles an event of the members, and carries out the effects.
     fn members_on(&mut self, context: &mut Context<'_>, event: MemberEvent) -> Result<(), KernelError> {
         self.members_on_with(context, event, Read::new())
     }
 
-    /// What follows from an effect comes before the effects that are left.
+    /// The results of an effect are handled before the remaining effects.
     fn members_on_with(
         &mut self,
         context: &mut Context<'_>,
@@ -62,7 +62,7 @@ impl Measuring {
         }
     }
 
-    /// Gives what was found.
+    /// Returns the resulting events.
     fn carry_out(
         &mut self,
         context: &mut Context<'_>,
@@ -117,7 +117,7 @@ impl Measuring {
         Ok(Vec::new())
     }
 
-    /// The processes join the rules, and count from here on.
+    /// Passes the processes to the rules, and starts counting.
     pub(in crate::session) fn start(
         &mut self,
         context: &mut Context<'_>,
@@ -135,21 +135,21 @@ impl Measuring {
         }
         context.rules.lack(&self.probes.absent());
         self.begin_regions(now_ns);
-        // The first readings, against which the first window is held: what happens from here on is in it.
+        // The first readings, against which the first window is compared: all later events belong to it.
         self.read(context)?;
         if let Some(trace) = context.screen.trace() {
             trace.armed(now_ns);
         }
-        // All processes at once, and last: what one did while the next was attached to would belong to
-        // nothing.
+        // All processes at once, and last: otherwise events of one process, while the next is attached to,
+        // would belong to no window.
         for process in &self.profile.processes {
             self.probes.watch(process.slot, process.pid)?;
         }
         Ok(())
     }
 
-    /// At a tick: looks for processes that came or run another program. In a session of a command, the kernel
-    /// side reports them.
+    /// At a tick: searches for processes that were started or exec'ed another program. In a session of a
+    /// command, the kernel side reports them.
     pub(in crate::session) fn look_for_members(
         &mut self,
         context: &mut Context<'_>,
@@ -160,7 +160,7 @@ impl Measuring {
         }
     }
 
-    /// Looks for processes that are not known.
+    /// Searches for unknown processes.
     fn scan(&mut self, context: &mut Context<'_>, read: &mut Read) -> Result<Vec<MemberEvent>, KernelError> {
         self.settle(context.target)?;
         let known = context.parts.members.known(MachineId::HERE);
@@ -178,7 +178,7 @@ impl Measuring {
         Ok(vec![event])
     }
 
-    /// Takes note of processes of the command that came and went.
+    /// Handles processes of the command that started or ended.
     pub(in crate::session) fn take_family(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.take_comings(context);
         let machine = MachineId::HERE;
@@ -190,18 +190,18 @@ impl Measuring {
         self.members_on(context, MemberEvent::Settled(machine))
     }
 
-    /// Handles what the kernel side reports of processes of the command.
+    /// Handles what the kernel side reports about processes of the command.
     pub(super) fn take_comings(&mut self, context: &mut Context<'_>) {
         for arrival in context.target.arrivals() {
             let (event, read) = self.arrived(context.target, arrival);
-            // What cannot be attached to is an event, and no error.
+            // A failure to attach to a process is an event, not an error.
             if let Err(error) = self.members_on_with(context, event, read) {
                 tracing::warn!(%error, "a process of the command is not watched");
             }
         }
     }
 
-    /// A process of the command came or went: the event, and what was read of the process.
+    /// A process of the command started or ended: the event, and the data that was read of the process.
     fn arrived(&mut self, target: &mut Target, arrival: Arrival) -> (MemberEvent, Read) {
         let mut read = Read::new();
         let event = match arrival {
@@ -226,9 +226,9 @@ impl Measuring {
         (event, read)
     }
 
-    /// A process below the launcher joins, in the next slot.
+    /// Adds a process below the launcher, in the next slot.
     fn add(&mut self, context: &mut Context<'_>, member: Member) -> MemberEvent {
-        // Of one that cannot be attached to the slot is taken all the same.
+        // The slot is used even if it cannot be attached to.
         let slot = self.probes.slots();
         let pid = pid_here(member.process.pid);
         let (process, event) = match self.attach_next(context, &member) {
@@ -268,7 +268,7 @@ impl Measuring {
         Ok(Some(process))
     }
 
-    /// A process of the command joins, in the slot that the kernel side gave it.
+    /// Adds a process of the command, in the slot that the kernel side has assigned.
     fn admit(&mut self, context: &mut Context<'_>, slot: u32, member: Member) -> MemberEvent {
         let (process, event) = match self.attach_in(context, slot, &member) {
             Ok((process, late)) => (process, watched(slot, &member, late)),
@@ -313,7 +313,7 @@ impl Measuring {
         }))
     }
 
-    /// A process that has just joined: what it does until the next window is not seen.
+    /// A process that has just joined. Its calls until the next window are missed.
     fn begin_process(&mut self, slot: u32, member: &Member, now_ns: u64) -> Metered {
         let rank = member.rank.map(|rank| rank.number);
         let mut process = Metered::new(member.process.pid.number, rank, slot);
@@ -327,7 +327,8 @@ impl Measuring {
         process
     }
 
-    /// Slots are given in the order of first hits: those before it may still be empty.
+    /// Puts a process into its slot. Slots are assigned in the order of first hits, so lower ones may still
+    /// be empty.
     fn put(&mut self, target: &mut Target, process: Metered, member: Member) {
         let place = process.slot as usize;
         let processes = &mut self.profile.processes;
@@ -338,7 +339,7 @@ impl Measuring {
         }
         let old_member = target.job.members.get_mut(place);
         if let (Some(old), Some(old_member)) = (processes.get_mut(place), old_member) {
-            // One that executes another program goes on as the same process.
+            // A process that execs another program continues as the same process.
             if old.pid != process.pid {
                 *old = process;
             }
@@ -346,10 +347,10 @@ impl Measuring {
         }
     }
 
-    /// Looks for probed code whose pages were thrown away, and takes in what was attached since.
+    /// Checks for probed code whose pages were discarded, and processes links that were attached since.
     fn settle(&mut self, target: &mut Target) -> Result<(), KernelError> {
         if !target.is_of_command() {
-            // Who uses no CPU time throws no pages away.
+            // A process that uses no CPU time discards no pages.
             let awake = self.profile.running().filter(|process| !process.is_still());
             let awake = awake.filter_map(|process| target.member(process.slot));
             self.probes.look_for_gone(awake, target.discovery.images());
@@ -357,7 +358,7 @@ impl Measuring {
         self.probes.settle(&mut target.job.members)
     }
 
-    /// A rule joins the others, which do not notice. Gives what of it is not probed.
+    /// Adds a rule without effect on the others. Returns what could not be probed for it.
     pub(in crate::session) fn add_rule(
         &mut self,
         context: &mut Context<'_>,
@@ -369,7 +370,7 @@ impl Measuring {
             return Err(NotAdded::Stays(why));
         }
         let failed = |error: KernelError| NotAdded::Failed(error.to_string());
-        // What was counted before is not the rule's.
+        // Earlier counts do not belong to the rule.
         self.take_all_hits(context);
         self.read(context).map_err(failed)?;
         let first = self.probes.wanted_count();
@@ -396,7 +397,7 @@ impl Measuring {
         Ok(missing.chain(unfit).collect())
     }
 
-    /// A rule goes, and its probes end: the result, and what follows.
+    /// Removes a rule and detaches its probes: returns the result, and the resulting acts.
     pub(in crate::session) fn remove_rule(
         &mut self,
         context: &mut Context<'_>,
@@ -414,8 +415,8 @@ impl Measuring {
         (result, acts)
     }
 
-    /// Switches probes that rules request: they are the session's own, so nothing is written and it is done
-    /// at once. What is counted up to now belongs to the state before.
+    /// Switches probes that rules request. They belong to the session, so this writes nothing and takes
+    /// effect at once. Everything counted until now belongs to the state before.
     pub(in crate::session) fn switch_probes(
         &mut self,
         context: &mut Context<'_>,
@@ -431,7 +432,7 @@ impl Measuring {
         self.read(context)
     }
 
-    /// Processes have ended: what was counted of them was just read.
+    /// Marks processes as ended, whose counters have just been read.
     fn end(&mut self, rules: &mut RuleBook, slots: impl Iterator<Item = u32>) {
         for slot in slots {
             let process = self.profile.processes.get_mut(slot as usize);
@@ -455,7 +456,7 @@ fn watched(slot: u32, member: &Member, late: Option<LateAttachment>) -> MemberEv
     }
 }
 
-/// Only what /proc shows of it is available.
+/// For a process of which only the data of /proc is available.
 fn not_watched(slot: u32, member: &Member, error: &KernelError) -> (Metered, MemberEvent) {
     let pid = pid_here(member.process.pid);
     tracing::warn!("process {pid} is not watched: {error}");

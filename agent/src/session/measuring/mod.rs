@@ -1,4 +1,5 @@
-//! All that measures: probes, the ring of hits, what was counted and what that comes to, what it costs.
+//! Everything that measures: probes, the ring of hits, counters and the profile computed from them, and the
+//! cost.
 
 mod hits;
 mod joining;
@@ -25,39 +26,39 @@ use probe::Probes;
 use probe::kernel::{KernelError, Ring};
 use profile::Profile;
 
-/// What measuring needs of the rest of the session.
+/// The parts of the session that measuring needs.
 pub(super) struct Context<'a> {
     pub(super) rules: &'a mut RuleBook,
     pub(super) target: &'a mut Target,
     pub(super) screen: &'a mut Screen,
-    /// Who belongs to the job is decided there.
+    /// Decides which processes belong to the job.
     pub(super) parts: &'a mut Parts,
     pub(super) actuation: &'a Actuation,
 }
 
-/// Probes, and what they bring.
+/// The probes and their data.
 pub(super) struct Measuring {
     pub(super) probes: Probes,
-    /// The requests that apply to every process: what the user named, and parallel regions.
+    /// Indices of the requests that apply to every process: those of the user, and parallel regions.
     pub(super) own: Range<usize>,
-    /// None in a session that may not probe.
+    /// `None` in a session that may not probe.
     pub(super) hits: Option<Ring>,
-    /// What is known of it.
+    /// The state of reading `hits`.
     pub(super) intake: Intake,
-    /// What was aggregated in the kernel.
+    /// The sums that were aggregated in the kernel.
     pub(super) partial_sums: PartialSums,
-    /// What was counted, and what it comes to.
+    /// The counters, and values computed from them.
     pub(super) profile: Profile,
-    /// What watching may cost.
+    /// Keeps the cost of watching within a budget.
     pub(super) budget: Budget,
     pub(super) system: System,
     pub(super) cpus: Cpus,
-    /// What the variables hold that rules would write.
+    /// The values of variables that rules would write.
     pub(super) written: Written,
 }
 
 impl Measuring {
-    /// Of a session whose probes were just armed.
+    /// For a session whose probes were just attached.
     pub(super) fn new(
         probes: Probes,
         own: Range<usize>,
@@ -79,7 +80,7 @@ impl Measuring {
         }
     }
 
-    /// At a tick: reads all, and keeps what watching costs to its budget.
+    /// At a tick: reads all data, and keeps the cost of watching within its budget.
     pub(super) fn at_tick(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.take_all_hits(context);
         self.read(context)?;
@@ -90,7 +91,7 @@ impl Measuring {
         self.read_matrix(false)
     }
 
-    /// When rings of calls fill, or a sampling window begins or ends.
+    /// To be called when rings of calls fill, or a sampling window begins or ends.
     pub(super) fn at_calls(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.take_calls(context)?;
         self.mind_regions(context)?;
@@ -98,34 +99,34 @@ impl Measuring {
         self.take_turns(context)
     }
 
-    /// At the end: all that came.
+    /// At the end: reads all remaining data.
     pub(super) fn read_last(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.take_family(context)?;
         self.take_last_hits(context)?;
         self.read(context)
     }
 
-    /// All that is reported.
+    /// Reads all data that reports contain.
     pub(super) fn read_all(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.read(context)?;
         self.read_matrix(true)
     }
 
-    /// None of the processes has run between the last two readings, and no change is being judged. The
-    /// processes of a command come and go.
+    /// Whether none of the processes has run between the last two readings, and no change is being judged.
+    /// False for a command, whose processes may start and end at any time.
     pub(super) fn is_still(&self, rules: &RuleBook, target: &Target) -> bool {
         let are_still = !self.profile.processes.is_empty() && self.profile.are_still();
         are_still && !target.is_of_command() && !rules.is_judging()
     }
 
-    /// A tick is over. True where nothing has happened for a while, the first time.
+    /// To be called after a tick. Returns true once nothing has happened for a while, only the first time.
     pub(super) fn has_become_idle(&mut self, context: &mut Context<'_>) -> bool {
         let is_still = self.is_still(context.rules, context.target);
         self.budget.back_off.have_ticked(is_still, own_cpu_ns())
     }
 
-    /// How often counters are read and windows of a length evaluated. Ticks are rare while the live view is
-    /// off, and all windows may be longer than their nominal length.
+    /// The interval at which counters are read and timed windows are evaluated. Ticks are rare without a live
+    /// view if all windows may be longer than stated.
     pub(super) fn tick(&self, rules: &RuleBook, target: &Target, screen: &Screen) -> Duration {
         let is_still = self.is_still(rules, target);
         let may_linger = || rules.may_linger() && !screen.is_live();

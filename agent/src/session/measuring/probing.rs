@@ -1,4 +1,5 @@
-//! Attaches and detaches for the budget: carries out its effects, and reads what it decides by.
+//! Attaches and detaches probes for the budget: carries out its effects, and reads the data for its
+//! decisions.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use crate::session::{
     target::Target,
 };
 
-/// All functions that are probed, or were, with what a call of each costs.
+/// All functions that are or were probed, with the cost of a call of each.
 pub(in crate::session) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Functions<'a> {
     let Some(prices) = probes.prices() else {
         return Functions::new();
@@ -60,7 +61,7 @@ impl Measuring {
         }
     }
 
-    /// What was spent up to the last reading.
+    /// The cost up to the last reading.
     fn spent(&self) -> Spent {
         let functions = functions(&self.probes, &self.budget.costs);
         Spent::of(&self.profile, &functions, self.budget.costs.agent().cpu_ns)
@@ -83,14 +84,14 @@ impl Measuring {
                 BudgetEffect::BeginSampling => self.profile.begin_sampling(),
                 BudgetEffect::Detach(functions) => self.detach(&functions),
                 BudgetEffect::DetachCounted => {
-                    // What was just read is the last that rules have.
+                    // The reading that was just taken is the last one for the rules.
                     let counted = self.probes.counted();
                     context.rules.rest(counted.clone());
                     self.probes.rest(counted, &[])?;
                     self.read(context)?;
                 }
                 BudgetEffect::DetachRegions => {
-                    // What was seen up to now counts.
+                    // Everything counted until now is included.
                     self.read(context)?;
                     self.budget.regions.rest();
                     self.switch_regions(context.target, false)?;
@@ -102,7 +103,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// Opens and shuts sampling windows, where it is time to.
+    /// Begins and ends sampling windows when they are due.
     pub(in crate::session) fn take_turns(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         let due = (self.budget.sampling).due(monotonic_ns(), || self.cost_of_window());
         match due {
@@ -112,7 +113,7 @@ impl Measuring {
         }
     }
 
-    /// CPU time that hits of sampled functions have taken in the window that is open, in nanoseconds.
+    /// CPU time of the hits of sampled functions in the open window, in nanoseconds.
     fn cost_of_window(&self) -> f64 {
         let Some(kernel) = self.probes.kernel() else {
             return 0.0;
@@ -131,7 +132,7 @@ impl Measuring {
         self.profile.running().filter_map(cost).sum()
     }
 
-    /// Of a command, one that is about to join with its MPI is seen from here on.
+    /// A process of the command is about to join with its MPI: it is watched from its begin.
     pub(in crate::session) fn see_begin(
         &mut self,
         context: &mut Context<'_>,
@@ -144,7 +145,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// Links may have been closed: what waited for that is attached.
+    /// Links may have been closed: attaches probes that waited for that.
     pub(in crate::session) fn take_closed(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         if self.probes.is_closing() {
             return Ok(());
@@ -161,7 +162,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// Looks at what was just read, while all functions are watched all the time.
+    /// Checks the cost in the last reading, while all functions are watched all the time.
     pub(in crate::session) fn look_at_cost(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         let read_ns = self.profile.read_ns;
         if !self.budget.sampling.is_look_due(read_ns) {
@@ -179,7 +180,7 @@ impl Measuring {
         self.carry_out_effects(context, effects)
     }
 
-    /// A window begins, at once or when the links of the last one are closed.
+    /// Begins a window, at once or when the links of the last window are closed.
     fn open_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         if self.probes.is_closing() {
             self.budget.sampling.wait_for_links();
@@ -205,7 +206,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// A window is over.
+    /// Ends a window.
     fn shut_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.read(context)?;
         let (spent, state) = (self.spent(), self.state(context));
@@ -214,7 +215,7 @@ impl Measuring {
         self.carry_out_effects(context, effects)
     }
 
-    /// These functions are not watched from now on; what was counted up to now was just read.
+    /// Detaches these functions; their counters have just been read.
     fn detach(&mut self, sampled: &BTreeSet<u32>) {
         let watched = functions(&self.probes, &self.budget.costs);
         let prices = watched.iter().map(|(probe, watched)| (*probe, watched.price_ns));
@@ -225,7 +226,7 @@ impl Measuring {
         self.profile.begin_gap(sampled, windows);
     }
 
-    /// Keeps what counting for rules costs to the budget.
+    /// Keeps the cost of counting for rules within the budget.
     pub(in crate::session) fn mind_counts(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         let is_judged = context.rules.is_judging();
         if self.budget.counting.rests() {
@@ -255,7 +256,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// Parallel regions are probed from now on, where there are any.
+    /// Starts the accounting for parallel regions, if there are any.
     pub(in crate::session) fn begin_regions(&mut self, now_ns: u64) {
         let is_on = self.probes.is_on(self.budget.regions.wanted().start);
         let mut probes = self.probes.list().iter();
@@ -264,12 +265,12 @@ impl Measuring {
         }
     }
 
-    /// Whether parallel regions are seen, now or now and then.
+    /// Whether parallel regions are probed, now or periodically.
     pub(in crate::session) fn has_regions(&self) -> bool {
         self.budget.regions.is_there()
     }
 
-    /// Keeps what the probes of regions cost within bounds.
+    /// Keeps the cost of the probes of regions within bounds.
     pub(in crate::session) fn mind_regions(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         if !self.has_regions() {
             return Ok(());
@@ -283,7 +284,7 @@ impl Measuring {
         self.carry_out_effects(context, effects)
     }
 
-    /// Calls of regions and their bodies so far, by process, as many as one thread makes of them.
+    /// Calls of regions and their bodies so far, by process, divided by the number of threads that make them.
     fn calls_of_regions(&self) -> Vec<f64> {
         let parts = parts(self.probes.list());
         let calls = |process: &Metered| {
@@ -323,7 +324,7 @@ impl Measuring {
     }
 }
 
-/// The probes of parallel regions.
+/// The probes of parallel regions and their bodies.
 fn parts(probes: &[Probe]) -> Vec<(TeamPart, u32)> {
     let parts = probes.iter().zip(0..);
     parts

@@ -1,5 +1,5 @@
-//! Reads what was counted: totals and tables of the kernel side, counters of the operating system. Passes it
-//! to the profile and the rules, and accounts for its cost. Hits are taken in `ingest`.
+//! Reads counters: totals and tables of the kernel side, and counters of the operating system. Passes them to
+//! the profile and the rules, and accounts for the cost. Hits are read in `hits`.
 
 use abi::{Frame, Thread};
 use job::monotonic_ns;
@@ -37,7 +37,7 @@ impl Measuring {
         }
         self.observe(context, now);
         self.take_account(now);
-        // The kernel side has room for so many threads; those that have ended make place.
+        // The kernel side has room for a limited number of threads; those that have ended make room.
         if threads.len() < abi::THREADS_MAX as usize / 2 {
             self.profile.keep_threads(threads);
             return Ok(());
@@ -45,13 +45,13 @@ impl Measuring {
         self.retire(&threads)
     }
 
-    /// Takes what the kernel side has counted; true where that is more than at the last reading.
+    /// Reads the counters of the kernel side; returns whether they have changed since the last reading.
     fn count(&mut self) -> Result<bool, KernelError> {
         let Some(kernel) = self.probes.kernel() else {
             return Ok(false);
         };
         let profile = &mut self.profile;
-        // First, so that none of them has more calls than are counted.
+        // Histograms first, so that they never contain more calls than the totals.
         let slots = profile.processes.iter().map(|process| process.slot);
         let counts = |slot, rows| kernel.histogram(slot, rows);
         profile.durations.read(self.probes.list(), slots, counts);
@@ -63,8 +63,8 @@ impl Measuring {
         Ok(has_moved)
     }
 
-    /// The kernel side's table, in the order of processes: each is to find its own without a look at those of
-    /// all. As it was read last where no total has moved since.
+    /// The kernel side's table of threads, sorted by process, so that each process finds its threads quickly.
+    /// Reuses the last table if no total has changed since.
     fn table_of_threads(&mut self, has_moved: bool) -> Result<Vec<(u64, Thread)>, KernelError> {
         if let Some(threads) = self.profile.take_threads(has_moved) {
             return Ok(threads);
@@ -75,7 +75,7 @@ impl Measuring {
         Ok(threads)
     }
 
-    /// What the job may use of the CPUs, and which are around it.
+    /// The CPUs that the job may use, and other processes on them.
     fn look_at_shares(&mut self, target: &Target, now: u64) -> Option<(CpuShare, Around)> {
         let pids: Vec<i32> = self.profile.running().map(|process| process.pid).collect();
         let are_still = self.profile.are_still();
@@ -150,14 +150,14 @@ impl Measuring {
         }
     }
 
-    /// Takes out the records of threads that have ended.
+    /// Removes the records of threads that have ended.
     fn retire(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
         self.take_out(threads, |process, (key, thread), system| {
             process.retire(key, thread, system)
         })
     }
 
-    /// Takes out the records of the threads of a process that has ended in its slot.
+    /// Removes the records of the threads of a process that has ended in its slot.
     pub(in crate::session) fn forget_threads_of(&mut self, slot: u32) -> Result<(), KernelError> {
         let threads = self.probes.kernel().map(Kernel::threads).transpose()?;
         let mut threads = threads.unwrap_or_default();
@@ -166,8 +166,8 @@ impl Measuring {
         self.retire(&threads)
     }
 
-    /// Takes out the records of those of these threads that their processes let go of: what they were is
-    /// theirs from then on.
+    /// Removes those records of these threads that their processes release: the processes have taken over
+    /// their totals.
     fn take_out(
         &mut self,
         threads: &[(u64, Thread)],
@@ -185,8 +185,8 @@ impl Measuring {
         Ok(())
     }
 
-    /// Calls that were open when their probes were taken off would be open for ever: records of threads that
-    /// have one go, where they may.
+    /// Calls that were open when their probes were detached would stay open for ever: removes the records of
+    /// threads that have such a call, if permitted.
     pub(in crate::session) fn forget_open(
         &mut self,
         is_off: impl Fn(u32) -> bool,
@@ -210,7 +210,7 @@ impl Measuring {
         })
     }
 
-    /// Takes the newest calls out of the rings, before they are overwritten.
+    /// Reads the newest calls from the rings, before they are overwritten.
     pub(in crate::session) fn take_calls(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         if self.budget.sampling.is_sequence_cut() {
             self.pass_calls(context)?;
@@ -238,7 +238,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// Calls that were recorded while others were not: no sequence is made of them.
+    /// Skips calls that were recorded while others were not: no sequence is made of them.
     fn pass_calls(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         let Some(kernel) = self.probes.kernel() else {
             return Ok(());
@@ -261,7 +261,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// Takes note of what is spent up to now.
+    /// Accounts for the cost up to now.
     fn take_account(&mut self, now_ns: u64) {
         self.intake.turn(now_ns);
         let costs = &mut self.budget.costs;
@@ -272,7 +272,7 @@ impl Measuring {
         costs.take_probed(of, || self.probes.probed());
     }
 
-    /// Reads the matrix, if it is time to; `must` at the end, and for a complete reading.
+    /// Reads the matrix if it is due, or if `must` is set: at the end, and for a complete reading.
     pub(in crate::session) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
         let began_ns = monotonic_ns();
         if let Some(kernel) = self.probes.kernel()

@@ -1,4 +1,4 @@
-//! What an actuator did at its end, as the session takes it.
+//! Tests the conversion of an actuator's reverts at its end.
 
 use tuner::actuator::RevertSummary as Said;
 use tuner::{Pid, RevertReceipt};

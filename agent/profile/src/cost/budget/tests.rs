@@ -36,12 +36,12 @@ proptest! {
         let functions = chosen(&load, share);
         let part = part(&load, share, &functions);
         let [expensive, others] = [true, false].map(|is_chosen| load.of(|probe| functions.contains(&probe) == is_chosen));
-        // The shortest part of the time is a bound of its own.
+        // The shortest part of the time is a separate bound.
         prop_assert!(others + part * expensive <= load.left(share).max(others + 1e-4 * expensive) + 1e-9, "{functions:?}: {part}");
     }
 
-    /// The whole machine over an hour: a program whose costs do not change is held within the budget, and
-    /// probes come and go a bounded number of times a minute.
+    /// The complete state machine over an hour: a program whose costs do not change stays within the budget,
+    /// and probes change a bounded number of times a minute.
     #[test]
     fn a_steady_program_costs_what_it_may_and_probes_change_rarely(
         (cost, share, seed) in (0.05..1.8_f64, 0.005..0.1_f64, any::<u64>()),
@@ -66,7 +66,7 @@ proptest! {
         }
         if cost > 2.0 * share {
             let estimated = watched as f64 / HOUR_NS as f64 * cost / 2.0;
-            // A gap has a longest length, beyond which the shortest window costs what it costs.
+            // Gaps have a maximum length, beyond which the cost of the shortest window cannot be reduced.
             prop_assert!(estimated <= share, "{estimated} of {share}");
             prop_assert!(estimated > 0.4 * share, "{estimated} of {share}: more could have been watched");
             prop_assert!(changes <= 60 * 31, "{changes} in an hour");
@@ -88,7 +88,7 @@ fn functions_that_are_polled_go_first() {
     assert_eq!(chosen(&load(0.002, 0.4), 0.01), BTreeSet::from([0, 1]));
 }
 
-/// Hundreds of probes take long to come and go, and a job calls a dozen functions of MPI.
+/// Hundreds of probes take long to attach and detach, but a job calls only a dozen functions of MPI.
 #[test]
 fn those_that_are_not_called_are_watched_all_the_time_until_they_are_expensive() {
     let load = |costs: [f64; 3]| Load {
@@ -124,7 +124,8 @@ fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
     let turns = costs.map(|cost| windows.look(&load(cost), 0));
     assert_eq!(turns[..5], [const { SamplingStep::Stay }; 5]);
     assert_eq!(turns[5], SamplingStep::Sample(BTreeSet::from([7])));
-    // And it takes three cheap windows before all is watched again, for a pause is no end.
+    // Three cheap windows are required before everything is watched again, because the program may only
+    // pause.
     let mut turn = SamplingStep::Stay;
     let mut cheap = 0;
     while turn != SamplingStep::Watch && cheap < 50 {
@@ -155,7 +156,7 @@ fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
         ..Load::default()
     };
     let mut windows = Windows::new(BudgetShare::default(), 1);
-    // While all is watched it takes three dear seconds anew.
+    // A process that joins resets the count: three more expensive seconds are required.
     let turns = [false, false, true, false, false, false].map(|comes| {
         if comes {
             windows.stay_open(0);
@@ -164,7 +165,7 @@ fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
     });
     assert_eq!(turns[..4], [const { SamplingStep::Stay }; 4]);
     assert_eq!(turns[4], SamplingStep::Sample(BTreeSet::from([7])));
-    // A gap ends before its time.
+    // A gap may end early.
     let began_ns = 1_000_000;
     assert!(windows.next_ns().unwrap() > began_ns);
     assert_eq!(windows.open(began_ns), SamplingStep::Open);
@@ -181,8 +182,8 @@ fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
     assert!(share <= 0.01, "{share}");
 }
 
-/// The part of an hour in which a job is watched that would cost half a CPU, with somebody new so often; and
-/// how many of them were seen from their begin.
+/// For a job that would cost half a CPU and gets a new process every `every_ms`: the part of an hour in which
+/// it is watched, and the number of processes that were watched from their begin.
 fn watched_while_they_come(every_ms: u64) -> (f64, u64) {
     const STEP_MS: u64 = 100;
     const HOUR_MS: u64 = 3_600_000;

@@ -1,4 +1,4 @@
-//! Programs on a simulated clock, watched in windows: what is told of them beside what they did.
+//! Tests with programs on a simulated clock that are sampled in windows: compares estimates with the truth.
 
 use proptest::prelude::*;
 
@@ -8,14 +8,14 @@ use super::*;
 struct Program {
     now_ns: f64,
     calls: u64,
-    /// What it does between two calls, in nanoseconds; a call itself takes nothing.
+    /// Time between two calls, in nanoseconds; a call itself takes no time.
     between: fn(f64) -> f64,
-    /// The price takes no time of its own: the program would wait anyway.
+    /// The program would wait anyway, so that the price costs no additional time.
     absorbs: bool,
 }
 
 impl Program {
-    /// Runs up to then, and says how often it called.
+    /// Runs up to that time, and returns the number of calls.
     fn run(&mut self, until_ns: f64, price_ns: f64) -> u64 {
         let before = self.calls;
         while self.now_ns < until_ns {
@@ -27,7 +27,7 @@ impl Program {
     }
 }
 
-/// A program that never waits.
+/// The time of a program that never waits.
 fn at(ns: u64) -> CountTime {
     CountTime {
         at_ns: ns,
@@ -43,8 +43,8 @@ fn totals(calls: u64) -> Vec<Totals> {
     }]
 }
 
-/// Watched in windows of so long, with so long between them, told prices that are so many times the true
-/// ones. Told calls, what is known of them, and what was counted.
+/// Samples the program in windows and gaps of these lengths. The estimator gets the true price times
+/// `estimated`. Returns the estimated calls and their uncertainty.
 fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, estimated: f64) -> (u64, Estimate) {
     let mut unwatched = Unwatched::default();
     let functions = BTreeSet::from([0]);
@@ -104,7 +104,7 @@ proptest! {
         let truth = polling.calls as f64;
         prop_assert!((estimated as f64 / truth - 1.0).abs() < 0.02, "{estimated} of {truth}");
         prop_assert!(estimate.from as f64 <= truth && estimate.to.is_some_and(|to| to as f64 >= truth), "{estimate:?} of {truth}");
-        // As often as in the windows would be too few, and that is what the range begins with.
+        // The pace of the windows would be too low; it is the lower bound of the range.
         prop_assert!(estimate.from <= estimated);
     }
 
@@ -141,7 +141,7 @@ proptest! {
             (now, counted) = (now + ns, counted + calls);
             let window = Window { length: at(ns), threads: 1, cost_ns: calls as f64 * 500.0, ..Window::default() };
             unwatched.shut(at(now), &totals(counted), &[], &functions, window);
-            // Probes come off a moment later, and are on a moment before a window begins.
+            // Probes are detached a moment later, and attached a moment before a window begins.
             for part in [1, 2, 1] {
                 (now, counted) = (now + part * ns / 2, counted + late);
                 let estimated = unwatched.estimated(at(now), &totals(counted))[0].calls;
@@ -163,7 +163,7 @@ proptest! {
     fn phases_are_met_as_often_as_they_come(
         windows in prop::collection::vec((1e6..4e6_f64, 10e6..40e6_f64), 1_500..1_501),
     ) {
-        // Three milliseconds in ten it calls ten times as often.
+        // In three of every ten milliseconds it calls ten times as often.
         let mut program = program(|now| if now % 1e7 < 3e6 { 2_000.0 } else { 20_000.0 });
         let (estimated, _) = watched(&mut program, &windows, 200.0, 1.0);
         let truth = program.calls as f64;
@@ -173,7 +173,7 @@ proptest! {
 
 #[test]
 fn a_pace_that_the_probe_sets_is_estimated_as_a_lower_bound_only() {
-    // 50 ns of its own and 800 of ours: whether it is 30 or 80 ns nobody can tell.
+    // 50 ns of its own and 800 ns of ours: the measurement cannot distinguish 30 from 80 ns.
     let mut tight = program(|_| 50.0);
     let (estimated, estimate) = watched(&mut tight, &[(1e6, 1e6); 5], 800.0, 1.0);
     assert_eq!((estimate.to, estimated), (None, estimate.from));
@@ -196,7 +196,7 @@ fn ranks_that_may_wait_for_each_other_have_the_price_of_all_in_their_range() {
     });
     assert_eq!(with(alone).estimated, of_three.estimated);
     assert!(of_three.most > with(alone).most, "{of_three:?}");
-    // One that is hardly ever inside waits for nobody.
+    // A process that is hardly ever inside does not wait for others.
     let computing = with(Window {
         others_ns: 100_000.0,
         inside_ns: 1_000,

@@ -1,8 +1,8 @@
-//! Functions that are watched in sampling windows: what their gaps are estimated to have had.
+//! Functions that are sampled in windows: the estimates for their gaps.
 
 use super::*;
 
-/// So many calls of function 0 by this second.
+/// A reading at this second, with `count` calls of function 0.
 fn read(profile: &mut Profile, at_s: u64, count: u64) {
     for process in &mut profile.processes {
         process.count(calls(count));
@@ -11,8 +11,8 @@ fn read(profile: &mut Profile, at_s: u64, count: u64) {
     profile.read_ns = at_s * S;
 }
 
-/// Two processes that make 100 calls a second, all of which were counted for two seconds. Calls cost a
-/// millisecond of the first.
+/// Two processes that make 100 calls a second, all counted for two seconds. A call of the first costs a
+/// millisecond.
 fn watched() -> Profile {
     let mut profile = Profile::new(0);
     profile.processes = vec![Metered::new(100, Some(0), 0), Metered::new(101, Some(1), 1)];
@@ -20,7 +20,7 @@ fn watched() -> Profile {
     profile
 }
 
-/// A gap begins, of functions without a price.
+/// Begins a gap of functions without a price.
 fn begin_gap(profile: &mut Profile) {
     let windows = profile.windows(&BTreeMap::new(), |_| true);
     profile.begin_gap(&[0].into(), windows);
@@ -176,7 +176,8 @@ fn calls_that_are_counted_while_probes_rest_are_not_of_the_time_in_which_they_we
     let mut profile = Profile::new(0);
     profile.processes = vec![Metered::new(100, None, 0)];
     let mut probe = probe("GOMP_parallel");
-    // By each second so many calls, and whether the probe rests from then on: its links are closed a while later.
+    // Per second: number of calls, and whether the probe is paused from then on. Its links are closed a while
+    // later.
     let readings = [
         (0, 0, false),
         (1, 600, true),

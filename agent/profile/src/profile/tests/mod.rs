@@ -1,4 +1,4 @@
-//! Readings go in, numbers come out.
+//! Tests of the numbers that are computed from readings.
 
 mod gaps;
 mod readings;
@@ -28,7 +28,7 @@ impl Inputs<'_> {
     }
 }
 
-/// A function that is probed, of MPI where its name says so.
+/// A probed function, of MPI if its name says so.
 pub(crate) fn probe(name: &str) -> Probe {
     let spec = abi::ProbeSpec {
         flags: abi::SpecFlags::SPAN,
@@ -41,7 +41,7 @@ pub(super) fn process() -> Metered {
     Metered::new(100, Some(0), 0)
 }
 
-/// So many calls of function 0, which took a millisecond each.
+/// Counters with this number of calls of function 0, a millisecond each.
 pub(super) fn calls(calls: u64) -> Option<Vec<Totals>> {
     Some(vec![Totals {
         calls,
@@ -51,8 +51,8 @@ pub(super) fn calls(calls: u64) -> Option<Vec<Totals>> {
     }])
 }
 
-/// A thread of the first process that has been inside MPI for so long, and entered its open call of function
-/// 0 then; 0: there is none.
+/// A thread of the first process that has been inside MPI for `closed_ns`, and entered its open call of
+/// function 0 at `entered_ns`; 0 means no open call.
 pub(super) fn thread(closed_ns: u64, entered_ns: u64) -> Thread {
     let mut thread = Thread {
         closed_ns,
@@ -71,8 +71,8 @@ pub(super) fn thread(closed_ns: u64, entered_ns: u64) -> Thread {
     thread
 }
 
-/// What the operating system knows of threads: the numbers of those that live, each of which has waited for
-/// so long.
+/// The operating system's threads: the numbers of the existing ones, each of which has waited for a CPU for
+/// this time.
 pub(super) struct Living(pub(super) &'static [i32], pub(super) u64);
 
 impl Threads for Living {

@@ -1,4 +1,4 @@
-//! Readings of one process: the first, the last, those of late.
+//! Readings of one process: the first, the last, recent ones.
 
 use std::time::Duration;
 

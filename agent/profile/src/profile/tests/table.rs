@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Reads these threads at this second, of which the operating system knows these.
+/// Reads these threads at this second; `system` knows which of them exist.
 fn read(process: &mut Metered, at_s: u64, threads: &[(u64, Thread)], system: &dyn Threads) {
     process.read(&Inputs {
         system,
@@ -46,7 +46,7 @@ fn time_inside_never_shrinks() {
     let mut process = process();
     let system = Living(&[7], 0);
     read(&mut process, 10, &[(7, thread(3 * S, 5 * S))], &system);
-    // The call has returned, and its record is not written yet.
+    // The call has returned, but its record is not written yet.
     read(&mut process, 11, &[(7, thread(3 * S, 0))], &system);
     assert_eq!(process.last().unwrap().mpi_ns, 8 * S);
     read(&mut process, 12, &[(7, thread(9 * S, 0))], &system);
@@ -60,7 +60,7 @@ fn of_a_thread_that_has_ended_an_open_call_is_left_open() {
     let last = process.last().unwrap();
     assert_eq!((last.mpi_ns, last.open.len()), (3 * S, 0));
     assert_eq!(last.left_open, [0]);
-    // Where nothing can be learnt of threads it goes on.
+    // Without information about threads the call is taken to go on.
     let mut other = super::process();
     read(&mut other, 10, &[(7, thread(3 * S, 9 * S))], &UnknownThreads);
     assert_eq!(other.last().unwrap().mpi_ns, 4 * S);

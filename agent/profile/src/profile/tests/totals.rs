@@ -1,4 +1,4 @@
-//! Totals of functions as they are shown.
+//! Displayed totals of functions.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn calls_of_which_none_returned_have_no_time_instead_of_none_at_all() {
     for (calls, timed, shown_ns, expected) in [
         (863, 0, 0, None),
         (863, 1, 40, Some(40)),
-        // One is still under way.
+        // One call is still open.
         (863, 0, 40, Some(40)),
         (0, 0, 0, Some(0)),
     ] {

@@ -1,17 +1,17 @@
-//! Bars and curves of characters: blocks where the terminal's locale has them, plain characters elsewhere.
+//! Bars and curves of characters: block characters if the terminal's locale supports them, ASCII otherwise.
 
 use std::sync::OnceLock;
 
 /// From empty to full.
 const BLOCKS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// The same lying: parts of a cell from the left.
+/// Horizontal: parts of a cell from the left.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-/// From nothing to much.
+/// From light to dark.
 const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
 const PLAIN_SHADES: [&str; 5] = [" ", ".", ":", "+", "#"];
 const PLAIN: [&str; 9] = [" ", ".", ".", ":", "-", "=", "+", "*", "#"];
 
-/// Which characters there are.
+/// The available characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glyphs {
     Blocks,
@@ -19,7 +19,7 @@ pub(super) enum Glyphs {
 }
 
 impl Glyphs {
-    /// By the locale, as programs that print text do.
+    /// Determined from the locale, as programs that print text do.
     pub(super) fn of_locale() -> Glyphs {
         static GLYPHS: OnceLock<Glyphs> = OnceLock::new();
         *GLYPHS.get_or_init(|| {
@@ -34,10 +34,10 @@ impl Glyphs {
         })
     }
 
-    /// Shares up to which the shades go: nothing, then ever four times as much.
+    /// The upper bounds of the shades: zero, then each four times the previous one.
     pub(super) const SHADES: [f64; 5] = [0.0, 1.0 / 64.0, 1.0 / 16.0, 1.0 / 4.0, 1.0];
 
-    /// A cell that is the darker the greater its share of the most.
+    /// A cell that is darker the greater its share of the maximum is.
     pub(super) fn shade(self, share: f64) -> &'static str {
         let level = Glyphs::SHADES.iter().position(|up_to| share <= *up_to);
         let shades = match self {
@@ -47,7 +47,7 @@ impl Glyphs {
         shades[level.unwrap_or(0)]
     }
 
-    /// A lying bar of this many columns.
+    /// A horizontal bar of this many columns.
     pub(super) fn bar(self, share: f64, columns: usize) -> String {
         let share = if share.is_finite() {
             share.clamp(0.0, 1.0)
@@ -70,7 +70,7 @@ impl Glyphs {
                 Glyphs::Blocks => BLOCKS,
                 Glyphs::Plain => PLAIN,
             };
-            // What is there but small is not nothing.
+            // Small positive values must differ from zero.
             steps[eighths.max(usize::from(value > 0.0)).min(8)]
         };
         let older = values.len().saturating_sub(columns);

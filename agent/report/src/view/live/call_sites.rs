@@ -1,4 +1,4 @@
-//! The tab of the call sites: from which line of the program MPI is called, and for how long.
+//! The tab of the call sites: the lines of the program that call MPI, and the time they take.
 
 use profile::format::{count, duration};
 use profile::{CallSiteView, FunctionTotals, Snapshot, SourcePlace, Steps};
@@ -56,7 +56,7 @@ pub(super) fn content(snapshot: &Snapshot, columns: usize, glyphs: Glyphs) -> Co
     }
 }
 
-/// A call site: its share is of the time of all processes in which its calls were watched.
+/// A call site. Its share refers to the time of all processes in which its calls were watched.
 pub(super) fn row(
     (snapshot, functions): (&Snapshot, &[FunctionTotals]),
     site: &CallSiteView,
@@ -79,7 +79,7 @@ pub(super) fn row(
     ])
 }
 
-/// The line first: a narrow terminal cuts the function's name.
+/// The line comes first, because a narrow terminal cuts the end.
 fn place(place: &SourcePlace) -> String {
     let line = match (&place.file, place.line) {
         (Some(file), Some(line)) => format!("{}:{line} ", file.rsplit('/').next().unwrap_or(file)),

@@ -1,4 +1,4 @@
-//! What `Enter` opens: a function by ranks and call sites, a rank by functions.
+//! The details that `Enter` opens: a function by rank and call site, a rank by function.
 
 use profile::format::{bytes, count, duration, plural};
 use profile::{FunctionTotals, ProcessView, Snapshot};
@@ -15,22 +15,22 @@ use super::{
 };
 use crate::view::screen::estimated;
 
-/// Columns of the first column and of the bar, where there is room.
+/// Columns of the first column and of the bar, if there is room.
 const NAME: usize = 24;
 const BAR: usize = 16;
 const BAR_MIN: usize = 3;
-/// From here on the heading fits over bar and share.
+/// With this width the heading fits over bar and share.
 const BAR_WITH_TITLE: usize = 5;
 /// Columns of the numbers and of the blanks between them.
 const NUMBERS: usize = 43;
 
-/// Columns of the first column and of the bar. The share stands behind the bar and must not be cut.
+/// Columns of the first column and of the bar. The share follows the bar and must not be cut.
 fn widths(columns: usize) -> (usize, usize) {
     let bar = columns.saturating_sub(NUMBERS + NAME).clamp(BAR_MIN, BAR);
     (columns.saturating_sub(NUMBERS + bar).min(NAME), bar)
 }
 
-/// A function: all of it, each rank's part, and from where it is called.
+/// A function: its totals, each rank's part, and its call sites.
 pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: Glyphs) -> Content {
     let functions = snapshot.functions();
     let Some(all) = functions.iter().find(|function| function.name == name) else {
@@ -67,7 +67,7 @@ pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: 
     }
 }
 
-/// A rank: where it runs, and its functions, those first that take most.
+/// A rank: its machine, and its functions, those with the most time first.
 pub(super) fn rank(snapshot: &Snapshot, pid: &str, columns: usize, glyphs: Glyphs) -> Content {
     let is_it = |process: &&ProcessView| process.pid.to_string() == pid;
     let Some(process) = snapshot.processes.iter().find(is_it) else {

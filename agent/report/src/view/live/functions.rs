@@ -1,4 +1,4 @@
-//! The tab of the functions: all of them, now and since the start.
+//! The tab of the functions: all functions, recently and since the start.
 
 use profile::format::{bytes, count, duration};
 use profile::{FunctionTotals, Snapshot};
@@ -14,9 +14,9 @@ use super::{
 };
 use crate::view::{durations, screen::estimated};
 
-/// Columns that everything but the name and the bar takes.
+/// Columns of everything except the name and the bar.
 const FIXED: usize = 53;
-/// With this many there is room for bytes too.
+/// With this many columns there is room for bytes too.
 const WIDE: usize = 110;
 const MORE: usize = 21;
 const NAME_MIN: usize = 16;

@@ -19,7 +19,7 @@ const KEYS: [(&str, &str); 9] = [
     ("", "The program continues in any case."),
 ];
 
-/// What each view answers.
+/// The question that each view answers.
 const VIEWS: [(Tab, &str); 8] = [
     (Tab::Overview, "where the time goes, findings"),
     (Tab::Ranks, "which rank is slow, which one waits"),

@@ -1,9 +1,9 @@
-//! What is said while the view is up: kept to be looked at, with its time, and to be printed when the
-//! terminal is given back.
+//! Messages that are issued while the view is shown. They are kept with their times for the log tab, and
+//! printed when the terminal is released.
 
 use std::{collections::VecDeque, time::Duration};
 
-/// Lines that are kept; older ones go, and are counted.
+/// Maximum number of lines; older ones are dropped and counted.
 const LINES_MAX: usize = 1000;
 
 /// Lines, the oldest first.
@@ -14,7 +14,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Keeps a line that was said when the session was so old.
+    /// Adds a line, issued when the session had lasted for `elapsed`.
     pub(super) fn say(&mut self, elapsed: Duration, line: String) {
         if self.lines.len() == LINES_MAX {
             self.lines.pop_front();
@@ -23,7 +23,7 @@ impl Log {
         self.lines.push_back((elapsed, line));
     }
 
-    /// All of them, those that are gone as one.
+    /// All lines; one line stands for those that were dropped.
     pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = (Option<Duration>, String)> + '_ {
         let gone = (self.gone > 0).then(|| (None, format!("{} older messages are not kept", self.gone)));
         let lines = self

@@ -1,5 +1,5 @@
-//! The tab of the matrix: a row for each sender, a column for each receiver, the darker the more. Ranks
-//! beyond those that fit are folded into blocks.
+//! The tab of the matrix: a row for each sender, a column for each receiver; darker cells have more traffic.
+//! If there is not enough room, ranks are grouped into blocks.
 
 use profile::format::{bytes, count, percent, plural};
 use profile::{MatrixView, Messages, Snapshot};
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::view::pairs;
 
-/// Rows and columns at most.
+/// Maximum number of rows and columns.
 const CELLS_MAX: usize = 64;
-/// Columns of the name of a row, with the blank behind it.
+/// Columns of the name of a row, including the blank after it.
 const NAME: usize = 10;
 
 /// The matrix in cells.
 struct Heat {
-    /// Ranks in a row or a column.
+    /// Ranks per row or column.
     block: usize,
     cells: Vec<Vec<f64>>,
 }
@@ -115,7 +115,7 @@ fn reported(matrix: &MatrixView, sampled: &str) -> String {
     )
 }
 
-/// One more than the greatest rank.
+/// The number of ranks: at least one more than the greatest rank.
 fn ranks(snapshot: &Snapshot, matrix: &MatrixView) -> usize {
     let ends = matrix.sent.iter().flat_map(|pair| [pair.from, pair.to]);
     let greatest = ends.max().map_or(0, |rank| rank as usize + 1);

@@ -1,8 +1,8 @@
-//! The live view: a full screen with tabs, drawn from a snapshot, that reads keys. `state` is where the user
-//! is and what a key does, `page` puts tabs together, one module a tab makes its lines, `terminal` takes the
-//! terminal over and returns it.
+//! The live view: a full screen with tabs, drawn from a snapshot, that reads keys. `state` has the user's
+//! position and handles keys, `page` composes the screen, one module per tab makes its lines, `terminal`
+//! takes over the terminal and releases it.
 //!
-//! It changes nothing by itself: a key becomes a [`UserRequest`], and the session carries it out as if it had come
+//! The view changes nothing itself: a key becomes a [`UserRequest`], which the session handles like a request
 //! through the control socket.
 
 mod bars;

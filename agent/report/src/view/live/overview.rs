@@ -1,5 +1,4 @@
-//! The tab that is seen first: where the time goes now and went before, the functions that take most,
-//! findings.
+//! The first tab: how the time is spent now and was spent before, the functions with the most time, findings.
 
 use profile::Snapshot;
 use profile::format::percent;
@@ -12,8 +11,8 @@ use super::{
 };
 use crate::view::screen;
 
-/// Findings stand in front of functions. Where not both fit, each finding has its first lines here, and all
-/// of it in the tab of the rules; where they still do not, the curves are left out.
+/// Findings come before functions. If both do not fit, each finding has only its first lines here, and the
+/// rest in the tab of the rules. If that does not fit either, the curves are left out.
 pub(super) fn content(
     snapshot: &Snapshot,
     state: &State,
@@ -26,7 +25,7 @@ pub(super) fn content(
     if overall.len() <= height {
         return Content::rows(overall);
     }
-    // Functions are worth more than curves.
+    // Functions are more important than curves.
     if snapshot.findings.is_empty() {
         return Content::rows(rows(screen::screen(snapshot), Vec::new(), columns));
     }
@@ -53,8 +52,8 @@ fn rows(blocks: Vec<Vec<String>>, curves: Vec<Line<'static>>, columns: usize) ->
     rows
 }
 
-/// Shares of the time of ranks; of a program without MPI, whose processes may have many threads, CPUs beside
-/// the most there were.
+/// Shares of the ranks' time. For a program without MPI, whose processes may have many threads, CPUs in use
+/// relative to their maximum.
 fn curves(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Vec<Line<'static>> {
     let Some(last) = state.looks.back() else {
         return Vec::new();

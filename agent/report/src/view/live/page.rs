@@ -1,4 +1,4 @@
-//! Puts a picture together: the job, the tabs, the rows of the chosen one, the keys.
+//! Composes the screen: the job, the tabs, the rows of the chosen tab, the keys.
 
 use plan::Mode;
 use profile::Snapshot;
@@ -20,12 +20,12 @@ use super::{
 };
 use crate::view::{history, screen};
 
-/// What a tab shows: lines that stay, and rows that are scrolled below them.
+/// The content of a tab: fixed lines, and rows that scroll below them.
 #[derive(Default)]
 pub(super) struct Content {
     pub(super) head: Vec<Line<'static>>,
     pub(super) rows: Vec<Line<'static>>,
-    /// What the first rows are, where they can be chosen.
+    /// Keys that identify the first rows, if rows can be chosen.
     pub(super) keys: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Content {
         }
     }
 
-    /// Leaves out the rows that lack a text; upper and lower case are the same.
+    /// Removes the rows that do not contain a text, ignoring case.
     fn filter(&mut self, text: &str) {
         let text = text.to_lowercase();
         let is_kept = |row: &Line<'_>| row.to_string().to_lowercase().contains(&text);
@@ -75,14 +75,13 @@ pub(super) fn titled(block: &[String], columns: usize) -> Vec<Line<'static>> {
     std::iter::once(title(first.clone())).chain(rest).collect()
 }
 
-/// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up
-/// stay.
+/// Splits a text into lines; all but the first begin with `indent`. Keeps blanks that align columns.
 pub(super) fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<Line<'static>> {
     let lines = format::wrapped(indent, text, columns);
     lines.into_iter().map(plain).collect()
 }
 
-/// Columns and lines without which nothing can be read.
+/// Minimum columns and lines of a readable screen.
 const SIZE_MIN: (u16, u16) = (40, 8);
 
 pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State, log: &Log, glyphs: Glyphs) {
@@ -138,7 +137,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
     frame.render_widget(last, keys);
 }
 
-/// The job, how long it is watched, and whether this session may change it.
+/// The job, the time for which it is watched, and whether this session may change it.
 fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
     let applies = |rule: &&profile::RuleView| rule.mode == Mode::Applying.name();
     let may_write = snapshot.rules.iter().any(|rule| applies(&rule));
@@ -158,7 +157,7 @@ fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
     ])
 }
 
-/// The tabs by number and name; on a terminal on which not all names fit, by number, and the chosen one by
+/// The tabs by number and name. If not all names fit, tabs have only numbers, and the chosen one also its
 /// name.
 fn tab_line(state: &State, has_ranks: bool, columns: usize) -> Line<'static> {
     let name_of = |tab: Tab| match tab {
@@ -191,20 +190,21 @@ fn typing_line(state: &State) -> Line<'static> {
     .style(Style::new().fg(Color::Yellow))
 }
 
-/// The rows from where the user is, and how many are below; whether there are more than fit.
+/// Draws the rows from the scroll position on, and the number of rows below. Returns whether there are more
+/// rows than fit.
 fn scrolled(frame: &mut Frame<'_>, area: Rect, content: Content, state: &mut State) -> bool {
     let height = usize::from(area.height);
     let head = content.head.len().min(height);
     let rows = height - head;
     let most = content.rows.len().saturating_sub(rows);
-    // No page passes over the row in the place of which it is said how many are below.
+    // One row shows the number of rows below, so a page is one row shorter.
     state.rows = rows.saturating_sub(usize::from(most > 0));
     state.show(content.keys);
     let chosen = (!state.keys.is_empty()).then(|| state.chosen(state.tab));
     let page = state.rows.max(1);
     let scroll = state.scroll();
     if let Some(chosen) = chosen {
-        // The last row is seen where no more are below it.
+        // If no rows are below the last row, it is visible.
         let is_at_end = chosen + 1 >= content.rows.len();
         let least = (chosen + 1).saturating_sub(page + usize::from(is_at_end && most > 0));
         *scroll = (*scroll).clamp(least.min(chosen), chosen);
@@ -270,7 +270,7 @@ fn key_line(state: &State, has_ranks: bool, is_cut: bool, columns: usize) -> Lin
         }
     }
     keys.push(("q", "quit".to_owned()));
-    // How to leave must be seen; the help has the others.
+    // The key to quit must be visible; the help has the others.
     let width = |keys: &[(&str, String)]| -> usize {
         let of = keys.iter().map(|(key, does)| key.len() + does.len() + 3);
         of.sum()
@@ -304,11 +304,11 @@ fn changes(snapshot: &Snapshot, columns: usize) -> Content {
     })
 }
 
-/// What was said while the view was up, the newest first.
+/// The messages that were issued while the view is shown, the newest first.
 fn said(log: &Log, columns: usize) -> Content {
     let line = |(elapsed, text): (Option<std::time::Duration>, String)| {
         let elapsed = elapsed.map_or_else(String::new, |elapsed| duration(elapsed.as_nanos() as f64));
-        // A text of several lines keeps them.
+        // Keep the line breaks of a text.
         let texts: Vec<String> = text.lines().map(str::to_owned).collect();
         let first = texts.first().map(|first| format!(" {elapsed:>9}  {first}"));
         let rest = texts

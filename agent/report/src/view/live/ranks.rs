@@ -1,4 +1,4 @@
-//! The tab of the ranks: a row each, with a bar for every way of spending time.
+//! The tab of the ranks: a row each, with a bar for each way of spending time.
 
 use profile::format::{bytes, count, percent};
 use profile::{ProcessView, Rates, Snapshot};
@@ -17,7 +17,7 @@ use super::{
 const WIDE: usize = 110;
 /// Columns of the narrowest bar.
 const BAR_MIN: usize = 3;
-/// Columns of a share in percent, with the blanks around it.
+/// Columns of a share in percent, including the blanks around it.
 const PERCENT: usize = 9;
 
 /// A share, shown as a bar and in percent.
@@ -45,12 +45,12 @@ const SHARES: [Share; 3] = [
     },
 ];
 
-/// A number behind the bars.
+/// A number to the right of the bars.
 struct Number {
     title: &'static str,
     columns: usize,
     is_of_mpi: bool,
-    /// Not shown on a narrow terminal beside those of MPI.
+    /// Left out on a narrow terminal if the numbers of MPI are shown.
     is_extra: bool,
     of: fn(&ProcessView, &Rates) -> Option<String>,
 }
@@ -99,7 +99,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     let names = processes.iter().map(|process| name(process).len());
     let first = names.max().unwrap_or_default().max(4);
     let fixed = |numbers: &[&Number]| first + 3 + numbers.iter().map(|number| number.columns).sum::<usize>();
-    // A number without its heading or its unit is worse than none.
+    // A number is useless without its heading and unit, so it is removed entirely.
     while fixed(&numbers) + shares.len() * (BAR_MIN + PERCENT) > columns && numbers.pop().is_some() {}
     let fixed = fixed(&numbers);
     let bar = columns.saturating_sub(fixed) / shares.len().max(1);
@@ -158,7 +158,7 @@ fn ordered(snapshot: &Snapshot, order: usize) -> Vec<&ProcessView> {
         2 => |rates| Some(rates.runqueue),
         _ => return processes,
     };
-    // What is not known comes last.
+    // Unknown values come last.
     let value = |process: &ProcessView| process.rates.as_ref().and_then(of).unwrap_or(-1.0);
     processes.sort_by(|a, b| value(b).total_cmp(&value(a)));
     processes
@@ -169,7 +169,7 @@ pub(super) fn name(process: &ProcessView) -> String {
     rank.unwrap_or_else(|| process.pid.to_string())
 }
 
-/// Who is in MPI least is whom the others wait for.
+/// The rank with the least time in MPI is the one that the others wait for.
 fn spread(processes: &[&ProcessView], columns: usize) -> Option<String> {
     let in_mpi = processes.iter().filter(|process| !process.ended);
     let mut in_mpi: Vec<(f64, String)> = in_mpi

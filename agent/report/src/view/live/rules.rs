@@ -1,4 +1,4 @@
-//! The tab of the rules: the list, and what is known of the chosen one.
+//! The tab of the rules: the list, and the details of the chosen rule.
 
 use profile::format::{duration, plural};
 use profile::{RuleView, Snapshot};
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::view::{findings, history};
 
-/// Rules that are listed at least; where there is room, in half of it.
+/// Minimum number of listed rules; the list takes half of the rows if that is more.
 const LISTED_MIN: usize = 8;
 
 pub(super) fn content(snapshot: &Snapshot, state: &State, (columns, rows): (u16, u16)) -> Content {
@@ -23,7 +23,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, (columns, rows): (u16,
         return Content::rows(vec![plain(" no rule is loaded".to_owned())]);
     }
     let mut head = vec![title(format!(" {:<28} {:<10} state", "rule", "mode"))];
-    // The chosen one stays in sight.
+    // The chosen rule stays visible.
     let listed = LISTED_MIN.max(usize::from(rows / 2));
     let first = (state.chosen(Tab::Rules) + 1).saturating_sub(listed);
     for (index, name) in names.iter().enumerate().skip(first).take(listed) {
@@ -68,7 +68,7 @@ fn list_line(snapshot: &Snapshot, name: &str, is_chosen: bool, columns: usize) -
     Line::from(Span::raw(format!("{text:<columns$}"))).style(Modifier::REVERSED)
 }
 
-/// The details have all of it.
+/// Cuts a text; the details have all of it.
 fn cut(text: String, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text;

@@ -1,4 +1,5 @@
-//! Where the user is: tab, place in it, order, the chosen rule. Pure: keys go in, wishes come out.
+//! The state of the user interface: tab, scroll position, order, the chosen rule. Pure: handles keys and
+//! returns requests.
 
 use std::collections::VecDeque;
 
@@ -8,14 +9,14 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::view::screen;
 
-/// Looks that the curves of the overview go back.
+/// Number of samples that the curves of the overview show.
 const HISTORY_MAX: usize = 240;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserRequest {
-    /// It is to end, for this reason.
+    /// The session should end, for this reason.
     End(&'static str),
-    /// A rule is to do more or less from now on.
+    /// The mode of a rule should change.
     Switch { rule: String, mode: Mode },
 }
 
@@ -58,7 +59,7 @@ impl Tab {
         }
     }
 
-    /// By what its rows can be ordered; the first is how it begins.
+    /// The orders of its rows; the first is the default.
     pub(super) fn orders(self) -> &'static [&'static str] {
         match self {
             Tab::Ranks => &["rank", "time in MPI", "time waiting for a CPU"],
@@ -73,7 +74,7 @@ impl Tab {
         matches!(self, Tab::Ranks | Tab::Functions)
     }
 
-    /// Whether `/` leaves out rows.
+    /// Whether `/` filters rows.
     pub(super) fn is_filtered(self) -> bool {
         matches!(self, Tab::Ranks | Tab::Functions | Tab::CallSites | Tab::Log)
     }
@@ -83,7 +84,7 @@ impl Tab {
     }
 }
 
-/// How the time of the job was spent, at one look.
+/// How the job spent its time, at one snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LoadSample {
     pub(super) mpi: Option<f64>,
@@ -103,7 +104,7 @@ impl LoadSample {
         Some(LoadSample {
             mpi: mpi.map(|mpi| mpi / rates.len() as f64),
             cpu,
-            // The line above the curves says the same number.
+            // The line above the curves shows the same number.
             runqueue: match snapshot.job.mpi {
                 Some(_) => screen::waited(cpu, runqueue),
                 None => runqueue,
@@ -112,35 +113,35 @@ impl LoadSample {
     }
 }
 
-/// Everything that the view remembers between two pictures.
+/// The state that the view keeps between two drawings.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) tab: Tab,
-    /// Rows above the first one that is shown, by tab. The page limits them to the end.
+    /// Rows above the first visible one, by tab. The page limits them to the number of rows.
     pub(super) scroll: [usize; Tab::ALL.len()],
     order: [usize; Tab::ALL.len()],
     is_reversed: [bool; Tab::ALL.len()],
     /// The chosen row, by tab.
     chosen: [usize; Tab::ALL.len()],
-    /// What the rows are that the page shows in the order in which it shows them: functions by name, ranks by
-    /// pid. None of a tab whose rows cannot be chosen.
+    /// Keys of the rows that the page shows, in order: function names or process ids. Empty for a tab whose
+    /// rows cannot be chosen.
     pub(super) keys: Vec<String>,
-    /// Rows that the page shows at once.
+    /// Number of rows that the page shows at once.
     pub(super) rows: usize,
-    /// The row whose details are shown, by its key.
+    /// The key of the row whose details are shown.
     pub(super) detail: Option<String>,
-    /// Rows without this text are left out.
+    /// Rows that do not contain this text are hidden.
     pub(super) filter: String,
-    /// Keys are the filter's.
+    /// Keys are input of the filter.
     pub(super) is_typing: bool,
     pub(super) is_help: bool,
-    /// What the session said to the last wish.
+    /// The session's answer to the last request.
     pub(super) answer: Option<String>,
     pub(super) looks: VecDeque<LoadSample>,
 }
 
 impl State {
-    /// Takes note of a new snapshot.
+    /// Takes a sample of a new snapshot.
     pub(super) fn look(&mut self, snapshot: &Snapshot) {
         if let Some(look) = LoadSample::of(snapshot) {
             self.looks.push_back(look);
@@ -156,7 +157,7 @@ impl State {
         &mut self.scroll[self.tab.index()]
     }
 
-    /// What the rows of a tab are ordered by.
+    /// The index of a tab's order in [`Tab::orders`].
     pub(super) fn order(&self, tab: Tab) -> usize {
         self.order[tab.index()]
     }
@@ -169,7 +170,7 @@ impl State {
         self.chosen[tab.index()]
     }
 
-    /// Takes note of the rows that are shown.
+    /// Stores the keys of the rows that are shown.
     pub(super) fn show(&mut self, keys: Vec<String>) {
         if self.tab != Tab::Rules && self.detail.is_none() {
             let chosen = &mut self.chosen[self.tab.index()];
@@ -187,7 +188,7 @@ impl State {
         match key.code {
             KeyCode::Char('c') if control => return Some(UserRequest::End("Ctrl-C")),
             KeyCode::Char(_) if control => {}
-            // Any other key than those that end the session closes the list of keys, and does no more.
+            // Any key except those that end the session only closes the help.
             code if self.is_help && code != KeyCode::Char('q') => self.is_help = false,
             code if self.is_typing => self.type_filter(code),
             KeyCode::Char('q') => return Some(UserRequest::End("ended by the user")),
@@ -207,7 +208,7 @@ impl State {
         None
     }
 
-    /// Keys that change what is seen.
+    /// Keys that change what is shown.
     fn go(&mut self, code: KeyCode, snapshot: &Snapshot) {
         let page = self.rows.max(1);
         match code {
@@ -250,7 +251,7 @@ impl State {
         *self.scroll() = 0;
     }
 
-    /// One step back: out of the details first, then of the filter.
+    /// Goes one step back: closes the details first, then the filter.
     fn close(&mut self) {
         if self.detail.take().is_none() {
             self.filter.clear();
@@ -269,7 +270,7 @@ impl State {
         self.filter.clear();
     }
 
-    /// Up and Down choose, where there is something to choose, and scroll elsewhere.
+    /// Up and Down choose a row if rows can be chosen, and scroll otherwise.
     fn step(&mut self, by: isize, snapshot: &Snapshot) {
         if self.tab == Tab::Rules {
             self.choose(by, rule_names(snapshot).len());
@@ -314,7 +315,7 @@ impl State {
     }
 }
 
-/// The rules, each once, in the order in which they were loaded.
+/// The names of the rules, in the order in which they were loaded.
 pub(super) fn rule_names(snapshot: &Snapshot) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for rule in &snapshot.rules {

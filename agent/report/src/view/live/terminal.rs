@@ -1,5 +1,5 @@
-//! The terminal while the view has it: raw, on its other screen, and given back however we end. A killed
-//! process (SIGKILL) cannot give anything back: `reset` does then.
+//! The terminal while the view uses it: in raw mode, on its alternate screen, and restored however we end. A
+//! process that was killed (SIGKILL) cannot restore it: `reset` does.
 
 use std::{
     collections::VecDeque,
@@ -46,27 +46,27 @@ use crate::{
     view::terminal::write,
 };
 
-/// Diagnostics that wait for the next picture.
+/// Maximum number of diagnostics that wait for the next drawing.
 const WAITING_MAX: usize = 100;
 
-/// Keys that may wait to be read.
+/// Maximum number of unread keys.
 const KEYS_MAX: usize = 64;
 
-/// How often it is looked whether the terminal is still there.
+/// How often the terminal is checked for a hangup.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The longest time that a key lies in crossterm's queue.
+/// The longest time that a key stays in crossterm's queue.
 const KEY_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
 };
 
-/// The terminal is ours.
+/// The view is using the terminal.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 static WAITING: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// Whether there is a terminal to show a view on and to hear keys from, and it is ours to use.
+/// Whether there is a terminal that can show a view and read keys, and that we may use.
 pub(in crate::view) fn can_be_taken() -> bool {
     let knows_cursor = std::env::var("TERM").is_ok_and(|term| term != "dumb");
     // In the background a change of the terminal's mode would stop us.
@@ -75,8 +75,8 @@ pub(in crate::view) fn can_be_taken() -> bool {
     knows_cursor && in_front && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Whether the terminal has gone away: a window that was closed, a connection that broke. Reading keys or the
-/// size of one that has gone away gives no error in the libraries below: it never returns.
+/// Whether the terminal has hung up: its window was closed, or its connection broke. In that case reading
+/// keys or the size through the libraries below does not fail but never returns.
 fn is_gone() -> bool {
     poll_input().is_ok_and(has_hung_up)
 }
@@ -85,7 +85,7 @@ fn has_hung_up(events: PollFlags) -> bool {
     events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// What the terminal has now: something to read, or that it has gone away.
+/// Whether the terminal has input or has hung up.
 fn poll_input() -> io::Result<PollFlags> {
     let input = io::stdin();
     let mut input = [PollFd::new(&input, PollFlags::IN)];
@@ -93,9 +93,9 @@ fn poll_input() -> io::Result<PollFlags> {
     Ok(input[0].revents())
 }
 
-/// Waits until the terminal has something to read, has gone away, or `resized` was written to, and at most
-/// for [`KEY_WAIT`]: a screen that is drawn in another size requests the cursor's position, and a key that
-/// comes before the answer lies in crossterm's queue, without a wake-up.
+/// Waits until the terminal has input, has hung up, or `resized` was written to, and at most for
+/// [`KEY_WAIT`]: drawing after a resize requests the cursor's position, and a key that arrives before the
+/// answer stays in crossterm's queue without a wake-up.
 fn wait_for_input(resized: &OwnedFd) -> io::Result<PollFlags> {
     let input = io::stdin();
     let mut both = [
@@ -103,7 +103,7 @@ fn wait_for_input(resized: &OwnedFd) -> io::Result<PollFlags> {
         PollFd::new(resized, PollFlags::IN),
     ];
     match poll(&mut both, Some(&KEY_WAIT)) {
-        // The signal of another size may be delivered to this thread.
+        // The signal of a resize may be delivered to this thread.
         Err(Errno::INTR) => return Ok(PollFlags::empty()),
         polled => polled?,
     };
@@ -114,7 +114,7 @@ fn wait_for_input(resized: &OwnedFd) -> io::Result<PollFlags> {
     Ok(input)
 }
 
-/// Gives the terminal back, once.
+/// Restores the terminal, once.
 pub fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
@@ -122,7 +122,8 @@ pub fn give_back() {
     }
 }
 
-/// The view on a terminal. Dropping it gives the terminal back and prints what was said meanwhile.
+/// The view on a terminal. Dropping it restores the terminal and prints the messages that were issued
+/// meanwhile.
 pub(in crate::view) struct Live {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     state: State,
@@ -132,13 +133,13 @@ pub(in crate::view) struct Live {
 }
 
 impl Live {
-    /// Takes the terminal over.
+    /// Takes over the terminal.
     pub(in crate::view) fn begin(snapshot: Snapshot) -> io::Result<Live> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
-                // First of all, so that its message is seen.
+                // Before anything else, so that the message is visible.
                 give_back();
                 before(panic);
             }));
@@ -158,7 +159,7 @@ impl Live {
         Ok(live)
     }
 
-    /// The terminal was given back behind our back, by a thread that panicked.
+    /// Whether the terminal was restored by a thread that panicked.
     pub(in crate::view) fn is_over(&self) -> bool {
         !IS_TAKEN.load(Ordering::SeqCst)
     }
@@ -192,20 +193,20 @@ impl Live {
         self.log.say(self.shown.elapsed + self.shown_at.elapsed(), line);
     }
 
-    /// Call sites are shown: naming them reads the program's files, so it is done only then.
+    /// Whether call sites are shown. Naming them reads the program's files, so it is done only then.
     pub(in crate::view) fn wants_call_sites(&self) -> bool {
         let is_of_function = self.state.tab == Tab::Functions && self.state.detail.is_some();
         self.state.tab == Tab::CallSites || is_of_function
     }
 
-    /// Shows what the session answered to a wish, until the next key.
+    /// Shows the session's answer to a request, until the next key.
     pub(in crate::view) fn answer(&mut self, answer: String) {
         self.state.answer = Some(answer);
         self.draw();
     }
 
-    /// Takes what the user did; the wish that it comes to. That the terminal has gone away ends the session,
-    /// as SIGHUP does.
+    /// Handles input; returns the resulting request. A hangup of the terminal ends the session, as SIGHUP
+    /// does.
     pub(in crate::view) fn take(&mut self, input: Input) -> Option<UserRequest> {
         let wish = match input {
             Input::Key(key) => self.state.press(key, &self.shown),
@@ -227,28 +228,28 @@ impl Drop for Live {
     }
 }
 
-/// What comes from the terminal.
+/// Input from the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     Key(KeyEvent),
     Resized,
-    /// It has gone away.
+    /// The terminal has hung up.
     Gone,
 }
 
-/// What the user does at the terminal. Keys are read in a thread of their own: where the terminal goes away
-/// in the middle of that, the thread is stuck and the session is not.
+/// Reads input from the terminal in a separate thread: if the terminal hangs up during a read, only that
+/// thread is blocked, not the session.
 pub struct Keys {
     read: mpsc::Receiver<Input>,
     resized: Signal,
-    /// Wakes the thread after a change of size: crossterm reports that before what was typed since, and would
-    /// then leave the key unread until the next one.
+    /// Wakes the thread after a resize. Crossterm reports the resize before keys that were typed since, and
+    /// would leave them unread until the next key.
     resize: Arc<OwnedFd>,
     look: Interval,
 }
 
 impl Keys {
-    /// Begins to read. Must run inside the runtime.
+    /// Starts reading. Must be called inside the tokio runtime.
     pub fn new() -> io::Result<Keys> {
         let (to, read) = mpsc::channel(KEYS_MAX);
         let resized = signal(SignalKind::window_change())?;
@@ -270,13 +271,13 @@ impl Keys {
         })
     }
 
-    /// What comes next; none when nothing can be read any more.
+    /// The next input; `None` when nothing can be read any more.
     pub async fn next(&mut self) -> Option<Input> {
         loop {
             tokio::select! {
                 input = self.read.recv() => return input,
                 _ = self.resized.recv() => {
-                    // It fails only where it was written to and not read yet.
+                    // Fails only if an earlier write was not read yet.
                     let _ = rustix::io::write(&self.resize, &1_u64.to_ne_bytes());
                     return Some(Input::Resized);
                 }
@@ -288,7 +289,7 @@ impl Keys {
     }
 }
 
-/// Waits for input and passes all of it on; none when there will be no more.
+/// Waits for input and passes all of it on; `None` at its end.
 fn read_input(to: &mpsc::Sender<Input>, resized: &OwnedFd) -> Option<()> {
     if has_hung_up(wait_for_input(resized).ok()?) {
         return to.blocking_send(Input::Gone).ok();
@@ -303,7 +304,8 @@ fn read_input(to: &mpsc::Sender<Input>, resized: &OwnedFd) -> Option<()> {
     Some(())
 }
 
-/// Where diagnostics for developers go: standard error, and while the view has the terminal, into its log.
+/// The writer of diagnostics for developers: to standard error, or to the log of the view while it uses the
+/// terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Diagnostics;
 
@@ -339,8 +341,8 @@ mod tests {
     const NAME_OF_LEFT: &str =
         "view::live::terminal::tests::a_terminal_that_has_gone_away_ends_the_session_at_once";
 
-    /// The test starts itself on a terminal of its own, which it is told to lose; it has no signal to be told
-    /// by.
+    /// The test starts itself on a separate terminal, which it then kills. SIGHUP is ignored, so that the
+    /// hangup must be detected without a signal.
     #[test]
     fn a_terminal_that_has_gone_away_ends_the_session_at_once() {
         if let Some(way) = std::env::var_os(LEFT) {
@@ -385,12 +387,12 @@ mod tests {
         terminal.kill().expect("it runs");
         terminal.wait().expect("it has ended");
         line.clear();
-        // `timeout` ends who is kept, and nothing more is said then.
+        // A child that is stuck is ended by `timeout`, and prints nothing then.
         io::BufRead::read_line(&mut said, &mut line).expect("it says so");
         assert_eq!(line, "ended\n");
     }
 
-    /// The test starts itself on a terminal of its own (`script`), where it panics while the view is up.
+    /// The test starts itself on a separate terminal (`script`), where it panics while the view is shown.
     #[test]
     fn a_panic_gives_the_terminal_back_before_it_says_what_happened() {
         if std::env::var_os(CHILD).is_some() {

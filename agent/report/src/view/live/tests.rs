@@ -88,7 +88,7 @@ fn changes() -> Vec<ChangeView> {
         .collect()
 }
 
-/// Where the ranks wait, and where they send.
+/// Call sites at which the ranks wait, and at which they send.
 fn call_sites() -> Vec<CallSiteView> {
     let site = |function: &str, line: u64, seconds: u64| CallSiteView {
         function: function.into(),
@@ -131,7 +131,7 @@ fn sequence() -> SequenceView {
     }
 }
 
-/// A ring that also talks to the rank across, and to the first one.
+/// A ring that also communicates with the opposite rank, and with the first one.
 fn matrix(ranks: u32) -> MatrixView {
     let pair = |from: u32, to: u32, bytes: u64| PairView {
         from,
@@ -226,7 +226,7 @@ fn log() -> Log {
     log
 }
 
-/// A state that has seen a few pictures.
+/// A state with samples of some snapshots.
 fn state(tab: Tab, snapshot: &Snapshot) -> State {
     let mut state = State::default();
     state.tab = tab;
@@ -293,7 +293,7 @@ fn no_number_is_cut_at_the_right_edge_and_how_to_leave_is_seen() {
         };
         let (narrow, wide) = (of(columns), of(wide));
         let units = |text: &str| {
-            // The mean of the line above the ranks is left out where there is no room.
+            // The mean in the line above the ranks is left out if there is no room.
             let rows = text.lines().filter(|line| !line.contains("least"));
             rows.map(|line| line.matches(" %").count()).sum::<usize>()
         };
@@ -413,7 +413,7 @@ fn what_is_below_is_counted_and_no_page_passes_over_a_row() {
     assert_eq!(seen.len(), 16);
     let last = picture(80, 12, &snapshot, &mut state);
     assert!(!last.contains("more line"), "{last}");
-    // Where Down chooses a rule it is another key.
+    // In the tab of the rules Down chooses a rule, so scrolling uses another key.
     state.tab = Tab::Rules;
     let rules = picture(80, 16, &snapshot, &mut state);
     assert!(rules.contains("more lines: PgDn "), "{rules}");
@@ -447,13 +447,13 @@ fn a_rule_that_waits_for_the_trial_of_another_says_of_which() {
     ] {
         assert!(text.contains(line), "{line} is not in:\n{text}");
     }
-    // In the list of a narrow screen as much as fits, and that it is not all.
+    // In the list of a narrow screen the text is cut, with a mark.
     let text = picture(80, 24, &snapshot, &mut state);
     assert!(
         text.contains("another change is on trial, of openm...\""),
         "{text}"
     );
-    // What it found stands with it on the first screen too.
+    // Its finding is next to it on the first screen too.
     snapshot.findings = vec![FindingView {
         rule: "shared-core".into(),
         text: "2 ranks share a core with others".into(),
@@ -480,7 +480,7 @@ fn a_rule_whose_place_one_of_a_higher_priority_has_says_which() {
     ] {
         assert!(text.contains(&line), "{line} is not in:\n{text}");
     }
-    // Beside what others found it stands on the first screen.
+    // It is also on the first screen, next to findings of other rules.
     state.tab = Tab::Overview;
     let text = picture(120, 40, &snapshot, &mut state);
     let line = format!("    shared-core            {claimed} ");

@@ -1,4 +1,4 @@
-//! What keys do.
+//! Tests of the effects of keys.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn keys_choose_tabs_rules_and_orders_and_ask_the_session() {
     assert_eq!(state.tab, Tab::Functions);
     press(&mut state, &snapshot, &[BackTab, Char('s'), Char('s')]);
     assert_eq!((state.tab, state.order(Tab::Ranks)), (Tab::Ranks, 2));
-    // Modes are asked for in the tab of the rules alone.
+    // Modes can be requested only in the tab of the rules.
     assert_eq!(press(&mut state, &snapshot, &[Char('p'), Char('o')]), []);
     let wish = |rule: &str, mode| UserRequest::Switch {
         rule: rule.into(),
@@ -93,7 +93,7 @@ fn details_are_opened_and_left_rows_are_filtered_and_keys_are_listed() {
     );
     assert!(filtered.contains("filter: W (Esc: all)"), "{filtered}");
     assert!(shown(&mut state, &[Esc]).contains(" MPI_Isend "));
-    // A letter is a text's while one is typed, and a command else.
+    // While a text is typed, a letter belongs to it; otherwise it is a command.
     let reversed = shown(&mut state, &[Char('r')]);
     let at = |name: &str| reversed.find(name).unwrap_or_default();
     assert!(at(" MPI_Testsome ") < at(" MPI_Waitall "), "{reversed}");
