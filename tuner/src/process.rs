@@ -24,9 +24,7 @@ pub enum ProcessError {
     NotFound { pid: i32 },
     /// It ended; its number may belong to another process now.
     #[error("process {pid} has ended")]
-    Ended {
-        pid: Pid,
-    },
+    Ended { pid: Pid },
     /// It ended, and its parent has not collected it.
     #[error("process {pid} has ended already (a zombie, its parent {parent} has not collected it)")]
     Zombie { pid: i32, parent: i32 },
@@ -60,10 +58,7 @@ pub enum ProcessError {
         "process {pid} ({user}) was started with rights that its user does not have (a set-uid or set-gid program, or one \
          with file capabilities): it is never inspected"
     )]
-    Privileged {
-        pid: Pid,
-        user: String,
-    },
+    Privileged { pid: Pid, user: String },
     #[error("cannot read {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }

@@ -51,13 +51,11 @@ fn palette() -> Vec<u8> {
         let place = number as f64 / (COLOURS - 2) as f64 * (CIVIDIS.len() - 1) as f64;
         let (below, part) = (place.floor() as usize, place.fract());
         let above = (below + 1).min(CIVIDIS.len() - 1);
-        for channel in 0..3 {
-            let (low, high) = (
-                f64::from(CIVIDIS[below][channel]),
-                f64::from(CIVIDIS[above][channel]),
-            );
-            palette.push((low + (high - low) * part).round() as u8);
-        }
+        let channels = CIVIDIS[below].into_iter().zip(CIVIDIS[above]);
+        palette.extend(channels.map(|(low, high)| {
+            let (low, high) = (f64::from(low), f64::from(high));
+            (low + (high - low) * part).round() as u8
+        }));
     }
     palette
 }
