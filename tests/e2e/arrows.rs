@@ -43,7 +43,8 @@ tuneagent-session: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rule
 tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-probe: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-report: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
-tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-report
+tuneagent-page: tuneagent-profile tuneagent-report
+tuneagent: tuneagent-abi tuneagent-job tuneagent-page tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-report
     tuneagent-rules tuneagent-session tuneagent-tuner
 xtask: tuneagent-e2e
 ";
@@ -322,6 +323,16 @@ probe: kernel
 rendezvous: awake kernel
 ";
 
+const PAGE: &str = "
+model:
+chart: model
+heat: model
+series: model
+tables: model series
+make: model series tables
+html: chart heat model
+";
+
 const REPORT: &str = "
 console:
 metrics:
@@ -455,6 +466,7 @@ fn the_modules_of_each_crate_use_what_is_below_them() -> Outcome {
         ("agent/src", AGENT),
         ("agent/job/src", JOB),
         ("agent/probe/src", PROBE),
+        ("agent/page/src", PAGE),
         ("agent/report/src", REPORT),
         ("agent/profile/src", PROFILE),
         ("agent/session/src", SESSION),

@@ -215,15 +215,65 @@ fn rows(table: &str) -> Outcome<Vec<BTreeMap<String, String>>> {
     Ok(lines.map(row).collect())
 }
 
+/// The data of a page, as docs/exports.md reads it.
+fn data_of_page(file: &Path) -> Outcome<Value> {
+    let text = fs::read_to_string(file)?;
+    let data = text.split_once("id=\"data\">").ok_or("no data")?.1;
+    Ok(serde_json::from_str(
+        data.split_once("</script>").ok_or("no end")?.0,
+    )?)
+}
+
+/// Functions and ranks of the page have the numbers of the report.
+fn assert_page(page: &Value, report: &Value) -> Outcome {
+    let column = |id: &str, column: usize| -> Vec<(String, Option<f64>)> {
+        let tables = each(&page["tables"]);
+        let rows = tables
+            .filter(|table| table["id"] == id)
+            .flat_map(|table| each(&table["rows"]));
+        rows.map(|row| {
+            (
+                row[0]["text"].as_str().unwrap_or_default().to_owned(),
+                row[column]["number"].as_f64(),
+            )
+        })
+        .collect()
+    };
+    let mut calls: BTreeMap<String, f64> = BTreeMap::new();
+    for process in each(&report["processes"]) {
+        for function in each(&process["functions"]) {
+            let name = function["name"].as_str().unwrap_or_default();
+            *calls.entry(name.to_owned()).or_default() += function["calls"].as_f64().ok_or("no calls")?;
+        }
+    }
+    let shown: BTreeMap<String, f64> = column("functions", 1)
+        .into_iter()
+        .filter_map(|(name, calls)| Some((name, calls?)))
+        .collect();
+    assert_eq!(shown, calls);
+    let pids = each(&report["processes"]).map(|process| process["pid"].as_f64());
+    assert_eq!(
+        column("processes", 1)
+            .into_iter()
+            .map(|(_, pid)| pid)
+            .collect::<Vec<_>>(),
+        pids.collect::<Vec<_>>()
+    );
+    assert_eq!(page["timeline"]["end_s"], report["elapsed_s"]);
+    Ok(())
+}
+
 #[test]
-fn the_table_has_the_numbers_of_the_report_and_is_there_only_when_it_is_complete() -> Outcome {
+fn table_and_page_have_the_numbers_of_the_report_and_are_there_only_when_they_are_complete() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "5"])?;
     let file = job.file("table.csv");
-    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--csv", &text(&file)])?;
+    let page = job.file("run.html");
+    let outputs = ["--rules", "none", "--csv", &text(&file), "--html", &text(&page)];
+    let mut agent = Agent::attach_armed(job.pid(), &outputs)?;
     job.open("go")?;
     job.events("tally", 2, SOON)?;
-    assert!(!file.exists(), "half a table");
+    assert!(!file.exists() && !page.exists(), "half a table or a page");
     let report = agent.stop()?;
     job.end(SOON)?;
     let rows = rows(&fs::read_to_string(&file)?)?;
@@ -262,7 +312,7 @@ fn the_table_has_the_numbers_of_the_report_and_is_there_only_when_it_is_complete
         .filter(|row| row["table"] == "call_site" && row["quantity"] == "calls");
     assert_eq!(found.count(), sites.len());
     assert_eq!(of("job", "elapsed", "", ""), report["elapsed_s"].as_f64());
-    Ok(())
+    assert_page(&data_of_page(&page)?, &report)
 }
 
 /// The reports that were written so far; the last line may not be whole yet.

@@ -177,9 +177,10 @@ fn names_crate(line: &str, path: &str) -> bool {
 }
 
 /// The crates of the agent.
-pub(crate) const AGENT: [&str; 6] = [
+pub(crate) const AGENT: [&str; 7] = [
     "agent/src",
     "agent/job/src",
+    "agent/page/src",
     "agent/probe/src",
     "agent/profile/src",
     "agent/report/src",
