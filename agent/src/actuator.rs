@@ -41,6 +41,18 @@ pub(crate) enum StartError {
     Journal(#[from] tuner::journal::JournalError),
 }
 
+/// Why the actuator's own process ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    #[error(transparent)]
+    Rights(#[from] rights::RightsError),
+    /// It has no stream.
+    #[error(transparent)]
+    Stream(#[from] io::Error),
+    #[error(transparent)]
+    Served(#[from] tuner::actuator::ServeError),
+}
+
 /// What an actuator is started for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartOptions {
@@ -132,7 +144,7 @@ impl Actuator {
 
 /// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is
 /// prepared for changes at sync points; without, it has given up the right to probe.
-pub(crate) fn serve(sync: bool) -> Result<(), String> {
+pub(crate) fn serve(sync: bool) -> Result<(), ServeError> {
     if sync {
         // Before rights are dropped: to let a probe write by itself takes one that the actuator does not
         // keep.
@@ -149,25 +161,19 @@ pub(crate) fn serve(sync: bool) -> Result<(), String> {
     } else {
         ProgramPart::Writer
     };
-    rights::keep_only(part).map_err(|error| error.to_string())?;
-    let stream = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(|error| error.to_string())?;
-    let served = tuner::actuator::serve(UnixStream::from(stream), options);
-    served.map(|_| ()).map_err(|error| error.to_string())
+    rights::keep_only(part)?;
+    let stream = io::stdin().as_fd().try_clone_to_owned()?;
+    tuner::actuator::serve(UnixStream::from(stream), options)?;
+    Ok(())
 }
 
 /// What was prepared before rights were dropped.
 static PREPARED: Mutex<Option<Result<Prepared, RendezvousError>>> = Mutex::new(None);
 
-fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
+fn rendezvous() -> Result<Box<dyn Rendezvous>, Box<dyn std::error::Error + Send + Sync>> {
     let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take();
     let prepared = prepared.ok_or("it was not prepared for")?;
-    match prepared.and_then(KernelRendezvous::start) {
-        Ok(rendezvous) => Ok(Box::new(rendezvous)),
-        Err(error) => Err(error.to_string()),
-    }
+    Ok(Box::new(prepared.and_then(KernelRendezvous::start)?))
 }
 
 /// How a change was made that minded no sync point, for people.

@@ -18,7 +18,7 @@ use crate::write::Hooks;
 
 /// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there
 /// is none.
-pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;
+pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The longest that an order is looked out for.
 const LOOK_OUT_MAX: Duration = Duration::from_millis(5);

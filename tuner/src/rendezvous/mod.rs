@@ -56,7 +56,7 @@ pub trait Rendezvous {
     fn meetings(&self) -> Arc<dyn Meetings>;
 
     /// Why the probe cannot write by itself, without holding a thread; none if it can.
-    fn store_refusal(&self) -> Option<&str>;
+    fn store_refusal(&self) -> Option<String>;
 }
 
 /// Requests with a key: which hit is expected, and which hits there were.

@@ -36,7 +36,7 @@ pub struct Holds {
     maps: Ebpf,
     records: Arc<Records>,
     hold: OwnedFd,
-    store: Result<OwnedFd, String>,
+    store: Result<OwnedFd, KernelError>,
     kind: LinkKind,
 }
 
@@ -56,10 +56,8 @@ impl Holds {
         let attach_type = links::attach_type(kind);
         let hold = text.load("hold", attach_type)?;
         let store = text.load("store", attach_type).map_err(|error| match error {
-            KernelError::Verifier { source, reason, .. } => {
-                format!("the kernel lets no probe write into a program: {source}, {reason}")
-            }
-            error => error.to_string(),
+            KernelError::Verifier { source, reason, .. } => KernelError::NoStore { source, reason },
+            error => error,
         });
         let array = maps.map("HOLDS").and_then(data).ok_or_else(|| missing("HOLDS"))?;
         let cells = Cells::map_writable(array.fd().as_fd(), abi::HOLDS_MAX)
@@ -87,8 +85,8 @@ impl Holds {
     }
 
     /// Why the kernel does not let a probe write by itself; none when it does.
-    pub fn store_refusal(&self) -> Option<&str> {
-        self.store.as_ref().err().map(String::as_str)
+    pub fn store_refusal(&self) -> Option<&KernelError> {
+        self.store.as_ref().err()
     }
 
     /// The records, which the answering threads work on too.

@@ -8,8 +8,8 @@ use std::{
 use abi::ExitSite;
 use job::{Member, WatchedSite};
 use tuner::{
-    Binding, Cost, Emulation, EntrySites, ExitFinder, Exits, FileOffset, Function, LastJump, LinkAddress,
-    Mark, Module, Places, needed_at, needed_at_entry,
+    Binding, CodeError, Cost, Emulation, EntrySites, ExitFinder, Exits, FileOffset, Function, LastJump,
+    LinkAddress, Mark, Module, Places, needed_at, needed_at_entry,
 };
 
 use super::{Probe, selection};
@@ -69,7 +69,7 @@ struct KnownFile {
     /// call ends.
     has_cookies: bool,
     /// Where functions are left, or why that is not known, by where they begin.
-    exits: BTreeMap<FileOffset, Result<Exits, String>>,
+    exits: BTreeMap<FileOffset, Result<Exits, CodeError>>,
 }
 
 /// Where the entries of functions are probed.
@@ -109,8 +109,8 @@ impl KnownFiles {
 }
 
 impl KnownFile {
-    fn exits(&mut self, finder: &ExitFinder<'_>, function: &Function) -> &Result<Exits, String> {
-        let find = || finder.exits(function).map_err(|error| error.to_string());
+    fn exits(&mut self, finder: &ExitFinder<'_>, function: &Function) -> &Result<Exits, CodeError> {
+        let find = || finder.exits(function);
         self.exits.entry(function.offset).or_insert_with(find)
     }
 }

@@ -252,8 +252,8 @@ impl Rendezvous for KernelRendezvous {
         Arc::clone(&self.held_actions) as Arc<dyn Meetings>
     }
 
-    fn store_refusal(&self) -> Option<&str> {
-        self.holds.store_refusal()
+    fn store_refusal(&self) -> Option<String> {
+        self.holds.store_refusal().map(ToString::to_string)
     }
 }
 
