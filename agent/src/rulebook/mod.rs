@@ -25,7 +25,7 @@ pub(crate) use joined::joined;
 pub(crate) use live::RuleConflict;
 pub(crate) use places::ProbePlaces;
 pub(crate) use probe_requests::facts;
-pub(crate) use recorder::Recorder;
+pub(crate) use recorder::{Recorder, RecordingIncomplete};
 pub(crate) use replay::{ReplayEvent, replay};
 /// Nanoseconds of the clock of hits and readings.
 pub(crate) use rules::{DecisionId, Time};
@@ -195,7 +195,7 @@ impl RuleBook {
     }
 
     /// Ends the recording, if one is being made.
-    pub(crate) fn finish_recording(&mut self) -> Result<(), String> {
+    pub(crate) fn finish_recording(&mut self) -> Result<(), RecordingIncomplete> {
         self.recorder.take().map_or(Ok(()), Recorder::finish)
     }
 

@@ -33,6 +33,22 @@ pub(crate) struct Exports {
     pub session: Option<String>,
 }
 
+/// Why an output is not complete.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OutputError {
+    #[error("{name} could not be written: {source}")]
+    File { name: String, source: io::Error },
+    #[error(
+        "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
+    )]
+    Series { name: String, dropped: u64 },
+    #[error("standard output could not be written: {0}")]
+    Stdout(io::Error),
+    /// Several, each on its line.
+    #[error("{}", .0.iter().map(OutputError::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<OutputError>),
+}
+
 /// The place of something that is written once, at the end.
 #[derive(Debug)]
 enum Place {
@@ -157,19 +173,23 @@ impl Outputs {
         }
     }
 
-    /// Ends the trace: what became of it, and an error in words.
-    pub(crate) fn end_trace(&mut self, ending: &TraceEnd<'_>) -> (Option<TraceView>, Result<(), String>) {
+    /// Ends the trace: what became of it.
+    pub(crate) fn end_trace(
+        &mut self,
+        ending: &TraceEnd<'_>,
+    ) -> (Option<TraceView>, Result<(), OutputError>) {
         let Some(trace) = self.trace.take() else {
             return (None, Ok(()));
         };
         let (view, result) = trace.finish(ending);
-        let result = result.map_err(|error| format!("{} could not be written: {error}", view.file));
+        let name = view.file.clone();
+        let result = result.map_err(|source| OutputError::File { name, source });
         (Some(view), result)
     }
 
     /// Writes the report and its table, and returns the part for standard output; everything that can be
     /// written is written before an error is reported.
-    pub(crate) fn write(self, snapshot: &Snapshot) -> (Result<(), String>, Printout) {
+    pub(crate) fn write(self, snapshot: &Snapshot) -> (Result<(), OutputError>, Printout) {
         let mut printout = Printout(None);
         let report = self
             .report
@@ -178,19 +198,14 @@ impl Outputs {
             .table
             .map(|place| place.write(table(snapshot), &mut printout));
         let series = self.series.filter(|series| series.dropped > 0).map(|series| {
-            let (dropped, name) = (series.dropped, series.name);
-            Err(format!(
-                "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
-            ))
+            let (name, dropped) = (series.name, series.dropped);
+            Err(OutputError::Series { name, dropped })
         });
-        let errors = [report, table, series]
-            .into_iter()
-            .flatten()
-            .filter_map(Result::err);
-        let errors: Vec<String> = errors.collect();
+        let written = [report, table, series].into_iter().flatten();
+        let errors: Vec<OutputError> = written.filter_map(Result::err).collect();
         match errors.is_empty() {
             true => (Ok(()), printout),
-            false => (Err(errors.join("\n")), printout),
+            false => (Err(OutputError::Several(errors)), printout),
         }
     }
 }
@@ -201,15 +216,15 @@ impl Outputs {
 pub(crate) struct Printout(Option<String>);
 
 impl Printout {
-    pub(crate) fn write(self) -> Result<(), String> {
+    pub(crate) fn write(self) -> Result<(), OutputError> {
         let Some(text) = self.0 else { return Ok(()) };
         let written = console::printing(|| console::complete(&text));
-        written.map_err(|error| format!("standard output could not be written: {error}"))
+        written.map_err(OutputError::Stdout)
     }
 }
 
 impl Place {
-    fn write(self, text: String, printout: &mut Printout) -> Result<(), String> {
+    fn write(self, text: String, printout: &mut Printout) -> Result<(), OutputError> {
         match self {
             Place::Stdout => {
                 printout.0 = Some(text);
@@ -217,7 +232,7 @@ impl Place {
             }
             Place::File(file, name) => file
                 .complete(text.as_bytes())
-                .map_err(|error| format!("{name} could not be written: {error}")),
+                .map_err(|source| OutputError::File { name, source }),
         }
     }
 }

@@ -21,7 +21,7 @@ use super::{
     greeting::Greeting,
     measuring::{Measuring, functions},
     members::Unmeasured,
-    outputs::Outputs,
+    outputs::{OutputError, Outputs},
     parts::{Event, Parts},
     sequence::{self, Calls},
     target::Target,
@@ -296,8 +296,8 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Ends the trace: what became of it, and an error in words.
-    pub(super) fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
+    /// Ends the trace: what became of it.
+    pub(super) fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), OutputError>) {
         let (processes, probes) = (&self.measuring.profile.processes, self.measuring.probes.list());
         let not_seen = processes.iter().map(|process| process.sequence.unseen());
         let polling = processes.iter().map(|process| process.polling_calls(probes));

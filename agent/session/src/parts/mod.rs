@@ -99,9 +99,9 @@ impl Parts {
     }
 
     /// Completes the log. How the session ended: true where all went well, or what could not be written.
-    pub fn outcome(mut self) -> Result<bool, String> {
-        let logged = self.log.complete();
-        self.leaving.outcome(logged)
+    pub fn outcome(mut self) -> Result<bool, leave::NotWritten> {
+        let log_error = self.log.complete().err();
+        self.leaving.outcome(log_error.map(|error| error.to_string()))
     }
 
     /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be

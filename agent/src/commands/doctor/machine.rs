@@ -16,7 +16,7 @@ use tuner::{
     Address, AddressSpace, Hooks, Images, Process, SetRequest, Slot, VariableName, Who, Writer, parse_maps,
 };
 
-use super::{super::history, Check, versions};
+use super::{super::history, Check, Step, versions};
 use crate::rights::{self, Need};
 
 /// Inode numbers of the initial namespaces (include/linux/proc_ns.h).
@@ -131,22 +131,21 @@ fn own_offset() -> Option<u64> {
 
 /// Attaches to a function of our own file, and detaches.
 fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
-    let attached = (|| -> Result<(), String> {
+    let attached = (|| -> Step<()> {
         let site = ProbeSite::new(own_offset().ok_or("our own code was not found in our file")?, 0);
         let kernel = Kernel::load(LoadOptions {
             force_tracefs,
             ..LoadOptions::ONE_PROBE
-        })
-        .map_err(|error| error.to_string())?;
-        let path = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
+        })?;
+        let path = fs::read_link("/proc/self/exe")?;
         let request = LinkRequest::new(path, vec![site], At::Entry, None);
-        kernel.attach(&request).map_err(|error| error.to_string())?;
+        kernel.attach(&request)?;
         Ok(())
     })();
     match attached {
         Ok(()) => Check::works(name, "attached to a function and detached"),
-        Err(error) if force_tracefs => Check::lacks(name, error),
-        Err(error) => Check::fails(name, error).with_rights(),
+        Err(error) if force_tracefs => Check::lacks(name, error.to_string()),
+        Err(error) => Check::fails(name, error.to_string()).with_rights(),
     }
 }
 
@@ -168,9 +167,9 @@ impl Testee {
         Ok(Testee(child))
     }
 
-    fn space(&self, images: &Images) -> Result<AddressSpace, String> {
-        let process = Process::open(self.0.id().cast_signed()).map_err(|error| error.to_string())?;
-        AddressSpace::read(&process, images).map_err(|error| error.to_string())
+    fn space(&self, images: &Images) -> Step<AddressSpace> {
+        let process = Process::open(self.0.id().cast_signed())?;
+        Ok(AddressSpace::read(&process, images)?)
     }
 }
 
@@ -183,18 +182,15 @@ impl Drop for Testee {
 
 /// Reads the memory of a child of ours.
 fn reading() -> Check {
-    let read = || -> Result<(), String> {
-        let testee = Testee::start().map_err(|error| error.to_string())?;
+    let read = || -> Step<()> {
+        let testee = Testee::start()?;
         let space = testee.space(&Images::new())?;
         let start = space.maps.first().ok_or("nothing is mapped in it")?.start;
-        space
-            .memory()
-            .read(start, &mut [0])
-            .map_err(|error| error.to_string())
+        Ok(space.memory().read(start, &mut [0])?)
     };
     match read() {
         Ok(()) => Check::works("reading memory", "another process's memory can be read"),
-        Err(error) => Check::fails("reading memory", error).with_rights(),
+        Err(error) => Check::fails("reading memory", error.to_string()).with_rights(),
     }
 }
 
@@ -212,30 +208,27 @@ fn writing() -> Check {
             "writing memory",
             format!("written, read back, reverted ({mechanism})"),
         ),
-        Err(error) => Check::fails("writing memory", error).with_rights(),
+        Err(error) => Check::fails("writing memory", error.to_string()).with_rights(),
     }
 }
 
-fn write_into_child(folder: &Path) -> Result<&'static str, String> {
-    let testee = Testee::start().map_err(|error| error.to_string())?;
+fn write_into_child(folder: &Path) -> Step<&'static str> {
+    let testee = Testee::start()?;
     let images = Arc::new(Images::new());
     let space = testee.space(&images)?;
-    let location = space
-        .variable(&VariableName::from(UNUSED))
-        .map_err(|error| error.to_string())?;
-    let slot = Slot::validate(&location, Some(ValueType::I32)).map_err(|error| error.to_string())?;
+    let location = space.variable(&VariableName::from(UNUSED))?;
+    let slot = Slot::validate(&location, Some(ValueType::I32))?;
     let state = StateDir::at(folder);
-    let mut writer = Writer::open(space.process, &state, Who::current(), images, Hooks::default())
-        .map_err(|error| error.to_string())?;
+    let mut writer = Writer::open(space.process, &state, Who::current(), images, Hooks::default())?;
     let request = SetRequest {
         value: Value::I32(4711),
         expect_old: None,
         why: vec!["tuneagent doctor".to_owned()],
         rule: None,
     };
-    let receipt = writer.set(&slot, request).map_err(|error| error.to_string())?;
+    let receipt = writer.set(&slot, request)?;
     if let Some(change) = receipt.change {
-        writer.revert(change).map_err(|error| error.to_string())?;
+        writer.revert(change)?;
     }
     Ok("a plain write")
 }
@@ -244,12 +237,10 @@ fn write_into_child(folder: &Path) -> Result<&'static str, String> {
 fn holding() -> Check {
     let name = "sync points";
     let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}-sync", std::process::id()));
-    let held = Testee::start()
-        .map_err(|error| error.to_string())
-        .and_then(|mut testee| {
-            let pid = testee.space(&Images::new())?.process.pid;
-            super::holding::try_on(&mut testee.0, pid, UNUSED, &folder)
-        });
+    let held = Testee::start().map_err(Into::into).and_then(|mut testee| {
+        let pid = testee.space(&Images::new())?.process.pid;
+        super::holding::try_on(&mut testee.0, pid, UNUSED, &folder)
+    });
     // It holds the journal of a process that has ended.
     let _ = fs::remove_dir_all(&folder);
     match held {
