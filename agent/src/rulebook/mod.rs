@@ -44,7 +44,7 @@ use plan::{MarkKind, Mode};
 use profile::cost::Estimate;
 use profile::probe::Wanted;
 use profile::{Iterations, RuleView};
-use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing};
+use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing, TrialProgress};
 use session::request::Settings;
 
 use self::{
@@ -407,8 +407,8 @@ impl RuleBook {
         self.engine.awaits(decision)
     }
 
-    /// The decisions that are being judged, each after how many windows of how many.
-    pub(crate) fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+    /// The decisions that are being judged.
+    pub(crate) fn on_trial(&self) -> Vec<TrialProgress> {
         self.engine.on_trial()
     }
 

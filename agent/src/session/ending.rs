@@ -15,7 +15,6 @@ use super::{
     parts::{self, EffectQueue, Event},
     receipts,
     sources::Sources,
-    views::trials,
 };
 use crate::{
     control::Control,
@@ -89,7 +88,7 @@ impl Session {
             }
             LeaveEffect::Record => LeaveEvent::Recorded(in_words(self.rules.finish_recording())),
             LeaveEffect::EndChanges(ending) => {
-                let on_trial = trials(&self.rules);
+                let on_trial = self.rules.on_trial();
                 return Ok(vec![Event::Changes(changes::ChangeEvent::Stop {
                     ending,
                     on_trial,

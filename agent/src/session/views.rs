@@ -16,7 +16,6 @@ use session::request::{Answer, SessionView};
 use super::{
     Options, Start,
     budget::CostContext,
-    changes::Trial,
     found::{Repair, copies},
     greeting::Greeting,
     measuring::{Measuring, functions},
@@ -67,7 +66,7 @@ impl<'a> Views<'a> {
             rule_values: self.rules.values(),
             findings: self.parts.changes.findings.views(),
             past_findings: self.parts.changes.findings.past(),
-            changes: self.parts.changes.views(&trials(self.rules)),
+            changes: self.parts.changes.views(&self.rules.on_trial()),
             sequence: self.calls().view(),
             frequency: self.measuring.profile.frequency(),
             cost: self.cost(),
@@ -369,14 +368,6 @@ pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
         library: mpi.map(|mpi| mpi.library.clone()),
         watched,
     }
-}
-
-/// How far the changes are judged that are on trial.
-pub(super) fn trials(rules: &RuleBook) -> Vec<Trial> {
-    let trials = rules.on_trial().into_iter();
-    trials
-        .map(|(decision, seen, over)| Trial { decision, seen, over })
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What can happen to changes, and what is to be done then: plain data.
 
-use rules::DecisionId;
+use rules::{DecisionId, TrialProgress};
 use std::{collections::BTreeSet, fmt};
 
 use plan::MarkKind;
@@ -117,15 +117,6 @@ pub enum RevertResult {
     },
 }
 
-/// How far the judgement of a decision is, in windows.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Trial {
-    pub decision: DecisionId,
-    pub seen: usize,
-    /// Windows that it takes.
-    pub over: u32,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -190,7 +181,7 @@ pub enum ChangeEvent {
     Stop {
         ending: Ending,
         /// What is judged and never will be to the end.
-        on_trial: Vec<Trial>,
+        on_trial: Vec<TrialProgress>,
     },
     /// The actuator of a machine has reverted what is not confirmed, and ended.
     #[serde(rename = "farewell")]

@@ -24,7 +24,6 @@ pub use self::{
     event::{
         ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending, How,
         MachineId, MachineReverts, MemberProcess, Order, OrderAnswer, OrderPart, RevertResult, ShownChange,
-        Trial,
     },
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,
