@@ -13,6 +13,7 @@ use std::{
 };
 
 use plan::SyncPoint;
+use probe::kernel::LinkChoice;
 use probe::{KernelRendezvous, Prepared, RendezvousError};
 use profile::format::{duration, plural};
 use tuner::actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions};
@@ -148,7 +149,7 @@ pub(crate) fn serve(sync: bool) -> Result<(), ServeError> {
     if sync {
         // Before rights are dropped: to let a probe write by itself takes one that the actuator does not
         // keep.
-        *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(false));
+        *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(LinkChoice::Best));
         heap::give_back();
     }
     let options = ServeOptions {

@@ -147,10 +147,24 @@ pub struct Store {
     pub(crate) width: u64,
 }
 
+/// A [`Store`] as the kernel side gets it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoreWords {
+    pub address: u64,
+    pub expected: u64,
+    pub value: u64,
+    /// In bytes; 0 where nothing is to be stored.
+    pub width: u64,
+}
+
 impl Store {
-    /// Where, what is expected there, what is to be there, and its size in bytes.
-    pub fn parts(&self) -> (u64, u64, u64, u64) {
-        (self.address.0, self.expected, self.value, self.width)
+    pub fn words(&self) -> StoreWords {
+        StoreWords {
+            address: self.address.0,
+            expected: self.expected,
+            value: self.value,
+            width: self.width,
+        }
     }
 }
 

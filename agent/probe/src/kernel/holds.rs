@@ -17,7 +17,7 @@ use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use super::{
     KernelError,
     cells::Cells,
-    links::{self, Link, LinkKind, LinkRequest},
+    links::{self, Link, LinkChoice, LinkKind, LinkRequest},
     object::take_ring,
     program::{self, ProgramText, data, load_error, missing, pid_namespace},
     ring::Ring,
@@ -42,7 +42,7 @@ pub struct Holds {
 
 impl Holds {
     /// Loads it. The first answering thread runs on `first_cpu`, the second on another CPU.
-    pub fn load(first_cpu: u32, force_tracefs: bool) -> Result<Holds, KernelError> {
+    pub fn load(first_cpu: u32, choice: LinkChoice) -> Result<Holds, KernelError> {
         let (device, inode) = pid_namespace();
         let maps = EbpfLoader::new()
             .verifier_log_level(VerifierLogLevel::DISABLE)
@@ -52,7 +52,7 @@ impl Holds {
             .load(OBJECT)
             .map_err(load_error)?;
         let text = ProgramText::parse(OBJECT, &maps)?.with_types()?;
-        let kind = links::kind(force_tracefs);
+        let kind = links::kind(choice);
         let attach_type = links::attach_type(kind);
         let hold = text.load("hold", attach_type)?;
         let store = text.load("store", attach_type).map_err(|error| match error {

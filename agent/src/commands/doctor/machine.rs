@@ -9,7 +9,9 @@ use std::{
 };
 
 use plan::{Value, ValueType};
-use probe::kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, ProbeSite};
+use probe::kernel::{
+    self, At, Kernel, KernelError, LinkChoice, LinkKind, LinkRequest, LoadOptions, ProbeSite,
+};
 use rustix::process::{getpid, getpriority_process};
 use tuner::journal::StateDir;
 use tuner::{
@@ -30,8 +32,8 @@ pub(super) fn checks() -> Vec<Check> {
         capabilities(),
         bpf(loaded.as_ref()),
         ring_buffer(),
-        attach_to_ourselves("probes", false),
-        attach_to_ourselves("tracefs fallback", true),
+        attach_to_ourselves("probes", LinkChoice::Best),
+        attach_to_ourselves("tracefs fallback", LinkChoice::Tracefs),
         reading(),
         writing(),
         holding(),
@@ -130,11 +132,11 @@ fn own_offset() -> Option<u64> {
 }
 
 /// Attaches to a function of our own file, and detaches.
-fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
+fn attach_to_ourselves(name: &'static str, links: LinkChoice) -> Check {
     let attached = (|| -> Step<()> {
         let site = ProbeSite::new(own_offset().ok_or("our own code was not found in our file")?, 0);
         let kernel = Kernel::load(LoadOptions {
-            force_tracefs,
+            links,
             ..LoadOptions::ONE_PROBE
         })?;
         let path = fs::read_link("/proc/self/exe")?;
@@ -144,7 +146,7 @@ fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
     })();
     match attached {
         Ok(()) => Check::works(name, "attached to a function and detached"),
-        Err(error) if force_tracefs => Check::lacks(name, error.to_string()),
+        Err(error) if links == LinkChoice::Tracefs => Check::lacks(name, error.to_string()),
         Err(error) => Check::fails(name, error.to_string()).with_rights(),
     }
 }
