@@ -13,6 +13,7 @@ use std::{
 };
 
 use plan::SyncPoint;
+use probe::kernel::LinkChoice;
 use probe::{KernelRendezvous, Prepared, RendezvousError};
 use profile::format::{duration, plural};
 use tuner::actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions};
@@ -39,6 +40,18 @@ pub(crate) enum StartError {
     /// There is no folder for the journal.
     #[error(transparent)]
     Journal(#[from] tuner::journal::JournalError),
+}
+
+/// Why the actuator's own process ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    #[error(transparent)]
+    Rights(#[from] rights::RightsError),
+    /// It has no stream.
+    #[error(transparent)]
+    Stream(#[from] io::Error),
+    #[error(transparent)]
+    Served(#[from] tuner::actuator::ServeError),
 }
 
 /// The purpose of an actuator.
@@ -134,11 +147,11 @@ impl Actuator {
 
 /// The main function of the actuator process: serves the stream on its standard input until that ends. With
 /// `sync` it is prepared for changes at sync points; without, it has given up the right to probe.
-pub(crate) fn serve(sync: bool) -> Result<(), String> {
+pub(crate) fn serve(sync: bool) -> Result<(), ServeError> {
     if sync {
         // Before rights are dropped: permitting a probe to write by itself takes a right that the actuator
         // does not keep.
-        *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(false));
+        *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(LinkChoice::Best));
         heap::give_back();
     }
     let options = ServeOptions {
@@ -151,25 +164,19 @@ pub(crate) fn serve(sync: bool) -> Result<(), String> {
     } else {
         ProgramPart::Writer
     };
-    rights::keep_only(part).map_err(|error| error.to_string())?;
-    let stream = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(|error| error.to_string())?;
-    let served = tuner::actuator::serve(UnixStream::from(stream), options);
-    served.map(|_| ()).map_err(|error| error.to_string())
+    rights::keep_only(part)?;
+    let stream = io::stdin().as_fd().try_clone_to_owned()?;
+    tuner::actuator::serve(UnixStream::from(stream), options)?;
+    Ok(())
 }
 
 /// Prepared before rights are dropped.
 static PREPARED: Mutex<Option<Result<Prepared, RendezvousError>>> = Mutex::new(None);
 
-fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
+fn rendezvous() -> Result<Box<dyn Rendezvous>, Box<dyn std::error::Error + Send + Sync>> {
     let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take();
     let prepared = prepared.ok_or("it was not prepared for")?;
-    match prepared.and_then(KernelRendezvous::start) {
-        Ok(rendezvous) => Ok(Box::new(rendezvous)),
-        Err(error) => Err(error.to_string()),
-    }
+    Ok(Box::new(prepared.and_then(KernelRendezvous::start)?))
 }
 
 /// How a change without a sync point was made, for people.

@@ -6,18 +6,18 @@ mod needs;
 
 use abi::Totals;
 use needs::require_root;
-use probe::kernel::{self, Kernel, LinkKind, LoadOptions, SumReadings};
+use probe::kernel::{self, Kernel, LinkChoice, LinkKind, LoadOptions, SumReadings};
 use profile::cost::PriceSource;
 
 const PROCESSES: u32 = 2;
 
-fn loaded(partial_sums: u32, force_tracefs: bool) -> Kernel {
+fn loaded(partial_sums: u32, links: LinkChoice) -> Kernel {
     let options = LoadOptions {
         probes: 16,
         processes: PROCESSES,
         rows: 1,
         partial_sums,
-        force_tracefs,
+        links,
     };
     Kernel::load(options).unwrap()
 }
@@ -31,7 +31,7 @@ fn hits_of_our_own_are_measured_and_are_in_no_number_as_root() {
 }
 
 fn measured(partial_sums: u32) {
-    let mut kernel = loaded(partial_sums, false);
+    let mut kernel = loaded(partial_sums, LinkChoice::Best);
     let began = std::time::Instant::now();
     let calibration = kernel::measure(&mut kernel);
     println!("{:?} in {:?}", calibration.prices, began.elapsed());
@@ -71,7 +71,7 @@ fn measured(partial_sums: u32) {
 #[test]
 fn where_probes_come_off_slowly_prices_are_those_of_a_table_and_say_why_as_root() {
     require_root!();
-    let calibration = kernel::measure(&mut loaded(1, true));
+    let calibration = kernel::measure(&mut loaded(1, LinkChoice::Tracefs));
     let PriceSource::Table(why) = &calibration.prices.source else {
         panic!("{:?}", calibration.prices)
     };

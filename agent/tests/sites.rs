@@ -9,7 +9,7 @@ use std::fs::File;
 
 use abi::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags, Totals};
 use needs::require_root;
-use probe::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_hit};
+use probe::kernel::{self, At, Kernel, Link, LinkChoice, LinkRequest, LoadOptions, ProbeSite, read_hit};
 use running::Running;
 use tuner::{Cost, EntrySites, ExitFinder, Function, Image};
 
@@ -77,7 +77,7 @@ struct Seen {
 /// How a test attaches, and what it reads.
 #[derive(Clone, Copy, Debug)]
 struct Way {
-    force_tracefs: bool,
+    links: LinkChoice,
     /// Functions are left at their last jumps, where they have any.
     by_jumps: bool,
     /// The argument, or what is returned.
@@ -101,7 +101,7 @@ fn spec(way: Way) -> ProbeSpec {
 fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> Seen {
     let mut kernel = Kernel::load(LoadOptions {
         probes: FUNCTIONS.len() as u32,
-        force_tracefs: way.force_tracefs,
+        links: way.links,
         ..LoadOptions::ONE_PROBE
     })
     .unwrap();
@@ -168,14 +168,14 @@ fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees
     assert!(moved.count() >= 3, "hardly any function has a site of its own");
     let registers = [0, 1, 2, 3, 4, 5].map(Some);
     let stack = [Some(6), Some(7), Some(5), None, Some(0), None];
-    for force_tracefs in [false, true] {
+    for links in LinkChoice::ALL {
         // Where links have no cookies nothing tells when a jump ends a call, and before the return nothing is
         // returned.
         let ways = [(false, registers), (false, stack), (true, registers)];
         for (by_jumps, captures) in ways {
-            if !by_jumps || !force_tracefs {
+            if !by_jumps || links == LinkChoice::Best {
                 let way = Way {
-                    force_tracefs,
+                    links,
                     by_jumps,
                     captures,
                 };

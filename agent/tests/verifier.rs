@@ -6,7 +6,7 @@
 mod needs;
 
 use needs::require_root;
-use probe::kernel::{FamilyRoot, Holds, Kernel, LinkKind, LoadOptions};
+use probe::kernel::{FamilyRoot, Holds, Kernel, LinkChoice, LinkKind, LoadOptions};
 
 /// A tenth of what is refused.
 const FOLLOWED_MAX: u64 = 100_000;
@@ -16,7 +16,7 @@ const OPTIONS: LoadOptions = LoadOptions {
     processes: 100,
     rows: 100,
     partial_sums: 100,
-    force_tracefs: false,
+    links: LinkChoice::Best,
 };
 
 fn assert_small(programs: Vec<(&'static str, Option<u64>)>) {
@@ -35,13 +35,10 @@ fn assert_small(programs: Vec<(&'static str, Option<u64>)>) {
 #[test]
 fn the_verifier_has_little_to_follow_in_any_program_as_root() {
     require_root!();
-    for force_tracefs in [false, true] {
-        let options = LoadOptions {
-            force_tracefs,
-            ..OPTIONS
-        };
+    for links in LinkChoice::ALL {
+        let options = LoadOptions { links, ..OPTIONS };
         assert_small(Kernel::load(options).unwrap().verified());
-        assert_small(Holds::load(0, force_tracefs).unwrap().verified());
+        assert_small(Holds::load(0, links).unwrap().verified());
     }
 }
 

@@ -172,23 +172,23 @@ fn named(is_it: impl Fn(Meaning) -> bool) -> &'static str {
 /// The three steps of the factoring model: variation of the task times, its effect for a number of workers,
 /// and the factor of a batch. The errors state why there is no value.
 pub(crate) mod factoring {
-    pub(crate) fn variation(mean: f64, stddev: f64) -> Result<f64, String> {
+    pub(crate) fn variation(mean: f64, stddev: f64) -> Result<f64, &'static str> {
         if mean <= 0.0 || stddev < 0.0 {
-            return Err("factoring needs a mean above 0 and a spread that is not below it".to_string());
+            return Err("factoring needs a mean above 0 and a spread that is not below it");
         }
         Ok(stddev / mean)
     }
 
-    pub(crate) fn spread(variation: f64, workers: f64) -> Result<f64, String> {
+    pub(crate) fn spread(variation: f64, workers: f64) -> Result<f64, &'static str> {
         if workers < 1.0 {
-            return Err("factoring needs a worker".to_string());
+            return Err("factoring needs a worker");
         }
         Ok(variation * (workers / 2.0).sqrt())
     }
 
-    pub(crate) fn factor(batch: f64, spread: f64) -> Result<f64, String> {
+    pub(crate) fn factor(batch: f64, spread: f64) -> Result<f64, &'static str> {
         if batch < 0.0 {
-            return Err("batches are numbered from 0".to_string());
+            return Err("batches are numbered from 0");
         }
         Ok(if batch < 1.0 { 1.0 + spread } else { 2.0 + spread })
     }
@@ -198,7 +198,7 @@ pub(crate) mod factoring {
 mod tests {
     use super::factoring::{factor, spread, variation};
 
-    fn factoring_x(batch: f64, mean: f64, stddev: f64, workers: f64) -> Result<f64, String> {
+    fn factoring_x(batch: f64, mean: f64, stddev: f64, workers: f64) -> Result<f64, &'static str> {
         factor(batch, spread(variation(mean, stddev)?, workers)?)
     }
 

@@ -115,7 +115,7 @@ pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
     ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState, LeftOut, Node,
     Observation, Output, Partial, PlacedFold, Placement, ProcessAction, Report, Schedule, Standing,
-    TuneStatus, Verdict,
+    TrialProgress, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, schema};
@@ -136,5 +136,5 @@ pub use rule::CheckedRule;
 
 pub use partial_sum::{Group, Grouping, PartialSum, PlannedSum, SummedValue, Sums};
 pub use target::{FunctionSet, Site, Target};
-pub use unit::{Dimension, human};
+pub use unit::{Dimension, human, human_metric};
 pub use value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time};

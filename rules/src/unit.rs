@@ -152,11 +152,17 @@ pub(crate) fn unit_named(name: &str) -> Option<&'static Unit> {
     UNITS.iter().find(|unit| unit.name == name)
 }
 
-/// `value` (seconds, bytes, or their powers) for display: `91.4 ms`, `3.2 KiB`, `2 100/s`; `80 %` if
-/// `percent`.
-pub fn human(value: f64, dimension: Dimension, percent: bool) -> String {
+/// The value of a metric for people, as [`human`]; `80 %` of one that is a share.
+pub fn human_metric(value: f64, dimension: Dimension, is_share: bool) -> String {
+    match is_share && dimension == Dimension::NONE {
+        true => format!("{} %", digits(value * 100.0)),
+        false => human(value, dimension),
+    }
+}
+
+/// `value` (seconds, bytes, or their powers) for people: `91.4 ms`, `3.2 KiB`, `2 100/s`.
+pub fn human(value: f64, dimension: Dimension) -> String {
     match (dimension.time, dimension.bytes) {
-        (0, 0) if percent => format!("{} %", digits(value * 100.0)),
         (0, 0) => digits(value),
         (1, 0) => human_time(value),
         (0, 1) => human_bytes(value),
@@ -272,7 +278,7 @@ mod tests {
             (2.0, Dimension { time: 2, bytes: 0 }, false, "2 s^2"),
         ];
         for (value, dimension, percent, expected) in cases {
-            assert_eq!(human(value, dimension, percent), expected);
+            assert_eq!(human_metric(value, dimension, percent), expected);
         }
     }
 

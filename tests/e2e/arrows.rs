@@ -440,7 +440,8 @@ write: address arena memory place process ptrace slot space sys variable
 error: address memory module place process ptrace space write
 code: address image symbol
 intact: address maps memory module printable process space
-sync: address code dwarf intact module process space symbol variable
+function: address dwarf image module process space spelling symbol
+sync: address code dwarf function intact module process space symbol variable
 journal: address arena author clock image process sync variable
 unwind: address arch image maps module place
 remote: address arch arena error image maps place process ptrace seccomp space symbol unwind write
@@ -455,7 +456,6 @@ actuator: action address clock error journal lock memory module place process pt
     sync sys revert variable author write writer
 catalog: address dwarf image spelling symbol
 exits: address code image symbol unwind
-function: address dwarf image module process space spelling symbol
 libraries: foreign image
 ";
 

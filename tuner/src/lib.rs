@@ -81,7 +81,7 @@ pub use ptrace::{HeldThread, PtraceError, Stopped};
 pub use space::{AddressSpace, SpaceError};
 
 // A file of code: symbols, marks, places for probes.
-pub use code::returns;
+pub use code::{CodeError, returns};
 pub use exits::{ExitFinder, Exits, LastJump, Places};
 pub use image::{Image, ImageError, Segment};
 pub use intact::{CodeText, Overwritten, has_probe, needed_at, needed_at_entry};

@@ -78,8 +78,8 @@ impl Rendezvous for Scripted {
         Arc::new(Nowhere)
     }
 
-    fn store_refusal(&self) -> Option<&str> {
-        Some("there is no kernel side")
+    fn store_refusal(&self) -> Option<String> {
+        Some("there is no kernel side".to_owned())
     }
 }
 
@@ -106,7 +106,7 @@ fn die_when_due() {
     }
 }
 
-fn scripted() -> Result<Box<dyn Rendezvous>, String> {
+fn scripted() -> Result<Box<dyn Rendezvous>, Box<dyn std::error::Error + Send + Sync>> {
     Ok(Box::new(Scripted { action: None }))
 }
 

@@ -2,6 +2,7 @@
 //! exit code. The result of a step is an event, which gives the next steps.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::changes::{ActuatorPid, Ending, MachineReverts};
 use profile::format::duration;
@@ -200,14 +201,24 @@ impl Leaving {
         said.chain([LeaveEffect::Write, LeaveEffect::Detach]).collect()
     }
 
-    /// The result: true if all went well; the error names what could not be written, including the log.
-    pub fn outcome(mut self, logged: Result<(), String>) -> Result<bool, String> {
-        self.errors.extend(logged.err());
+    /// How the session ended: true where all went well. `log_error` says why its log is not complete.
+    pub fn outcome(mut self, log_error: Option<String>) -> Result<bool, NotWritten> {
+        self.errors.extend(log_error);
         match self.errors.is_empty() {
             true => Ok(!self.has_failed),
-            false => Err(self.errors.join("\n")),
+            false => Err(NotWritten(self.errors)),
         }
     }
+}
+
+/// What a session could not write, a sentence each.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error("{}", .0.join("\n"))]
+pub struct NotWritten(Vec<String>);
+
+/// A result as events have it, with the error in words.
+pub fn in_words(result: Result<(), impl std::error::Error>) -> Result<(), String> {
+    result.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

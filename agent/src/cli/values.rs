@@ -1,34 +1,52 @@
 //! Parsers of values on the command line: times, sizes, assignments.
 
-use std::time::Duration;
+use std::time::{Duration, TryFromFloatSecsError};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use plan::{Literal, LiteralError, Mode};
+use thiserror::Error;
+
+/// Why a text is no value of an option.
+#[derive(Debug, PartialEq, Error)]
+pub(super) enum ValueError {
+    #[error("`{0}` is not {1}")]
+    NotA(String, &'static str),
+    #[error("`{0}` is no unit of time: ms, s, min or h")]
+    TimeUnit(String),
+    #[error(transparent)]
+    Duration(#[from] TryFromFloatSecsError),
+    #[error("`{0}` is too short: 100ms at least")]
+    TooShort(String),
+    #[error("`{0}` is no unit of size: B, KiB, MiB, GiB, kB, MB or GB")]
+    SizeUnit(String),
+    #[error(transparent)]
+    Literal(#[from] LiteralError),
+}
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     let (number, unit) = number_and_unit(text, "a time such as 10s, 500ms or 2min")?;
     let seconds = match unit {
         "ms" => number / 1e3,
         "" | "s" => number,
         "min" | "m" => number * 60.0,
         "h" => number * 3600.0,
-        _ => return Err(format!("`{unit}` is no unit of time: ms, s, min or h")),
+        _ => return Err(ValueError::TimeUnit(unit.to_owned())),
     };
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    Ok(Duration::try_from_secs_f64(seconds)?)
 }
 
 /// A time of at least a tenth of a second.
-pub(super) fn period(text: &str) -> Result<Duration, String> {
+pub(super) fn period(text: &str) -> Result<Duration, ValueError> {
     let period = duration(text)?;
     match period < Duration::from_millis(100) {
-        true => Err(format!("`{text}` is too short: 100ms at least")),
+        true => Err(ValueError::TooShort(text.to_owned())),
         false => Ok(period),
     }
 }
 
 /// `64KiB`, `100MiB`, `2GiB`, `1GB`; a bare number is bytes.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, ValueError> {
     let (number, unit) = number_and_unit(text, "a size such as 64KiB, 100MiB or 2GiB")?;
     let bytes = match unit {
         "" | "B" => 1.0,
@@ -38,11 +56,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         "KB" | "kB" => 1e3,
         "MB" => 1e6,
         "GB" => 1e9,
-        _ => {
-            return Err(format!(
-                "`{unit}` is no unit of size: B, KiB, MiB, GiB, kB, MB or GB"
-            ));
-        }
+        _ => return Err(ValueError::SizeUnit(unit.to_owned())),
     };
     Ok((number * bytes) as u64)
 }
@@ -59,28 +73,28 @@ pub(super) fn mode() -> impl TypedValueParser<Value = Mode> {
 }
 
 /// Splits a text after its leading number.
-fn number_and_unit<'a>(text: &'a str, what: &str) -> Result<(f64, &'a str), String> {
+fn number_and_unit<'a>(text: &'a str, what: &'static str) -> Result<(f64, &'a str), ValueError> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let number = number.parse().map_err(|_| format!("`{text}` is not {what}"))?;
+    let number = number.parse();
+    let number = number.map_err(|_| ValueError::NotA(text.to_owned(), what))?;
     Ok((number, unit))
 }
 
 /// A name and a text.
-pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
+pub(super) fn assignment(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
-        _ => Err(format!("`{text}` is not NAME=VALUE")),
+        _ => Err(ValueError::NotA(text.to_owned(), "NAME=VALUE")),
     }
 }
 
 /// A variable and a value for it.
-pub(super) fn variable_assignment(text: &str) -> Result<(String, Literal), String> {
+pub(super) fn variable_assignment(text: &str) -> Result<(String, Literal), ValueError> {
     let (name, value) = assignment(text)?;
-    let value = value.parse().map_err(|error: LiteralError| error.to_string())?;
-    Ok((name, value))
+    Ok((name, value.parse()?))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use job::os_metrics::Sampler;
 use job::{Discovery, Job, Member, ProcessTable, job_id};
 use probe::has_regions;
-use probe::kernel::{self, Closer, KernelError};
+use probe::kernel::{self, Closer, KernelError, LinkChoice};
 use profile::format::plural;
 use profile::{ProcessView, Rates, Snapshot};
 use report::{Reference, view};
@@ -93,7 +93,10 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
         typed,
         plain: args.plain,
         reference,
-        force_tracefs: args.tracefs,
+        links: match args.tracefs {
+            true => LinkChoice::Tracefs,
+            false => LinkChoice::Best,
+        },
         cannot_probe,
         ..Options::default()
     };
@@ -188,7 +191,7 @@ impl Watched {
         options.notes.extend(said);
         // Events of tracefs are defined by writing into a file, which needs rights that are given up
         // afterwards.
-        let give_up = if kernel::attaches_by_files(options.force_tracefs) {
+        let give_up = if kernel::attaches_by_files(options.links) {
             rights::only_look
         } else {
             rights::only_look_and_arm().map_err(Failure::not_permitted)?;

@@ -50,7 +50,7 @@ pub(super) fn get(args: &GetArgs) -> CommandResult {
                         found = true;
                         say!("{:>8}  {copy}{variable} = {text}", member.process.pid);
                     }
-                    Err(error) => outcomes.refused(member.process.pid, &error),
+                    Err(error) => outcomes.refused(member.process.pid, &error.to_string()),
                 }
             }
         }
@@ -62,20 +62,42 @@ pub(super) fn get(args: &GetArgs) -> CommandResult {
     }
 }
 
-/// The value of a variable, with its type in parentheses.
-pub(super) fn read(space: &AddressSpace, variable: &str) -> Result<String, String> {
-    let location = space
-        .variable(&VariableName::from(variable))
-        .map_err(|error| error.to_string())?;
-    value_of(space, &location)
+/// The value of a variable, with its type in brackets; none where it cannot be read.
+pub(super) fn read(space: &AddressSpace, variable: &str) -> Option<String> {
+    let location = space.variable(&VariableName::from(variable)).ok()?;
+    value_of(space, &location).ok()
+}
+
+/// Why the value of a variable cannot be shown.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error(transparent)]
+    Follow(#[from] FollowError),
+    #[error("{symbol} is {type_name} of {size} bytes; name {}", part(.symbol, .fields))]
+    Compound {
+        symbol: String,
+        type_name: String,
+        size: u64,
+        /// None of an array.
+        fields: Vec<String>,
+    },
+}
+
+fn part(symbol: &str, fields: &[String]) -> String {
+    match fields.first() {
+        Some(first) => format!(
+            "a field of it, as in `{symbol}.{first}`: it has {}",
+            fields.join(", ")
+        ),
+        None => "an element of it".to_owned(),
+    }
 }
 
 /// Maximum number of bytes of a text that are shown.
 const TEXT_BYTES_MAX: u64 = 256;
 
 /// The value of a variable, as text.
-fn value_of(space: &AddressSpace, location: &Location) -> Result<String, String> {
-    let said = |error: FollowError| error.to_string();
+fn value_of(space: &AddressSpace, location: &Location) -> Result<String, ReadError> {
     if let Some(Leaf {
         text_bytes: Some(length),
         type_name,
@@ -83,12 +105,12 @@ fn value_of(space: &AddressSpace, location: &Location) -> Result<String, String>
     }) = &location.leaf
     {
         let mut text = vec![0; (*length).min(TEXT_BYTES_MAX) as usize];
-        location.read_into(space.memory(), &mut text).map_err(said)?;
+        location.read_into(space.memory(), &mut text)?;
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         let text = String::from_utf8_lossy(text.get(..end).unwrap_or_default()).into_owned();
         return Ok(format!("{text:?} ({type_name})"));
     }
-    let bytes = location.read(space.memory()).map_err(said)?;
+    let bytes = location.read(space.memory())?;
     let value_type = location.value_type().or_else(|| enum_type(location));
     let value = value_type.and_then(|of| Value::from_bytes(of, bytes).ok());
     let hex = || -> String {
@@ -106,17 +128,11 @@ fn value_of(space: &AddressSpace, location: &Location) -> Result<String, String>
         },
         (_, Some(leaf)) if leaf.of.kind == ValueKind::Pointer => format!("0x{} ({})", hex(), leaf.type_name),
         (_, Some(leaf)) if leaf.of.kind == ValueKind::Compound => {
-            let (symbol, size) = (&location.symbol, location.size);
-            return Err(match leaf.fields.split_first() {
-                Some((first, _)) => format!(
-                    "{symbol} is {} of {size} bytes; name a field of it, as in `{symbol}.{first}`: it has {}",
-                    leaf.type_name,
-                    leaf.fields.join(", ")
-                ),
-                None => format!(
-                    "{symbol} is {} of {size} bytes; name an element of it",
-                    leaf.type_name
-                ),
+            return Err(ReadError::Compound {
+                symbol: location.symbol.clone(),
+                type_name: leaf.type_name.clone(),
+                size: location.size,
+                fields: leaf.fields.clone(),
             });
         }
         (_, Some(leaf)) => format!("0x{} ({})", hex(), leaf.type_name),

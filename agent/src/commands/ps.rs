@@ -117,18 +117,25 @@ fn key(table: &ProcessTable, pid: i32) -> Option<Key> {
     })
 }
 
-/// The busy programs to show, worst first; or a message if there are none.
-fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program)>, String> {
+/// Why no program is shown.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum NoneShown {
+    #[error("no program here waits for a CPU: none was busy")]
+    NoneBusy,
+    #[error("no program here waits for a CPU ({busy} busy; --all shows them)")]
+    NoneWaits { busy: usize },
+}
+
+/// The busy programs that are shown, worst first.
+fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program)>, NoneShown> {
     let waits = |program: &Program| program.wanted() > SMALL && program.wait_share() > WAIT_SHARE;
     let shown = busy.iter().filter(|(_, program)| all || waits(program));
     let mut shown: Vec<(&Key, &Program)> = shown.collect();
     shown.sort_by(|(_, a), (_, b)| b.runqueue.total_cmp(&a.runqueue));
     match (shown.is_empty(), busy.len()) {
         (false, _) => Ok(shown),
-        (true, 0) => Err("no program here waits for a CPU: none was busy".to_owned()),
-        (true, count) => Err(format!(
-            "no program here waits for a CPU ({count} busy; --all shows them)"
-        )),
+        (true, 0) => Err(NoneShown::NoneBusy),
+        (true, busy) => Err(NoneShown::NoneWaits { busy }),
     }
 }
 
@@ -279,7 +286,7 @@ mod tests {
     fn all_is_offered_only_where_it_shows_more() {
         let names = |busy: &BTreeMap<Key, Program>, all| {
             let shown = shown(busy, all)?;
-            Ok::<Vec<String>, String>(shown.into_iter().map(|(key, _)| key.name.clone()).collect())
+            Ok::<Vec<String>, NoneShown>(shown.into_iter().map(|(key, _)| key.name.clone()).collect())
         };
         let program = |name: &str, runqueue| {
             let key = Key {
@@ -294,10 +301,10 @@ mod tests {
             (key, program)
         };
         let no_process = names(&BTreeMap::new(), true).unwrap_err();
-        assert!(!no_process.contains("--all"), "{no_process}");
+        assert!(!no_process.to_string().contains("--all"), "{no_process}");
         assert_eq!(names(&BTreeMap::new(), false), Err(no_process));
         let mut busy = BTreeMap::from([program("a", 0.0)]);
-        let hint = names(&busy, false).unwrap_err();
+        let hint = names(&busy, false).unwrap_err().to_string();
         assert!(hint.contains("1 busy; --all shows them"), "{hint}");
         assert_eq!(names(&busy, true), Ok(vec!["a".to_owned()]));
         busy.extend([program("b", 0.5)]);

@@ -96,7 +96,7 @@ fn report_job(
     };
     let is_measured = snapshot.processes.iter().any(|process| process.watched_ns > 0);
     if is_measured && !is_quiet {
-        let mut painter = view::Painter::new(true);
+        let mut painter = view::Painter::lines();
         painter.say("");
         painter.say(&view::header(&snapshot));
         view::closing(&snapshot, false)

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rules::recording::{Header, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge};
+use rules::recording::{Header, ProbeDefinition, ProbeKey, ProbePlace, Record};
 use rules::{Measure, ProcessFacts, ProcessId};
 
 use profile::cost::Estimate;
@@ -15,6 +15,8 @@ use profile::{
     Efficiencies, EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, Snapshot,
     Steps, mpi,
 };
+
+use super::replay::{Unreadable, merged};
 
 /// A running total: its first and its newest value.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +41,23 @@ struct Recorded {
     ended: bool,
 }
 
-/// The snapshot of a job from its recordings. The error states which one cannot be read, or why they are not
-/// of one job.
-pub(crate) fn joined(recordings: &[(String, Vec<u8>)]) -> Result<Snapshot, String> {
-    let readers = recordings
-        .iter()
-        .map(|(name, bytes)| Reader::new(bytes).map_err(|error| format!("{name}: {error}")));
-    let mut merge = RecordingMerge::new(readers.collect::<Result<_, _>>()?);
+/// Why recordings show no job.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JoinError {
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("rank {rank} was recorded on {} and on {}: these are recordings of different jobs", hosts[0], hosts[1])]
+    RankTwice { rank: u32, hosts: [String; 2] },
+    #[error(
+        "the job has {} ranks on {} and {} on {}: these are recordings of different jobs",
+        sizes[0], hosts[0], sizes[1], hosts[1]
+    )]
+    Sizes { sizes: [u32; 2], hosts: [String; 2] },
+}
+
+/// All that recordings of one job say of it.
+pub(crate) fn joined(recordings: &[(String, Vec<u8>)]) -> Result<Snapshot, JoinError> {
+    let mut merge = merged(recordings)?;
     let mut processes: BTreeMap<u32, Recorded> = BTreeMap::new();
     let mut definitions: BTreeMap<ProbeKey, ProbeDefinition> = BTreeMap::new();
     let mut missing = Vec::new();
@@ -145,11 +157,12 @@ fn function<'p>(
 }
 
 /// Checks that the recordings have no rank in common, and agree on the size of the job.
-fn one_job(all: &[Recorded], headers: &[Header]) -> Result<(), String> {
+fn one_job(all: &[Recorded], headers: &[Header]) -> Result<(), JoinError> {
     let host = |process: &Recorded| {
         headers
             .get(process.source)
             .map_or("?", |header| header.host.as_str())
+            .to_owned()
     };
     let mut ranks: BTreeMap<u32, &Recorded> = BTreeMap::new();
     let mut size: Option<(u32, &Recorded)> = None;
@@ -157,21 +170,17 @@ fn one_job(all: &[Recorded], headers: &[Header]) -> Result<(), String> {
         if let Some(rank) = process.facts.rank {
             let before = ranks.insert(rank, process);
             if let Some(before) = before.filter(|before| before.source != process.source) {
-                return Err(format!(
-                    "rank {rank} was recorded on {} and on {}: these are recordings of different jobs",
-                    host(before),
-                    host(process)
-                ));
+                let hosts = [host(before), host(process)];
+                return Err(JoinError::RankTwice { rank, hosts });
             }
         }
         let Some(own) = process.facts.size else { continue };
         match size {
             Some((known, other)) if known != own => {
-                return Err(format!(
-                    "the job has {known} ranks on {} and {own} on {}: these are recordings of different jobs",
-                    host(other),
-                    host(process)
-                ));
+                return Err(JoinError::Sizes {
+                    sizes: [known, own],
+                    hosts: [host(other), host(process)],
+                });
             }
             _ => size = Some((own, process)),
         }
@@ -588,7 +597,7 @@ mod tests {
         let b = recording("b", &[(1, 0.6)], true);
         let error = joined(&[a, b]).unwrap_err();
         assert_eq!(
-            error,
+            error.to_string(),
             "rank 1 was recorded on a and on b: these are recordings of different jobs"
         );
     }

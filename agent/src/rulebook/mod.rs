@@ -25,7 +25,7 @@ pub(crate) use joined::joined;
 pub(crate) use live::RuleConflict;
 pub(crate) use places::ProbePlaces;
 pub(crate) use probe_requests::facts;
-pub(crate) use recorder::Recorder;
+pub(crate) use recorder::{Recorder, RecordingIncomplete};
 pub(crate) use replay::{ReplayEvent, replay};
 /// Nanoseconds of the clock of hits and readings.
 pub(crate) use rules::{DecisionId, Time};
@@ -44,7 +44,7 @@ use plan::{MarkKind, Mode};
 use profile::cost::Estimate;
 use profile::probe::Wanted;
 use profile::{Iterations, RuleView};
-use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing};
+use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing, TrialProgress};
 use session::request::Settings;
 
 use self::{
@@ -195,7 +195,7 @@ impl RuleBook {
     }
 
     /// Ends the recording, if one is being made.
-    pub(crate) fn finish_recording(&mut self) -> Result<(), String> {
+    pub(crate) fn finish_recording(&mut self) -> Result<(), RecordingIncomplete> {
         self.recorder.take().map_or(Ok(()), Recorder::finish)
     }
 
@@ -411,8 +411,8 @@ impl RuleBook {
         self.engine.awaits(decision)
     }
 
-    /// The decisions that are being judged, each with the number of evaluated windows and of all windows.
-    pub(crate) fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+    /// The decisions that are being judged.
+    pub(crate) fn on_trial(&self) -> Vec<TrialProgress> {
         self.engine.on_trial()
     }
 

@@ -54,11 +54,28 @@ pub(crate) struct Recorder {
 }
 
 /// Why a recording has stopped.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum Stop {
     /// The file has its maximum size.
+    #[error("it would have more than {0} bytes")]
     Full(u64),
+    #[error("it could not be written: {0}")]
     Failed(io::Error),
+}
+
+/// A recording is not complete.
+#[derive(Debug, thiserror::Error)]
+#[error("{name} lacks {lacks} records{}", why(.stop.as_ref()))]
+pub(crate) struct RecordingIncomplete {
+    name: String,
+    lacks: u64,
+    /// None where only records that were too large are left out.
+    #[source]
+    stop: Option<Stop>,
+}
+
+fn why(stop: Option<&Stop>) -> String {
+    stop.map_or_else(|| " that were too large".to_owned(), |stop| format!(": {stop}"))
 }
 
 /// The last definition of a probe.
@@ -391,26 +408,18 @@ impl Recorder {
         Some(text)
     }
 
-    /// Ends the recording; if it is incomplete, the error states the reason.
-    pub(crate) fn finish(mut self) -> Result<(), String> {
+    pub(crate) fn finish(mut self) -> Result<(), RecordingIncomplete> {
         if !matches!(self.stopped, Some(Stop::Failed(_))) {
             let end = std::mem::take(&mut self.writer).map(RecordingWriter::finish);
             self.append(&end.unwrap_or_default());
         }
-        let (name, lacks) = (&self.name, self.lacks);
-        match (&self.stopped, lacks) {
-            (Some(stop), _) => Err(format!("{name} lacks {lacks} records: {stop}")),
+        match (self.stopped, self.lacks) {
             (None, 0) => Ok(()),
-            (None, _) => Err(format!("{name} lacks {lacks} records that were too large")),
-        }
-    }
-}
-
-impl std::fmt::Display for Stop {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Stop::Full(limit) => write!(out, "it would have more than {limit} bytes"),
-            Stop::Failed(error) => write!(out, "it could not be written: {error}"),
+            (stop, lacks) => Err(RecordingIncomplete {
+                name: self.name,
+                lacks,
+                stop,
+            }),
         }
     }
 }
@@ -489,7 +498,7 @@ mod tests {
         );
         assert_eq!(recorder.news(), None, "it is said once");
         let lacks = recorder.lacks;
-        let error = recorder.finish().unwrap_err();
+        let error = recorder.finish().unwrap_err().to_string();
         assert!(error.contains(&format!("lacks {lacks} records")), "{error}");
         let bytes = std::fs::read(&name).unwrap();
         assert!((1_000_000 - BLOCK_TARGET..limit as usize).contains(&bytes.len()));
@@ -507,7 +516,7 @@ mod tests {
         ticks(&mut recorder, 200_000);
         let news = recorder.news().unwrap();
         assert!(news.contains("No space left"), "{news}");
-        let error = recorder.finish().unwrap_err();
+        let error = recorder.finish().unwrap_err().to_string();
         assert!(
             error.contains("/dev/full lacks 200000 records: it could not be written: No space left"),
             "{error}"

@@ -6,7 +6,9 @@ use abi::{HitKind, HitRecord, ProbeSpec, SpecFlags};
 use plan::{MarkKind, Mode};
 use profile::mpi;
 use profile::probe::{Probe, ProbeCapture, ProbeSelector};
-use rules::recording::{self, Broken, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge};
+use rules::recording::{
+    self, Broken, ProbeDefinition, ProbeKey, ProbePlace, ReadError, Reader, Record, RecordingMerge,
+};
 use rules::{Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{
@@ -51,18 +53,36 @@ struct Functions {
     switched: std::collections::BTreeMap<rules::DecisionId, Vec<ProbeSwitch>>,
 }
 
-/// Replays the recordings of one session (of several hosts, merged by their clocks). Calls `report` with the
-/// time since the first record, in nanoseconds. The error states which recording is broken, and where;
-/// everything before was replayed.
+/// A recording cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}: {1}")]
+pub(crate) struct Unreadable(String, #[source] ReadError);
+
+/// Why a replay is not complete.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReplayError {
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("{0}, and no window closed before")]
+    NoWindow(Unreadable),
+}
+
+/// Several recordings, in the order of time.
+pub(super) fn merged(recordings: &[(String, Vec<u8>)]) -> Result<RecordingMerge<'_>, Unreadable> {
+    let readers = recordings
+        .iter()
+        .map(|(name, bytes)| Reader::new(bytes).map_err(|error| Unreadable(name.clone(), error)));
+    Ok(RecordingMerge::new(readers.collect::<Result<_, _>>()?))
+}
+
+/// Replays recordings of one session (of several hosts, joined by their clocks). `report` is called with the
+/// time since the first record, in nanoseconds. What comes before an error was replayed.
 pub(crate) fn replay(
     rules: &mut RuleBook,
     recordings: &[(String, Vec<u8>)],
     mut report: impl FnMut(u64, ReplayEvent),
-) -> Result<(), String> {
-    let readers = recordings
-        .iter()
-        .map(|(name, bytes)| Reader::new(bytes).map_err(|error| format!("{name}: {error}")));
-    let merge = RecordingMerge::new(readers.collect::<Result<_, _>>()?);
+) -> Result<(), ReplayError> {
+    let merge = merged(recordings)?;
     rules.hold(&merge);
     let mut found = BTreeSet::new();
     let mut report = |since, what| {
@@ -77,7 +97,7 @@ pub(crate) fn replay(
         let (record, machine) = match merged {
             Ok(merged) => (merged.record, merged.machine),
             Err(error) => {
-                broken = broken.or(Some(broken_text(recordings, &error)));
+                broken = broken.or(Some(named(recordings, error)));
                 continue;
             }
         };
@@ -118,16 +138,16 @@ pub(crate) fn replay(
     rules.take_totals(&mut functions);
     match broken {
         None => Ok(()),
-        Some(text) if has_windows => Err(text),
-        Some(text) => Err(format!("{text}, and no window closed before")),
+        Some(error) if has_windows => Err(error.into()),
+        Some(error) => Err(ReplayError::NoWindow(error)),
     }
 }
 
 /// The error names the host if there are several recordings, and the file if there is one.
-fn broken_text(recordings: &[(String, Vec<u8>)], broken: &Broken) -> String {
+fn named(recordings: &[(String, Vec<u8>)], broken: Broken) -> Unreadable {
     match recordings {
-        [(name, _)] => format!("{name}: {}", broken.error),
-        _ => broken.to_string(),
+        [(name, _)] => Unreadable(name.clone(), broken.error),
+        _ => Unreadable(broken.host, broken.error),
     }
 }
 

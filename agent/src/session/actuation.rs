@@ -12,7 +12,7 @@ use super::{
     changes::{ChangeEvent, ChangeId, Changes, Decided, MachineId, Order},
     intake::DECISION,
     options::Options,
-    orders::{DecisionTimes, Ordered, pid_here, pid_of},
+    orders::{DecisionTimes, OrderError, Ordered, pid_here, pid_of},
     receipts,
 };
 
@@ -85,17 +85,17 @@ impl Actuation {
         &mut self,
         decision: DecisionId,
         rule: String,
-        resolved: Result<(Decided, Ordered), String>,
+        resolved: Result<(Decided, Ordered), OrderError>,
     ) -> ChangeEvent {
         match resolved {
             Ok((decided, ordered)) => {
                 self.ordered.insert(decision, ordered);
                 ChangeEvent::Decided(decided)
             }
-            Err(reason) => ChangeEvent::NotOrdered {
+            Err(error) => ChangeEvent::NotOrdered {
                 decision,
                 rule,
-                reason,
+                reason: error.to_string(),
             },
         }
     }

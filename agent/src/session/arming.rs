@@ -50,12 +50,10 @@ impl Requests {
             }
             // Rules that are added later may request probes.
             (None, None) if is_without => {
-                let armed = Probes::arm(job, wanted, requested, options.force_tracefs);
+                let armed = Probes::arm(job, wanted, requested, options.links);
                 armed.unwrap_or_else(|_| Probes::none(job, Vec::new()))
             }
-            (None, None) => {
-                Probes::arm(job, wanted, requested, options.force_tracefs).map_err(arm_failure)?
-            }
+            (None, None) => Probes::arm(job, wanted, requested, options.links).map_err(arm_failure)?,
         };
         let must_probe = options.started.is_none() && (!options.probe.is_empty() || rules.is_empty());
         if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {

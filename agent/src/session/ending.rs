@@ -8,14 +8,13 @@ use report::view;
 
 use super::{
     Session, changes, kernel_failure,
-    leave::{self, LeaveEffect},
+    leave::{LeaveEffect, LeaveEvent, in_words},
     measuring::Measuring,
     orders::process_here,
     outputs::{Outputs, Printout},
     parts::{self, EffectQueue, Event},
     receipts,
     sources::Sources,
-    views::trials,
 };
 use crate::{
     control::Control,
@@ -85,11 +84,11 @@ impl Session {
                 (self.rules.tick(monotonic_ns()).into_iter()).for_each(|act| self.take_note_of(act));
                 self.measuring.summarise(&mut self.rules);
                 let has_program_ended = self.measuring.profile.running().next().is_none();
-                leave::LeaveEvent::Read { has_program_ended }
+                LeaveEvent::Read { has_program_ended }
             }
-            LeaveEffect::Record => leave::LeaveEvent::Recorded(self.rules.finish_recording()),
+            LeaveEffect::Record => LeaveEvent::Recorded(in_words(self.rules.finish_recording())),
             LeaveEffect::EndChanges(ending) => {
-                let on_trial = trials(&self.rules);
+                let on_trial = self.rules.on_trial();
                 return Ok(vec![Event::Changes(changes::ChangeEvent::Stop {
                     ending,
                     on_trial,
@@ -100,7 +99,7 @@ impl Session {
                 self.liveness.progress.begin(LoopStep::WriteReport);
                 let (written, printout) = std::mem::take(&mut last.outputs).write(&last.snapshot);
                 last.printout = Some(printout);
-                leave::LeaveEvent::Written(written)
+                LeaveEvent::Written(in_words(written))
             }
             LeaveEffect::Detach => {
                 let began = monotonic_ns();
@@ -108,11 +107,11 @@ impl Session {
                 // does not wait for that.
                 let is_off = self.measuring.probes.detach(DETACH_WAIT);
                 let took_ns = monotonic_ns().saturating_sub(began);
-                leave::LeaveEvent::Detached(is_off.then_some(took_ns))
+                LeaveEvent::Detached(is_off.then_some(took_ns))
             }
             LeaveEffect::Print => {
                 last.control = None;
-                leave::LeaveEvent::Printed(last.printout.take().map_or(Ok(()), Printout::write))
+                LeaveEvent::Printed(in_words(last.printout.take().map_or(Ok(()), Printout::write)))
             }
             // Handled by the parts and by `leave`.
             LeaveEffect::Say(_) | LeaveEffect::ReportReverts(_) | LeaveEffect::Revert | LeaveEffect::End => {
@@ -137,7 +136,7 @@ impl Session {
                 actuator_end: Box::new(receipts::actuator_end(&summary)),
                 unnamed: summary.omitted,
             },
-            Err(error) => Event::Leaving(leave::LeaveEvent::NotKnown(error.to_string())),
+            Err(error) => Event::Leaving(LeaveEvent::NotKnown(error.to_string())),
         }]
     }
 
@@ -168,6 +167,6 @@ impl Session {
             program: snapshot.job.program.clone(),
         };
         last.snapshot = snapshot;
-        Ok(vec![Event::Leaving(leave::LeaveEvent::Traced(traced)), shown])
+        Ok(vec![Event::Leaving(LeaveEvent::Traced(in_words(traced))), shown])
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tuner::Process;
 
 use job::{Job, Member};
-use probe::kernel::FamilyRoot;
+use probe::kernel::{FamilyRoot, LinkChoice};
 use profile::cost::BudgetShare;
 use report::Reference;
 
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     pub reference: Option<Reference>,
     /// Functions whose calls are counted.
     pub probe: Vec<String>,
-    pub force_tracefs: bool,
+    pub links: LinkChoice,
     pub budget: BudgetShare,
     /// Poll for hits without sleeping, on dedicated CPUs.
     pub busy_poll: bool,

@@ -83,6 +83,24 @@ pub(super) struct ProcessWork {
     pub(super) needless_where: Option<String>,
 }
 
+/// Why a decision cannot be ordered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OrderError {
+    /// Its processes cannot agree on an iteration; in the words of the rules.
+    #[error("{0}")]
+    NoMeeting(String),
+    #[error("{NO_PROCESS_LEFT}")]
+    NoProcess,
+    #[error(transparent)]
+    Function(#[from] resolve::NotOne),
+    #[error(transparent)]
+    Value(#[from] plan::LiteralError),
+    #[error(transparent)]
+    Cores(#[from] os_metrics::TooFewCores),
+    #[error("the process has ended")]
+    Ended,
+}
+
 /// The data that resolving a decision needs.
 pub(super) struct Resolver<'a> {
     pub(super) target: &'a Target,
@@ -91,9 +109,10 @@ pub(super) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Resolves a decision to orders; the error states why it cannot be ordered.
-    pub(super) fn resolve(&self, decision: ResolvedDecision) -> Result<(Decided, Ordered), String> {
-        let meeting = decision.together.clone().transpose()?;
+    /// Resolves a decision to orders.
+    pub(super) fn resolve(&self, decision: ResolvedDecision) -> Result<(Decided, Ordered), OrderError> {
+        let meeting = decision.together.clone().transpose();
+        let meeting = meeting.map_err(OrderError::NoMeeting)?;
         let (mut how, mut together) = (Execution::Each, None);
         let (parts, work): (Vec<OrderPart>, Vec<ProcessWork>) = match decision.switches.is_empty() {
             true => self.parts(&decision)?.into_iter().unzip(),
@@ -105,7 +124,7 @@ impl Resolver<'_> {
         if let (Execution::Each, Some(meeting)) = (&how, &meeting) {
             match together::together(&self.target.job, meeting, &parts, &work) {
                 Ok(command) => (how, together) = (Execution::Together, Some(Box::new(command))),
-                Err(reason) => how = Execution::Barred(reason),
+                Err(error) => how = Execution::Barred(error.to_string()),
             }
         }
         let is_value = |change: &ResolvedAction| matches!(change.action, Action::Set(_));
@@ -129,8 +148,8 @@ impl Resolver<'_> {
         Ok((decided, ordered))
     }
 
-    /// Resolves a decision by process; the error states why it cannot be ordered.
-    fn parts(&self, decision: &ResolvedDecision) -> Result<Vec<(OrderPart, ProcessWork)>, String> {
+    /// Resolves a decision by process.
+    fn parts(&self, decision: &ResolvedDecision) -> Result<Vec<(OrderPart, ProcessWork)>, OrderError> {
         let mut parts = Vec::new();
         for change in &decision.changes {
             let Some(pid) = self.target.pid_of(change.slot) else {
@@ -155,7 +174,7 @@ impl Resolver<'_> {
             }
         }
         match parts.is_empty() {
-            true => Err(NO_PROCESS_LEFT.to_owned()),
+            true => Err(OrderError::NoProcess),
             false => Ok(parts),
         }
     }
@@ -178,7 +197,7 @@ impl Resolver<'_> {
         decision: &ResolvedDecision,
         change: &ResolvedAction,
         pid: Pid,
-    ) -> Result<Vec<(String, ProcessTask)>, String> {
+    ) -> Result<Vec<(String, ProcessTask)>, OrderError> {
         let action = match &change.action {
             Action::Set(set) => return self.writes(decision, change.slot, pid, set),
             Action::Affinity(Affinity::Cores(how)) => {
@@ -195,14 +214,13 @@ impl Resolver<'_> {
         Ok(vec![(change.text(), ProcessTask::Act(Box::new(command)))])
     }
 
-    fn resolved(&self, action: &Action, slot: u32) -> Result<Action, String> {
+    fn resolved(&self, action: &Action, slot: u32) -> Result<Action, OrderError> {
         let Some(member) = self.target.member(slot) else {
             return Ok(action.clone());
         };
         // Includes libraries that were loaded after the session began.
         let now = member.space_now(self.target.discovery.images());
-        let resolved = resolve::functions(action, now.as_ref().unwrap_or(&member.space));
-        resolved.map_err(|error| error.to_string())
+        Ok(resolve::functions(action, now.as_ref().unwrap_or(&member.space))?)
     }
 
     fn writes(
@@ -211,8 +229,8 @@ impl Resolver<'_> {
         slot: u32,
         pid: Pid,
         set: &Set,
-    ) -> Result<Vec<(String, ProcessTask)>, String> {
-        let value = Literal::try_from(&set.value).map_err(|error| error.to_string())?;
+    ) -> Result<Vec<(String, ProcessTask)>, OrderError> {
+        let value = Literal::try_from(&set.value)?;
         let member = self.target.member(slot);
         let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
             // A library that was loaded after the session began has a copy, too.
@@ -238,7 +256,7 @@ impl Resolver<'_> {
     }
 
     /// The CPUs of one process when each process of the job gets its own cores, in the order of ranks.
-    fn cores_of(&self, slot: u32, how: Cores) -> Result<CpuList, String> {
+    fn cores_of(&self, slot: u32, how: Cores) -> Result<CpuList, OrderError> {
         let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
@@ -246,10 +264,10 @@ impl Resolver<'_> {
         // They may be bound already, to fewer CPUs than their cgroup grants.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = os_metrics::reach(&all);
-        let dealt = os_metrics::dealt(how, &pids, &cpus).map_err(|error| error.to_string())?;
+        let dealt = os_metrics::dealt(how, &pids, &cpus)?;
         let place = living.iter().position(|process| process.slot == slot);
         let own = place.and_then(|place| dealt.into_iter().nth(place));
-        own.ok_or_else(|| "the process has ended".to_owned())
+        own.ok_or(OrderError::Ended)
     }
 
     fn change_view(

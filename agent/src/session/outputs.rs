@@ -35,6 +35,24 @@ pub(crate) struct Exports {
     pub session: Option<String>,
 }
 
+/// Why an output is not complete.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OutputError {
+    #[error("{name} could not be written: {source}")]
+    File { name: String, source: io::Error },
+    #[error(
+        "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
+    )]
+    Series { name: String, dropped: u64 },
+    #[error("standard output could not be written: {0}")]
+    Stdout(io::Error),
+    #[error("there is no page: {0}")]
+    Page(#[from] page::PageError),
+    /// Several, each on its line.
+    #[error("{}", .0.iter().map(OutputError::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<OutputError>),
+}
+
 /// The destination of an output that is written once, at the end.
 #[derive(Debug)]
 enum Place {
@@ -162,19 +180,23 @@ impl Outputs {
         }
     }
 
-    /// Ends the trace: returns its summary, and an error as text.
-    pub(crate) fn end_trace(&mut self, ending: &TraceEnd<'_>) -> (Option<TraceView>, Result<(), String>) {
+    /// Ends the trace: what became of it.
+    pub(crate) fn end_trace(
+        &mut self,
+        ending: &TraceEnd<'_>,
+    ) -> (Option<TraceView>, Result<(), OutputError>) {
         let Some(trace) = self.trace.take() else {
             return (None, Ok(()));
         };
         let (view, result) = trace.finish(ending);
-        let result = result.map_err(|error| format!("{} could not be written: {error}", view.file));
+        let name = view.file.clone();
+        let result = result.map_err(|source| OutputError::File { name, source });
         (Some(view), result)
     }
 
     /// Writes the report and its table, and returns the part for standard output. Everything that can be
     /// written is written before an error is reported.
-    pub(crate) fn write(self, snapshot: &Snapshot) -> (Result<(), String>, Printout) {
+    pub(crate) fn write(self, snapshot: &Snapshot) -> (Result<(), OutputError>, Printout) {
         let mut printout = Printout(None);
         let report = self
             .report
@@ -183,23 +205,18 @@ impl Outputs {
             .table
             .map(|place| place.write(table(snapshot), &mut printout));
         let page = self.page.map(|place| {
-            let text = page::html(&page::page(snapshot)).map_err(|error| error.to_string())?;
+            let text = page::html(&page::page(snapshot))?;
             place.write(text, &mut printout)
         });
         let series = self.series.filter(|series| series.dropped > 0).map(|series| {
-            let (dropped, name) = (series.dropped, series.name);
-            Err(format!(
-                "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
-            ))
+            let (name, dropped) = (series.name, series.dropped);
+            Err(OutputError::Series { name, dropped })
         });
-        let errors = [report, table, page, series]
-            .into_iter()
-            .flatten()
-            .filter_map(Result::err);
-        let errors: Vec<String> = errors.collect();
+        let written = [report, table, page, series].into_iter().flatten();
+        let errors: Vec<OutputError> = written.filter_map(Result::err).collect();
         match errors.is_empty() {
             true => (Ok(()), printout),
-            false => (Err(errors.join("\n")), printout),
+            false => (Err(OutputError::Several(errors)), printout),
         }
     }
 }
@@ -210,15 +227,15 @@ impl Outputs {
 pub(crate) struct Printout(Option<String>);
 
 impl Printout {
-    pub(crate) fn write(self) -> Result<(), String> {
+    pub(crate) fn write(self) -> Result<(), OutputError> {
         let Some(text) = self.0 else { return Ok(()) };
         let written = console::printing(|| console::complete(&text));
-        written.map_err(|error| format!("standard output could not be written: {error}"))
+        written.map_err(OutputError::Stdout)
     }
 }
 
 impl Place {
-    fn write(self, text: String, printout: &mut Printout) -> Result<(), String> {
+    fn write(self, text: String, printout: &mut Printout) -> Result<(), OutputError> {
         match self {
             Place::Stdout => {
                 printout.0 = Some(text);
@@ -226,7 +243,7 @@ impl Place {
             }
             Place::File(file, name) => file
                 .complete(text.as_bytes())
-                .map_err(|error| format!("{name} could not be written: {error}")),
+                .map_err(|source| OutputError::File { name, source }),
         }
     }
 }

@@ -68,7 +68,8 @@ impl Screen {
     ) -> Screen {
         let painter = match has_command || outputs.report_is_stdout() {
             true => Painter::beside(),
-            false => Painter::new(options.plain),
+            false if options.plain => Painter::lines(),
+            false => Painter::live(),
         };
         Screen {
             painter,

@@ -10,13 +10,26 @@ use super::{
     orders::ProcessWork,
 };
 
-/// One command for all parts; the error states why they cannot change together.
+/// Why processes cannot change together.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TogetherError {
+    #[error(
+        "nothing states how many ranks the job has: where some run on other machines, they would not change with those here"
+    )]
+    SizeUnknown,
+    #[error("{here} of {all} ranks run on this machine, and the others would not change with them")]
+    Elsewhere { here: usize, all: usize },
+    #[error("only values change in all processes together, not `{0}`")]
+    NoValue(String),
+}
+
+/// One command for all parts.
 pub(super) fn together(
     job: &Job,
     meeting: &Meeting,
     parts: &[OrderPart],
     work: &[ProcessWork],
-) -> Result<TogetherCommand, String> {
+) -> Result<TogetherCommand, TogetherError> {
     is_complete(job.size_here(), job.size())?;
     let sets = parts.iter().zip(work);
     Ok(TogetherCommand {
@@ -30,45 +43,30 @@ pub(super) fn together(
 }
 
 /// Whether all ranks of the job are watched here: otherwise a part of them would change without the others.
-fn is_complete(here: usize, size: Option<usize>) -> Result<(), String> {
+fn is_complete(here: usize, size: Option<usize>) -> Result<(), TogetherError> {
     match size {
-        None => Err(
-            "nothing states how many ranks the job has: where some run on other machines, they would not change with those here"
-                .to_owned(),
-        ),
-        Some(all) if here < all => Err(format!(
-            "{here} of {all} ranks run on this machine, and the others would not change with them"
-        )),
+        None => Err(TogetherError::SizeUnknown),
+        Some(all) if here < all => Err(TogetherError::Elsewhere { here, all }),
         Some(_) => Ok(()),
     }
 }
 
-fn set(part: &OrderPart, task: &ProcessTask) -> Result<SetCommand, String> {
+fn set(part: &OrderPart, task: &ProcessTask) -> Result<SetCommand, TogetherError> {
     match task {
         ProcessTask::Set(command) => Ok((**command).clone()),
-        ProcessTask::Act(_) => Err(format!(
-            "only values change in all processes together, not `{}`",
-            part.label
-        )),
+        ProcessTask::Act(_) => Err(TogetherError::NoValue(part.label.clone())),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_complete;
+    use super::{TogetherError, is_complete};
 
     #[test]
     fn ranks_change_together_only_where_it_is_known_that_all_are_here() {
         assert_eq!(is_complete(4, Some(4)), Ok(()));
-        assert!(
-            is_complete(2, Some(4))
-                .unwrap_err()
-                .starts_with("2 of 4 ranks run on this machine")
-        );
-        assert!(
-            is_complete(2, None)
-                .unwrap_err()
-                .starts_with("nothing states how many ranks")
-        );
+        let elsewhere = TogetherError::Elsewhere { here: 2, all: 4 };
+        assert_eq!(is_complete(2, Some(4)), Err(elsewhere));
+        assert_eq!(is_complete(2, None), Err(TogetherError::SizeUnknown));
     }
 }

@@ -16,12 +16,11 @@ use session::request::{Answer, SessionView};
 use super::{
     Options, Start,
     budget::CostContext,
-    changes::Trial,
     found::{Repair, copies},
     greeting::Greeting,
     measuring::{Measuring, functions},
     members::Unmeasured,
-    outputs::Outputs,
+    outputs::{OutputError, Outputs},
     parts::{Event, Parts},
     sequence::{self, Calls},
     target::Target,
@@ -67,7 +66,7 @@ impl<'a> Views<'a> {
             rule_values: self.rules.values(),
             findings: self.parts.changes.findings.views(),
             past_findings: self.parts.changes.findings.past(),
-            changes: self.parts.changes.views(&trials(self.rules)),
+            changes: self.parts.changes.views(&self.rules.on_trial()),
             sequence: self.calls().view(),
             frequency: self.measuring.profile.frequency(),
             cost: self.cost(),
@@ -295,8 +294,8 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Ends the trace: returns its summary, and an error as text.
-    pub(super) fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
+    /// Ends the trace: what became of it.
+    pub(super) fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), OutputError>) {
         let (processes, probes) = (&self.measuring.profile.processes, self.measuring.probes.list());
         let not_seen = processes.iter().map(|process| process.sequence.unseen());
         let polling = processes.iter().map(|process| process.polling_calls(probes));
@@ -368,14 +367,6 @@ pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
         library: mpi.map(|mpi| mpi.library.clone()),
         watched,
     }
-}
-
-/// Progress of the changes that are on trial.
-pub(super) fn trials(rules: &RuleBook) -> Vec<Trial> {
-    let trials = rules.on_trial().into_iter();
-    trials
-        .map(|(decision, seen, over)| Trial { decision, seen, over })
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Calls: which entry a return belongs to, however a call ends, and how deep that goes.
 
 use abi::{SpecFlags, Totals};
-use probe::kernel::LinkKind;
+use probe::kernel::{LinkChoice, LinkKind};
 
 use crate::target::{Probed, for_every_way, rows};
 
@@ -9,7 +9,7 @@ use crate::target::{Probed, for_every_way, rows};
 fn nested_and_recursive_calls_pair_with_their_entries_as_root() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
-        assert!(!way.force_tracefs || probed.kernel.link_kind() == LinkKind::Tracefs);
+        assert!(way.links == LinkChoice::Best || probed.kernel.link_kind() == LinkKind::Tracefs);
         probed.target.run("outer");
         let totals = probed.kernel.totals(2).unwrap();
         let counts = |totals: &Totals| (totals.calls, totals.timed, totals.unpaired, totals.too_deep);

@@ -3,7 +3,7 @@
 use std::{ops::Range, process::Command};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
-use probe::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring};
+use probe::kernel::{At, Kernel, Link, LinkChoice, LinkRequest, LoadOptions, ProbeSite, Ring};
 
 use tuner::FileOffset;
 
@@ -78,7 +78,7 @@ pub(crate) const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
 /// How a test attaches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    pub(crate) force_tracefs: bool,
+    pub(crate) links: LinkChoice,
 }
 
 /// Those that count the calls of a function by duration.
@@ -118,7 +118,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
         processes: 4,
         rows: probes * Durations::ROWS,
         partial_sums: 0,
-        force_tracefs: way.force_tracefs,
+        links: way.links,
     })
     .unwrap();
     let capture = |kind, index, width| Capture {
@@ -184,8 +184,8 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
 /// Links of both kinds.
 pub(crate) fn for_every_way(test: impl Fn(Way)) {
     if is_root() {
-        for force_tracefs in [false, true] {
-            test(Way { force_tracefs });
+        for links in LinkChoice::ALL {
+            test(Way { links });
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use probe::KernelRendezvous;
+use probe::kernel::LinkChoice;
 use tuner::VariableName;
 use tuner::journal::{StateDir, Status};
 use tuner::rendezvous::{HoldRequest, Progress, Rendezvous, Then, ThreadAtSync};
@@ -44,10 +45,10 @@ fn over(rendezvous: &mut KernelRendezvous, ticket: tuner::rendezvous::HoldTicket
 fn the_thread_executes_nothing_of_the_program_while_it_is_held_as_root() {
     let Some(_alone) = alone_as_root() else { return };
     // Both kinds of links.
-    for force_tracefs in [false, true] {
+    for links in LinkChoice::ALL {
         let directory = tempfile::tempdir().unwrap();
         let target = Target::start(directory.path(), "entry", "busy");
-        let mut rendezvous = KernelRendezvous::new(force_tracefs).unwrap();
+        let mut rendezvous = KernelRendezvous::new(links).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let (space, thread) = (target.space.clone(), target.running.child.id());
         let location = space.variable(&VariableName::from("iteration")).unwrap();
@@ -75,7 +76,7 @@ fn an_action_that_takes_too_long_is_reported_and_the_program_goes_on_at_the_boun
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
-    let mut rendezvous = KernelRendezvous::new(false).unwrap();
+    let mut rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     // As if whoever answers had died in the middle: it does not end before the test says so.
     let ticket = armed(&mut rendezvous, &target, 1, move |_| {
@@ -102,7 +103,7 @@ fn an_action_that_is_taken_back_is_not_called_as_root() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "return", "busy");
-    let mut rendezvous = KernelRendezvous::new(false).unwrap();
+    let mut rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     // step is never called by this program.
     let ticket = armed(&mut rendezvous, &target, 1, move |_| {

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use probe::KernelRendezvous;
+use probe::kernel::LinkChoice;
 use procfs::{CurrentSI as _, KernelStats};
 use tuner::journal::Mechanism;
 use tuner::rendezvous::Rendezvous as _;
@@ -42,7 +43,7 @@ impl Case {
 
     /// Eight bytes: by the probe where the kernel lets it write.
     fn by_itself(moment: &'static str, pace: &'static str) -> Case {
-        let rendezvous = KernelRendezvous::new(false).unwrap();
+        let rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
         let by = match rendezvous.store_refusal() {
             None => Mechanism::Store,
             Some(_) => Mechanism::Rendezvous,

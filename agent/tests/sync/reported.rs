@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use probe::KernelRendezvous;
+use probe::kernel::LinkChoice;
 use tuner::journal::{Mechanism, StateDir, Status};
 use tuner::rendezvous::Rendezvous;
 
@@ -14,7 +15,7 @@ fn a_probe_writes_by_itself_where_it_may_and_else_the_thread_is_held_as_root() {
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
     let mut actuator = Actuator::start(directory.path(), true);
-    let rendezvous = KernelRendezvous::new(false).unwrap();
+    let rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
     for value in 1..=20 {
         let receipt = actuator
             .set(at("entry:step", set(target.pid(), "wide", value)))

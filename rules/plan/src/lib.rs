@@ -23,10 +23,10 @@ pub use cpus::{CpuList, CpuListError};
 pub use expression::{Expression, ExpressionError, Operator};
 pub use gpu::GpuCall;
 pub use openmp::{TEAM_SIZE_ARGUMENT, TEAM_SIZES, takes_team_size};
-pub use outcome::{GuardEffect, MarkKind, Mode};
+pub use outcome::{GuardEffect, MarkKind, Mode, ModeError};
 pub use site::Cost;
 pub use sync::{Key, Meeting, Moment, SyncPoint, SyncPointError};
-pub use value::{Bytes, Literal, LiteralError, Scalar, Value, ValueError, ValueType};
+pub use value::{Bytes, BytesError, Literal, LiteralError, Scalar, Value, ValueError, ValueType};
 
 #[cfg(test)]
 mod tests {

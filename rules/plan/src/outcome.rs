@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// The permission of a rule to act.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,12 +38,17 @@ impl fmt::Display for Mode {
     }
 }
 
-impl FromStr for Mode {
-    type Err = String;
+/// A text is no mode.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is no mode: off, advising or applying")]
+pub struct ModeError(String);
 
-    fn from_str(text: &str) -> Result<Mode, String> {
+impl FromStr for Mode {
+    type Err = ModeError;
+
+    fn from_str(text: &str) -> Result<Mode, ModeError> {
         let found = Mode::ALL.into_iter().find(|mode| mode.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no mode: off, advising or applying"))
+        found.ok_or_else(|| ModeError(text.to_owned()))
     }
 }
 

@@ -113,11 +113,16 @@ impl From<Bytes> for String {
     }
 }
 
-impl TryFrom<String> for Bytes {
-    type Error = String;
+/// A text is not bytes as they are printed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not 0 to 8 bytes in hexadecimal")]
+pub struct BytesError(String);
 
-    fn try_from(text: String) -> Result<Bytes, String> {
-        let bad = || format!("`{text}` is not 0 to 8 bytes in hexadecimal");
+impl TryFrom<String> for Bytes {
+    type Error = BytesError;
+
+    fn try_from(text: String) -> Result<Bytes, BytesError> {
+        let bad = || BytesError(text.clone());
         if !text.is_ascii() || !text.len().is_multiple_of(2) {
             return Err(bad());
         }

@@ -239,7 +239,7 @@ impl TuneState {
         }
         if turn.now < self.quiet_until {
             let left = self.quiet_until.since(turn.now) as f64 / 1e9;
-            return Some(format!("cooldown: {} left", human(left, Dimension::TIME, false)));
+            return Some(format!("cooldown: {} left", human(left, Dimension::TIME)));
         }
         if tune.revert_after && !self.has_room() {
             return Some("it has as many changes in force as can be undone together".to_string());

@@ -58,7 +58,7 @@ use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
     ClosedWindow, Decision, DecisionOutcome, Dropped, Finding, FindingState, LeftOut, Observation, Output,
-    ProcessAction, Standing, TuneStatus, Verdict,
+    ProcessAction, Standing, TrialProgress, TuneStatus, Verdict,
 };
 use pending_sums::PendingSums;
 pub use placement::{PlacedFold, Placement};

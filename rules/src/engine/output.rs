@@ -3,12 +3,22 @@
 use std::collections::BTreeSet;
 
 use plan::{Action, Meeting, SyncPoint};
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::partial_sum::PartialSum;
 use crate::unit::Dimension;
 use crate::value::{MetricReading, ProcessId, Reads, Reason, Scalar, Subject, Time};
+
+/// How far the judgement of a decision is, in windows.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct TrialProgress {
+    pub decision: DecisionId,
+    pub seen: usize,
+    /// Windows that it takes.
+    pub over: u32,
+}
 
 /// A measurement. Times must not run backwards within one series; an observation that does is ignored.
 #[derive(Clone, Debug, PartialEq)]

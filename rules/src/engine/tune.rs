@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use plan::{Action, Mode};
 
 use super::holds::{Condition, Held};
-use super::output::{DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, Verdict};
+use super::output::{
+    DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, TrialProgress, Verdict,
+};
 use super::phase::Phase;
 use super::trial::{HISTORY_MAX, Trial};
 pub(super) use super::turn::{Outbox, TuneEvaluation};
@@ -141,16 +143,19 @@ impl TuneState {
         matches!(self.phase, Phase::Pending { .. } | Phase::Trial(_))
     }
 
-    /// The changes that are being judged, with the number of windows seen and needed.
-    pub(super) fn on_trial(&self, tune: &Tune) -> Vec<(DecisionId, usize, u32)> {
+    /// The changes that are being judged.
+    pub(super) fn on_trial(&self, tune: &Tune) -> Vec<TrialProgress> {
         let (Phase::Trial(trial), Some(guard)) = (&self.phase, tune.guard()) else {
             return Vec::new();
         };
         let (seen, needed) = trial.progress(guard);
+        let progress = |decision| TrialProgress {
+            decision,
+            seen,
+            over: needed as u32,
+        };
         let decisions = trial.decisions.iter();
-        decisions
-            .map(|(decision, _)| (*decision, seen, needed as u32))
-            .collect()
+        decisions.map(|(decision, _)| progress(*decision)).collect()
     }
 
     /// Whether a change is being judged, including the time in which it is reverted for the comparison.

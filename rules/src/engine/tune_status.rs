@@ -5,10 +5,10 @@ use std::sync::Arc;
 use plan::Mode;
 
 use super::close::Evaluated;
-use super::output::{ClosedWindow, Dropped, Finding, Standing, TuneStatus};
+use super::output::{ClosedWindow, Dropped, Finding, Standing, TrialProgress, TuneStatus};
 use super::tune::TuneState;
 use super::{Engine, Running};
-use crate::ids::{DecisionId, RuleId};
+use crate::ids::RuleId;
 use crate::rule::CheckedRule;
 
 impl Engine {
@@ -53,8 +53,8 @@ impl Engine {
         out
     }
 
-    /// The decisions that are being judged, each with the number of windows seen and needed.
-    pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+    /// The decisions that are being judged.
+    pub fn on_trial(&self) -> Vec<TrialProgress> {
         let tunes = |running: &'_ Running| -> Vec<_> {
             let tunes = running.tunes.iter().zip(&running.rule.tunes);
             tunes.flat_map(|(state, tune)| state.on_trial(tune)).collect()

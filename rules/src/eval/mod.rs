@@ -384,7 +384,7 @@ fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
     let Ok([mean, stddev, workers]) = <[Value; 3]>::try_from(others) else {
         return Value::none("factoring_x lacks an argument");
     };
-    let step = |f: fn(f64, f64) -> Result<f64, Reason>| {
+    let step = |f: fn(f64, f64) -> Result<f64, &'static str>| {
         move |a: Scalar, b: Scalar| finite(f(number(&a)?, number(&b)?)?)
     };
     let spread = mean

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use plan::{Argument, ReturnType, Value, ValueType};
+use plan::{Argument, ReturnType, Value, ValueError, ValueType};
+use thiserror::Error;
 
 use super::function::Found;
 use crate::address::Address;
@@ -17,7 +18,7 @@ use crate::error::ActionError;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::space::AddressSpace;
-use crate::variable::{Location, VariableName};
+use crate::variable::{FollowError, Location, VariableName};
 
 /// Bytes of all strings of one call.
 const TEXT_BYTES_MAX: usize = (PAGE - stub::DATA_BYTES) as usize;
@@ -59,7 +60,7 @@ pub(super) fn given(
     arguments: Vec<Argument>,
     was: Option<&Argument>,
 ) -> Result<(Vec<Given>, Option<ReturnType>), ActionError> {
-    let error = |why| wrong(&function.name, why);
+    let error = |why: String| wrong(&function.name, why);
     let mut sources = Vec::new();
     let mut values = Vec::new();
     for argument in arguments {
@@ -67,7 +68,7 @@ pub(super) fn given(
             Argument::Variable(name) => {
                 let location = space.variable(&VariableName::from(name.as_str()));
                 let location = location.map_err(|why| error(why.to_string()))?;
-                let value = held(&location, space.memory()).map_err(error)?;
+                let value = held(&location, space.memory()).map_err(|why| wrong(&function.name, why))?;
                 (value, Source::Variable(name, Box::new(location)))
             }
             Argument::Was => {
@@ -113,20 +114,29 @@ pub(super) fn now(function: &str, process: &Process, given: &[Given]) -> Result<
     given.iter().map(value).collect()
 }
 
+/// Why what a variable holds cannot be passed.
+#[derive(Debug, Error)]
+enum HeldError {
+    #[error(transparent)]
+    Follow(#[from] FollowError),
+    #[error("{symbol} cannot be passed: it is no number, or there is no debug information on it")]
+    NoNumber { symbol: String },
+    #[error(transparent)]
+    Value(#[from] ValueError),
+}
+
 /// The value of a variable.
-fn held(location: &Location, memory: &Memory) -> Result<Argument, String> {
-    let bytes = location.read(memory).map_err(|error| error.to_string())?;
-    let symbol = &location.symbol;
+fn held(location: &Location, memory: &Memory) -> Result<Argument, HeldError> {
+    let bytes = location.read(memory)?;
     let Some(of) = location.value_type() else {
         return match location.variable_type() {
             Some(of) if of.kind == ValueKind::Pointer => Ok(Argument::Integer(bytes.word().cast_signed())),
-            _ => Err(format!(
-                "{symbol} cannot be passed: it is no number, or there is no debug information on it"
-            )),
+            _ => Err(HeldError::NoNumber {
+                symbol: location.symbol.clone(),
+            }),
         };
     };
-    let value = Value::from_bytes(of, bytes).map_err(|error| error.to_string())?;
-    Ok(of_value(value))
+    Ok(of_value(Value::from_bytes(of, bytes)?))
 }
 
 /// A value as an argument.
@@ -157,10 +167,10 @@ fn like(kind: &Argument, value: Argument) -> Argument {
     }
 }
 
-fn wrong(function: &str, why: String) -> ActionError {
+fn wrong(function: &str, why: impl ToString) -> ActionError {
     ActionError::Arguments {
         function: function.to_owned(),
-        why,
+        why: why.to_string(),
     }
 }
 
@@ -212,19 +222,34 @@ pub(super) fn typed(
     Ok((typed, returned.map(return_type)))
 }
 
-/// Converts an argument to the type of a parameter, or returns why it cannot.
-fn as_parameter(of: VariableType, argument: Argument) -> Result<Argument, String> {
+/// Why a parameter does not take an argument.
+#[derive(Debug, Error)]
+enum ParameterError {
+    #[error("is a long double, which cannot be passed")]
+    LongDouble,
+    #[error("is a number, not a text")]
+    Number,
+    #[error("is no floating-point number")]
+    NoFloat,
+    #[error("is {0}, not a text")]
+    NoText(VariableType),
+    #[error("is {of}: {number} does not fit")]
+    TooLarge { of: VariableType, number: i64 },
+}
+
+/// An argument as a parameter of this type takes it.
+fn as_parameter(of: VariableType, argument: Argument) -> Result<Argument, ParameterError> {
     match (of.kind, argument) {
-        (ValueKind::Float, _) if of.size > 8 => Err("is a long double, which cannot be passed".to_owned()),
-        (ValueKind::Float, Argument::Text(_)) => Err("is a number, not a text".to_owned()),
+        (ValueKind::Float, _) if of.size > 8 => Err(ParameterError::LongDouble),
+        (ValueKind::Float, Argument::Text(_)) => Err(ParameterError::Number),
         (ValueKind::Float, argument) if of.size == 4 => Ok(like(&Argument::Float(0.0), argument)),
         (ValueKind::Float, argument) => Ok(like(&Argument::Double(0.0), argument)),
-        (_, Argument::Double(_) | Argument::Float(_)) => Err("is no floating-point number".to_owned()),
+        (_, Argument::Double(_) | Argument::Float(_)) => Err(ParameterError::NoFloat),
         (ValueKind::Pointer, argument) => Ok(argument),
-        (_, Argument::Text(_)) => Err(format!("is {of}, not a text")),
+        (_, Argument::Text(_)) => Err(ParameterError::NoText(of)),
         (_, Argument::Integer(number)) => match fits(of, number) {
             true => Ok(Argument::Integer(number)),
-            false => Err(format!("is {of}: {number} does not fit")),
+            false => Err(ParameterError::TooLarge { of, number }),
         },
         (_, argument) => Ok(argument),
     }

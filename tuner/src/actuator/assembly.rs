@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use plan::Bytes;
+use thiserror::Error;
 
+use super::Refusal;
 use crate::journal::{Mechanism, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{
@@ -53,8 +55,32 @@ pub(super) struct Assembly {
 
 /// The result, and how each process was held.
 pub(super) struct Assembled {
-    pub(super) result: Result<(), String>,
+    pub(super) result: Result<(), AssemblyError>,
     pub(super) holds: Vec<WriteHold>,
+}
+
+/// Why nothing was written in any of the processes.
+#[derive(Debug, Error)]
+pub(super) enum AssemblyError {
+    #[error("process {pid}: {source}")]
+    Member { pid: Pid, source: Refusal },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Hold(#[from] HoldError),
+    #[error(transparent)]
+    Scattered(Scattered),
+    #[error("{scattered}; {source}")]
+    NotArmed { scattered: Scattered, source: HoldError },
+    #[error("it was called off")]
+    CalledOff,
+    #[error("process {0} has ended")]
+    Ended(Pid),
+    /// Some were not seen twice in time.
+    #[error("{place} was not reached in time by process {}", absent.join(", "))]
+    Absent { place: String, absent: Vec<String> },
+    #[error("nothing can be held here")]
+    NoHolds,
 }
 
 impl Assembly {
@@ -120,10 +146,7 @@ impl Assembly {
             return None;
         }
         let gathered = attempt.join().unwrap_or_else(|_| Gathered {
-            result: Err(Scattered {
-                reason: "the attempt panicked".to_owned(),
-                again: NextAttempt::Never,
-            }),
+            result: Err(Scattered::Panicked),
             held_ns: Vec::new(),
         });
         self.disarm(rendezvous);
@@ -132,18 +155,16 @@ impl Assembly {
         }
         match gathered.result {
             Ok(()) => Some(self.over(Ok(()))),
-            Err(Scattered { reason, again }) if self.may_try(again) && !is_over => {
+            Err(scattered) if self.may_try(scattered.again()) && !is_over => {
                 for (member, held_ns) in self.members.iter_mut().zip(&gathered.held_ns) {
                     member.passage.misses += 1;
                     member.passage.missed_ns += *held_ns;
                 }
                 self.lead = (self.lead * 2).min(LEAD_MAX);
-                let armed = self.arm(rendezvous);
-                armed
-                    .err()
-                    .map(|error| self.over(Err(format!("{reason}; {error}"))))
+                let source = self.arm(rendezvous).err()?;
+                Some(self.over(Err(AssemblyError::NotArmed { scattered, source })))
             }
-            Err(Scattered { reason, .. }) => Some(self.over(Err(reason))),
+            Err(scattered) => Some(self.over(Err(AssemblyError::Scattered(scattered)))),
         }
     }
 
@@ -157,9 +178,9 @@ impl Assembly {
         let meetings = rendezvous.meetings();
         let is_seen = |ticket: &HoldTicket| meetings.seen(*ticket).hits >= 2;
         let reason = if self.called_off.load(Ordering::Relaxed) {
-            Some("it was called off".to_owned())
+            Some(AssemblyError::CalledOff)
         } else if let Some(ended) = self.members.iter().find(|member| !member.pid().is_alive()) {
-            Some(format!("process {} has ended", ended.pid()))
+            Some(AssemblyError::Ended(ended.pid()))
         } else if is_over {
             Some(self.absent(&*meetings))
         } else {
@@ -192,21 +213,22 @@ impl Assembly {
     }
 
     /// Describes the processes that were not seen twice in time.
-    fn absent(&self, meetings: &dyn Meetings) -> String {
+    fn absent(&self, meetings: &dyn Meetings) -> AssemblyError {
         let of = self.members.iter().zip(&self.tickets);
-        let absent: Vec<String> = of
+        let absent = of
             .filter(|(_, ticket)| meetings.seen(**ticket).hits < 2)
-            .map(|(member, _)| member.pid().to_string())
-            .collect();
+            .map(|(member, _)| member.pid().to_string());
         let place = self
             .members
             .first()
             .map(|member| member.point.place().to_string());
-        let place = place.unwrap_or_default();
-        format!("{place} was not reached in time by process {}", absent.join(", "))
+        AssemblyError::Absent {
+            place: place.unwrap_or_default(),
+            absent: absent.collect(),
+        }
     }
 
-    pub(super) fn over(&self, result: Result<(), String>) -> Assembled {
+    pub(super) fn over(&self, result: Result<(), AssemblyError>) -> Assembled {
         let hold = |member: &Member| WriteHold::at(Mechanism::Stop, member.passage);
         Assembled {
             result,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::assembly::{Assembled, Assembly, Member};
+use super::assembly::{Assembled, Assembly, AssemblyError, Member};
 use super::reverting::{REVERT_LOOK, REVERT_WAIT, Reverting, Tried};
 use super::session::Session;
 use super::waiting::refused;
@@ -66,7 +66,7 @@ impl Session {
             match self.in_force_of(*pid, bond) {
                 Ok(change) => in_force.extend(change.map(|change| (*pid, change))),
                 Err(refusal) if refusal.kind == ActuatorRefusalKind::Ended => {}
-                Err(refusal) => hindered = Some(format!("process {pid}: {refusal}")),
+                Err(source) => hindered = Some(AssemblyError::Member { pid: *pid, source }),
             }
         }
         let run = self.groups_before(&in_force, wanted);
@@ -79,7 +79,8 @@ impl Session {
                 Err(refusal) => {
                     // If it runs another program now, that has no such change.
                     if refusal.kind != ActuatorRefusalKind::Ended {
-                        hindered = Some(format!("process {pid}: {refusal}"));
+                        let source = refusal.clone();
+                        hindered = Some(AssemblyError::Member { pid, source });
                     }
                     let result = Err(refusal);
                     done.entry(pid).or_default().push(Tried { change, result });
@@ -147,10 +148,14 @@ impl Session {
         common.unwrap_or_default()
     }
 
-    fn assemble(&mut self, members: Vec<Member>, hooks: Hooks, until: Instant) -> Result<Assembled, String> {
-        let rendezvous = self.waiting.rendezvous().map_err(|refusal| refusal.message)?;
-        let mut assembly =
-            Assembly::start(members, rendezvous, hooks, until).map_err(|error| error.to_string())?;
+    fn assemble(
+        &mut self,
+        members: Vec<Member>,
+        hooks: Hooks,
+        until: Instant,
+    ) -> Result<Assembled, AssemblyError> {
+        let rendezvous = self.waiting.rendezvous()?;
+        let mut assembly = Assembly::start(members, rendezvous, hooks, until)?;
         loop {
             if let Some(assembled) = assembly.poll(rendezvous) {
                 return Ok(assembled);
@@ -175,7 +180,10 @@ impl Session {
         } = self.writer(pid)?.prepare_revert(change, &is_in_run)?;
         let prepared = ResolvedPoint::resolve(&space, &sync)
             .map_err(|error| error.to_string())
-            .and_then(|point| Ok((point, sync::resolve(&bond.key, &space, &sync)?)));
+            .and_then(|point| {
+                let key = sync::resolve(&bond.key, &space, &sync);
+                Ok((point, key.map_err(|error| error.to_string())?))
+            });
         let values = (returning.set.new, returning.set.old);
         match prepared {
             Ok((point, key)) => Ok((returning, Member::new(point, key, Arc::new(slot), values))),

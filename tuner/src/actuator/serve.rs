@@ -17,7 +17,7 @@ use crate::sys;
 use crate::write::Hooks;
 
 /// Creates the rendezvous when the first change has a sync point, or says why there is none.
-pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;
+pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The longest time for which an expected order is polled for.
 const LOOK_OUT_MAX: Duration = Duration::from_millis(5);

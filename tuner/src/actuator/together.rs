@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plan::{Key, SyncPoint};
 
-use super::assembly::{Assembled, Assembly, Member};
+use super::assembly::{Assembled, Assembly, AssemblyError, Member};
 use super::reverting::REVERT_LOOK;
 use super::session::Session;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, refused};
@@ -190,7 +190,7 @@ impl Session {
                     Some(Some(assembled)) => break assembled,
                     // A running attempt lets all processes go within its bounds.
                     Some(None) => std::thread::sleep(REVERT_LOOK),
-                    None => break group.assembly.over(Err("nothing can be held here".to_owned())),
+                    None => break group.assembly.over(Err(AssemblyError::NoHolds)),
                 }
             };
             self.conclude_group(group, assembled);

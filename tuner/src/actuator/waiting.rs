@@ -70,7 +70,7 @@ impl Waiting {
     pub(super) fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
         if self.rendezvous.is_none() {
             let make = self.options.rendezvous;
-            let made = make.map_or_else(|| Err("no rule of this session needed a place when it began, so it gave up the right to probe".to_owned()), |make| make());
+            let made = make.map_or_else(|| Err("no rule of this session needed a place when it began, so it gave up the right to probe".into()), |make| make());
             self.rendezvous =
                 Some(made.map_err(|reason| refused(format!("cannot act at a sync point: {reason}")))?);
         }

@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plan::Bytes;
+use thiserror::Error;
 
 use super::{HoldTicket, MEETING_SIGNAL, Meetings, STOP_WAIT};
 use crate::clock::monotonic_ns;
 use crate::process::Pid;
-use crate::ptrace::HeldThread;
+use crate::ptrace::{HeldThread, PtraceError};
 use crate::slot::Slot;
-use crate::write::{self, Hooks};
+use crate::write::{self, Hooks, WriteError};
 
 /// How long the first thread waits for the last. Ranks that wait for each other in every iteration differ by
 /// at most one.
@@ -41,10 +42,47 @@ pub(crate) struct Part {
 }
 
 /// Why nothing was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Scattered {
-    pub(crate) reason: String,
-    pub(crate) again: NextAttempt,
+#[derive(Debug, Error)]
+pub(crate) enum Scattered {
+    #[error("thread {tid} of process {pid} blocks SIGURG, by which it would be stopped")]
+    Blocked { pid: Pid, tid: i32 },
+    #[error(transparent)]
+    Ptrace(#[from] PtraceError),
+    #[error("the numbers of the iterations do not count up alike in all processes")]
+    CountUnlike,
+    #[error("the numbers of the iterations are too large")]
+    TooLarge,
+    #[error("process {0} had passed the iteration already")]
+    Passed(Pid),
+    #[error("process {0} has ended")]
+    Ended(Pid),
+    #[error("it took too long, or was called off")]
+    CalledOff,
+    #[error("{arrived} of {all} processes were at the same iteration after {} s", GATHER_WAIT.as_secs())]
+    Absent { arrived: usize, all: usize },
+    #[error("process {pid} wrote {found} at the same time")]
+    Disturbed { pid: Pid, found: Bytes },
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Of those that were written before, some could not be reverted.
+    #[error("{source}{left}")]
+    Unreverted {
+        source: Box<Scattered>,
+        /// What they hold now, in words.
+        left: String,
+    },
+    #[error("the attempt panicked")]
+    Panicked,
+}
+
+impl Scattered {
+    pub(crate) fn again(&self) -> NextAttempt {
+        match self {
+            Scattered::Passed(_) => NextAttempt::AtOnce,
+            Scattered::Absent { .. } => NextAttempt::AfterWaiting,
+            _ => NextAttempt::Never,
+        }
+    }
 }
 
 /// Whether another iteration may succeed.
@@ -112,12 +150,11 @@ impl Gathering<'_> {
         for part in parts {
             let tid = self.meetings.seen(part.ticket).thread.cast_signed();
             let pid = part.slot.pid();
-            if let Some(why) = unfit(pid, tid) {
-                return Err(never(why));
+            if blocks_signal(pid, tid) {
+                return Err(Scattered::Blocked { pid, tid });
             }
-            let thread = HeldThread::seize(pid, tid).map_err(|error| never(error.to_string()))?;
             self.members.push(Member {
-                thread,
+                thread: HeldThread::seize(pid, tid)?,
                 has_arrived: false,
             });
         }
@@ -131,14 +168,13 @@ impl Gathering<'_> {
         let step = first.step;
         let alike = |last: i64, other: i64| other == step && last.wrapping_sub(first.last) % step == 0;
         if step <= 0 || !seen.iter().all(|seen| alike(seen.last, seen.step)) {
-            let reason = "the numbers of the iterations do not count up alike in all processes";
-            return Err(never(reason.to_owned()));
+            return Err(Scattered::CountUnlike);
         }
         let newest = seen.iter().map(|seen| seen.last).max().unwrap_or(0);
         let number = step
             .checked_mul(lead)
             .and_then(|earlier| newest.checked_add(earlier));
-        let number = number.ok_or_else(|| never("the numbers of the iterations are too large".to_owned()))?;
+        let number = number.ok_or(Scattered::TooLarge)?;
         parts
             .iter()
             .for_each(|part| self.meetings.want(part.ticket, number));
@@ -150,22 +186,16 @@ impl Gathering<'_> {
             for (member, part) in self.members.iter_mut().zip(parts) {
                 let pid = part.slot.pid();
                 let seen = self.meetings.seen(part.ticket);
-                let signal = member.thread.signal().map_err(|error| never(error.to_string()))?;
-                match signal {
+                match member.thread.signal()? {
                     Some(MEETING_SIGNAL) if seen.met_at_ns.is_some() => {
                         member.has_arrived = true;
                         self.first.get_or_insert_with(Instant::now);
                     }
-                    Some(other) => member
-                        .thread
-                        .pass(other)
-                        .map_err(|error| never(error.to_string()))?,
+                    Some(other) => member.thread.pass(other)?,
                     None => {}
                 }
                 if seen.has_passed {
-                    let reason = format!("process {pid} had passed the iteration already");
-                    let again = NextAttempt::AtOnce;
-                    return Err(Scattered { reason, again });
+                    return Err(Scattered::Passed(pid));
                 }
             }
             let arrived = self.members.iter().filter(|member| member.has_arrived).count();
@@ -173,17 +203,14 @@ impl Gathering<'_> {
                 return Ok(());
             }
             if let Some(part) = parts.iter().find(|part| !part.slot.pid().is_alive()) {
-                return Err(never(format!("process {} has ended", part.slot.pid())));
+                return Err(Scattered::Ended(part.slot.pid()));
             }
             if self.called_off.load(Ordering::Relaxed) {
-                return Err(never("it took too long, or was called off".to_owned()));
+                return Err(Scattered::CalledOff);
             }
             if self.first.is_some_and(|first| first.elapsed() > GATHER_WAIT) {
-                let (all, wait) = (parts.len(), GATHER_WAIT.as_secs());
-                let reason =
-                    format!("{arrived} of {all} processes were at the same iteration after {wait} s");
-                let again = NextAttempt::AfterWaiting;
-                return Err(Scattered { reason, again });
+                let all = parts.len();
+                return Err(Scattered::Absent { arrived, all });
             }
             std::thread::sleep(LOOK);
         }
@@ -223,29 +250,27 @@ impl Gathering<'_> {
     }
 }
 
-/// Why a thread cannot be stopped by the signal.
-fn unfit(pid: Pid, tid: i32) -> Option<String> {
-    let text = fs::read_to_string(pid.proc_path(&format!("task/{tid}/status"))).ok()?;
-    let blocked = text.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
-    let mask = u64::from_str_radix(blocked.trim(), 16).ok()?;
-    (mask & SIGNAL_BIT != 0)
-        .then(|| format!("thread {tid} of process {pid} blocks SIGURG, by which it would be stopped"))
-}
-
-fn never(reason: String) -> Scattered {
-    let again = NextAttempt::Never;
-    Scattered { reason, again }
+/// Whether a thread cannot be stopped by the signal.
+fn blocks_signal(pid: Pid, tid: i32) -> bool {
+    let text = fs::read_to_string(pid.proc_path(&format!("task/{tid}/status"))).unwrap_or_default();
+    let blocked = text.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let mask = blocked.and_then(|blocked| u64::from_str_radix(blocked.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & SIGNAL_BIT != 0)
 }
 
 fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
     if let Some(part) = parts.iter().find(|part| !part.slot.pid().is_alive()) {
-        return Err(never(format!("process {} has ended", part.slot.pid())));
+        return Err(Scattered::Ended(part.slot.pid()));
     }
     (hooks.after_intent)();
     for (place, part) in parts.iter().enumerate() {
-        if let Err(reason) = part.write() {
-            let before = parts.get(..place).unwrap_or_default();
-            return Err(never(reason + &revert_writes(before)));
+        if let Err(error) = part.write() {
+            let left = revert_writes(parts.get(..place).unwrap_or_default());
+            let source = Box::new(error);
+            return Err(match left.is_empty() {
+                true => *source,
+                false => Scattered::Unreverted { source, left },
+            });
         }
         (hooks.underway)();
     }
@@ -254,15 +279,12 @@ fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
 }
 
 impl Part {
-    fn write(&self) -> Result<(), String> {
+    fn write(&self) -> Result<(), Scattered> {
         let (expected, new) = self.change;
-        match write::commit(&self.slot, expected, new, || {}) {
-            Ok(found) if found == new => Ok(()),
-            Ok(found) => Err(format!(
-                "process {} wrote {found} at the same time",
-                self.slot.pid()
-            )),
-            Err(error) => Err(error.to_string()),
+        let pid = self.slot.pid();
+        match write::commit(&self.slot, expected, new, || {})? {
+            found if found == new => Ok(()),
+            found => Err(Scattered::Disturbed { pid, found }),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) const STOP_WAIT: std::time::Duration = std::time::Duration::from_secs
 /// program is never held longer than the bounds, even if this process dies.
 pub trait Rendezvous {
     /// Arms `action`: it is called while the next thread that reaches the point is held there. It runs on
-    /// another thread, at most once, and must be short. If it returns [`Then::Watch`], that is run on the
+    /// another thread, at most once, and must be short. If it returns [`Then::PendingState`], that is run on the
     /// same thread after the held thread was let go, and the action ends when that says so.
     fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<HoldTicket, HoldError>;
 
@@ -55,7 +55,7 @@ pub trait Rendezvous {
     fn meetings(&self) -> Arc<dyn Meetings>;
 
     /// Why the probe cannot write by itself, without holding a thread; `None` if it can.
-    fn store_refusal(&self) -> Option<&str>;
+    fn store_refusal(&self) -> Option<String>;
 }
 
 /// Requests with a key: the hit that is expected, and the hits so far.
@@ -145,10 +145,24 @@ pub struct Store {
     pub(crate) width: u64,
 }
 
+/// A [`Store`] as the kernel side gets it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoreWords {
+    pub address: u64,
+    pub expected: u64,
+    pub value: u64,
+    /// In bytes; 0 where nothing is to be stored.
+    pub width: u64,
+}
+
 impl Store {
-    /// Address, expected value, new value, and size in bytes.
-    pub fn parts(&self) -> (u64, u64, u64, u64) {
-        (self.address.0, self.expected, self.value, self.width)
+    pub fn words(&self) -> StoreWords {
+        StoreWords {
+            address: self.address.0,
+            expected: self.expected,
+            value: self.value,
+            width: self.width,
+        }
     }
 }
 

@@ -2,18 +2,42 @@
 
 use plan::{FunctionName, Key, Moment, SyncPoint};
 
+use thiserror::Error;
+
 use super::KeyPlace;
-use crate::dwarf::{self, ArgumentName, ValueKind};
+use crate::dwarf::{self, ArgumentError, ArgumentName, ValueKind};
+use crate::function::FunctionError;
 use crate::space::AddressSpace;
-use crate::variable::VariableName;
+use crate::variable::{VariableError, VariableName};
+
+/// Why no probe can read a key.
+#[derive(Debug, Error)]
+pub(crate) enum KeyError {
+    #[error("{0} cannot be read at a return: it may be gone")]
+    AtReturn(Key),
+    #[error("{0} is passed on the stack, where no probe reads it")]
+    OnStack(Key),
+    #[error("{0} is no number of 4 or 8 bytes")]
+    Size(Key),
+    #[error("{0} is passed by reference, which no probe follows here")]
+    ByReference(ArgumentName),
+    #[error("{0} is no integer")]
+    NoInteger(ArgumentName),
+    #[error("{0} is behind a pointer, which no probe follows here")]
+    BehindPointer(String),
+    #[error(transparent)]
+    Function(#[from] FunctionError),
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    #[error(transparent)]
+    Variable(#[from] VariableError),
+}
 
 /// Resolves a key for hits at `at`.
-pub(crate) fn resolve(key: &Key, space: &AddressSpace, at: &SyncPoint) -> Result<KeyPlace, String> {
+pub(crate) fn resolve(key: &Key, space: &AddressSpace, at: &SyncPoint) -> Result<KeyPlace, KeyError> {
     let place = match key {
         Key::Variable { name, bytes } => variable(space, name, *bytes)?,
-        _ if at.moment == Moment::Return => {
-            return Err(format!("{key} cannot be read at a return: it may be gone"));
-        }
+        _ if at.moment == Moment::Return => return Err(KeyError::AtReturn(key.clone())),
         Key::Argument { number, bytes } => {
             let found = argument(space, at, &ArgumentName::Number(*number));
             in_register(found.or_else(|why| bytes.map(|bytes| (*number, u64::from(bytes))).ok_or(why))?)
@@ -22,11 +46,9 @@ pub(crate) fn resolve(key: &Key, space: &AddressSpace, at: &SyncPoint) -> Result
     };
     let (KeyPlace::Argument { bytes, .. } | KeyPlace::Memory { bytes, .. }) = place;
     match place {
-        KeyPlace::Argument { index, .. } if index > 5 => {
-            Err(format!("{key} is passed on the stack, where no probe reads it"))
-        }
+        KeyPlace::Argument { index, .. } if index > 5 => Err(KeyError::OnStack(key.clone())),
         _ if matches!(bytes, 4 | 8) => Ok(place),
-        _ => Err(format!("{key} is no number of 4 or 8 bytes")),
+        _ => Err(KeyError::Size(key.clone())),
     }
 }
 
@@ -36,31 +58,26 @@ fn in_register((index, bytes): (u8, u64)) -> KeyPlace {
 }
 
 /// The index of the argument and its size in bytes.
-fn argument(space: &AddressSpace, at: &SyncPoint, argument: &ArgumentName) -> Result<(u8, u64), String> {
+fn argument(space: &AddressSpace, at: &SyncPoint, argument: &ArgumentName) -> Result<(u8, u64), KeyError> {
     let name = FunctionName {
         name: at.function.clone(),
         module: at.module.clone(),
     };
-    let (module, function) = space.function(&name).map_err(|error| error.to_string())?;
-    let value =
-        dwarf::argument(&module.image, function.address, argument, &[]).map_err(|error| error.to_string())?;
+    let (module, function) = space.function(&name)?;
+    let value = dwarf::argument(&module.image, function.address, argument, &[])?;
     if !value.reads.is_empty() {
-        return Err(format!(
-            "{argument} is passed by reference, which no probe follows here"
-        ));
+        return Err(KeyError::ByReference(argument.clone()));
     }
     match value.leaf.of.kind {
         ValueKind::Signed | ValueKind::Unsigned => Ok((value.register, value.leaf.of.size)),
-        _ => Err(format!("{argument} is no integer")),
+        _ => Err(KeyError::NoInteger(argument.clone())),
     }
 }
 
-fn variable(space: &AddressSpace, name: &str, stated: Option<u8>) -> Result<KeyPlace, String> {
-    let location = space
-        .variable(&VariableName::from(name))
-        .map_err(|error| error.to_string())?;
+fn variable(space: &AddressSpace, name: &str, stated: Option<u8>) -> Result<KeyPlace, KeyError> {
+    let location = space.variable(&VariableName::from(name))?;
     if location.chain.is_some() {
-        return Err(format!("{name} is behind a pointer, which no probe follows here"));
+        return Err(KeyError::BehindPointer(name.to_owned()));
     }
     Ok(KeyPlace::Memory {
         address: location.address,

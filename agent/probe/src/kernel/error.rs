@@ -18,6 +18,8 @@ pub enum KernelError {
         source: io::Error,
         reason: String,
     },
+    #[error("the kernel lets no probe write into a program: {source}, {reason}")]
+    NoStore { source: io::Error, reason: String },
     #[error("loading BPF programs is not permitted: {0}")]
     Permission(io::Error),
     #[error("could not attach {count} probes to {path}: {source}")]

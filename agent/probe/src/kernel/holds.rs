@@ -17,7 +17,7 @@ use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use super::{
     KernelError,
     cells::Cells,
-    links::{self, Link, LinkKind, LinkRequest},
+    links::{self, Link, LinkChoice, LinkKind, LinkRequest},
     object::take_ring,
     program::{self, ProgramText, data, load_error, missing, pid_namespace},
     ring::Ring,
@@ -36,13 +36,13 @@ pub struct Holds {
     maps: Ebpf,
     records: Arc<Records>,
     hold: OwnedFd,
-    store: Result<OwnedFd, String>,
+    store: Result<OwnedFd, KernelError>,
     kind: LinkKind,
 }
 
 impl Holds {
     /// Loads the object. The first answering thread runs on `first_cpu`, the second on another CPU.
-    pub fn load(first_cpu: u32, force_tracefs: bool) -> Result<Holds, KernelError> {
+    pub fn load(first_cpu: u32, choice: LinkChoice) -> Result<Holds, KernelError> {
         let (device, inode) = pid_namespace();
         let maps = EbpfLoader::new()
             .verifier_log_level(VerifierLogLevel::DISABLE)
@@ -52,14 +52,12 @@ impl Holds {
             .load(OBJECT)
             .map_err(load_error)?;
         let text = ProgramText::parse(OBJECT, &maps)?.with_types()?;
-        let kind = links::kind(force_tracefs);
+        let kind = links::kind(choice);
         let attach_type = links::attach_type(kind);
         let hold = text.load("hold", attach_type)?;
         let store = text.load("store", attach_type).map_err(|error| match error {
-            KernelError::Verifier { source, reason, .. } => {
-                format!("the kernel lets no probe write into a program: {source}, {reason}")
-            }
-            error => error.to_string(),
+            KernelError::Verifier { source, reason, .. } => KernelError::NoStore { source, reason },
+            error => error,
         });
         let array = maps.map("HOLDS").and_then(data).ok_or_else(|| missing("HOLDS"))?;
         let cells = Cells::map_writable(array.fd().as_fd(), abi::HOLDS_MAX)
@@ -86,8 +84,8 @@ impl Holds {
     }
 
     /// Why the kernel does not let a probe write; `None` if it does.
-    pub fn store_refusal(&self) -> Option<&str> {
-        self.store.as_ref().err().map(String::as_str)
+    pub fn store_refusal(&self) -> Option<&KernelError> {
+        self.store.as_ref().err()
     }
 
     /// The records, shared with the answering threads.

@@ -88,6 +88,20 @@ impl LinkRequest {
     }
 }
 
+/// Which kind of links is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkChoice {
+    /// The best that the kernel has.
+    #[default]
+    Best,
+    /// Events of tracefs even when the kernel has better.
+    Tracefs,
+}
+
+impl LinkChoice {
+    pub const ALL: [LinkChoice; 2] = [LinkChoice::Best, LinkChoice::Tracefs];
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// One link, with cookies. `by_process`: the kernel can limit a link to one process (since 6.10).
@@ -183,16 +197,16 @@ pub(super) fn attach_type(kind: LinkKind) -> u32 {
 
 /// The kind of links that this kernel supports, determined with the smallest possible program. A kernel
 /// without `uprobe_multi` may refuse its attach type, or accept it and refuse the link.
-pub(super) fn kind(force_tracefs: bool) -> LinkKind {
-    if force_tracefs {
+pub(super) fn kind(choice: LinkChoice) -> LinkKind {
+    if choice == LinkChoice::Tracefs {
         return LinkKind::Tracefs;
     }
     load_nothing(sys::BPF_TRACE_UPROBE_MULTI).map_or(LinkKind::Tracefs, |program| probe_kind(program.as_fd()))
 }
 
 /// Whether probes are attached by writing to files.
-pub fn attaches_by_files(force_tracefs: bool) -> bool {
-    matches!(kind(force_tracefs), LinkKind::Tracefs)
+pub fn attaches_by_files(choice: LinkChoice) -> bool {
+    matches!(kind(choice), LinkKind::Tracefs)
 }
 
 /// A program that does nothing: measures the cost of a hit without the cost of a program.
@@ -204,7 +218,7 @@ pub struct Nothing {
 impl Nothing {
     /// Loads it for the links of this kernel.
     pub fn load() -> io::Result<Nothing> {
-        let kind = kind(false);
+        let kind = kind(LinkChoice::Best);
         let program = load_nothing(attach_type(kind)).map_err(|(error, _)| error)?;
         Ok(Nothing { program, kind })
     }

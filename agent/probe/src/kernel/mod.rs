@@ -30,7 +30,9 @@ pub use fallback::{TracefsLink, lower_paranoia, perf_wants_admin};
 pub use family::{FamilyRoot, read_coming};
 pub(crate) use holds::set_real_time;
 pub use holds::{Holds, Records};
-pub use links::{At, Link, LinkKind, LinkRequest, Nothing, ProbeSite, attaches_by_files, emulation};
+pub use links::{
+    At, Link, LinkChoice, LinkKind, LinkRequest, Nothing, ProbeSite, attaches_by_files, emulation,
+};
 pub use object::{Kernel, LoadOptions};
 pub use partial_sums::SumReadings;
 pub(crate) use program::knows_number_of;

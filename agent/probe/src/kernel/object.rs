@@ -25,7 +25,7 @@ use super::{
     error::KernelError,
     family::{Family, FamilyRoot, Setting},
     fields,
-    links::{self, At, Link, LinkKind, LinkRequest},
+    links::{self, At, Link, LinkChoice, LinkKind, LinkRequest},
     program::{self, ProgramText, data, load_error, missing, pid_namespace},
     ring::Ring,
 };
@@ -45,8 +45,7 @@ pub struct LoadOptions {
     pub rows: u32,
     /// Number of probes whose hits are aggregated.
     pub partial_sums: u32,
-    /// Attach with tracefs even if the kernel supports better links.
-    pub force_tracefs: bool,
+    pub links: LinkChoice,
 }
 
 impl LoadOptions {
@@ -56,7 +55,7 @@ impl LoadOptions {
         processes: 1,
         rows: 0,
         partial_sums: 0,
-        force_tracefs: false,
+        links: LinkChoice::Best,
     };
 }
 
@@ -127,7 +126,7 @@ impl Kernel {
             .override_global("NAMESPACE_INODE", &inode, true)
             .load(OBJECT)
             .map_err(load_error)?;
-        let kind = links::kind(options.force_tracefs);
+        let kind = links::kind(options.links);
         let programs = load_programs(&maps, kind)?;
         let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
         Ok(Kernel {

@@ -36,8 +36,8 @@ use self::number::Numbers;
 use self::places::{KnownFiles, Place};
 pub use self::selection::has_regions;
 use crate::kernel::{
-    self, At, Calibration, CloseTicket, Closer, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring,
-    knows_number_of,
+    self, At, Calibration, CloseTicket, Closer, Kernel, KernelError, Link, LinkChoice, LinkKind, LoadOptions,
+    Ring, knows_number_of,
 };
 
 /// Up to this many processes get links of their own. Those cost other processes nothing, but about 28 ns a
@@ -161,7 +161,7 @@ impl Probes {
         job: &Job,
         wanted: Vec<Wanted>,
         requested: Vec<Vec<bool>>,
-        force_tracefs: bool,
+        links: LinkChoice,
     ) -> Result<Probes, ArmError> {
         let members = job.members.len() as u32;
         let is_launched = job.roots.iter().any(|root| root.is_launcher);
@@ -171,10 +171,7 @@ impl Probes {
             mpi: is_launched && job.members.iter().all(|member| member.mpi.is_none()),
         };
         let mut armed = Probes::load(job, wanted, &requested, spare, |options| {
-            Kernel::load(LoadOptions {
-                force_tracefs,
-                ..options
-            })
+            Kernel::load(LoadOptions { links, ..options })
         })?;
         armed.see_resting();
         armed.report_nothing(&requested);
@@ -210,7 +207,7 @@ impl Probes {
             processes,
             rows: (numbers.rows + more_rows).min(abi::ROWS_MAX),
             partial_sums: (summed as u32).max(numbers.partial_sums.into()) + SPARE_SUMS,
-            force_tracefs: false,
+            links: LinkChoice::Best,
         })?;
         let calibration = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });

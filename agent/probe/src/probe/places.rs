@@ -8,8 +8,8 @@ use std::{
 use abi::ExitSite;
 use job::{Member, WatchedSite};
 use tuner::{
-    Binding, Cost, Emulation, EntrySites, ExitFinder, Exits, FileOffset, Function, LastJump, LinkAddress,
-    Mark, Module, Places, needed_at, needed_at_entry,
+    Binding, CodeError, Cost, Emulation, EntrySites, ExitFinder, Exits, FileOffset, Function, LastJump,
+    LinkAddress, Mark, Module, Places, needed_at, needed_at_entry,
 };
 
 use super::{Probe, selection};
@@ -68,7 +68,7 @@ struct KnownFile {
     /// Links have cookies, which identify a place. Without them, only a return instruction ends a call.
     has_cookies: bool,
     /// Exits of functions, or why they are unknown, by the offset of the function.
-    exits: BTreeMap<FileOffset, Result<Exits, String>>,
+    exits: BTreeMap<FileOffset, Result<Exits, CodeError>>,
 }
 
 /// The instructions at which entries of functions are probed.
@@ -108,8 +108,8 @@ impl KnownFiles {
 }
 
 impl KnownFile {
-    fn exits(&mut self, finder: &ExitFinder<'_>, function: &Function) -> &Result<Exits, String> {
-        let find = || finder.exits(function).map_err(|error| error.to_string());
+    fn exits(&mut self, finder: &ExitFinder<'_>, function: &Function) -> &Result<Exits, CodeError> {
+        let find = || finder.exits(function);
         self.exits.entry(function.offset).or_insert_with(find)
     }
 }

@@ -16,7 +16,7 @@ use tuner::{KeyPlace, Passage};
 
 use crate::{
     awake::Awake,
-    kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, ProbeSite},
+    kernel::{At, Holds, KernelError, Link, LinkChoice, LinkKind, LinkRequest, ProbeSite},
 };
 use answer::{Answerers, HeldActions};
 
@@ -59,9 +59,9 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    pub fn load(force_tracefs: bool) -> Result<Prepared, RendezvousError> {
+    pub fn load(choice: LinkChoice) -> Result<Prepared, RendezvousError> {
         let cpus = answer::two_cpus()?.ok_or(RendezvousError::OneCpu)?;
-        let holds = Holds::load(cpus[0], force_tracefs)?;
+        let holds = Holds::load(cpus[0], choice)?;
         let refused = |error: &std::io::Error| tracing::debug!(%error, "CPUs cannot be kept awake");
         Ok(Prepared {
             holds,
@@ -73,8 +73,8 @@ impl Prepared {
 
 impl KernelRendezvous {
     /// Loads the kernel side and starts the threads.
-    pub fn new(force_tracefs: bool) -> Result<KernelRendezvous, RendezvousError> {
-        Prepared::load(force_tracefs).and_then(KernelRendezvous::start)
+    pub fn new(choice: LinkChoice) -> Result<KernelRendezvous, RendezvousError> {
+        Prepared::load(choice).and_then(KernelRendezvous::start)
     }
 
     pub fn start(prepared: Prepared) -> Result<KernelRendezvous, RendezvousError> {
@@ -251,13 +251,13 @@ impl Rendezvous for KernelRendezvous {
         Arc::clone(&self.held_actions) as Arc<dyn Meetings>
     }
 
-    fn store_refusal(&self) -> Option<&str> {
-        self.holds.store_refusal()
+    fn store_refusal(&self) -> Option<String> {
+        self.holds.store_refusal().map(ToString::to_string)
     }
 }
 
 fn hold(request: &HoldRequest, process: u32) -> Hold {
-    let (address, expected, value, width) = request.store.as_ref().map_or((0, 0, 0, 0), Store::parts);
+    let store = request.store.as_ref().map(Store::words).unwrap_or_default();
     let (key_source, key_address, key_width) = match request.key {
         None => (0, 0, 0),
         Some(KeyPlace::Argument { index, bytes }) => (u64::from(index) + 1, 0, u64::from(bytes)),
@@ -268,10 +268,10 @@ fn hold(request: &HoldRequest, process: u32) -> Hold {
         answer_ns_max: request.answer_ns_max.min(abi::HOLD_NS_MAX / 2),
         action_ns_max: request.action_ns_max.min(abi::HOLD_NS_MAX / 2),
         misses_max: request.misses_max,
-        address,
-        expected,
-        value,
-        width,
+        address: store.address,
+        expected: store.expected,
+        value: store.value,
+        width: store.width,
         signal: request
             .key
             .map_or(0, |_| u64::from(MEETING_SIGNAL.unsigned_abs())),

@@ -77,11 +77,16 @@ impl fmt::Display for BudgetShare {
     }
 }
 
+/// A text is no share.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a share of the job's CPU time: write 1%, 0.5% or none")]
+pub struct BudgetShareError(String);
+
 impl FromStr for BudgetShare {
-    type Err = String;
+    type Err = BudgetShareError;
 
     /// Accepts `1%`, `0.5 %`, `none`.
-    fn from_str(text: &str) -> Result<BudgetShare, String> {
+    fn from_str(text: &str) -> Result<BudgetShare, BudgetShareError> {
         if text == "none" {
             return Ok(BudgetShare(None));
         }
@@ -89,9 +94,7 @@ impl FromStr for BudgetShare {
         let percent: Option<f64> = number.and_then(|number| number.parse().ok());
         match percent.filter(|percent| *percent > 0.0 && *percent <= 100.0) {
             Some(percent) => Ok(BudgetShare(Some(percent / 100.0))),
-            None => Err(format!(
-                "`{text}` is not a share of the job's CPU time: write 1%, 0.5% or none"
-            )),
+            None => Err(BudgetShareError(text.to_owned())),
         }
     }
 }

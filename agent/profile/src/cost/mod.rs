@@ -14,6 +14,6 @@ pub use account::{
     Account, AgentCost, CostView, Fullness, HoldTotals, OfLate, ProbeCost, Slowdown, TOO_MUCH, UnreadView,
     WindowsView,
 };
-pub use budget::{BudgetFunction, BudgetShare, Load, SamplingStep, Windows};
+pub use budget::{BudgetFunction, BudgetShare, BudgetShareError, Load, SamplingStep, Windows};
 pub use price::{Measured, PriceSource, Prices, Probed, ReturnKind};
 pub use unwatched::{CountTime, Estimate, Unwatched, Window};

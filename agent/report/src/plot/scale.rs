@@ -106,10 +106,7 @@ mod tests {
         ];
         for (range, dimension, expected) in cases {
             let scale = Scale::new(range, (0.0, 100.0), 3.0, dimension);
-            let shown: Vec<String> = scale
-                .ticks()
-                .map(|tick| rules::human(tick, dimension, false))
-                .collect();
+            let shown: Vec<String> = scale.ticks().map(|tick| rules::human(tick, dimension)).collect();
             assert_eq!(shown, expected, "{range:?}");
         }
     }

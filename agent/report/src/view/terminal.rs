@@ -22,10 +22,17 @@ pub struct Painter {
 }
 
 impl Painter {
-    /// Shows lines if `plain` was requested or there is no terminal.
-    pub fn new(plain: bool) -> Painter {
+    /// The live view where there is a terminal, else lines.
+    pub fn live() -> Painter {
         Painter {
-            can_be_live: !plain && can_be_taken(),
+            can_be_live: can_be_taken(),
+            ..Painter::lines()
+        }
+    }
+
+    pub fn lines() -> Painter {
+        Painter {
+            can_be_live: false,
             is_beside: false,
             live: None,
         }
@@ -127,7 +134,7 @@ mod tests {
     #[test]
     fn on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_one_line() {
         if std::env::var_os(CHILD).is_some() {
-            Painter::new(true).say(LINE);
+            Painter::lines().say(LINE);
             return;
         }
         let this = std::env::current_exe().expect("a test has a file");

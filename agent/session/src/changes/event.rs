@@ -1,6 +1,6 @@
 //! Events and effects of changes, as plain data.
 
-use rules::DecisionId;
+use rules::{DecisionId, TrialProgress};
 use std::{collections::BTreeSet, fmt};
 
 use plan::MarkKind;
@@ -117,15 +117,6 @@ pub enum RevertResult {
     },
 }
 
-/// The progress of a trial, in windows.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Trial {
-    pub decision: DecisionId,
-    pub seen: usize,
-    /// Windows that the trial takes.
-    pub over: u32,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -190,7 +181,7 @@ pub enum ChangeEvent {
     Stop {
         ending: Ending,
         /// Trials without a verdict, which are not judged any more.
-        on_trial: Vec<Trial>,
+        on_trial: Vec<TrialProgress>,
     },
     /// The actuator of a machine has reverted all unconfirmed changes and ended.
     #[serde(rename = "farewell")]

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use profile::{GuardView, outcome as words};
-use rules::{DecisionId, Time};
+use rules::{DecisionId, Time, TrialProgress};
 
 use super::{
     Changes,
     event::{
         ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, Execution, MachineId, MachineReverts,
-        Order, RevertResult, Trial,
+        Order, RevertResult,
     },
     made::Made,
     outcome::{ChangeOutcome, Standing},
@@ -150,13 +150,13 @@ impl Changes {
     }
 
     /// Ends all trials without a verdict; unconfirmed changes are reverted.
-    pub(super) fn stop(&mut self, ending: Ending, on_trial: Vec<Trial>) -> ChangeEffects {
+    pub(super) fn stop(&mut self, ending: Ending, on_trial: Vec<TrialProgress>) -> ChangeEffects {
         let who = match ending {
             Ending::Program => "the program",
             Ending::Session => "the session",
         };
         let mut effects = ChangeEffects::new();
-        for Trial { decision, seen, over } in on_trial {
+        for TrialProgress { decision, seen, over } in on_trial {
             let reason = format!("{who} ended after {seen} of {over} windows");
             let known = self.decisions.get(&decision);
             let rule = known.map_or_else(String::new, |known| known.decided.rule.clone());

@@ -1,6 +1,6 @@
 //! One change of one process: as it was made, and its current state.
 
-use rules::DecisionId;
+use rules::{DecisionId, TrialProgress};
 use std::{collections::BTreeMap, time::Duration};
 
 use profile::cost::HoldTotals;
@@ -8,7 +8,7 @@ use profile::{ChangeView, GuardView, outcome as words};
 
 use super::{
     Changes,
-    event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange, Trial},
+    event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange},
     outcome::{ChangeOutcome, Standing},
     reverting::Judgement,
 };
@@ -167,7 +167,7 @@ impl Made {
 
 impl Changes {
     /// The newest `SHOWN_MAX` changes as they are shown, with the progress of trials.
-    pub fn views(&self, on_trial: &[Trial]) -> Vec<ChangeView> {
+    pub fn views(&self, on_trial: &[TrialProgress]) -> Vec<ChangeView> {
         let on_trial = on_trial.iter().map(|trial| {
             let reason = format!("{} of {} windows", trial.seen, trial.over);
             (trial.decision, GuardView::without(words::ON_TRIAL, reason))

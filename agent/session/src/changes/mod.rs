@@ -24,7 +24,7 @@ pub use self::{
     event::{
         ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending,
         Execution, MachineId, MachineReverts, MemberProcess, Order, OrderAnswer, OrderPart, RevertResult,
-        ShownChange, Trial,
+        ShownChange,
     },
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,

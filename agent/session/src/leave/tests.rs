@@ -53,12 +53,12 @@ fn writing(actuator_end: ActuatorEnd) -> Leaving {
 }
 
 /// The rest without a failure.
-fn finish(mut it: Leaving, changes: LeaveEvent) -> (Vec<LeaveEffect>, Result<bool, String>) {
+fn finish(mut it: Leaving, changes: LeaveEvent) -> (Vec<LeaveEffect>, Result<bool, NotWritten>) {
     let mut effects = it.on(changes);
     effects.extend(it.on(LeaveEvent::Written(Ok(()))));
     effects.extend(it.on(LeaveEvent::Detached(Some(25_000_000))));
     effects.extend(it.on(LeaveEvent::Printed(Ok(()))));
-    (effects, it.outcome(Ok(())))
+    (effects, it.outcome(None))
 }
 
 fn is_fine(it: Leaving, changes: LeaveEvent) -> bool {
@@ -234,7 +234,7 @@ fn what_could_not_be_written_is_a_failure_and_all_of_it_is_named() {
     );
     it.on(LeaveEvent::Printed(failed("standard output")));
     assert_eq!(
-        it.outcome(Ok(())).unwrap_err(),
+        it.outcome(None).unwrap_err().to_string(),
         "the recording could not be written\nthe trace could not be written\nthe report could not be written\n\
          standard output could not be written"
     );

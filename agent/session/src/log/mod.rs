@@ -15,6 +15,7 @@ mod words;
 use std::{fmt, io};
 
 use serde::Serialize;
+use thiserror::Error;
 
 use self::lines::Lines;
 #[cfg(test)]
@@ -101,6 +102,15 @@ impl fmt::Debug for LogFile {
     }
 }
 
+/// Why a log is not complete.
+#[derive(Debug, Error)]
+pub enum LogError {
+    #[error("{name} could not be written: {source}")]
+    NotWritten { name: String, source: io::Error },
+    #[error("{} left out of {name}: it would have more than {} bytes", plural(*.dropped as usize, "event"), lines::LOG_BYTES_MAX)]
+    TooLarge { name: String, dropped: u64 },
+}
+
 /// The log, if there is one. A log that is dropped before it was completed is written all the same, because a
 /// failed session needs it most.
 #[derive(Debug, Default)]
@@ -120,20 +130,15 @@ impl Log {
         }
     }
 
-    /// Writes the log. The error is for the user.
-    pub fn complete(&mut self) -> Result<(), String> {
+    pub fn complete(&mut self) -> Result<(), LogError> {
         let Some((lines, LogFile { name, complete })) = self.0.take() else {
             return Ok(());
         };
         let (text, dropped) = lines.finish();
-        complete(text.as_bytes()).map_err(|error| format!("{name} could not be written: {error}"))?;
-        match dropped {
-            0 => Ok(()),
-            1.. => Err(format!(
-                "{} left out of {name}: it would have more than {} bytes",
-                plural(dropped as usize, "event"),
-                lines::LOG_BYTES_MAX
-            )),
+        match complete(text.as_bytes()) {
+            Err(source) => Err(LogError::NotWritten { name, source }),
+            Ok(()) if dropped > 0 => Err(LogError::TooLarge { name, dropped }),
+            Ok(()) => Ok(()),
         }
     }
 }

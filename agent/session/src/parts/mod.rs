@@ -99,9 +99,9 @@ impl Parts {
 
     /// Completes the log. Returns the result of the session: true if all went well; the error names what
     /// could not be written.
-    pub fn outcome(mut self) -> Result<bool, String> {
-        let logged = self.log.complete();
-        self.leaving.outcome(logged)
+    pub fn outcome(mut self) -> Result<bool, leave::NotWritten> {
+        let log_error = self.log.complete().err();
+        self.leaving.outcome(log_error.map(|error| error.to_string()))
     }
 
     /// Decisions for which the rules no longer wait, because they became stale or their rule was switched or

@@ -11,6 +11,7 @@ use plan::{Literal, SyncPoint, ValueType};
 use tuner::actuator::{ArmCommand, Collected, SetCommand};
 use tuner::{Pid, Receipt};
 
+use super::Step;
 use crate::actuator::{Actuator, StartOptions, passage_text};
 
 /// The function that `cat` calls for each line.
@@ -19,15 +20,13 @@ const WAIT: Duration = Duration::from_secs(20);
 
 /// Sets a variable of the child twice at the write of its input: once while it is held, and once while it is
 /// stopped. Then ends the child, so that nothing needs to be reverted. Returns a description.
-pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> Result<String, String> {
+pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> Step<String> {
     let options = StartOptions {
         keeps: false,
         has_sync_points: true,
     };
-    let mut actuator = Actuator::start_in(state.to_owned(), options).map_err(|error| error.to_string())?;
-    let place: SyncPoint = PLACE
-        .parse()
-        .map_err(|error: plan::SyncPointError| error.to_string())?;
+    let mut actuator = Actuator::start_in(state.to_owned(), options)?;
+    let place: SyncPoint = PLACE.parse()?;
     let mut said = Vec::new();
     for (value, by_stop) in [(4711, false), (4712, true)] {
         let command = ArmCommand {
@@ -56,25 +55,19 @@ pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) 
 }
 
 /// On a busy machine a hit can be missed, so the child writes repeatedly until the change is done.
-fn at_its_next_write(
-    child: &mut Child,
-    actuator: &mut Actuator,
-    command: ArmCommand,
-) -> Result<Receipt, String> {
-    let ticket = actuator.client.arm(command).map_err(|error| error.to_string())?;
-    let no_user = || "the child ended".to_owned();
-    let input = child.stdin.as_mut().ok_or_else(no_user)?;
-    let output = child.stdout.as_mut().ok_or_else(no_user)?;
+fn at_its_next_write(child: &mut Child, actuator: &mut Actuator, command: ArmCommand) -> Step<Receipt> {
+    let ticket = actuator.client.arm(command)?;
+    let input = child.stdin.as_mut().ok_or("the child ended")?;
+    let output = child.stdout.as_mut().ok_or("the child ended")?;
     let until = Instant::now() + WAIT + WAIT;
     while Instant::now() < until {
-        input.write_all(b"y").map_err(|error| error.to_string())?;
-        output.read_exact(&mut [0]).map_err(|error| error.to_string())?;
-        let collected = actuator.client.collect().map_err(|error| error.to_string())?;
-        let Collected { finished, .. } = collected;
+        input.write_all(b"y")?;
+        output.read_exact(&mut [0])?;
+        let Collected { finished, .. } = actuator.client.collect()?;
         if let Some((_, result)) = finished.into_iter().find(|(of, _)| *of == ticket) {
-            return result.map_err(|refusal| refusal.message);
+            return Ok(result?);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Err("the actuator did not answer".to_owned())
+    Err("the actuator did not answer".into())
 }

@@ -9,14 +9,16 @@ use std::{
 };
 
 use plan::{Value, ValueType};
-use probe::kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, ProbeSite};
+use probe::kernel::{
+    self, At, Kernel, KernelError, LinkChoice, LinkKind, LinkRequest, LoadOptions, ProbeSite,
+};
 use rustix::process::{getpid, getpriority_process};
 use tuner::journal::StateDir;
 use tuner::{
     Address, AddressSpace, Author, Hooks, Images, Process, SetRequest, Slot, VariableName, Writer, parse_maps,
 };
 
-use super::{super::history, Check, versions};
+use super::{super::history, Check, Step, versions};
 use crate::rights::{self, Need};
 
 /// Inode numbers of the initial namespaces (include/linux/proc_ns.h).
@@ -30,8 +32,8 @@ pub(super) fn checks() -> Vec<Check> {
         capabilities(),
         bpf(loaded.as_ref()),
         ring_buffer(),
-        attach_to_ourselves("probes", false),
-        attach_to_ourselves("tracefs fallback", true),
+        attach_to_ourselves("probes", LinkChoice::Best),
+        attach_to_ourselves("tracefs fallback", LinkChoice::Tracefs),
         reading(),
         writing(),
         holding(),
@@ -130,23 +132,22 @@ fn own_offset() -> Option<u64> {
 }
 
 /// Attaches to a function of our own file, and detaches.
-fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
-    let attached = (|| -> Result<(), String> {
+fn attach_to_ourselves(name: &'static str, links: LinkChoice) -> Check {
+    let attached = (|| -> Step<()> {
         let site = ProbeSite::new(own_offset().ok_or("our own code was not found in our file")?, 0);
         let kernel = Kernel::load(LoadOptions {
-            force_tracefs,
+            links,
             ..LoadOptions::ONE_PROBE
-        })
-        .map_err(|error| error.to_string())?;
-        let path = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
+        })?;
+        let path = fs::read_link("/proc/self/exe")?;
         let request = LinkRequest::new(path, vec![site], At::Entry, None);
-        kernel.attach(&request).map_err(|error| error.to_string())?;
+        kernel.attach(&request)?;
         Ok(())
     })();
     match attached {
         Ok(()) => Check::works(name, "attached to a function and detached"),
-        Err(error) if force_tracefs => Check::lacks(name, error),
-        Err(error) => Check::fails(name, error).with_rights(),
+        Err(error) if links == LinkChoice::Tracefs => Check::lacks(name, error.to_string()),
+        Err(error) => Check::fails(name, error.to_string()).with_rights(),
     }
 }
 
@@ -168,9 +169,9 @@ impl Testee {
         Ok(Testee(child))
     }
 
-    fn space(&self, images: &Images) -> Result<AddressSpace, String> {
-        let process = Process::open(self.0.id().cast_signed()).map_err(|error| error.to_string())?;
-        AddressSpace::read(&process, images).map_err(|error| error.to_string())
+    fn space(&self, images: &Images) -> Step<AddressSpace> {
+        let process = Process::open(self.0.id().cast_signed())?;
+        Ok(AddressSpace::read(&process, images)?)
     }
 }
 
@@ -183,18 +184,15 @@ impl Drop for Testee {
 
 /// Reads the memory of a child process.
 fn reading() -> Check {
-    let read = || -> Result<(), String> {
-        let testee = Testee::start().map_err(|error| error.to_string())?;
+    let read = || -> Step<()> {
+        let testee = Testee::start()?;
         let space = testee.space(&Images::new())?;
         let start = space.maps.first().ok_or("nothing is mapped in it")?.start;
-        space
-            .memory()
-            .read(start, &mut [0])
-            .map_err(|error| error.to_string())
+        Ok(space.memory().read(start, &mut [0])?)
     };
     match read() {
         Ok(()) => Check::works("reading memory", "another process's memory can be read"),
-        Err(error) => Check::fails("reading memory", error).with_rights(),
+        Err(error) => Check::fails("reading memory", error.to_string()).with_rights(),
     }
 }
 
@@ -212,30 +210,27 @@ fn writing() -> Check {
             "writing memory",
             format!("written, read back, reverted ({mechanism})"),
         ),
-        Err(error) => Check::fails("writing memory", error).with_rights(),
+        Err(error) => Check::fails("writing memory", error.to_string()).with_rights(),
     }
 }
 
-fn write_into_child(folder: &Path) -> Result<&'static str, String> {
-    let testee = Testee::start().map_err(|error| error.to_string())?;
+fn write_into_child(folder: &Path) -> Step<&'static str> {
+    let testee = Testee::start()?;
     let images = Arc::new(Images::new());
     let space = testee.space(&images)?;
-    let location = space
-        .variable(&VariableName::from(UNUSED))
-        .map_err(|error| error.to_string())?;
-    let slot = Slot::validate(&location, Some(ValueType::I32)).map_err(|error| error.to_string())?;
+    let location = space.variable(&VariableName::from(UNUSED))?;
+    let slot = Slot::validate(&location, Some(ValueType::I32))?;
     let state = StateDir::at(folder);
-    let mut writer = Writer::open(space.process, &state, Author::current(), images, Hooks::default())
-        .map_err(|error| error.to_string())?;
+    let mut writer = Writer::open(space.process, &state, Author::current(), images, Hooks::default())?;
     let request = SetRequest {
         value: Value::I32(4711),
         expect_old: None,
         why: vec!["tuneagent doctor".to_owned()],
         rule: None,
     };
-    let receipt = writer.set(&slot, request).map_err(|error| error.to_string())?;
+    let receipt = writer.set(&slot, request)?;
     if let Some(change) = receipt.change {
-        writer.revert(change).map_err(|error| error.to_string())?;
+        writer.revert(change)?;
     }
     Ok("a plain write")
 }
@@ -244,12 +239,10 @@ fn write_into_child(folder: &Path) -> Result<&'static str, String> {
 fn holding() -> Check {
     let name = "sync points";
     let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}-sync", std::process::id()));
-    let held = Testee::start()
-        .map_err(|error| error.to_string())
-        .and_then(|mut testee| {
-            let pid = testee.space(&Images::new())?.process.pid;
-            super::holding::try_on(&mut testee.0, pid, UNUSED, &folder)
-        });
+    let held = Testee::start().map_err(Into::into).and_then(|mut testee| {
+        let pid = testee.space(&Images::new())?.process.pid;
+        super::holding::try_on(&mut testee.0, pid, UNUSED, &folder)
+    });
     // The folder contains the journal of a process that has ended.
     let _ = fs::remove_dir_all(&folder);
     match held {

@@ -17,6 +17,9 @@ use crate::{
 /// Name and version of the format of `--json`.
 const SCHEMA: &str = "tuneagent.doctor/1";
 
+/// A step of an attempt. Whatever its error is, it is shown.
+type Step<T> = Result<T, Box<dyn std::error::Error>>;
+
 /// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -6,7 +6,7 @@ use probe::kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite};
 use tuner::journal::StateDir;
 use tuner::{LockError, ProcessError, Slot, SlotError, VariableName, WriterLock};
 
-use super::{super::target::of_process, Check};
+use super::{super::target::of_process, Check, Step};
 use crate::{exit::Failure, rights};
 
 /// A variable that every program with a C library has.
@@ -93,30 +93,25 @@ fn files(member: &Member) -> Check {
 
 /// Attaches to the entry of the program in this process only, and detaches.
 fn probed(member: &Member) -> Check {
-    let attached = (|| -> Result<(), String> {
+    let attached = (|| -> Step<()> {
         let module = member.space.executable().ok_or("it has no program")?;
-        let functions = module
-            .image
-            .functions(&["main", "_start"])
-            .map_err(|error| error.to_string())?;
+        let functions = module.image.functions(&["main", "_start"])?;
         let first = functions
             .first()
             .ok_or("its program is stripped: no function has a name")?;
-        let kernel = Kernel::load(LoadOptions::ONE_PROBE).map_err(|error| error.to_string())?;
+        let kernel = Kernel::load(LoadOptions::ONE_PROBE)?;
         let request = LinkRequest::new(
-            module.probe_path().map_err(|error| error.to_string())?,
+            module.probe_path()?,
             vec![ProbeSite::new(first.offset.0, 0)],
             At::Entry,
             Some(member.process.pid.number.unsigned_abs()),
         );
-        kernel
-            .attach(&request)
-            .map(drop)
-            .map_err(|error| error.to_string())
+        kernel.attach(&request)?;
+        Ok(())
     })();
     match attached {
         Ok(()) => Check::works("probing it", "attached to its first function and detached"),
-        Err(error) => Check::fails("probing it", error).with_rights(),
+        Err(error) => Check::fails("probing it", error.to_string()).with_rights(),
     }
 }
 

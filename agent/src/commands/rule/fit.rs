@@ -116,7 +116,7 @@ fn variable(
         slot.err().map(refusal)
     });
     let of = location.value_type().map(|of| of.name().to_owned());
-    let value = by_hand::read(&member.space, name).ok();
+    let value = by_hand::read(&member.space, name);
     Ok(SeenVariable {
         file: location.module.path.clone(),
         of,

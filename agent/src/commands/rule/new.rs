@@ -93,7 +93,7 @@ fn of_process(target: &str, any_user: bool) -> Result<Candidates, Failure> {
 /// Adds current values; a variable that cannot be read has none.
 fn add_values(candidates: &mut Candidates, space: &AddressSpace) {
     for variable in &mut candidates.variables {
-        let read = by_hand::read(space, &variable.name).ok();
+        let read = by_hand::read(space, &variable.name);
         // Without the type, which is shown separately.
         variable.now = read.and_then(|text| text.split(" (").next().map(str::to_owned));
     }

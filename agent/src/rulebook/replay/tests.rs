@@ -4,7 +4,7 @@ use rules::recording::{
 use rules::{Measure, ProcessFacts, ProcessId, Time};
 use session::request::Settings;
 
-use super::{Act, ReplayEvent, replay};
+use super::{Act, ReplayError, ReplayEvent, replay};
 use crate::rulebook::RuleBook;
 
 /// The master begins and ends an iteration; workers on another host compute for it.
@@ -168,11 +168,11 @@ fn hosts_with(reported: &[(i64, &str)]) -> [Vec<u8>; 2] {
 }
 
 /// The events of a replay: windows with their metrics, and findings.
-fn reported(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
+fn reported(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), ReplayError>) {
     replayed_by(RULE, recordings)
 }
 
-fn replayed_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
+fn replayed_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), ReplayError>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("joined.yaml");
     std::fs::write(&file, rule).unwrap();
@@ -285,11 +285,11 @@ fn a_recording_that_breaks_off_is_named_and_what_came_before_is_replayed() {
     let [here, there] = hosts();
     let torn = there[..there.len() - 1].to_vec();
     let (lines, result) = reported(&[here, torn]);
-    let why = result.unwrap_err();
+    let why = result.unwrap_err().to_string();
     assert!(why.contains("node2"), "{why}");
     assert!(!lines.is_empty());
     let (lines, result) = reported(&[b"no recording".to_vec()]);
-    assert!(lines.is_empty() && result.unwrap_err().starts_with("0.rec: "));
+    assert!(lines.is_empty() && result.unwrap_err().to_string().starts_with("0.rec: "));
 }
 
 #[test]

@@ -214,14 +214,14 @@ fn the_newest_changes_are_shown_and_the_others_counted() {
 fn how_far_a_trial_is_stands_beside_what_was_made() {
     let mut it = with_one_change();
     let (decision, seen, over) = (DecisionId(1), 2, 5);
-    let views = it.views(&[Trial { decision, seen, over }]);
+    let views = it.views(&[TrialProgress { decision, seen, over }]);
     let guard = views[0].guard.clone().unwrap();
     assert_eq!(
         (guard.verdict, guard.text.as_str()),
         ("on trial", "on trial: 2 of 5 windows")
     );
     it.on(kept(1), ms(2));
-    let views = it.views(&[Trial { decision, seen, over }]);
+    let views = it.views(&[TrialProgress { decision, seen, over }]);
     assert_eq!(views[0].guard.as_ref().map(|guard| guard.verdict), Some("kept"));
 }
 
@@ -231,7 +231,7 @@ fn what_was_not_made_has_no_trial() {
     it.on(decided(1, [R0]), ms(0));
     it.on(refused(1, 0, "read-only"), ms(1));
     let (decision, seen, over) = (DecisionId(1), 2, 5);
-    assert_eq!(it.views(&[Trial { decision, seen, over }])[0].guard, None);
+    assert_eq!(it.views(&[TrialProgress { decision, seen, over }])[0].guard, None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-pub(super) use rules::{DecisionId, Time};
+pub(super) use rules::{DecisionId, Time, TrialProgress};
 
 pub(super) use super::super::*;
 pub(super) use crate::changes::ProbeSwitch;
@@ -250,7 +250,7 @@ pub(super) fn stop() -> ChangeEvent {
 }
 
 pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> ChangeEvent {
-    let on_trial = decisions.iter().map(|decision| Trial {
+    let on_trial = decisions.iter().map(|decision| TrialProgress {
         decision: DecisionId(*decision),
         seen: 2,
         over: 5,
