@@ -109,10 +109,10 @@ keys! {
         "source" => Text, "Where the idea comes from.";
         "gained" => Text, "How much faster it made a program where that was measured, in a sentence.";
         "must_be_named" => Text, "Why the rule acts only where `--apply=` names it. One that changes code or loads libraries must be named anyway.";
-        "results" => Text, "What becomes of what the program computes when the rule changes it, in a sentence.";
+        "results" => Text, "How the change affects the program's results, in a sentence.";
         "priority" => Text,
-            "Of two rules that change the same, the one with the greater number goes first (0 where none is given); with equal ones they are not loaded together.";
-        "use" => List(&Name), "Other rules whose probes, windows and metrics this one speaks of.";
+            "Which of two rules that change the same target goes first: the one with the greater number (default 0); with equal numbers they are not loaded together.";
+        "use" => List(&Name), "Other rules whose probes, windows and metrics this one uses.";
         "assumptions" => List(&Text), "What must hold of a program for the model to be right, a sentence each.";
         "corrections" => List(&Text), "Where the rule departs from its source, and why, a sentence each.";
         "names" => Entries(Plain, &Text), "Names of the program that may be bound to others, each with what it is.";
@@ -147,12 +147,12 @@ keys! {
     WINDOW "a window" one_of [&["every", "from"]] later ["detect"] {
         "every" => Formula, "The length of a window of time.";
         "from" => Either(&[Name, List(&Name)]),
-            "The probe at whose hits an instance begins; or a list of the window around it and its own name: with that, and again when the last one has ended.";
+            "The probe whose hits begin an instance; or `[outer, own]`: one begins with the outer window and again each time the last one has ended.";
         "to" => Name, "The probe at whose hits an instance ends; without it the next begin ends it.";
         "until" => Formula, "The instance ends with the hit that makes this true of what it has so far.";
-        "within" => Name, "The window whose instances its own lie in.";
+        "within" => Name, "The outer window that contains this one.";
         "key" => Either(&[Name, Entries(Plain, &Name)]),
-            "The capture that says to which instance a hit belongs, or one for each probe.";
+            "The capture that decides to which instance a hit belongs, or one for each probe.";
         "complete" => Entries(Plain, &Formula),
             "For each role the condition that must hold of each of its processes before an instance closes.";
         "timeout" => Formula, "How long an instance waits for what is missing.";
@@ -171,7 +171,7 @@ keys! {
         "inverse" => Formula,
             "The call that reverts a call, made by the same thread: `set_level(was)`; or `none`, with `because`.", beside(&["call"]);
         "was" => Formula,
-            "What is called just before a call, by the same thread, for the value that its inverse passes: `level()`.", beside(&["call", "inverse"]);
+            "Called just before the call, by the same thread; its result is `was` in the inverse: `level()`.", beside(&["call", "inverse"]);
         "because" => Text,
             "Why a call with `inverse: none` leaves nothing to revert.", beside(&["call", "inverse"]);
         "load" => Text, "The shared library to load.";
@@ -196,7 +196,7 @@ keys! {
         "expect" => Formula, "What the model promises; the decision carries it.";
         "guard" => Mapping(&GUARD), "What undoes a change that does harm.";
         "cooldown" => Formula, "The time between two decisions.";
-        "stale" => Formula, "After so many windows a decision without a receipt is given up.";
+        "stale" => Formula, "After so many windows a decision is given up if the actuator has not reported its result.";
         "after" => Symbol, "The variable whose tune must have been applied before.";
         "at" => Mapping(&SYNC), "Where in the program each process takes the change.";
         "together" => Name, "The window at whose begin all processes take the change, or none.";
