@@ -36,7 +36,7 @@ pub enum SlotError {
     #[error(transparent)]
     Follow(#[from] FollowError),
     /// Neither the user nor the debug information states its type.
-    #[error("the type of `{symbol}` ({size} bytes) is not known: state it, one of {}", candidates(*.size))]
+    #[error("{}", unknown_type(.symbol, *.size))]
     TypeUnknown { symbol: String, size: u64 },
     #[error("`{symbol}` is {found}, not {stated}")]
     WrongType {
@@ -84,15 +84,20 @@ pub struct UnloadedError {
     path: String,
 }
 
-fn candidates(size: u64) -> String {
+/// What to do where the type is not known: state it, or name a part that has one.
+fn unknown_type(symbol: &str, size: u64) -> String {
     let fitting = ValueType::ALL
         .iter()
         .filter(|value_type| value_type.size() as u64 == size);
     let names: Vec<&str> = fitting.map(|value_type| value_type.name()).collect();
-    if names.is_empty() {
-        "(none has this size)".to_owned()
-    } else {
-        names.join(", ")
+    match names.is_empty() {
+        true => format!(
+            "`{symbol}` has {size} bytes, which no single value has: name an element or a member of it"
+        ),
+        false => format!(
+            "the type of `{symbol}` ({size} bytes) is not known: state it, one of {}",
+            names.join(", ")
+        ),
     }
 }
 

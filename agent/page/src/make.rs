@@ -154,6 +154,8 @@ fn iteration(snapshot: &Snapshot) -> Option<Tile> {
     let view = snapshot.sequence.iteration.as_ref()?;
     let is_kept = |change: &&ChangeView| change.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT);
     let kept = snapshot.changes.iter().rev().find(is_kept);
+    // After a change that was reverted to be compared, the time is not all under it.
+    let kept = kept.filter(|change| change.first_at.is_none());
     let around = kept.and_then(|change| view.around(change.at, change.at));
     let calls = format!("{} {}s each", count(view.calls), snapshot.sequence.steps.noun());
     Some(match around {

@@ -65,8 +65,8 @@ pub struct WatchArgs {
     /// Show also what each rule measured, and why it found nothing
     #[arg(short, long, help_heading = "Session")]
     pub verbose: bool,
-    /// Leave what the guard confirmed in place; without --duration the session ends once all changes are
-    /// confirmed
+    /// Leave what the guard confirmed in place; the session ends once all changes are confirmed, or at
+    /// --duration
     #[arg(long, requires = "apply", help_heading = "Changes")]
     pub keep: bool,
     /// Which rules are loaded

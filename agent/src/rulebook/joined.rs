@@ -46,7 +46,7 @@ struct Recorded {
 pub(crate) enum JoinError {
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    #[error("rank {rank} was recorded on {} and on {}: these are recordings of different jobs", hosts[0], hosts[1])]
+    #[error("rank {rank} was recorded on {} and on {}: these are recordings of different jobs, or one was given twice", hosts[0], hosts[1])]
     RankTwice { rank: u32, hosts: [String; 2] },
     #[error(
         "the job has {} ranks on {} and {} on {}: these are recordings of different jobs",
@@ -598,7 +598,7 @@ mod tests {
         let error = joined(&[a, b]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "rank 1 was recorded on a and on b: these are recordings of different jobs"
+            "rank 1 was recorded on a and on b: these are recordings of different jobs, or one was given twice"
         );
     }
 }

@@ -84,6 +84,22 @@ impl RuleBook {
         rules.any(|rule| rule.name() == name && rule.must_be_named())
     }
 
+    /// Whether a rule that may act has something to do.
+    pub(crate) fn may_change(&self) -> bool {
+        let mut rules = self.engine.rules().map(|(_, rule, _)| rule);
+        rules.any(|rule| self.applies(rule.name()) && changes_something(rule))
+    }
+
+    /// Rules that `--apply` names and that change nothing.
+    pub(crate) fn only_reporting(&self) -> Vec<String> {
+        let rules = self.engine.rules().map(|(_, rule, _)| rule);
+        let named = rules.filter(|rule| self.named.iter().any(|name| name == rule.name()));
+        named
+            .filter(|rule| !changes_something(rule))
+            .map(|rule| rule.name().to_owned())
+            .collect()
+    }
+
     /// Rules that must be named but were not named by `--apply`: they never apply.
     pub(crate) fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
@@ -91,6 +107,10 @@ impl RuleBook {
             rules.filter(|rule| rule.must_be_named() && !self.named.iter().any(|name| name == rule.name()));
         unnamed.map(|rule| rule.name().to_owned()).collect()
     }
+}
+
+fn changes_something(rule: &CheckedRule) -> bool {
+    !rule.plan().variables.is_empty() || !rule.plan().actions.is_empty()
 }
 
 /// Whether a rule makes calls without an inverse.

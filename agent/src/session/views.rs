@@ -333,7 +333,7 @@ impl<'a> Views<'a> {
             watched: snapshot.job.watched,
             of_mpi: has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
             has_regions: self.measuring.has_regions(),
-            may_write: self.options.applies,
+            may_write: self.options.applies && self.rules.may_change(),
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
                 .then(|| kernel::perf_wants_admin().map(|level| (level, kernel::lower_paranoia()))),

@@ -85,7 +85,7 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
         parts.join(", ")
     )];
     let is_much = slowdown.all() > TOO_MUCH;
-    if is_full && is_much {
+    if is_full && is_much && slowdown.probes > 0.0 {
         lines.push(
             "    no CPU is idle: a hit may cost more than was measured, and the program take longer"
                 .to_owned(),
@@ -100,19 +100,27 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
         } else {
             ""
         };
-        lines.push(format!("    to lower the cost: {}", less(snapshot, cost, why)));
+        let less = less(snapshot, cost, slowdown, why);
+        lines.extend(less.map(|less| format!("    to lower the cost: {less}")));
     }
     lines
 }
 
-/// How to reduce the cost in this session.
-fn less(snapshot: &Snapshot, cost: &CostView, of_budget: &str) -> String {
-    match &cost.required {
-        Some(name) => format!("remove the rule or the --record that needs every call of {name}"),
-        None if snapshot.rules.iter().any(|rule| is_shipped(&rule.name)) => {
-            format!("--rules none, or a smaller --budget{of_budget}")
-        }
-        None => format!("a smaller --budget{of_budget}"),
+/// How to reduce the cost in this session; `None` where nothing would. A budget bounds the cost of probes.
+fn less(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, of_budget: &str) -> Option<String> {
+    if let Some(name) = &cost.required {
+        return Some(format!(
+            "remove the rule or the --record that needs every call of {name}"
+        ));
+    }
+    // Without rules and probes nothing would be left to watch.
+    let has_shipped = snapshot.rules.iter().any(|rule| is_shipped(&rule.name)) && !cost.probes.is_empty();
+    let has_costly_probes = slowdown.probes > 0.0 && slowdown.probes >= slowdown.agent;
+    match (has_shipped, has_costly_probes) {
+        (true, true) => Some(format!("--rules none, or a smaller --budget{of_budget}")),
+        (true, false) => Some("--rules none".to_owned()),
+        (false, true) => Some(format!("a smaller --budget{of_budget}")),
+        (false, false) => None,
     }
 }
 

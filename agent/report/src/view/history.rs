@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use profile::format::{duration, plural};
+use profile::outcome::{KEPT, REVERTED};
 use profile::{ChangeView, Snapshot};
 
 /// Number of newest decisions that are shown.
@@ -92,7 +93,14 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         report("promised", expect);
     }
     if let Some(guard) = &first.guard {
-        report("guard", &guard.text);
+        let is_reverted = guard.verdict == KEPT && changes.iter().all(|change| change.outcome == REVERTED);
+        match is_reverted {
+            true => report(
+                "guard",
+                &guard.text.replacen("; kept", "; kept until the session ended", 1),
+            ),
+            false => report("guard", &guard.text),
+        }
     }
     if !first.because.is_empty() {
         report("because", &reasons(&first.because));

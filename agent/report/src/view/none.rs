@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use profile::{
     RuleView, Snapshot, Standing,
-    format::{percent, plural},
+    format::{duration, percent, plural},
 };
 
 use super::findings::{FINDINGS_SHOWN, state_line};
@@ -57,6 +57,9 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
         });
     } else if !is_over && !have_begun {
         lines.push(" no findings yet: no window of a rule has closed".to_owned());
+    } else if !have_begun && !has_ended(snapshot) {
+        let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
+        lines.push(format!(" no findings: no window of a rule closed in {elapsed}"));
     } else if snapshot.elapsed < SHORT && has_ended(snapshot) {
         lines.push(" no findings: this was too short".to_owned());
     } else if has_ended(snapshot) && !had_value {
@@ -150,6 +153,10 @@ fn names<'a>(rules: impl IntoIterator<Item = &'a RuleView>) -> BTreeSet<&'a str>
 /// That other programs use the CPUs, which no rule for this program can change. At the end the values cover
 /// the complete time, like the shares above it.
 fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
+    // The kernel reports a wait when it ends: in a short time a single one may be most of what is reported.
+    if snapshot.elapsed < SHORT {
+        return None;
+    }
     let rates = snapshot.processes.iter().filter_map(|process| match is_over {
         true => process.overall,
         false => process.rates.or(process.overall),
@@ -202,7 +209,11 @@ mod tests {
                 GOES_ON,
                 " no findings yet: no window of a rule has closed",
             ),
-            (&[waiting], IS_OVER, " no findings: no rule fits this program"),
+            (
+                &[waiting],
+                IS_OVER,
+                " no findings: no window of a rule closed in ",
+            ),
             (
                 &[waiting, (Standing::NoValue, false)],
                 GOES_ON,
@@ -228,7 +239,8 @@ mod tests {
                 ..RuleView::default()
             };
             snapshot.rules = rules.iter().enumerate().map(rule).collect();
-            assert_eq!(lines(&snapshot, shown)[0], text);
+            let line = lines(&snapshot, shown).swap_remove(0);
+            assert!(line.starts_with(text), "{line}");
         }
     }
 

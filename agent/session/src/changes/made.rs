@@ -136,6 +136,11 @@ impl Made {
         self.view.at
     }
 
+    /// It was reverted to be compared since it was first made.
+    pub(super) fn was_compared(&self) -> bool {
+        self.view.first_at.is_some()
+    }
+
     /// Takes the place of `before`, which was reverted to be compared.
     pub(super) fn is_made_again(&mut self, before: &Made) {
         self.view.first_at = before.view.first_at.or(Some(before.view.at));

@@ -452,9 +452,14 @@ impl Changes {
         self.made.find(change).map(|made| made.process)
     }
 
-    /// When a decision was carried out, since the probes were armed.
+    /// When a decision was carried out, since the probes were armed; `None` if it was reverted to be compared
+    /// since, because the time after it is then not all under the change.
     pub fn carried_out(&self, decision: DecisionId) -> Option<Duration> {
-        self.made.of_decision(decision).map(Made::at).min()
+        let of_decision = || self.made.of_decision(decision);
+        if of_decision().any(Made::was_compared) {
+            return None;
+        }
+        of_decision().map(Made::at).min()
     }
 
     /// Whether all changes in force are confirmed, and no order or retry is open.
