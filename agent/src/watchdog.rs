@@ -30,43 +30,26 @@ pub(crate) const TICKS_MAX: u32 = 60;
 /// Maximum wait for the message to be written, because the terminal or pipe may be blocked.
 const MESSAGE_WAIT: Duration = Duration::from_secs(2);
 
-/// The step that the loop is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoopStep {
-    /// Waiting for the next event, or for something with a separate time limit.
-    Waiting,
-    ReadHits,
-    ReadCalls,
-    ReadCounters,
-    WriteSnapshot,
-    AttachToProcesses,
-    EndProcess,
-    AttachProbes,
-    AnswerRequest,
-    AnswerKey,
-    TakeReceipt,
-    Leave,
-    WriteReport,
+plan::words! {
+    /// The step that the loop is in.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum LoopStep {
+        /// Waiting for the next event, or for something with a separate time limit.
+        Waiting = "waiting",
+        ReadHits = "reading hits",
+        ReadCalls = "reading calls",
+        ReadCounters = "reading counters and evaluating",
+        WriteSnapshot = "writing a snapshot",
+        AttachToProcesses = "looking into processes of the command",
+        EndProcess = "taking leave of a process",
+        AttachProbes = "attaching probes",
+        AnswerRequest = "answering a request",
+        AnswerKey = "answering a key",
+        TakeReceipt = "taking a receipt of the actuator",
+        Leave = "ending the session",
+        WriteReport = "writing the report",
+    }
 }
-
-const STEPS: [(LoopStep, &str); 13] = [
-    (LoopStep::Waiting, "waiting"),
-    (LoopStep::ReadHits, "reading hits"),
-    (LoopStep::ReadCalls, "reading calls"),
-    (LoopStep::ReadCounters, "reading counters and evaluating"),
-    (LoopStep::WriteSnapshot, "writing a snapshot"),
-    (
-        LoopStep::AttachToProcesses,
-        "looking into processes of the command",
-    ),
-    (LoopStep::EndProcess, "taking leave of a process"),
-    (LoopStep::AttachProbes, "attaching probes"),
-    (LoopStep::AnswerRequest, "answering a request"),
-    (LoopStep::AnswerKey, "answering a key"),
-    (LoopStep::TakeReceipt, "taking a receipt of the actuator"),
-    (LoopStep::Leave, "ending the session"),
-    (LoopStep::WriteReport, "writing the report"),
-];
 
 /// The number of steps that the loop has begun, and in the lowest byte the current one.
 #[derive(Clone, Debug, Default)]
@@ -86,8 +69,8 @@ impl LoopProgress {
 
 /// The step and its name, from the value of [`LoopProgress`].
 fn step_of(shown: u64) -> (LoopStep, &'static str) {
-    let place = usize::from(shown as u8).min(STEPS.len() - 1);
-    STEPS[place]
+    let place = usize::from(shown as u8).min(LoopStep::ALL.len() - 1);
+    (LoopStep::ALL[place], LoopStep::ALL[place].name())
 }
 
 /// How long the loop has been in one step, in ticks.
@@ -177,8 +160,8 @@ mod tests {
 
     #[test]
     fn every_step_has_its_name_at_its_place() {
-        for (place, (step, name)) in STEPS.iter().enumerate() {
-            assert_eq!(*step as usize, place, "{name}");
+        for (place, step) in LoopStep::ALL.into_iter().enumerate() {
+            assert_eq!(step as usize, place, "{step}");
         }
     }
 

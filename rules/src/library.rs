@@ -6,38 +6,20 @@ use crate::diag::Diagnostic;
 use crate::file::RuleFile;
 use crate::rule::CheckedRule;
 
-/// A rule in a folder of the library, with its name.
+/// Rules of the library with their texts. A row: the folder, then the names of its rules.
 macro_rules! of {
-    ($folder:literal, $name:literal) => {
-        (
-            $name,
-            include_str!(concat!("../library/", $folder, "/", $name, ".yaml")),
-        )
+    ($($folder:literal: $($name:literal)+;)+) => {
+        &[$($(($name, include_str!(concat!("../library/", $folder, "/", $name, ".yaml")))),+),+]
     };
 }
 
 /// Name and text of every shipped rule.
-const LIBRARY: &[(&str, &str)] = &[
-    of!("runtime", "openmpi-busy-wait"),
-    of!("runtime", "blas-threads"),
-    of!("runtime", "mkl-threads"),
-    of!("runtime", "openmp-team-size"),
-    of!("runtime", "openmp-stated-team-size"),
-    of!("runtime", "xgboost-threads"),
-    of!("runtime", "ggml-threads"),
-    of!("runtime", "memory-given-back"),
-    of!("runtime", "memory-kept"),
-    of!("runtime", "shared-core"),
-    of!("runtime", "mpich-busy-wait"),
-    of!("runtime", "openmpi-crowded"),
-    of!("runtime", "blas-crowded"),
-    of!("runtime", "openmp-crowded"),
-    of!("runtime", "load-imbalance"),
-    of!("runtime", "waiting-for-messages"),
-    of!("runtime", "waiting-in-collectives"),
-    of!("runtime", "small-messages"),
-    of!("runtime", "gpu-host-bound"),
-];
+const LIBRARY: &[(&str, &str)] = of! {
+    "runtime": "openmpi-busy-wait" "blas-threads" "mkl-threads" "openmp-team-size"
+        "openmp-stated-team-size" "xgboost-threads" "ggml-threads" "memory-given-back" "memory-kept"
+        "shared-core" "mpich-busy-wait" "openmpi-crowded" "blas-crowded" "openmp-crowded" "load-imbalance"
+        "waiting-for-messages" "waiting-in-collectives" "small-messages" "gpu-host-bound";
+};
 
 pub fn library() -> &'static [(&'static str, &'static str)] {
     LIBRARY
@@ -61,22 +43,12 @@ pub fn is_loaded(name: &str, probes: bool) -> bool {
 
 /// Rules that contain a published model or metric: a program must be prepared for them, or use a framework
 /// that is.
-const MODELS: &[(&str, &str)] = &[
-    of!("models", "optimal-workers"),
-    of!("models", "adjusting-factoring"),
-    of!("models", "factoring"),
-    of!("models", "halo-width"),
-    of!("models", "iteration-time"),
-    of!("models", "network"),
-    of!("models", "speedup"),
-    of!("models", "workers-by-index"),
-    of!("metrics", "barrier-imbalance"),
-    of!("metrics", "communication-share"),
-    of!("metrics", "efficiencies"),
-    of!("metrics", "loop-counter"),
-    of!("metrics", "mean-iteration-time"),
-    of!("metrics", "send-volume"),
-];
+const MODELS: &[(&str, &str)] = of! {
+    "models": "optimal-workers" "adjusting-factoring" "factoring" "halo-width" "iteration-time" "network"
+        "speedup" "workers-by-index";
+    "metrics": "barrier-imbalance" "communication-share" "efficiencies" "loop-counter"
+        "mean-iteration-time" "send-volume";
+};
 
 /// Name and text of every shipped model. Models are only for programs with the names that they use.
 pub fn models() -> &'static [(&'static str, &'static str)] {

@@ -11,7 +11,7 @@ use crate::read::PlannedCapture;
 use crate::target::{Site, Target};
 
 /// The requirements of a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {
     pub rule: String,
     /// In the order of the file.
@@ -181,15 +181,7 @@ impl Plan {
     pub(crate) fn empty(rule: &str) -> Plan {
         Plan {
             rule: rule.to_string(),
-            windows: Vec::new(),
-            probes: Vec::new(),
-            measures: BTreeSet::new(),
-            calls: BTreeSet::new(),
-            symbols: BTreeSet::new(),
-            libraries: BTreeSet::new(),
-            variables: Vec::new(),
-            actions: Vec::new(),
-            effects: Vec::new(),
+            ..Plan::default()
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::value::{ProcessId, Reason, Scalar};
 use crate::window::{Boundaries, Window};
 
 /// A rule that can run: every name is resolved and every unit is correct.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CheckedRule {
     pub(crate) name: String,
     pub(crate) about: String,
@@ -220,22 +220,8 @@ impl CheckedRule {
         CheckedRule {
             name: self.name.clone(),
             about: self.about.clone(),
-            source: None,
-            gained: None,
-            must_be_named: false,
-            priority: 0,
-            parameters: Vec::new(),
-            roles: Vec::new(),
-            probes: Vec::new(),
-            joins: Vec::new(),
-            windows: Vec::new(),
-            metrics: Vec::new(),
-            runs: Vec::new(),
-            tunes: Vec::new(),
-            folds: Vec::new(),
             plan: Plan::empty(&self.name),
-            requirements: Requirements::default(),
-            warnings: Vec::new(),
+            ..CheckedRule::default()
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) enum Straddle {
 }
 
 /// The boundaries of the instances of a window, and their contents.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Boundaries {
     pub(crate) from: Vec<Begin>,
     /// Index of the end probe. Without it and `until`, each hit of `from` ends an instance and begins the

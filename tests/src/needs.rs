@@ -15,55 +15,58 @@ use crate::{Outcome, Problem};
 /// Seconds for which a core that is idle is waited for.
 const IDLE_TRIES: u32 = 60;
 
-/// Something that a test may need and a machine may lack.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Need {
-    /// Probes and other users' processes need it.
-    Root,
-    /// `mpicc.openmpi`, `mpirun.openmpi`
-    OpenMpi,
-    /// `mpicc.mpich`, `mpirun.mpich`
-    Mpich,
-    /// `lmp` and the package with its examples
-    Lammps,
-    /// `gmx`, `gmx_mpi`
-    Gromacs,
-    /// Debian's Python with NumPy
-    NumPy,
-    /// Intel's MKL, and a compiler for the program that calls it
-    Mkl,
-    /// MPICH 5 and Open MPI 5 of the Python Package Index, and a compiler
-    MpiWheels,
-    /// NumPy, LightGBM and XGBoost of the Python Package Index
-    PythonWheels,
-    /// llama.cpp of the Python Package Index, and what writes its models
-    LlamaCpp,
-    /// Debian's mpi4py, for Open MPI
-    Mpi4py,
-    /// `Rscript`
-    R,
-    /// a C compiler
-    Cc,
-    /// a C++ compiler
-    Cxx,
-    /// a Fortran compiler
-    Fortran,
-    /// LLVM's library for OpenMP
-    LlvmOpenMp,
-    /// a core that nobody else keeps busy
-    IdleCore,
-    /// the kernel's own record of what a program did
-    Strace,
-    /// `prometheus`, `promtool`
-    Prometheus,
-    /// A terminal to look at
-    Tmux,
-    /// `slurmctld`, `slurmd`, `srun` and what they recognise each other by
-    Slurm,
-    /// a group of processes with a quota of CPU time
-    Quota,
-    /// a group of processes with a bound on their number
-    Tasks,
+/// A row: what is needed, in words for people, and whether it is here.
+macro_rules! needs {
+    ($($need:ident: $words:literal => $is_met:expr;)+) => {
+        /// Something that a test may need and a machine may lack.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Need {
+            $(#[doc = $words] $need),+
+        }
+
+        fn is_met(need: Need) -> bool {
+            match need {
+                $(Need::$need => $is_met),+
+            }
+        }
+
+        fn said(need: Need) -> &'static str {
+            match need {
+                $(Need::$need => $words),+
+            }
+        }
+    };
+}
+
+needs! {
+    Root: "root" => rustix::process::geteuid().is_root();
+    OpenMpi: "Open MPI (packages openmpi-bin, libopenmpi-dev)" =>
+        finds("mpicc.openmpi") && finds("mpirun.openmpi");
+    Mpich: "MPICH (packages mpich, libmpich-dev)" => finds("mpicc.mpich") && finds("mpirun.mpich");
+    Lammps: "LAMMPS (packages lammps, lammps-examples)" => finds("lmp") && crate::lammps::example().is_some();
+    Gromacs: "GROMACS (packages gromacs, gromacs-data)" => finds("gmx") && finds("gmx_mpi");
+    NumPy: "NumPy (packages python3-numpy, libopenblas0-pthread)" =>
+        Path::new("/usr/lib/python3/dist-packages/numpy").exists();
+    Mkl: "MKL (cargo xtask setup)" => crate::wheels::mkl().is_some() && finds("cc");
+    MpiWheels: "MPICH 5 and Open MPI 5 (cargo xtask setup)" => crate::wheels::has_mpis() && finds("cc");
+    PythonWheels: "NumPy, LightGBM and XGBoost (cargo xtask setup)" => crate::wheels::python().is_some();
+    LlamaCpp: "llama.cpp (cargo xtask setup)" => crate::wheels::llama_cpp().is_some();
+    Mpi4py: "mpi4py (package python3-mpi4py)" => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists();
+    R: "R (package r-base-core)" => finds("Rscript");
+    Cc: "a C compiler (package gcc)" => finds("cc");
+    Cxx: "a C++ compiler (package g++)" => finds("c++");
+    Fortran: "a Fortran compiler (package gfortran)" => finds("gfortran");
+    LlvmOpenMp: "LLVM's OpenMP (package libomp5)" => finds_library("libomp.so.5");
+    IdleCore: "a core that is idle" => has_idle_core();
+    Strace: "strace (package strace)" => finds("strace");
+    Prometheus: "Prometheus (package prometheus)" => finds("prometheus") && finds("promtool");
+    Tmux: "tmux (package tmux)" => finds("tmux");
+    Slurm: "Slurm (packages slurm-wlm, munge)" =>
+        ["slurmctld", "slurmd", "srun", "munged"].into_iter().all(finds);
+    Quota: "control groups with a quota of CPU time, which root may make" =>
+        crate::group::Group::with_quota(1.0).is_ok();
+    Tasks: "control groups with a bound on processes, which root may make" =>
+        crate::group::Group::with_tasks(1).is_ok();
 }
 
 /// Leaves the test (successfully, but visibly) when this machine lacks something that it needs. With `shared:` or `machine:` before the
@@ -99,62 +102,6 @@ pub fn lacks(test: &str, needs: &[Need]) -> Outcome<bool> {
     let name = std::thread::current().name().unwrap_or(test).to_owned();
     writeln!(std::io::stderr(), "skipped: {name} needs {lacking}")?;
     Ok(true)
-}
-
-fn is_met(need: Need) -> bool {
-    match need {
-        Need::Root => rustix::process::geteuid().is_root(),
-        Need::OpenMpi => finds("mpicc.openmpi") && finds("mpirun.openmpi"),
-        Need::Mpich => finds("mpicc.mpich") && finds("mpirun.mpich"),
-        Need::Lammps => finds("lmp") && crate::lammps::example().is_some(),
-        Need::Gromacs => finds("gmx") && finds("gmx_mpi"),
-        Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists(),
-        Need::Mkl => crate::wheels::mkl().is_some() && finds("cc"),
-        Need::MpiWheels => crate::wheels::has_mpis() && finds("cc"),
-        Need::PythonWheels => crate::wheels::python().is_some(),
-        Need::LlamaCpp => crate::wheels::llama_cpp().is_some(),
-        Need::Mpi4py => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists(),
-        Need::R => finds("Rscript"),
-        Need::Cc => finds("cc"),
-        Need::Cxx => finds("c++"),
-        Need::Fortran => finds("gfortran"),
-        Need::LlvmOpenMp => finds_library("libomp.so.5"),
-        Need::IdleCore => has_idle_core(),
-        Need::Strace => finds("strace"),
-        Need::Prometheus => finds("prometheus") && finds("promtool"),
-        Need::Tmux => finds("tmux"),
-        Need::Slurm => ["slurmctld", "slurmd", "srun", "munged"].into_iter().all(finds),
-        Need::Quota => crate::group::Group::with_quota(1.0).is_ok(),
-        Need::Tasks => crate::group::Group::with_tasks(1).is_ok(),
-    }
-}
-
-fn said(need: Need) -> &'static str {
-    match need {
-        Need::Root => "root",
-        Need::OpenMpi => "Open MPI (packages openmpi-bin, libopenmpi-dev)",
-        Need::Mpich => "MPICH (packages mpich, libmpich-dev)",
-        Need::Lammps => "LAMMPS (packages lammps, lammps-examples)",
-        Need::Gromacs => "GROMACS (packages gromacs, gromacs-data)",
-        Need::NumPy => "NumPy (packages python3-numpy, libopenblas0-pthread)",
-        Need::Mkl => "MKL (cargo xtask setup)",
-        Need::MpiWheels => "MPICH 5 and Open MPI 5 (cargo xtask setup)",
-        Need::PythonWheels => "NumPy, LightGBM and XGBoost (cargo xtask setup)",
-        Need::LlamaCpp => "llama.cpp (cargo xtask setup)",
-        Need::Mpi4py => "mpi4py (package python3-mpi4py)",
-        Need::R => "R (package r-base-core)",
-        Need::Cc => "a C compiler (package gcc)",
-        Need::Cxx => "a C++ compiler (package g++)",
-        Need::Fortran => "a Fortran compiler (package gfortran)",
-        Need::LlvmOpenMp => "LLVM's OpenMP (package libomp5)",
-        Need::IdleCore => "a core that is idle",
-        Need::Strace => "strace (package strace)",
-        Need::Prometheus => "Prometheus (package prometheus)",
-        Need::Tmux => "tmux (package tmux)",
-        Need::Slurm => "Slurm (packages slurm-wlm, munge)",
-        Need::Quota => "control groups with a quota of CPU time, which root may make",
-        Need::Tasks => "control groups with a bound on processes, which root may make",
-    }
 }
 
 /// Waits a while for a second in which all cores but one, at least, had nothing to do.

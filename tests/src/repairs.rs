@@ -20,6 +20,15 @@ pub enum Start {
     Right,
 }
 
+impl Start {
+    fn either<T>(self, wrong: T, right: T) -> T {
+        match self {
+            Start::Wrong => wrong,
+            Start::Right => right,
+        }
+    }
+}
+
 /// One kind of programs.
 pub struct Case {
     /// What they are.
@@ -191,7 +200,7 @@ pub static CASES: [Case; 18] = [
         unit: "regions/s",
         gain: || 2.0,
         start: |start| {
-            let threads = if start == Start::Wrong { "2" } else { "1" };
+            let threads = start.either("2", "1");
             let program = programs::openmp("teams")?;
             Crowd::start(2, &[], &program, &["DIRECTORY", "2000", threads])
         },
@@ -235,20 +244,12 @@ pub static CASES: [Case; 18] = [
         unit: "regions/s",
         gain: || 1.4,
         start: |start| {
-            let bind = if start == Start::Wrong { "core" } else { "none" };
+            let bind = start.either("core", "none");
             let program = programs::openmp("teams")?;
             let program = program.to_string_lossy();
             // Two jobs that do not know of each other both begin at the first core.
-            let words = [
-                "--allow-run-as-root",
-                "-n",
-                "1",
-                "--bind-to",
-                bind,
-                &program,
-                "DIRECTORY",
-                "2000",
-            ];
+            let words = format!("--allow-run-as-root -n 1 --bind-to {bind} {program} DIRECTORY 2000");
+            let words: Vec<&str> = words.split(' ').collect();
             Crowd::start(2, &["OMP_NUM_THREADS=1"], Path::new("mpirun.openmpi"), &words)
         },
     },
@@ -261,11 +262,7 @@ pub static CASES: [Case; 18] = [
         gain: || 2.0,
         start: |start| {
             // It counts the CPUs of the machine, as in a container that has fewer.
-            let threads = if start == Start::Wrong {
-                "OMP_NUM_THREADS=4"
-            } else {
-                "OMP_NUM_THREADS=1"
-            };
+            let threads = start.either("OMP_NUM_THREADS=4", "OMP_NUM_THREADS=1");
             Crowd::start(2, &[threads], &programs::kmpc("kmpc")?, &["DIRECTORY", "2000"])
         },
     },
@@ -277,7 +274,7 @@ pub static CASES: [Case; 18] = [
         unit: "regions/s",
         gain: || 2.0,
         start: |start| {
-            let threads = if start == Start::Wrong { "4" } else { "1" };
+            let threads = start.either("4", "1");
             let program = programs::kmpc("kmpc")?;
             Crowd::start(2, &[], &program, &["DIRECTORY", "2000", threads])
         },
@@ -293,11 +290,9 @@ pub static CASES: [Case; 18] = [
             let program = programs::openmp("teams")?;
             let program = program.to_string_lossy();
             // Regions that are long beside the waking of a thread. `taskset` becomes the program: its mask is the program's own.
-            let words = match start {
-                Start::Wrong => vec!["taskset", "-c", "0", &program, "DIRECTORY", "2000000"],
-                Start::Right => vec![&*program, "DIRECTORY", "2000000"],
-            };
-            Crowd::start(1, &["OMP_NUM_THREADS=2"], Path::new("env"), &words)
+            let words = ["taskset", "-c", "0", &program, "DIRECTORY", "2000000"];
+            let words = &words[start.either(0, 3)..];
+            Crowd::start(1, &["OMP_NUM_THREADS=2"], Path::new("env"), words)
         },
     },
     Case {
@@ -310,11 +305,7 @@ pub static CASES: [Case; 18] = [
         gain: || 1.5,
         start: |start| {
             let words = ["DIRECTORY", "8", "512", "trims"];
-            let words = if start == Start::Wrong {
-                &words[..3]
-            } else {
-                &words
-            };
+            let words = &words[..start.either(3, 4)];
             Crowd::start(1, &[], &programs::c_with_math("arenas")?, words)
         },
     },
@@ -328,7 +319,7 @@ pub static CASES: [Case; 18] = [
         ],
         unit: "tokens/s",
         gain: || 5.0,
-        start: |start| tokens(2, if start == Start::Wrong { 2 } else { 1 }),
+        start: |start| tokens(2, start.either(2, 1)),
     },
 ];
 
@@ -517,10 +508,7 @@ pub const GROMACS: Program = Program {
 };
 
 fn waiting(start: Start) -> Waiting {
-    match start {
-        Start::Wrong => Waiting::Spinning,
-        Start::Right => Waiting::Yielding,
-    }
+    start.either(Waiting::Spinning, Waiting::Yielding)
 }
 
 /// As words of a command line.
@@ -529,10 +517,7 @@ fn texts(paths: [&Path; 2]) -> [String; 2] {
 }
 
 fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
-    match start {
-        Start::Wrong => Vec::new(),
-        Start::Right => vec![environment],
-    }
+    start.either(Vec::new(), vec![environment])
 }
 
 /// Each multiplies matrices of so many rows.
@@ -557,7 +542,7 @@ fn python() -> Outcome<PathBuf> {
 
 /// Each grows trees with a library of gradient boosting.
 fn trees(library: &str, number: usize, start: Start) -> Outcome<Crowd> {
-    let threads = if start == Start::Wrong { "2" } else { "1" };
+    let threads = start.either("2", "1");
     let script = programs::source("trees.py");
     let script = script.to_string_lossy();
     Crowd::start(number, &[], &python()?, &[&script, "DIRECTORY", library, threads])

@@ -16,7 +16,7 @@ pub struct MapsError {
 }
 
 /// The permissions of a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "four independent flags, as the kernel prints them"
@@ -72,12 +72,7 @@ impl Mapping {
         Mapping {
             start: Address(0),
             end: Address(0),
-            permissions: Permissions {
-                read: false,
-                write: false,
-                execute: false,
-                shared: false,
-            },
+            permissions: Permissions::default(),
             offset: FileOffset(0),
             device,
             inode,

@@ -121,108 +121,72 @@ fn only<'a>(steps: Vec<Step<'a>>, wanted: &[&str]) -> Result<Vec<Step<'a>>> {
     }
 }
 
+fn step<'a>(name: &'a str, run: impl Fn() -> Result<()> + Sync + 'a) -> Step<'a> {
+    (name, Box::new(run))
+}
+
 /// The quick ones first; those that attach to programs last.
 fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
-    let cargo = move |words: &'static str| move || run(&mut cargo(root, words));
+    let build = move |words: &'static str| move || run(&mut cargo(root, words));
+    let tests = move |words: &'static str| move || twice::run(&|| Ok(cargo(root, words)));
     vec![
-        (
-            "setup",
-            Box::new(move || setup::bring(needed, false).map(|_: Brought| ())),
-        ),
-        ("format", Box::new(cargo("fmt --all --check"))),
-        ("object", Box::new(|| ebpf::check(root, true))),
-        ("supply chain", Box::new(|| deny::check(root))),
-        ("minimum Rust", Box::new(|| minimum::check(root))),
+        step("setup", move || setup::bring(needed, false).map(|_: Brought| ())),
+        step("format", build("fmt --all --check")),
+        step("object", || ebpf::check(root, true)),
+        step("supply chain", || deny::check(root)),
+        step("minimum Rust", || minimum::check(root)),
         // With the tests: for the programs alone cargo chooses fewer features, with which nearly all would be built twice.
-        (
-            "build",
-            Box::new(cargo("build --quiet --workspace --lib --bins --tests")),
-        ),
-        (EXPERIMENTS, Box::new(move || quick_experiments(root))),
-        (
-            "tests inside",
-            Box::new(move || {
-                twice::run(&|| {
-                    Ok(crate::process::cargo(
-                        root,
-                        "test --quiet --workspace --lib --bins",
-                    ))
-                })
-            }),
-        ),
-        (
+        step("build", build("build --quiet --workspace --lib --bins --tests")),
+        step(EXPERIMENTS, move || quick_experiments(root)),
+        step("tests inside", tests("test --quiet --workspace --lib --bins")),
+        step(
             "clippy",
-            Box::new(cargo("clippy --quiet --workspace --all-targets -- -D warnings")),
+            build("clippy --quiet --workspace --all-targets -- -D warnings"),
         ),
-        ("documentation", Box::new(move || documentation(root))),
-        ("fuzz targets", Box::new(move || fuzz::check(root))),
-        (
+        step("documentation", move || documentation(root)),
+        step("fuzz targets", move || fuzz::check(root)),
+        step(
             "tests",
-            Box::new(move || {
-                let words = "test --quiet --workspace --exclude tuneagent-e2e --test *";
-                twice::run(&|| Ok(crate::process::cargo(root, words)))
-            }),
+            tests("test --quiet --workspace --exclude tuneagent-e2e --test *"),
         ),
-        (
+        step(
             "examples in the documentation",
-            Box::new(cargo("test --quiet --workspace --doc")),
+            build("test --quiet --workspace --doc"),
         ),
-        (
-            "whole programs",
-            Box::new(move || twice::run(&|| program_tests(root, "", &[]))),
-        ),
+        step("whole programs", move || {
+            twice::run(&|| program_tests(root, "", &[]))
+        }),
     ]
 }
 
 fn long_steps(root: &Path) -> Vec<Step<'_>> {
+    let long = move |words: &'static str| move || run(cargo(root, words).env("TUNEAGENT_LONG", "1"));
     vec![
-        ("fuzz targets, long", Box::new(move || fuzz::long(root))),
-        (
-            "the law of the rules, 10 000 cases",
-            Box::new(move || {
-                let mut command = cargo(root, "test --quiet --release -p tuneagent-rules --lib law::");
-                run(command.env("PROPTEST_CASES", LAW_CASES))
-            }),
-        ),
-        (
+        step("fuzz targets, long", move || fuzz::long(root)),
+        step("the law of the rules, 10 000 cases", move || {
+            let mut command = cargo(root, "test --quiet --release -p tuneagent-rules --lib law::");
+            run(command.env("PROPTEST_CASES", LAW_CASES))
+        }),
+        // Optimised: most of the time goes into decoding instructions.
+        step(
             "changes of running programs, long",
-            Box::new(move || {
-                // Optimised: most of the time goes into decoding instructions.
-                let mut tests = cargo(
-                    root,
-                    "test --quiet --release --package tuneagent-tuner --test suite",
-                );
-                run(tests.env("TUNEAGENT_LONG", "1"))
-            }),
+            long("test --quiet --release --package tuneagent-tuner --test suite"),
         ),
-        ("release build", Box::new(move || release::build(root))),
-        (
+        step("release build", move || release::build(root)),
+        step(
             "a thousand changes at sync points, each case",
-            Box::new(move || {
-                let mut command = cargo(
-                    root,
-                    "test --release --package tuneagent --test sync -- --nocapture",
-                );
-                run(command.env("TUNEAGENT_LONG", "1"))
-            }),
+            long("test --release --package tuneagent --test sync -- --nocapture"),
         ),
-        (
-            "Linux 6.1, in a virtual machine",
-            Box::new(move || vm::oldest(root)),
-        ),
-        (
-            "whole programs, release",
-            Box::new(move || twice::run(&|| program_tests(root, "--release", &[]))),
-        ),
-        ("benchmarks, quick form", Box::new(move || quick_benches(root))),
-        (
-            "what wrong decisions cost a run, and rules a call",
-            Box::new(move || {
-                let mut tests = program_tests(root, "--release", &[])?;
-                tests.args(["--", "guarded::", "cost::", "--nocapture"]);
-                run(tests.env("TUNEAGENT_LONG", "1"))
-            }),
-        ),
+        step("Linux 6.1, in a virtual machine", move || vm::oldest(root)),
+        step("whole programs, release", move || {
+            twice::run(&|| program_tests(root, "--release", &[]))
+        }),
+        step("benchmarks, quick form", move || quick_benches(root)),
+        step("what wrong decisions cost a run, and rules a call", move || {
+            let mut tests = program_tests(root, "--release", &[])?;
+            tests.args(["--", "guarded::", "cost::", "--nocapture"]);
+            run(tests.env("TUNEAGENT_LONG", "1"))
+        }),
     ]
 }
 

@@ -9,28 +9,18 @@
 
 use abi::AmountForm;
 
-/// Direction of the bytes of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BytesKind {
-    /// Passed for sending: count × size as passed.
-    Sent,
-    /// Room posted for receiving: fewer bytes may arrive.
-    Posted,
-    /// Passed for writing to a file.
-    Written,
-    /// Room posted for reading a file: fewer bytes may be read.
-    Read,
-}
-
-impl BytesKind {
-    /// The word used in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            BytesKind::Sent => "sent",
-            BytesKind::Posted => "posted",
-            BytesKind::Written => "written",
-            BytesKind::Read => "read",
-        }
+plan::words! {
+    /// Direction of the bytes of a call.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BytesKind {
+        /// Passed for sending: count × size as passed.
+        Sent = "sent",
+        /// Room posted for receiving: fewer bytes may arrive.
+        Posted = "posted",
+        /// Passed for writing to a file.
+        Written = "written",
+        /// Room posted for reading a file: fewer bytes may be read.
+        Read = "read",
     }
 }
 
@@ -330,182 +320,82 @@ const fn plain(stem: &'static str) -> MpiFunction {
     }
 }
 
-pub const FUNCTIONS: &[MpiFunction] = &[
+/// A row: the constructor of functions that carry the same, then their names.
+macro_rules! functions {
+    ([$make:ident($($argument:expr),*) $($more:tt)*] $name:ident) => {
+        $make(stringify!($name), $($argument),*) $($more)*
+    };
+    ($($make:tt $($name:ident)+;)+) => { &[$($(functions!($make $name)),+),+] };
+}
+
+pub const FUNCTIONS: &[MpiFunction] = functions! {
     // Point to point.
-    sent("Send", 1, 2).between(3, 5),
-    sent("Bsend", 1, 2).between(3, 5),
-    sent("Ssend", 1, 2).between(3, 5),
-    sent("Rsend", 1, 2).between(3, 5),
-    sent("Isend", 1, 2).between(3, 5),
-    sent("Ibsend", 1, 2).between(3, 5),
-    sent("Issend", 1, 2).between(3, 5),
-    sent("Irsend", 1, 2).between(3, 5),
-    sent("Sendrecv", 1, 2)
-        .between(3, 10)
-        .receiving(6, 7, 8)
-        .status(11),
-    sent("Sendrecv_replace", 1, 2)
-        .between(3, 7)
-        .receiving(1, 2, 5)
-        .status(8),
-    sent("Isendrecv", 1, 2).between(3, 10).receiving(6, 7, 8),
-    sent("Isendrecv_replace", 1, 2).between(3, 7).receiving(1, 2, 5),
-    posted("Recv", 1, 2).between(3, 5).status(6),
-    posted("Irecv", 1, 2).between(3, 5),
-    posted("Mrecv", 1, 2).of_found(3),
-    posted("Imrecv", 1, 2).of_found(3),
-    plain("Probe"),
-    plain("Iprobe"),
-    finding("Mprobe", 3),
-    finding("Improbe", 4),
+    [sent(1, 2).between(3, 5)] Send Bsend Ssend Rsend Isend Ibsend Issend Irsend;
+    [sent(1, 2).between(3, 10).receiving(6, 7, 8).status(11)] Sendrecv;
+    [sent(1, 2).between(3, 7).receiving(1, 2, 5).status(8)] Sendrecv_replace;
+    [sent(1, 2).between(3, 10).receiving(6, 7, 8)] Isendrecv;
+    [sent(1, 2).between(3, 7).receiving(1, 2, 5)] Isendrecv_replace;
+    [posted(1, 2).between(3, 5).status(6)] Recv;
+    [posted(1, 2).between(3, 5)] Irecv;
+    [posted(1, 2).of_found(3)] Mrecv Imrecv;
+    [plain()] Probe Iprobe;
+    [finding(3)] Mprobe;
+    [finding(4)] Improbe;
     // Persistent requests.
-    sent("Send_init", 1, 2).between(3, 5).template(6),
-    sent("Bsend_init", 1, 2).between(3, 5).template(6),
-    sent("Ssend_init", 1, 2).between(3, 5).template(6),
-    sent("Rsend_init", 1, 2).between(3, 5).template(6),
-    posted("Recv_init", 1, 2).between(3, 5).template(6),
-    sent_as("Start", AmountForm::Start, 0, 0).small(),
-    sent_as("Startall", AmountForm::Startall, 0, 1).small(),
-    sent_as("Request_free", AmountForm::Free, 0, 0).small(),
+    [sent(1, 2).between(3, 5).template(6)] Send_init Bsend_init Ssend_init Rsend_init;
+    [posted(1, 2).between(3, 5).template(6)] Recv_init;
+    [sent_as(AmountForm::Start, 0, 0).small()] Start;
+    [sent_as(AmountForm::Startall, 0, 1).small()] Startall;
+    [sent_as(AmountForm::Free, 0, 0).small()] Request_free;
     // Completion.
-    plain("Wait"),
-    plain("Waitall"),
-    plain("Waitany"),
-    plain("Waitsome"),
-    plain("Test"),
-    plain("Testall"),
-    plain("Testany"),
-    plain("Testsome"),
+    [plain()] Wait Waitall Waitany Waitsome Test Testall Testany Testsome;
     // Collectives.
-    plain("Barrier"),
-    plain("Ibarrier"),
-    sent("Bcast", 1, 2),
-    sent("Ibcast", 1, 2),
-    sent("Reduce", 2, 3),
-    sent("Ireduce", 2, 3),
-    sent("Allreduce", 2, 3),
-    sent("Iallreduce", 2, 3),
-    sent("Scan", 2, 3),
-    sent("Iscan", 2, 3),
-    sent("Exscan", 2, 3),
-    sent("Iexscan", 2, 3),
-    gathered("Gather"),
-    gathered("Igather"),
-    gathered("Gatherv"),
-    gathered("Igatherv"),
-    allgathered("Allgather"),
-    allgathered("Iallgather"),
-    allgathered_vectors("Allgatherv"),
-    allgathered_vectors("Iallgatherv"),
-    scattered("Scatter", 4),
-    scattered("Iscatter", 4),
-    scattered("Scatterv", 5),
-    scattered("Iscatterv", 5),
-    all_to_all("Alltoall"),
-    all_to_all("Ialltoall"),
-    all_to_all_vectors("Alltoallv"),
-    all_to_all_vectors("Ialltoallv"),
-    all_to_all_types("Alltoallw"),
-    all_to_all_types("Ialltoallw"),
-    sent_as("Reduce_scatter", AmountForm::Counts, 2, 3).over(5),
-    sent_as("Ireduce_scatter", AmountForm::Counts, 2, 3).over(5),
-    sent_as("Reduce_scatter_block", AmountForm::PerRank, 2, 3).over(5),
-    sent_as("Ireduce_scatter_block", AmountForm::PerRank, 2, 3).over(5),
-    sent("Neighbor_allgather", 1, 2),
-    sent("Neighbor_allgatherv", 1, 2),
-    unstated("Neighbor_alltoall"),
-    unstated("Neighbor_alltoallv"),
-    unstated("Neighbor_alltoallw"),
-    sent("Ineighbor_allgather", 1, 2),
-    sent("Ineighbor_allgatherv", 1, 2),
-    unstated("Ineighbor_alltoall"),
-    unstated("Ineighbor_alltoallv"),
-    unstated("Ineighbor_alltoallw"),
+    [plain()] Barrier Ibarrier;
+    [sent(1, 2)] Bcast Ibcast;
+    [sent(2, 3)] Reduce Ireduce Allreduce Iallreduce Scan Iscan Exscan Iexscan;
+    [gathered()] Gather Igather Gatherv Igatherv;
+    [allgathered()] Allgather Iallgather;
+    [allgathered_vectors()] Allgatherv Iallgatherv;
+    [scattered(4)] Scatter Iscatter;
+    [scattered(5)] Scatterv Iscatterv;
+    [all_to_all()] Alltoall Ialltoall;
+    [all_to_all_vectors()] Alltoallv Ialltoallv;
+    [all_to_all_types()] Alltoallw Ialltoallw;
+    [sent_as(AmountForm::Counts, 2, 3).over(5)] Reduce_scatter Ireduce_scatter;
+    [sent_as(AmountForm::PerRank, 2, 3).over(5)] Reduce_scatter_block Ireduce_scatter_block;
+    [sent(1, 2)] Neighbor_allgather Neighbor_allgatherv;
+    [unstated()] Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw;
+    [sent(1, 2)] Ineighbor_allgather Ineighbor_allgatherv;
+    [unstated()] Ineighbor_alltoall Ineighbor_alltoallv Ineighbor_alltoallw;
     // One-sided. The target is a rank of the window's group.
-    sent("Put", 1, 2),
-    sent("Rput", 1, 2),
-    posted("Get", 1, 2),
-    posted("Rget", 1, 2),
-    sent("Accumulate", 1, 2),
-    sent("Raccumulate", 1, 2),
-    sent("Get_accumulate", 1, 2),
-    sent("Rget_accumulate", 1, 2),
-    sent_as("Fetch_and_op", AmountForm::Element, 2, 2).small(),
-    sent_as("Compare_and_swap", AmountForm::Element, 3, 3).small(),
-    plain("Win_fence"),
-    plain("Win_start"),
-    plain("Win_complete"),
-    plain("Win_post"),
-    plain("Win_wait"),
-    plain("Win_test"),
-    plain("Win_lock"),
-    plain("Win_unlock"),
-    plain("Win_lock_all"),
-    plain("Win_unlock_all"),
-    plain("Win_flush"),
-    plain("Win_flush_all"),
-    plain("Win_flush_local"),
-    plain("Win_flush_local_all"),
+    [sent(1, 2)] Put Rput;
+    [posted(1, 2)] Get Rget;
+    [sent(1, 2)] Accumulate Raccumulate Get_accumulate Rget_accumulate;
+    [sent_as(AmountForm::Element, 2, 2).small()] Fetch_and_op;
+    [sent_as(AmountForm::Element, 3, 3).small()] Compare_and_swap;
+    [plain()] Win_fence Win_start Win_complete Win_post Win_wait Win_test Win_lock Win_unlock Win_lock_all
+        Win_unlock_all Win_flush Win_flush_all Win_flush_local Win_flush_local_all;
     // Files.
-    plain("File_open"),
-    plain("File_close"),
-    plain("File_sync"),
-    plain("File_set_view"),
-    plain("File_set_size"),
-    read("File_read", 2),
-    read("File_read_all", 2),
-    read("File_read_shared", 2),
-    read("File_read_ordered", 2),
-    read("File_read_at", 3),
-    read("File_read_at_all", 3),
-    read("File_iread", 2),
-    read("File_iread_all", 2),
-    read("File_iread_shared", 2),
-    read("File_iread_at", 3),
-    read("File_iread_at_all", 3),
-    read("File_read_all_begin", 2),
-    read("File_read_ordered_begin", 2),
-    read("File_read_at_all_begin", 3),
-    plain("File_read_all_end"),
-    plain("File_read_ordered_end"),
-    plain("File_read_at_all_end"),
-    written("File_write", 2),
-    written("File_write_all", 2),
-    written("File_write_shared", 2),
-    written("File_write_ordered", 2),
-    written("File_write_at", 3),
-    written("File_write_at_all", 3),
-    written("File_iwrite", 2),
-    written("File_iwrite_all", 2),
-    written("File_iwrite_shared", 2),
-    written("File_iwrite_at", 3),
-    written("File_iwrite_at_all", 3),
-    written("File_write_all_begin", 2),
-    written("File_write_ordered_begin", 2),
-    written("File_write_at_all_begin", 3),
-    plain("File_write_all_end"),
-    plain("File_write_ordered_end"),
-    plain("File_write_at_all_end"),
+    [plain()] File_open File_close File_sync File_set_view File_set_size;
+    [read(2)] File_read File_read_all File_read_shared File_read_ordered;
+    [read(3)] File_read_at File_read_at_all;
+    [read(2)] File_iread File_iread_all File_iread_shared;
+    [read(3)] File_iread_at File_iread_at_all;
+    [read(2)] File_read_all_begin File_read_ordered_begin;
+    [read(3)] File_read_at_all_begin;
+    [plain()] File_read_all_end File_read_ordered_end File_read_at_all_end;
+    [written(2)] File_write File_write_all File_write_shared File_write_ordered;
+    [written(3)] File_write_at File_write_at_all;
+    [written(2)] File_iwrite File_iwrite_all File_iwrite_shared;
+    [written(3)] File_iwrite_at File_iwrite_at_all;
+    [written(2)] File_write_all_begin File_write_ordered_begin;
+    [written(3)] File_write_at_all_begin;
+    [plain()] File_write_all_end File_write_ordered_end File_write_at_all_end;
     // Collective over a communicator, and the end.
-    plain("Comm_dup"),
-    plain("Comm_split"),
-    plain("Comm_split_type"),
-    plain("Comm_create"),
-    plain("Comm_create_group"),
-    plain("Comm_spawn"),
-    plain("Comm_connect"),
-    plain("Comm_accept"),
-    plain("Cart_create"),
-    plain("Cart_sub"),
-    plain("Graph_create"),
-    plain("Dist_graph_create"),
-    plain("Dist_graph_create_adjacent"),
-    plain("Intercomm_create"),
-    plain("Intercomm_merge"),
-    plain("Init"),
-    plain("Init_thread"),
-    plain("Finalize"),
-];
+    [plain()] Comm_dup Comm_split Comm_split_type Comm_create Comm_create_group Comm_spawn Comm_connect
+        Comm_accept Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent
+        Intercomm_create Intercomm_merge Init Init_thread Finalize;
+};
 
 /// The number of functions whose calls have a known number of bytes.
 pub fn with_bytes() -> u32 {

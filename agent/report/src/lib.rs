@@ -6,6 +6,8 @@
 
 // Used as `console::line`.
 pub mod console;
+#[cfg(test)]
+mod example;
 mod metrics;
 mod plot;
 mod report;

@@ -36,7 +36,7 @@ pub enum Act {
 }
 
 /// A decision, resolved to processes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct ResolvedDecision {
     pub id: DecisionId,
     pub rule: String,

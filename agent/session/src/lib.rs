@@ -16,6 +16,16 @@ macro_rules! gives {
     };
 }
 
+/// A state machine once these events, each at its time, have come.
+#[cfg(test)]
+macro_rules! after {
+    ($it:expr; $($event:expr, $at:expr);+) => {{
+        let mut it = $it;
+        $(it.on($event, $at);)+
+        it
+    }};
+}
+
 pub mod budget;
 pub mod changes;
 mod decision;

@@ -36,53 +36,24 @@ pub(crate) struct Capability {
     set: CapabilitySet,
 }
 
-const TABLE: [Capability; 6] = [
-    row(
-        "CAP_BPF",
-        "load the BPF programs",
-        Need::Probing,
-        CapabilitySet::BPF,
-    ),
-    row(
-        "CAP_PERFMON",
-        "attach them to functions",
-        Need::Probing,
-        CapabilitySet::PERFMON,
-    ),
-    row(
-        "CAP_SYS_PTRACE",
-        "inspect processes of other users",
-        Need::Others,
-        CapabilitySet::SYS_PTRACE,
-    ),
-    row(
-        "CAP_DAC_READ_SEARCH",
-        "read the memory and the files of other users",
-        Need::Others,
-        CapabilitySet::DAC_READ_SEARCH,
-    ),
-    row(
-        "CAP_SYS_NICE",
-        "not be starved by busy ranks",
-        Need::Changing,
-        CapabilitySet::SYS_NICE,
-    ),
-    row(
-        "CAP_CHECKPOINT_RESTORE",
-        "read programs and libraries whose files were deleted",
-        Need::Changing,
-        CapabilitySet::CHECKPOINT_RESTORE,
-    ),
-];
-
-const fn row(name: &'static str, purpose: &'static str, need: Need, set: CapabilitySet) -> Capability {
-    Capability {
-        name,
-        purpose,
-        need,
-        set,
-    }
+/// A row: the capability, what needs it, and its purpose.
+macro_rules! table {
+    ($($set:ident $need:ident $purpose:literal;)+) => { [$(Capability {
+        name: concat!("CAP_", stringify!($set)),
+        purpose: $purpose,
+        need: Need::$need,
+        set: CapabilitySet::$set,
+    }),+] };
 }
+
+const TABLE: [Capability; 6] = table! {
+    BPF Probing "load the BPF programs";
+    PERFMON Probing "attach them to functions";
+    SYS_PTRACE Others "inspect processes of other users";
+    DAC_READ_SEARCH Others "read the memory and the files of other users";
+    SYS_NICE Changing "not be starved by busy ranks";
+    CHECKPOINT_RESTORE Changing "read programs and libraries whose files were deleted";
+};
 
 /// The table, in the order of the documentation.
 pub(crate) fn capabilities() -> &'static [Capability] {

@@ -88,119 +88,52 @@ const BPF_TO_ARM: &[u64] = &[0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 17, 18, 2
 
 const SOCKETS_OF_UNIX: &[u64] = &[libc::AF_UNIX as u64];
 
-const LEFT: &[(c_long, When)] = &[
+/// A row: a condition on the arguments, then the calls that are permitted under it.
+macro_rules! calls {
+    ($($when:expr => $($call:ident)+;)*) => { &[$($((libc::$call, $when)),+),*] };
+}
+
+const LEFT: &[(c_long, When)] = calls! {
     // Open files.
-    (libc::SYS_read, Always),
-    (libc::SYS_readv, Always),
-    (libc::SYS_pread64, Always),
-    (libc::SYS_preadv, Always),
-    (libc::SYS_write, Always),
-    (libc::SYS_writev, Always),
-    (libc::SYS_pwrite64, Always),
-    (libc::SYS_lseek, Always),
-    (libc::SYS_close, Always),
-    (libc::SYS_dup, Always),
-    (libc::SYS_fcntl, OneOf(1, FCNTL)),
-    (libc::SYS_ioctl, OneOf(1, IOCTL)),
-    (libc::SYS_fsync, Always),
-    (libc::SYS_fdatasync, Always),
-    (libc::SYS_pipe2, Always),
+    Always => SYS_read SYS_readv SYS_pread64 SYS_preadv SYS_write SYS_writev SYS_pwrite64 SYS_lseek
+        SYS_close SYS_dup SYS_fsync SYS_fdatasync SYS_pipe2;
+    OneOf(1, FCNTL) => SYS_fcntl;
+    OneOf(1, IOCTL) => SYS_ioctl;
     // Reading files. openat2 has its flags in memory, which a filter cannot read.
-    (libc::SYS_openat, Without(2, WRITES)),
-    (libc::SYS_fstat, Always),
-    (libc::SYS_newfstatat, Always),
-    (libc::SYS_statx, Always),
-    (libc::SYS_statfs, Always),
-    (libc::SYS_fstatfs, Always),
-    (libc::SYS_readlinkat, Always),
-    (libc::SYS_faccessat, Always),
-    (libc::SYS_faccessat2, Always),
-    (libc::SYS_getdents64, Always),
-    (libc::SYS_getcwd, Always),
+    Without(2, WRITES) => SYS_openat;
+    Always => SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_readlinkat SYS_faccessat
+        SYS_faccessat2 SYS_getdents64 SYS_getcwd;
     // Reading other processes.
-    (libc::SYS_process_vm_readv, Always),
-    (libc::SYS_pidfd_open, Always),
-    (libc::SYS_sched_getaffinity, Always),
-    (libc::SYS_sched_getscheduler, Always),
-    (libc::SYS_sched_getparam, Always),
-    (libc::SYS_getpriority, Always),
+    Always => SYS_process_vm_readv SYS_pidfd_open SYS_sched_getaffinity SYS_sched_getscheduler
+        SYS_sched_getparam SYS_getpriority;
     // The actuator is our child.
-    (libc::SYS_wait4, Always),
-    (libc::SYS_waitid, Always),
+    Always => SYS_wait4 SYS_waitid;
     // Probes.
-    (libc::SYS_perf_event_open, Always),
+    Always => SYS_perf_event_open;
     // Our own memory.
-    (libc::SYS_brk, Always),
-    (libc::SYS_mmap, Without(2, libc::PROT_EXEC)),
-    (libc::SYS_mprotect, Without(2, libc::PROT_EXEC)),
-    (libc::SYS_munmap, Always),
-    (libc::SYS_mremap, Always),
-    (libc::SYS_madvise, Always),
+    Always => SYS_brk SYS_munmap SYS_mremap SYS_madvise;
+    Without(2, libc::PROT_EXEC) => SYS_mmap SYS_mprotect;
     // Waiting, and clocks.
-    (libc::SYS_epoll_create1, Always),
-    (libc::SYS_epoll_ctl, Always),
-    (libc::SYS_epoll_pwait, Always),
-    (libc::SYS_epoll_pwait2, Always),
-    (libc::SYS_ppoll, Always),
-    (libc::SYS_pselect6, Always),
-    (libc::SYS_eventfd2, Always),
-    (libc::SYS_timerfd_create, Always),
-    (libc::SYS_timerfd_settime, Always),
-    (libc::SYS_nanosleep, Always),
-    (libc::SYS_clock_nanosleep, Always),
-    (libc::SYS_clock_gettime, Always),
-    (libc::SYS_clock_getres, Always),
-    (libc::SYS_gettimeofday, Always),
-    (libc::SYS_restart_syscall, Always),
+    Always => SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_ppoll SYS_pselect6
+        SYS_eventfd2 SYS_timerfd_create SYS_timerfd_settime SYS_nanosleep SYS_clock_nanosleep
+        SYS_clock_gettime SYS_clock_getres SYS_gettimeofday SYS_restart_syscall;
     // Peers connect to us; we connect to none.
-    (libc::SYS_accept4, Always),
-    (libc::SYS_recvfrom, Always),
-    (libc::SYS_recvmsg, Always),
-    (libc::SYS_sendto, Always),
-    (libc::SYS_sendmsg, Always),
-    (libc::SYS_shutdown, Always),
-    (libc::SYS_getsockname, Always),
-    (libc::SYS_getpeername, Always),
-    (libc::SYS_getsockopt, Always),
-    (libc::SYS_setsockopt, Always),
-    (libc::SYS_socketpair, OneOf(0, SOCKETS_OF_UNIX)),
+    Always => SYS_accept4 SYS_recvfrom SYS_recvmsg SYS_sendto SYS_sendmsg SYS_shutdown SYS_getsockname
+        SYS_getpeername SYS_getsockopt SYS_setsockopt;
+    OneOf(0, SOCKETS_OF_UNIX) => SYS_socketpair;
     // Our own threads and signals. The flags of clone3 are in memory: see `without_clone3`.
-    (libc::SYS_clone, With(0, OF_THREAD)),
-    (libc::SYS_clone3, Always),
-    (libc::SYS_set_robust_list, Always),
-    (libc::SYS_rseq, Always),
-    (libc::SYS_futex, Always),
-    (libc::SYS_membarrier, Always),
-    (libc::SYS_sched_yield, Always),
-    (libc::SYS_rt_sigaction, Always),
-    (libc::SYS_rt_sigprocmask, Always),
-    (libc::SYS_rt_sigreturn, Always),
-    (libc::SYS_rt_sigtimedwait, Always),
-    (libc::SYS_sigaltstack, Always),
-    (libc::SYS_tgkill, OwnProcess),
-    (libc::SYS_kill, OwnProcess),
-    (libc::SYS_exit, Always),
-    (libc::SYS_exit_group, Always),
+    With(0, OF_THREAD) => SYS_clone;
+    Always => SYS_clone3 SYS_set_robust_list SYS_rseq SYS_futex SYS_membarrier SYS_sched_yield
+        SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_rt_sigtimedwait SYS_sigaltstack SYS_exit
+        SYS_exit_group;
+    OwnProcess => SYS_tgkill SYS_kill;
     // Information about ourselves.
-    (libc::SYS_getpid, Always),
-    (libc::SYS_gettid, Always),
-    (libc::SYS_getppid, Always),
-    (libc::SYS_getpgid, Always),
-    (libc::SYS_getuid, Always),
-    (libc::SYS_geteuid, Always),
-    (libc::SYS_getgid, Always),
-    (libc::SYS_getegid, Always),
-    (libc::SYS_getgroups, Always),
-    (libc::SYS_capget, Always),
-    (libc::SYS_getrusage, Always),
-    (libc::SYS_getrandom, Always),
-    (libc::SYS_getcpu, Always),
-    (libc::SYS_uname, Always),
-    (libc::SYS_sysinfo, Always),
-    (libc::SYS_prctl, OneOf(0, PRCTL)),
+    Always => SYS_getpid SYS_gettid SYS_getppid SYS_getpgid SYS_getuid SYS_geteuid SYS_getgid SYS_getegid
+        SYS_getgroups SYS_capget SYS_getrusage SYS_getrandom SYS_getcpu SYS_uname SYS_sysinfo;
+    OneOf(0, PRCTL) => SYS_prctl;
     // More rights can be given up.
-    (libc::SYS_seccomp, Always),
-];
+    Always => SYS_seccomp;
+};
 
 /// Calls that give a complete file its name and mode, or remove it.
 const OF_REPORT: &[(c_long, When)] = &[
@@ -218,18 +151,11 @@ const OF_REPORT: &[(c_long, When)] = &[
 
 /// Older calls with the same purpose.
 #[cfg(target_arch = "x86_64")]
-const OLDER: &[(c_long, When)] = &[
-    (libc::SYS_open, Without(1, WRITES)),
-    (libc::SYS_getpgrp, Always),
-    (libc::SYS_stat, Always),
-    (libc::SYS_lstat, Always),
-    (libc::SYS_readlink, Always),
-    (libc::SYS_access, Always),
-    (libc::SYS_poll, Always),
-    (libc::SYS_select, Always),
-    (libc::SYS_epoll_wait, Always),
-    (libc::SYS_time, Always),
-];
+const OLDER: &[(c_long, When)] = calls! {
+    Without(1, WRITES) => SYS_open;
+    Always => SYS_getpgrp SYS_stat SYS_lstat SYS_readlink SYS_access SYS_poll SYS_select SYS_epoll_wait
+        SYS_time;
+};
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[(c_long, When)] = &[];
 

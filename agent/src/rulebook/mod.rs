@@ -58,6 +58,7 @@ use self::{
 };
 use crate::exit::Failure;
 
+#[derive(Default)]
 pub(crate) struct RuleBook {
     engine: Engine,
     /// The probe requests of the rules, by the number of the [`Wanted`].
@@ -123,27 +124,12 @@ impl RuleBook {
             .flat_map(|(id, rule, _)| probe_requests::requests(id, rule));
         Ok(RuleBook {
             requests: requests.enumerate().collect(),
-            reads: Reads::default(),
             engine,
-            variables: Variables::default(),
-            slots: BTreeSet::new(),
-            texts: Waiting::default(),
-            pairs: Pairs::default(),
-            switches: Switches::default(),
-            resting: BTreeSet::new(),
             applying,
             named: apply.unwrap_or_default().to_vec(),
             apply: apply.map(<[String]>::to_vec),
             keeps: true,
-            held: Vec::new(),
-            recorder: None,
-            may_decide: false,
-            has_due: false,
-            has_parted: false,
-            warm_up: EngineWarmUp::default(),
-            calls_observed: BTreeMap::new(),
-            summed: BTreeMap::new(),
-            has_only_builtin_rules: false,
+            ..RuleBook::default()
         })
     }
 

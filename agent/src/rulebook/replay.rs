@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abi::{HitKind, HitRecord, ProbeSpec, SpecFlags};
+use abi::{HitKind, HitRecord, SpecFlags};
 use plan::{MarkKind, Mode};
 use profile::mpi;
 use profile::probe::{Probe, ProbeCapture, ProbeSelector};
@@ -411,16 +411,9 @@ impl Functions {
             self.probes.push(Probe {
                 name: name.clone(),
                 mpi: mpi.map(|called| called.function),
-                spec: ProbeSpec::default(),
                 symbols: [].into(),
-                mark: None,
                 wanted: selector.iter().filter(means).map(|(number, _)| *number).collect(),
-                captures: Vec::new(),
-                is_quiet: false,
-                is_only_counted: false,
-                is_sampled: false,
-                is_off: false,
-                is_resting: false,
+                ..Probe::default()
             });
             self.probes.len() - 1
         });

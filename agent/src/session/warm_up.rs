@@ -38,18 +38,11 @@ mod tests {
         ResolvedDecision {
             id: DecisionId(1),
             rule: "r".into(),
-            because: Vec::new(),
-            expect: None,
-            steps: Vec::new(),
             changes: vec![ResolvedAction {
                 slot: 0,
                 action: Action::Set(set),
             }],
-            at: None,
-            together: None,
-            again: false,
-            switches: Vec::new(),
-            window_ns: None,
+            ..ResolvedDecision::default()
         }
     }
 

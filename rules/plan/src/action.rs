@@ -100,27 +100,22 @@ pub enum Affinity {
     Cpus(CpuList),
 }
 
-/// How the cores of a job are distributed over its processes, each of which gets cores of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cores {
-    /// Evenly over the cores that the job may use.
-    Spread,
-    /// Next to the cores of the preceding rank.
-    Compact,
-}
-
-impl Cores {
-    /// All variants with their keywords.
-    pub const ALL: &'static [(&'static str, Cores)] =
-        &[("spread", Cores::Spread), ("compact", Cores::Compact)];
+crate::words! {
+    /// How the cores of a job are distributed over its processes, each of which gets cores of its own.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Cores {
+        /// Evenly over the cores that the job may use.
+        Spread = "spread",
+        /// Next to the cores of the preceding rank.
+        Compact = "compact",
+    }
 }
 
 impl fmt::Display for Affinity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Affinity::Cores(Cores::Spread) => f.write_str("spread"),
-            Affinity::Cores(Cores::Compact) => f.write_str("compact"),
+            Affinity::Cores(cores) => cores.fmt(f),
             Affinity::Cpus(list) => list.fmt(f),
         }
     }
@@ -135,39 +130,20 @@ pub struct Switch {
     pub on: bool,
 }
 
-/// The keywords by which rules request actions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keyword {
-    Set,
-    Call,
-    Load,
-    Replace,
-    InsertCall,
-    RemoveCall,
-    SetArgument,
-    Affinity,
-    Enable,
-    Disable,
-}
-
-impl Keyword {
-    /// All variants with their keywords.
-    pub const ALL: &'static [(&'static str, Keyword)] = &[
-        ("set", Keyword::Set),
-        ("call", Keyword::Call),
-        ("load", Keyword::Load),
-        ("replace", Keyword::Replace),
-        ("insert_call", Keyword::InsertCall),
-        ("remove_call", Keyword::RemoveCall),
-        ("set_arg", Keyword::SetArgument),
-        ("affinity", Keyword::Affinity),
-        ("enable", Keyword::Enable),
-        ("disable", Keyword::Disable),
-    ];
-
-    pub fn name(self) -> &'static str {
-        let found = Keyword::ALL.iter().find(|(_, keyword)| *keyword == self);
-        found.map_or("", |(name, _)| name)
+crate::words! {
+    /// The keywords by which rules request actions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Keyword {
+        Set = "set",
+        Call = "call",
+        Load = "load",
+        Replace = "replace",
+        InsertCall = "insert_call",
+        RemoveCall = "remove_call",
+        SetArgument = "set_arg",
+        Affinity = "affinity",
+        Enable = "enable",
+        Disable = "disable",
     }
 }
 

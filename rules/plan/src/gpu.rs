@@ -17,71 +17,46 @@ struct Family {
     name: &'static str,
     /// Prefixes of function names, by library.
     libraries: &'static [&'static str],
-    /// The rest of the names; `*` marks a prefix.
-    functions: &'static [&'static str],
+    /// The rest of the names, separated by blanks; `*` marks a prefix.
+    functions: &'static str,
+}
+
+const fn family(
+    call: GpuCall,
+    name: &'static str,
+    libraries: &'static [&'static str],
+    functions: &'static str,
+) -> Family {
+    Family {
+        call,
+        name,
+        libraries,
+        functions,
+    }
 }
 
 const DEVICE: &[&str] = &["cuda", "cu", "hip"];
 
+const LAUNCHES: &str = "LaunchKernel LaunchKernelEx LaunchKernelExC LaunchCooperativeKernel \
+    LaunchCooperativeKernelMultiDevice GraphLaunch ModuleLaunchKernel ModuleLaunchCooperativeKernel \
+    DrvLaunchKernelEx ExtLaunchKernel";
+
+const WAITS: &str = "DeviceSynchronize CtxSynchronize ThreadSynchronize StreamSynchronize EventSynchronize \
+    StreamQuery EventQuery";
+
+const COLLECTIVES: &str = "AllReduce AllGather AlltoAll AllToAll AllToAllv Bcast Broadcast Gather Reduce \
+    ReduceScatter Scatter Send Recv GroupEnd";
+
 const FAMILIES: [Family; 4] = [
-    Family {
-        call: GpuCall::Launch,
-        name: "gpu.launch",
-        libraries: DEVICE,
-        functions: &[
-            "LaunchKernel",
-            "LaunchKernelEx",
-            "LaunchKernelExC",
-            "LaunchCooperativeKernel",
-            "LaunchCooperativeKernelMultiDevice",
-            "GraphLaunch",
-            "ModuleLaunchKernel",
-            "ModuleLaunchCooperativeKernel",
-            "DrvLaunchKernelEx",
-            "ExtLaunchKernel",
-        ],
-    },
-    Family {
-        call: GpuCall::Copy,
-        name: "gpu.copy",
-        libraries: DEVICE,
-        functions: &["Memcpy*", "DrvMemcpy*"],
-    },
-    Family {
-        call: GpuCall::Wait,
-        name: "gpu.wait",
-        libraries: DEVICE,
-        functions: &[
-            "DeviceSynchronize",
-            "CtxSynchronize",
-            "ThreadSynchronize",
-            "StreamSynchronize",
-            "EventSynchronize",
-            "StreamQuery",
-            "EventQuery",
-        ],
-    },
-    Family {
-        call: GpuCall::Collective,
-        name: "gpu.collective",
-        libraries: &["nccl", "pnccl"],
-        functions: &[
-            "AllReduce",
-            "AllGather",
-            "AlltoAll",
-            "AllToAll",
-            "AllToAllv",
-            "Bcast",
-            "Broadcast",
-            "Gather",
-            "Reduce",
-            "ReduceScatter",
-            "Scatter",
-            "Send",
-            "Recv",
-            "GroupEnd",
-        ],
-    },
+    family(GpuCall::Launch, "gpu.launch", DEVICE, LAUNCHES),
+    family(GpuCall::Copy, "gpu.copy", DEVICE, "Memcpy* DrvMemcpy*"),
+    family(GpuCall::Wait, "gpu.wait", DEVICE, WAITS),
+    family(
+        GpuCall::Collective,
+        "gpu.collective",
+        &["nccl", "pnccl"],
+        COLLECTIVES,
+    ),
 ];
 
 /// HIP's C++ functions that launch kernels are recognized by their full names: rocBLAS calls this one.
@@ -128,7 +103,7 @@ impl Family {
             .filter_map(|library| function.strip_prefix(library));
         stems
             .into_iter()
-            .any(|stem| self.functions.iter().any(|known| fits(stem, known)))
+            .any(|stem| self.functions.split(' ').any(|known| fits(stem, known)))
     }
 }
 

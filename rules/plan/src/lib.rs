@@ -16,6 +16,7 @@ mod outcome;
 mod site;
 mod sync;
 mod value;
+mod words;
 
 pub use action::{Action, Affinity, Cores, Keyword, PatchRequest, Set, Switch};
 pub use call::{Argument, CallRequest, FunctionName, Inverse, Invocation, ReturnType, TextError, WAS};

@@ -1,40 +1,22 @@
 //! The modes of rules, the guard's verdicts, and the marks of a session in its recording.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The permission of a rule to act.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// It is not evaluated.
-    Off,
-    /// It reports findings, and makes no decisions.
-    #[default]
-    Advising,
-    /// It makes decisions; only in a session that was started with --apply.
-    Applying,
-}
-
-impl Mode {
-    pub const ALL: [Mode; 3] = [Mode::Off, Mode::Advising, Mode::Applying];
-
-    /// The word of the mode.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Off => "off",
-            Mode::Advising => "advising",
-            Mode::Applying => "applying",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+crate::words! {
+    /// The permission of a rule to act.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Mode {
+        /// It is not evaluated.
+        Off = "off",
+        /// It reports findings, and makes no decisions.
+        #[default]
+        Advising = "advising",
+        /// It makes decisions; only in a session that was started with --apply.
+        Applying = "applying",
     }
 }
 
@@ -52,72 +34,39 @@ impl FromStr for Mode {
     }
 }
 
-/// The guard's result for a change. The rule determines whether the change then stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GuardEffect {
-    /// The objective is better, with 98 % confidence and by a relevant amount.
-    Confirmed,
-    /// With the same confidence, it is neither better nor worse by more than the margin.
-    NoEffect,
-    /// It is worse by more than the margin.
-    Worse,
-    /// It varies too much by itself for a comparison.
-    Inconclusive,
-}
-
-impl GuardEffect {
-    /// The word in texts; reports use it with `_` for a space.
-    pub fn name(self) -> &'static str {
-        match self {
-            GuardEffect::Confirmed => "confirmed",
-            GuardEffect::NoEffect => "no effect",
-            GuardEffect::Worse => "worse",
-            GuardEffect::Inconclusive => "inconclusive",
-        }
+crate::words! {
+    /// The guard's result for a change. The rule determines whether the change then stays.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum GuardEffect {
+        /// The objective is better, with 98 % confidence and by a relevant amount.
+        Confirmed = "confirmed",
+        /// With the same confidence, it is neither better nor worse by more than the margin.
+        NoEffect = "no effect",
+        /// It is worse by more than the margin.
+        Worse = "worse",
+        /// It varies too much by itself for a comparison.
+        Inconclusive = "inconclusive",
     }
 }
 
-impl fmt::Display for GuardEffect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+crate::words! {
+    /// The kinds of marks of a session in its trace and its recording.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum MarkKind {
+        Finding = "finding",
+        /// A change was made.
+        Change = "change",
+        /// The guard has judged; a recording contains the verdict itself, as `Kept` or `Reverted`.
+        Verdict = "verdict",
+        /// A change was kept.
+        Kept = "kept",
+        /// A change was reverted.
+        Reverted = "undone",
     }
-}
-
-/// The kinds of marks of a session in its trace and its recording.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MarkKind {
-    Finding,
-    /// A change was made.
-    Change,
-    /// The guard has judged; a recording contains the verdict itself, as `Kept` or `Reverted`.
-    Verdict,
-    /// A change was kept.
-    Kept,
-    /// A change was reverted.
-    Reverted,
 }
 
 impl MarkKind {
-    const ALL: [MarkKind; 5] = [
-        MarkKind::Finding,
-        MarkKind::Change,
-        MarkKind::Verdict,
-        MarkKind::Kept,
-        MarkKind::Reverted,
-    ];
-
-    /// The word in a trace and in a recording.
-    pub fn name(self) -> &'static str {
-        match self {
-            MarkKind::Finding => "finding",
-            MarkKind::Change => "change",
-            MarkKind::Verdict => "verdict",
-            MarkKind::Kept => "kept",
-            MarkKind::Reverted => "undone",
-        }
-    }
-
     /// The mark for a word of a recording; an unknown word is read as a change.
     pub fn named(word: &str) -> MarkKind {
         let found = MarkKind::ALL.into_iter().find(|kind| kind.name() == word);

@@ -7,23 +7,15 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A moment in the execution of a function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Moment {
-    /// Before its first instruction.
-    Entry,
-    /// Before its return instruction.
-    Return,
-}
-
-impl Moment {
-    /// The keyword: `entry`, `return`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Moment::Entry => "entry",
-            Moment::Return => "return",
-        }
+crate::words! {
+    /// A moment in the execution of a function.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Moment {
+        /// Before its first instruction.
+        Entry = "entry",
+        /// Before its return instruction.
+        Return = "return",
     }
 }
 

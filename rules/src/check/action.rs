@@ -404,12 +404,11 @@ impl Checker<'_> {
     }
 
     fn affinity(&mut self, text: &Text) -> Option<Affinity> {
-        let found = Cores::ALL.iter().find(|(name, _)| *name == text.raw);
-        if let Some((_, cores)) = found {
-            return Some(Affinity::Cores(*cores));
+        let found = Cores::ALL.into_iter().find(|cores| cores.name() == text.raw);
+        if let Some(cores) = found {
+            return Some(Affinity::Cores(cores));
         }
-        let names: Vec<&str> = Cores::ALL.iter().map(|(name, _)| *name).collect();
-        let message = format!("`affinity` is one of {}", names.join(", "));
+        let message = format!("`affinity` is one of {}", Cores::ALL.map(Cores::name).join(", "));
         self.refuse("E0145", text.span, message)
     }
 

@@ -178,10 +178,8 @@ impl Checker<'_> {
             metrics,
             runs,
             tunes,
-            folds: Vec::new(),
             plan,
-            requirements: Requirements::default(),
-            warnings: Vec::new(),
+            ..CheckedRule::default()
         })
     }
 

@@ -25,6 +25,7 @@ pub(crate) struct Names {
 }
 
 /// A window with the probes that are its boundaries; a timed one has none.
+#[derive(Default)]
 pub(crate) struct WindowNames {
     pub(crate) name: String,
     pub(crate) timed: bool,

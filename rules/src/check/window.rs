@@ -40,11 +40,7 @@ impl Checker<'_> {
             let names = WindowNames {
                 name: entry.name.raw.clone(),
                 timed: entry.every.is_some(),
-                boundaries: Vec::new(),
-                begin: None,
-                end: None,
-                within: None,
-                keys: None,
+                ..WindowNames::default()
             };
             self.names.windows.push(names);
         }
@@ -174,14 +170,12 @@ impl Checker<'_> {
         Some(Boundaries {
             from,
             to,
-            until: None,
             within: self.names.windows.get(place).and_then(|names| names.within),
             keys: keys?,
-            complete: Vec::new(),
             timeout: timeout.map(|seconds| (seconds * 1e9).round() as u64),
             skip,
-            discard: None,
             straddle,
+            ..Boundaries::default()
         })
     }
 

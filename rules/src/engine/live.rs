@@ -2,10 +2,10 @@
 //! removed rule, which is its number.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use plan::Mode;
+use thiserror::Error;
 
 use super::advance::Inside;
 use super::capture::Captures;
@@ -27,39 +27,21 @@ use crate::value::Time;
 const RULES_MAX: usize = 4096;
 
 /// Why a rule cannot run together with the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Conflict {
     /// Another rule has this name.
+    #[error("there is a rule {0} already; a second one needs a name of its own")]
     SameName(String),
     /// Two rules would change the same target.
+    #[error("the rules {} and {} both claim {claim}; leave one of them out, or give them priorities", .rules.0, .rules.1)]
     Claimed {
         /// The target of both.
         claim: String,
         rules: (String, String),
     },
+    #[error("an engine takes {RULES_MAX} rules in its life")]
     TooMany,
 }
-
-impl fmt::Display for Conflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Conflict::SameName(name) => write!(
-                f,
-                "there is a rule {name} already; a second one needs a name of its own"
-            ),
-            Conflict::Claimed {
-                claim,
-                rules: (first, second),
-            } => write!(
-                f,
-                "the rules {first} and {second} both claim {claim}; leave one of them out, or give them priorities"
-            ),
-            Conflict::TooMany => write!(f, "an engine takes {RULES_MAX} rules in its life"),
-        }
-    }
-}
-
-impl std::error::Error for Conflict {}
 
 impl Engine {
     /// Adds a rule in advising mode, whose first windows begin at `now`: earlier observations do not count

@@ -80,7 +80,7 @@ use crate::value::{Machine, ProcessId, Time};
 use crate::window::{Window, WindowKind};
 
 /// Evaluates rules on the observations of a job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Engine {
     rules: Vec<Running>,
     processes: BTreeMap<ProcessId, Process>,
@@ -181,17 +181,7 @@ impl Engine {
     /// # Errors
     /// If two rules have the same name or change the same target.
     pub fn new(rules: Vec<CheckedRule>, now: Time) -> Result<Engine, Conflict> {
-        let mut engine = Engine {
-            rules: Vec::new(),
-            processes: BTreeMap::new(),
-            joined: Arc::default(),
-            ranks: Arc::default(),
-            nodes: BTreeMap::new(),
-            samples: Samples::default(),
-            variables: Arc::default(),
-            decisions: 0,
-            closed: VecDeque::new(),
-        };
+        let mut engine = Engine::default();
         for rule in rules {
             engine.add(rule, now)?;
         }

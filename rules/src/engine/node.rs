@@ -27,7 +27,7 @@ use crate::value::{Machine, ProcessId, Reads, Time};
 use crate::window::{Window, WindowKind};
 
 /// Evaluates the parts of rules that can be evaluated on the node of the processes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Node {
     machine: Machine,
     rules: Vec<Local>,
@@ -70,7 +70,7 @@ struct Kept {
 }
 
 /// The message of a node to the coordinator, as plain data.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Report {
     pub node: Machine,
     /// Number of the report of this node, from 0.
@@ -136,10 +136,7 @@ impl Node {
         Node {
             machine,
             rules: rules.iter().map(|rule| Local::new(rule, Time(0))).collect(),
-            processes: BTreeMap::new(),
-            watermarks: BTreeMap::new(),
-            observations: Vec::new(),
-            reports: 0,
+            ..Node::default()
         }
     }
 
@@ -218,11 +215,8 @@ impl Node {
             node: self.machine,
             sequence: self.reports,
             observations: std::mem::take(&mut self.observations),
-            partials: Vec::new(),
             settled: self.rules.iter().map(|local| local.reach).collect(),
-            dropped: Vec::new(),
-            incomplete: Vec::new(),
-            late: Vec::new(),
+            ..Report::default()
         };
         self.reports += 1;
         for (rule, local) in self

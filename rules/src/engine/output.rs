@@ -300,7 +300,7 @@ pub enum FindingState {
     Applied,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     pub decision: DecisionId,
     pub rule: RuleId,
@@ -368,49 +368,32 @@ pub struct TuneStatus {
     pub dropped: Dropped,
 }
 
-/// The state of a tune as data, in the order of progress. [`TuneStatus::why`] is the text for display; its
-/// wording may change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
-    Off,
-    /// Its condition or its value is none.
-    NoValue,
-    #[default]
-    Quiet,
-    /// Something else must come first: a window, another tune, a baseline, the end of a cooldown.
-    Waiting,
-    /// It would act, but gives way to another rule, whose change is on trial or holds the target of this
-    /// tune.
-    GivesWay,
-    /// Its condition holds, and must hold for more windows.
-    Counting,
-    /// It would act, but the rule only advises, or the tune is advice.
-    Advising,
-    /// A decision was made; its receipt is outstanding.
-    Pending,
-    /// The change is being judged.
-    OnTrial,
-    /// The change was kept.
-    Applied,
-    /// It does not act until the rule is set to applying again.
-    OnHold,
-}
-
-impl Standing {
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Standing::Off => "off",
-            Standing::Quiet => "quiet",
-            Standing::NoValue => "no_value",
-            Standing::Counting => "counting",
-            Standing::GivesWay => "gives_way",
-            Standing::Waiting => "waiting",
-            Standing::Advising => "advising",
-            Standing::Pending => "pending",
-            Standing::OnTrial => "on_trial",
-            Standing::Applied => "applied",
-            Standing::OnHold => "on_hold",
-        }
+plan::words! {
+    /// The state of a tune as data, in the order of progress. [`TuneStatus::why`] is the text for display; its
+    /// wording may change.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Standing {
+        Off = "off",
+        /// Its condition or its value is none.
+        NoValue = "no_value",
+        #[default]
+        Quiet = "quiet",
+        /// Something else must come first: a window, another tune, a baseline, the end of a cooldown.
+        Waiting = "waiting",
+        /// It would act, but gives way to another rule, whose change is on trial or holds the target of this
+        /// tune.
+        GivesWay = "gives_way",
+        /// Its condition holds, and must hold for more windows.
+        Counting = "counting",
+        /// It would act, but the rule only advises, or the tune is advice.
+        Advising = "advising",
+        /// A decision was made; its receipt is outstanding.
+        Pending = "pending",
+        /// The change is being judged.
+        OnTrial = "on_trial",
+        /// The change was kept.
+        Applied = "applied",
+        /// It does not act until the rule is set to applying again.
+        OnHold = "on_hold",
     }
 }

@@ -11,8 +11,9 @@ const UNTIL_GONE: u32 = 20;
 /// Maximum number of doublings of the time until a retry.
 const DOUBLINGS_MAX: u32 = 10;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Phase {
+    #[default]
     Watching,
     /// A decision was made; its receipt is outstanding.
     Pending {
@@ -71,16 +72,8 @@ impl Verdict {
             decision,
             rule,
             tune,
-            keep: false,
-            ended: false,
-            compares: false,
-            verdict: None,
-            processes: None,
-            means: None,
             dimension,
-            ratio: None,
-            interval: None,
-            text: String::new(),
+            ..Verdict::default()
         }
     }
 }

@@ -1,31 +1,21 @@
 //! Where each fold of a rule is computed: as close to the hits as the merge law of aggregates permits. As
 //! data, for display and for agents.
 
-use std::fmt;
-
 use super::keyed_intake::ByKey;
 use crate::partial_sum::Grouping;
 use crate::rule::CheckedRule;
 use crate::term::{Fold, Statistic, Term};
 use crate::window::Window;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Placement {
-    /// By the probe itself: no hit leaves the kernel.
-    Kernel,
-    /// By the agent on the node of the processes: it sends one aggregate per process, for any number of hits.
-    Node,
-    /// By the coordinator of all nodes: each hit is sent there.
-    Coordinator,
-}
-
-impl fmt::Display for Placement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Placement::Kernel => "kernel",
-            Placement::Node => "node",
-            Placement::Coordinator => "coordinator",
-        })
+plan::words! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Placement {
+        /// By the probe itself: no hit leaves the kernel.
+        Kernel = "kernel",
+        /// By the agent on the node of the processes: it sends one aggregate per process, for any number of hits.
+        Node = "node",
+        /// By the coordinator of all nodes: each hit is sent there.
+        Coordinator = "coordinator",
     }
 }
 

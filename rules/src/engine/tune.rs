@@ -24,7 +24,7 @@ use crate::value::{Cell, ProcessId, Scalar, Time};
 /// Decisions in force that must be reverted together; at this number the tune makes no further decision.
 const KEPT_MAX: usize = 1000;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TuneState {
     pub(super) phase: Phase,
     /// For how many consecutive evaluations the condition was true, or false.
@@ -67,27 +67,9 @@ pub(super) struct TuneState {
 impl TuneState {
     pub(super) fn new() -> TuneState {
         TuneState {
-            phase: Phase::Watching,
-            held: Held::default(),
-            finding: None,
-            before: VecDeque::new(),
-            acted: BTreeSet::new(),
-            done: BTreeMap::new(),
-            begun: BTreeMap::new(),
-            initial: BTreeSet::new(),
-            late: BTreeSet::new(),
-            confirmed: Vec::new(),
-            has_turned: false,
-            applied: false,
-            kept: Vec::new(),
-            given_up: 0,
-            reverted: 0,
-            hindered: 0,
-            quiet_until: Time(0),
-            needless: None,
-            there: None,
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
+            ..TuneState::default()
         }
     }
 

@@ -62,9 +62,9 @@ fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
 
 /// The action of a tune; the outer `None` stands for a reported error, the inner for advice.
 fn action(fields: &Fields<'_>, wrong: Wrong<'_>) -> Option<Option<ActionEntry>> {
-    let given = Keyword::ALL.iter().filter_map(|(name, keyword)| {
-        let (key, tree) = fields.entries.iter().find(|(key, _)| key.raw == *name)?;
-        Some((*keyword, *key, *tree))
+    let given = Keyword::ALL.into_iter().filter_map(|keyword| {
+        let (key, tree) = fields.entries.iter().find(|(key, _)| key.raw == keyword.name())?;
+        Some((keyword, *key, *tree))
     });
     let given: Vec<_> = given.collect();
     let (keyword, tree) = match given.as_slice() {

@@ -95,44 +95,23 @@ pub(crate) enum Node {
     },
 }
 
-/// A binary operator other than comparisons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Or,
-    And,
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-    Power,
+plan::words! {
+    sign:
+    /// A binary operator other than comparisons.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Operator {
+        Or = "or",
+        And = "and",
+        Add = "+",
+        Subtract = "-",
+        Multiply = "*",
+        Divide = "/",
+        Remainder = "%",
+        Power = "^",
+    }
 }
 
 impl Operator {
-    pub(crate) const ALL: [Operator; 8] = [
-        Operator::Or,
-        Operator::And,
-        Operator::Add,
-        Operator::Subtract,
-        Operator::Multiply,
-        Operator::Divide,
-        Operator::Remainder,
-        Operator::Power,
-    ];
-
-    pub(crate) fn sign(self) -> &'static str {
-        match self {
-            Operator::Or => "or",
-            Operator::And => "and",
-            Operator::Add => "+",
-            Operator::Subtract => "-",
-            Operator::Multiply => "*",
-            Operator::Divide => "/",
-            Operator::Remainder => "%",
-            Operator::Power => "^",
-        }
-    }
-
     /// Its precedence; see the table in the parser.
     pub(crate) fn binding(self) -> u8 {
         match self {
@@ -160,37 +139,20 @@ pub(crate) mod binding {
     pub(crate) const ATOM: u8 = 11;
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Comparison {
-    Equal,
-    Unequal,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
+plan::words! {
+    sign:
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Comparison {
+        Equal = "==",
+        Unequal = "!=",
+        Less = "<",
+        LessOrEqual = "<=",
+        Greater = ">",
+        GreaterOrEqual = ">=",
+    }
 }
 
 impl Comparison {
-    pub(crate) const ALL: [Comparison; 6] = [
-        Comparison::Equal,
-        Comparison::Unequal,
-        Comparison::Less,
-        Comparison::LessOrEqual,
-        Comparison::Greater,
-        Comparison::GreaterOrEqual,
-    ];
-
-    pub(crate) fn sign(self) -> &'static str {
-        match self {
-            Comparison::Equal => "==",
-            Comparison::Unequal => "!=",
-            Comparison::Less => "<",
-            Comparison::LessOrEqual => "<=",
-            Comparison::Greater => ">",
-            Comparison::GreaterOrEqual => ">=",
-        }
-    }
-
     /// Whether two comparisons may occur in one chain: `a <= b < c`, but not `a < b > c`.
     pub(crate) fn chains_with(self, other: Comparison) -> bool {
         use Comparison::{Greater, GreaterOrEqual, Less, LessOrEqual};

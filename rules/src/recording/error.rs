@@ -1,25 +1,33 @@
 //! Errors of recordings and of what is written to them. The messages say what to do.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::MAJOR;
 
 /// Why the rest of a recording cannot be read. What was returned before the error is correct.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The file does not begin as a recording.
+    #[error("this is not a recording of tuneagent; give a file made by --record")]
     NotARecording,
     /// The version of the format is unknown to this program.
+    #[error(
+        "the recording has format {found}, this program reads format {MAJOR}; use the tuneagent that made it, or a newer one"
+    )]
     UnknownVersion {
         /// The major version of the file.
         found: u16,
     },
     /// The file ends without an end marker: the program that wrote it was stopped, or the copy is incomplete.
+    #[error("the recording {}", torn(*.at))]
     Torn {
         /// Offset in bytes at which the first incomplete block begins, or would have begun.
         at: usize,
     },
     /// The contents differ from what was written.
+    #[error(
+        "the recording is damaged at byte {at} ({what}); the data before is good; copy it again for the rest"
+    )]
     Corrupt {
         /// Offset in bytes of the block whose checksums are wrong, or of the record that cannot be decoded.
         at: usize,
@@ -27,50 +35,21 @@ pub enum ReadError {
     },
 }
 
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::NotARecording => {
-                f.write_str("this is not a recording of tuneagent; give a file made by --record")
-            }
-            ReadError::UnknownVersion { found } => write!(
-                f,
-                "the recording has format {found}, this program reads format {MAJOR}; \
-                 use the tuneagent that made it, or a newer one"
-            ),
-            ReadError::Torn { at: 0 } => f.write_str("the recording is empty: the session that wrote it was stopped at once, or the copy is incomplete"),
-            ReadError::Torn { at } => write!(
-                f,
-                "the recording breaks off at byte {at}: the session that wrote it was stopped, or the copy is incomplete; \
-                 the data before is good"
-            ),
-            ReadError::Corrupt { at, what } => write!(
-                f,
-                "the recording is damaged at byte {at} ({what}); the data before is good; copy it again for the rest"
-            ),
-        }
+fn torn(at: usize) -> String {
+    match at {
+        0 => "is empty: the session that wrote it was stopped at once, or the copy is incomplete".to_owned(),
+        at => format!(
+            "breaks off at byte {at}: the session that wrote it was stopped, or the copy is incomplete; the data before is good"
+        ),
     }
 }
 
-impl std::error::Error for ReadError {}
-
 /// Something is too large for a recording. Nothing of it was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{what} of {size} does not fit into a recording, {limit} is the most; shorten it")]
 pub struct TooLarge {
     pub what: &'static str,
     /// Its size, in bytes or elements.
     pub size: usize,
     pub limit: usize,
 }
-
-impl fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TooLarge { what, size, limit } = self;
-        write!(
-            f,
-            "{what} of {size} does not fit into a recording, {limit} is the most; shorten it"
-        )
-    }
-}
-
-impl std::error::Error for TooLarge {}

@@ -50,7 +50,7 @@ impl std::error::Error for Broken {}
 /// - Equal probe definitions of several recordings get one number, and the definition appears once. Equal
 ///   definitions in one recording stay separate.
 /// - A record without a time follows its predecessor.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RecordingMerge<'a> {
     sources: Vec<Source<'a>>,
     /// Time and source of the next record of each recording.
@@ -109,14 +109,7 @@ impl<'a> RecordingMerge<'a> {
         let mut merge = RecordingMerge {
             sources: readers.into_iter().map(source).collect(),
             heads: BinaryHeap::new(),
-            broken: VecDeque::new(),
-            processes: BTreeMap::new(),
-            origins: Vec::new(),
-            probes: BTreeMap::new(),
-            families: BTreeMap::new(),
-            members: Vec::new(),
-            used: BTreeMap::new(),
-            next_probe: 0,
+            ..RecordingMerge::default()
         };
         (0..merge.sources.len()).for_each(|source| merge.advance(source));
         merge

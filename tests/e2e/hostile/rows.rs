@@ -32,118 +32,51 @@ pub(super) struct Row {
     pub(super) ranks: usize,
 }
 
-/// User code in MPI: what MPI calls, and how it is left.
-const CALLBACKS: [&str; 16] = [
-    "error-throw",
-    "error-jump",
-    "error-fiber",
-    "error-exit",
-    "error-cancel",
-    "copy-throw",
-    "copy-jump",
-    "copy-fiber",
-    "copy-exit",
-    "query-throw",
-    "query-jump",
-    "query-fiber",
-    "query-exit",
-    "file-error-throw",
-    "free-throw",
-    "delete-throw",
-];
+/// Modes, with blanks between. User code in MPI: what MPI calls, and how it is left.
+const CALLBACKS: &str = "error-throw error-jump error-fiber error-exit error-cancel copy-throw \
+    copy-jump copy-fiber copy-exit query-throw query-jump query-fiber query-exit \
+    file-error-throw free-throw delete-throw";
 
 /// The same in the operation of a collective, which needs two ranks.
-const OPERATIONS: [&str; 4] = [
-    "operation-throw",
-    "operation-jump",
-    "operation-fiber",
-    "operation-exit",
-];
+const OPERATIONS: &str = "operation-throw operation-jump operation-fiber operation-exit";
 
-const PROCESSES: [&str; 9] = [
-    "fork",
-    "vfork",
-    "exec",
-    "clone",
-    "threads",
-    "libraries",
-    "workers",
-    "selfexec",
-    "pages",
-];
+const PROCESSES: &str = "fork vfork exec clone threads libraries workers selfexec pages";
 
-const UNWINDING: [&str; 9] = [
-    "throw",
-    "jump",
-    "exit",
-    "cancel",
-    "forced",
-    "foreign",
-    "fibers",
-    "handler",
-    "recursion",
-];
+const UNWINDING: &str = "throw jump exit cancel forced foreign fibers handler recursion";
 
-const BLOCKING: [&str; 30] = [
-    "nanosleep",
-    "nanosleep-alarm",
-    "clock-nanosleep",
-    "clock-nanosleep-alarm",
-    "poll",
-    "poll-alarm",
-    "ppoll",
-    "ppoll-alarm",
-    "select",
-    "select-alarm",
-    "epoll",
-    "epoll-alarm",
-    "futex",
-    "futex-alarm",
-    "read",
-    "read-alarm",
-    "write",
-    "write-alarm",
-    "sigtimedwait",
-    "sigtimedwait-alarm",
-    "recv",
-    "recv-alarm",
-    "accept",
-    "accept-alarm",
-    "semtimedop",
-    "semtimedop-alarm",
-    "msgrcv",
-    "msgrcv-alarm",
-    "wait",
-    "wait-alarm",
-];
+const BLOCKING: &str = "nanosleep nanosleep-alarm clock-nanosleep clock-nanosleep-alarm poll \
+    poll-alarm ppoll ppoll-alarm select select-alarm epoll epoll-alarm futex \
+    futex-alarm read read-alarm write write-alarm sigtimedwait sigtimedwait-alarm \
+    recv recv-alarm accept accept-alarm semtimedop semtimedop-alarm msgrcv \
+    msgrcv-alarm wait wait-alarm";
 
-const FILTERED: [&str; 4] = ["kill", "trap", "errno", "strict"];
+const FILTERED: &str = "kill trap errno strict";
 
 /// What runs side by side, and is watched by one session.
 pub(super) fn batches() -> Vec<Vec<Row>> {
-    let rows = |source, modes: &[&'static str], mpi, ranks| {
-        let row = |mode: &&'static str| Row {
+    let rows = |source, modes: &'static str, mpi, ranks| {
+        let row = |mode| Row {
             source,
             mode,
             mpi,
             ranks,
         };
-        modes.iter().map(row).collect::<Vec<Row>>()
+        modes.split(' ').map(row).collect::<Vec<Row>>()
     };
     let mut batches: Vec<Vec<Row>> = Vec::new();
     for mpi in Mpi::ALL {
         let mpi = Some(mpi);
-        let mut all = rows(Source::Callbacks, &CALLBACKS, mpi, 1);
-        all.extend(rows(Source::Callbacks, &OPERATIONS, mpi, 2));
-        all.extend(rows(Source::Messages, &["alarm", "threads"], mpi, 1));
-        all.extend(rows(Source::Messages, &["ranks"], mpi, 2));
+        let mut all = rows(Source::Callbacks, CALLBACKS, mpi, 1);
+        all.extend(rows(Source::Callbacks, OPERATIONS, mpi, 2));
+        all.extend(rows(Source::Messages, "alarm threads", mpi, 1));
+        all.extend(rows(Source::Messages, "ranks", mpi, 2));
         batches.push(all);
     }
-    let mut alone = rows(Source::Processes, &PROCESSES, None, 1);
-    alone.extend(rows(Source::Unwinding, &UNWINDING, None, 1));
+    let mut alone = rows(Source::Processes, PROCESSES, None, 1);
+    alone.extend(rows(Source::Unwinding, UNWINDING, None, 1));
     batches.push(alone);
-    let mut waiting = rows(Source::Blocking, &BLOCKING, None, 1);
-    waiting.extend(rows(Source::Filtered, &FILTERED, None, 1));
+    let mut waiting = rows(Source::Blocking, BLOCKING, None, 1);
+    waiting.extend(rows(Source::Filtered, FILTERED, None, 1));
     batches.push(waiting);
     batches
 }

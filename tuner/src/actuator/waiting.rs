@@ -33,6 +33,7 @@ const RENEWALS_MAX: u32 = 3;
 pub(super) const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The waiting changes, and the rendezvous.
+#[derive(Default)]
 pub(super) struct Waiting {
     pub(super) options: ServeOptions,
     rendezvous: Option<Box<dyn Rendezvous>>,
@@ -57,13 +58,7 @@ impl Waiting {
     pub(super) fn new(options: ServeOptions) -> Waiting {
         Waiting {
             options,
-            rendezvous: None,
-            sets: BTreeMap::new(),
-            groups: Vec::new(),
-            finished: Vec::new(),
-            calls: BTreeMap::new(),
-            called: Vec::new(),
-            newest: 0,
+            ..Waiting::default()
         }
     }
 

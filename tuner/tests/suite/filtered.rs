@@ -10,51 +10,23 @@ use tuner::{ActionError, Stopped, Writer, WriterError};
 use crate::programs::{Program, Workshop, skip, to};
 use crate::underload::{argument, call, insert, patch, replace, result, take_back};
 
-/// What a program with a filter permits.
-struct Permits {
-    mode: &'static str,
-    /// That memory is mapped in it.
-    mapping: Result<(), &'static str>,
-    /// That functions are called of which nothing is known.
-    functions: Result<(), &'static str>,
-}
+/// What a program with a filter permits: its mode; that memory is mapped in it; that functions are called of
+/// which nothing is known.
+type Permits = (&'static str, Result<(), &'static str>, Result<(), &'static str>);
+
+const ERRNO: &str = "fails (errno 1) the system call mmap";
+const KILL: &str = "kills the program at the system call mmap";
+const TRAP: &str = "sends SIGSYS at the system call mmap";
+const STRICT: &str = "strict seccomp mode";
 
 const TABLE: [Permits; 7] = [
-    Permits {
-        mode: "none",
-        mapping: Ok(()),
-        functions: Ok(()),
-    },
-    Permits {
-        mode: "denies",
-        mapping: Ok(()),
-        functions: Ok(()),
-    },
-    Permits {
-        mode: "errno",
-        mapping: Err("fails (errno 1) the system call mmap"),
-        functions: Err("fails (errno 1) the system call mmap"),
-    },
-    Permits {
-        mode: "kill",
-        mapping: Err("kills the program at the system call mmap"),
-        functions: Err("kills the program at"),
-    },
-    Permits {
-        mode: "trap",
-        mapping: Err("sends SIGSYS at the system call mmap"),
-        functions: Err("sends SIGSYS at"),
-    },
-    Permits {
-        mode: "selective",
-        mapping: Ok(()),
-        functions: Err("kills the program at some system calls"),
-    },
-    Permits {
-        mode: "strict",
-        mapping: Err("strict seccomp mode"),
-        functions: Err("strict seccomp mode"),
-    },
+    ("none", Ok(()), Ok(())),
+    ("denies", Ok(()), Ok(())),
+    ("errno", Err(ERRNO), Err(ERRNO)),
+    ("kill", Err(KILL), Err("kills the program at")),
+    ("trap", Err(TRAP), Err("sends SIGSYS at")),
+    ("selective", Ok(()), Err("kills the program at some system calls")),
+    ("strict", Err(STRICT), Err(STRICT)),
 ];
 
 struct Filtered {
@@ -120,8 +92,7 @@ fn back(writer: &mut Writer, change: Option<u64>) {
 
 impl Filtered {
     /// What makes the program call functions: a call, a library, a call that is inserted.
-    fn functions(&mut self, writer: &mut Writer, permits: &Permits) {
-        let Permits { mode, functions, .. } = *permits;
+    fn functions(&mut self, writer: &mut Writer, (mode, _, functions): Permits) {
         let called = writer.call(call("extra(5)", None), Reason::default());
         let called = called.map(|receipt| {
             assert_eq!(result(&receipt), "5");
@@ -139,8 +110,7 @@ impl Filtered {
     }
 
     /// What maps memory in it.
-    fn mapping(&mut self, writer: &mut Writer, permits: &Permits) {
-        let Permits { mode, mapping, .. } = *permits;
+    fn mapping(&mut self, writer: &mut Writer, (mode, mapping, _): Permits) {
         let changed = try_patch(writer, &argument("tick", 0, "original + 99"));
         let changed = done(&format!("{mode}: argument"), changed, mapping);
         let before = self.ticks();
@@ -171,8 +141,8 @@ impl Filtered {
 
 #[test]
 fn a_program_with_a_filter_is_changed_as_far_as_that_permits_and_lives_on_as_root() {
-    for permits in &TABLE {
-        let mode = permits.mode;
+    for permits in TABLE {
+        let mode = permits.0;
         let mut filtered = or_skip!(Filtered::start(mode));
         let mut writer = filtered.writer();
         filtered.functions(&mut writer, permits);

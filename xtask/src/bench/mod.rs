@@ -19,52 +19,18 @@ use crate::Result;
 use crate::measure::{self, Measurement, Suite};
 use crate::process::run;
 
+#[rustfmt::skip]
 const BENCHES: Suite = Suite {
     command: "bench",
     folder: "bench",
     all: &[
-        Measurement {
-            name: "hits",
-            about: "what a probe adds to a call, by what is done there",
-            numbers: &[],
-            run: hits::run,
-        },
-        Measurement {
-            name: "sites",
-            about: "what a probe adds to a call, by what the kernel does with the probed instruction",
-            numbers: &[],
-            run: sites::run,
-        },
-        Measurement {
-            name: "events",
-            about: "how many hits a second the agent reads, and that each is read or counted",
-            numbers: &["--seconds", "--producers"],
-            run: events::run,
-        },
-        Measurement {
-            name: "idle",
-            about: "what the agent takes while nothing happens, over ranks and probes",
-            numbers: &["--windows", "--seconds"],
-            run: idle::run,
-        },
-        Measurement {
-            name: "attach",
-            about: "how long attaching and leaving take, and until there are first numbers",
-            numbers: &["--windows", "--seconds"],
-            run: attach::run,
-        },
-        Measurement {
-            name: "scale",
-            about: "what the agent takes over hits a second",
-            numbers: &["--windows", "--seconds"],
-            run: scale::run,
-        },
-        Measurement {
-            name: "overhead",
-            about: "what being watched costs programs, beside a preloaded profiler",
-            numbers: &["--pairs", "--seconds", "--ranks"],
-            run: overhead::run,
-        },
+        Measurement::new("hits", "what a probe adds to a call, by what is done there", &[], hits::run),
+        Measurement::new("sites", "what a probe adds to a call, by what the kernel does with the probed instruction", &[], sites::run),
+        Measurement::new("events", "how many hits a second the agent reads, and that each is read or counted", &["--seconds", "--producers"], events::run),
+        Measurement::new("idle", "what the agent takes while nothing happens, over ranks and probes", &["--windows", "--seconds"], idle::run),
+        Measurement::new("attach", "how long attaching and leaving take, and until there are first numbers", &["--windows", "--seconds"], attach::run),
+        Measurement::new("scale", "what the agent takes over hits a second", &["--windows", "--seconds"], scale::run),
+        Measurement::new("overhead", "what being watched costs programs, beside a preloaded profiler", &["--pairs", "--seconds", "--ranks"], overhead::run),
     ],
 };
 

@@ -112,10 +112,7 @@ fn picture(rated: &[Rated]) -> Picture {
         }
     };
     let panel = ("hits", "1000 hits/s", "agent, % of a core");
-    Picture {
-        title: "What the agent takes".to_owned(),
-        panels: vec![Panel::new(panel, WAYS.map(line))],
-    }
+    Picture::new("What the agent takes", [Panel::new(panel, WAYS.map(line))])
 }
 
 fn of_rates(rates: &[u64], windows: Windows) -> Outcome<Vec<Rated>> {

@@ -90,9 +90,9 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     same_results(rounds.all())?;
     let measured = Measured { workers, rounds };
     let table = measured.table()?;
-    let picture = Picture {
-        title: "Load balancing by factoring".to_owned(),
-        panels: vec![
+    let picture = Picture::new(
+        "Load balancing by factoring",
+        [
             table.panel("here", "s", &["dedicated, s", LOADED, "tuned", "oracle"]),
             table.panel(
                 "MATE thesis, Table 5.6",
@@ -100,7 +100,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
                 &["thesis: dedicated, s", "thesis: loaded", "thesis: tuned"],
             ),
         ],
-    };
+    );
     let notes = [
         "Loaded: every third worker takes three times as long, others in each phase. The thesis tells neither its load nor how \
          often it measured.",

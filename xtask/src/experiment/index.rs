@@ -93,10 +93,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         uneven.course("the same: seconds", "seconds", &BOTH),
     ];
     Ok(Outcome {
-        picture: Some(Picture {
-            title: "The number of workers by the performance index".to_owned(),
+        picture: Some(Picture::new(
+            "The number of workers by the performance index",
             panels,
-        }),
+        )),
         claims,
         sections: vec![
             growing.section("Sections; from the middle on all points take three times as long"),

@@ -24,39 +24,23 @@ mod wildfire;
 mod workers;
 
 use crate::Result;
-use crate::measure::{self, Measurement, Outcome, Settings, Suite, mpi_here};
-
-const fn experiment(
-    name: &'static str,
-    about: &'static str,
-    run: fn(&Settings) -> Result<Outcome>,
-) -> Measurement {
-    Measurement {
-        name,
-        about,
-        numbers: &[],
-        run,
-    }
-}
+use crate::measure::{self, Measurement, Suite, mpi_here};
 
 #[rustfmt::skip]
 const EXPERIMENTS: Suite = Suite {
     command: "experiment",
     folder: "experiments",
     all: &[
-        experiment("workers", "MATE 5.1.6: the number of workers, fixed against tuned", workers::run),
-        experiment("reaction", "MATE 3.1.3: from the end of an iteration to the write that follows", reaction::run),
-        experiment("network", "MATE 5.1.1: latency and cost of a byte, measured", network::run),
-        experiment("factoring", "MATE 5.2.6: load balancing by factoring", factoring::run),
-        experiment("wildfire", "MATE for MPI 5.5: factors of batches, the original, fixed and tuned", wildfire::run),
-        experiment("index", "MATE for MPI 4.3: the number of workers by the performance index", index::run),
-        Measurement {
-            numbers: &["--case"],
-            ..experiment("runtime", "programs that nobody prepared: repaired while they run, against started right", runtime::run)
-        },
-        experiment("resize", "a quota of CPUs that is halved and restored while a rule follows it", resize::run),
-        experiment("nothing", "changes that do nothing: how often the guard confirms one", nothing::run),
-        experiment("untouched", "programs that need nothing: what it costs that every rule looks", untouched::run),
+        Measurement::new("workers", "MATE 5.1.6: the number of workers, fixed against tuned", &[], workers::run),
+        Measurement::new("reaction", "MATE 3.1.3: from the end of an iteration to the write that follows", &[], reaction::run),
+        Measurement::new("network", "MATE 5.1.1: latency and cost of a byte, measured", &[], network::run),
+        Measurement::new("factoring", "MATE 5.2.6: load balancing by factoring", &[], factoring::run),
+        Measurement::new("wildfire", "MATE for MPI 5.5: factors of batches, the original, fixed and tuned", &[], wildfire::run),
+        Measurement::new("index", "MATE for MPI 4.3: the number of workers by the performance index", &[], index::run),
+        Measurement::new("runtime", "programs that nobody prepared: repaired while they run, against started right", &["--case"], runtime::run),
+        Measurement::new("resize", "a quota of CPUs that is halved and restored while a rule follows it", &[], resize::run),
+        Measurement::new("nothing", "changes that do nothing: how often the guard confirms one", &[], nothing::run),
+        Measurement::new("untouched", "programs that need nothing: what it costs that every rule looks", &[], untouched::run),
     ],
 };
 

@@ -93,18 +93,16 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let measured = Measured { networks, rounds };
     let table = measured.table()?;
     Ok(Outcome {
-        picture: Some(Picture {
-            title: "Measured over injected".to_owned(),
-            panels: vec![
-                table
-                    .panel(
-                        "networks in the order of the table",
-                        "measured / injected",
-                        &["latency / injected", "cost / injected"],
-                    )
-                    .with_levels([("right", 1.0)]),
-            ],
-        }),
+        picture: Some(Picture::new(
+            "Measured over injected",
+            [table
+                .panel(
+                    "networks in the order of the table",
+                    "measured / injected",
+                    &["latency / injected", "cost / injected"],
+                )
+                .with_levels([("right", 1.0)])],
+        )),
         sections: vec![Section::new(
             "Latency and cost of a byte, injected and measured",
             table,

@@ -100,13 +100,13 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     };
     let section = |how, title| Section::new(title, measured.parts(how), [THEIRS]);
     Ok(Outcome {
-        picture: Some(Picture {
-            title: "Reaction: MATE took 4260 us with collectors and 24400 us without".to_owned(),
-            panels: vec![
+        picture: Some(Picture::new(
+            "Reaction: MATE took 4260 us with collectors and 24400 us without",
+            [
                 panel("half of the changes", "p50"),
                 panel("99 of 100 changes", "p99"),
             ],
-        }),
+        )),
         sections: vec![
             section(WRITING, "From the end of an iteration to the write"),
             section(AWAKE, "The same while CPUs are kept awake (--keep-awake)"),

@@ -51,10 +51,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         &["% of right, before", "% of right"],
     );
     Ok(Outcome {
-        picture: Some(Picture {
-            title: "Programs that nobody prepared".to_owned(),
-            panels: vec![panel.with_levels([("started right", 100.0)])],
-        }),
+        picture: Some(Picture::new(
+            "Programs that nobody prepared",
+            [panel.with_levels([("started right", 100.0)])],
+        )),
         sections: vec![Section::new(
             "Started wrong, repaired while they run, started right",
             table,

@@ -43,10 +43,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         &["% slower, median (where it lies in 95 %)"],
     );
     Ok(Outcome {
-        picture: Some(Picture {
-            title: "Programs that need nothing, attached to".to_owned(),
-            panels: vec![panel.with_levels([("asked for", COST_MAX)])],
-        }),
+        picture: Some(Picture::new(
+            "Programs that need nothing, attached to",
+            [panel.with_levels([("asked for", COST_MAX)])],
+        )),
         sections: vec![Section::new(
             "What rules cost that have nothing to do",
             table,

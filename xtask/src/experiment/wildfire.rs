@@ -142,10 +142,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         Section::new("The same by workers", table, [note])
     };
     Ok(Outcome {
-        picture: Some(Picture {
-            title: "Adjusting factoring on a fire front".to_owned(),
-            panels,
-        }),
+        picture: Some(Picture::new("Adjusting factoring on a fire front", panels)),
         claims,
         sections: vec![
             uneven.scenarios("30 % of the points take twice as long, seven workers"),

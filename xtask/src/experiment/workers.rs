@@ -100,10 +100,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     ]);
     Ok(Outcome {
         sections,
-        picture: Some(Picture {
-            title: "Number of workers: fixed against tuned".to_owned(),
-            panels,
-        }),
+        picture: Some(Picture::new("Number of workers: fixed against tuned", panels)),
         claims,
         ..Outcome::default()
     })

@@ -119,6 +119,13 @@ impl Axis {
 }
 
 impl Picture {
+    pub(crate) fn new(title: &str, panels: impl Into<Vec<Panel>>) -> Picture {
+        Picture {
+            title: title.to_owned(),
+            panels: panels.into(),
+        }
+    }
+
     /// The picture, complete in itself.
     pub(crate) fn svg(&self) -> String {
         let mut out = String::new();
@@ -256,10 +263,7 @@ mod tests {
             ],
         };
         let panel = Panel::new(("here", "", ""), [line]).with_levels([("oracle", 6.5)]);
-        let picture = Picture {
-            title: "workers".to_owned(),
-            panels: vec![panel.clone(), panel],
-        };
+        let picture = Picture::new("workers", [panel.clone(), panel]);
         let svg = picture.svg();
         for part in [
             "fixed &lt; tuned",

@@ -31,6 +31,22 @@ pub(crate) struct Measurement {
     pub(crate) run: fn(&Settings) -> Result<Outcome>,
 }
 
+impl Measurement {
+    pub(crate) const fn new(
+        name: &'static str,
+        about: &'static str,
+        numbers: &'static [&'static str],
+        run: fn(&Settings) -> Result<Outcome>,
+    ) -> Measurement {
+        Measurement {
+            name,
+            about,
+            numbers,
+            run,
+        }
+    }
+}
+
 /// The measurements of one command of xtask.
 pub(crate) struct Suite {
     pub(crate) command: &'static str,

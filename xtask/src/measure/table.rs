@@ -13,40 +13,21 @@ pub(crate) enum Cell {
     Figures(Spread),
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Cell {
-        Cell::Text(text)
-    }
+macro_rules! into_cell {
+    ($($from:ty: |$value:ident| $cell:expr;)*) => { $(impl From<$from> for Cell {
+        fn from($value: $from) -> Cell {
+            $cell
+        }
+    })* };
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Cell {
-        Cell::Text(text.to_owned())
-    }
-}
-
-impl From<usize> for Cell {
-    fn from(count: usize) -> Cell {
-        Cell::Text(count.to_string())
-    }
-}
-
-impl From<u64> for Cell {
-    fn from(count: u64) -> Cell {
-        Cell::Text(count.to_string())
-    }
-}
-
-impl From<f64> for Cell {
-    fn from(value: f64) -> Cell {
-        Cell::Figures(Spread::exactly(value))
-    }
-}
-
-impl From<Spread> for Cell {
-    fn from(spread: Spread) -> Cell {
-        Cell::Figures(spread)
-    }
+into_cell! {
+    String: |text| Cell::Text(text);
+    &str: |text| Cell::Text(text.to_owned());
+    usize: |count| Cell::Text(count.to_string());
+    u64: |count| Cell::Text(count.to_string());
+    f64: |value| Cell::Figures(Spread::exactly(value));
+    Spread: |spread| Cell::Figures(spread);
 }
 
 /// Nothing where there is none.

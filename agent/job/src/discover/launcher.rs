@@ -3,31 +3,15 @@
 use super::table::ProcessTable;
 
 /// Names of programs that start ranks, on any node, truncated at 15 bytes as by the kernel.
-const LAUNCHERS: &[&str] = &[
-    "mpirun",
-    "mpiexec",
-    "orterun",
-    "prterun",
-    "prte",
-    "orted",
-    "prted",
-    "mpirun.openmpi",
-    "mpiexec.openmpi",
-    "mpirun.mpich",
-    "mpiexec.mpich",
-    "mpiexec.hydra",
-    "hydra_pmi_proxy",
-    "hydra_bstrap_pr",
-    "srun",
-    "slurmstepd",
-    "aprun",
-    "jsrun",
-    "palsd",
-];
+const LAUNCHERS: &str = "mpirun mpiexec orterun prterun prte orted prted mpirun.openmpi \
+    mpiexec.openmpi mpirun.mpich mpiexec.mpich mpiexec.hydra hydra_pmi_proxy hydra_bstrap_pr \
+    srun slurmstepd aprun jsrun palsd";
 
 /// Whether the short name of a process is that of a launcher.
 pub fn is_launcher(name: &str) -> bool {
-    LAUNCHERS.contains(&name.get(..15).unwrap_or(name))
+    LAUNCHERS
+        .split(' ')
+        .any(|known| known == name.get(..15).unwrap_or(name))
 }
 
 /// The nearest launcher above a process or itself, and further up while launchers start launchers.

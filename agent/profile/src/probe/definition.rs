@@ -63,7 +63,7 @@ impl Wanted {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Probe {
     pub name: String,
     /// The MPI function that it is, if any.
@@ -97,15 +97,7 @@ impl Probe {
             name: name.to_owned(),
             mpi,
             spec,
-            captures: Vec::new(),
-            symbols: BTreeSet::new(),
-            mark: None,
-            wanted: Vec::new(),
-            is_quiet: false,
-            is_only_counted: false,
-            is_sampled: false,
-            is_off: false,
-            is_resting: false,
+            ..Probe::default()
         }
     }
 

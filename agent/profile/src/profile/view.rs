@@ -207,10 +207,6 @@ pub(super) fn function(
         bytes: probe.bytes_kind().map(|_| totals.bytes),
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,
-        sizes: Vec::new(),
-        estimate: None,
-        counted: None,
-        rests: false,
         untimed: totals.too_deep + totals.unpaired + never_returned,
         unreturned: (totals.unpaired + never_returned).min(totals.calls),
         calls_per_s: per(
@@ -219,7 +215,7 @@ pub(super) fn function(
         ),
         share: per(time_ns(last).saturating_sub(time_ns(first)) as f64, elapsed),
         mean_ns: (closed > 0 && !probe.is_only_counted).then(|| closed_ns / closed as f64),
-        durations: None,
+        ..FunctionTotals::default()
     })
 }
 

@@ -187,7 +187,7 @@ impl GuardView {
 }
 
 fn keyword<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
-    one_of(from, "keyword", Keyword::ALL.iter().map(|(name, _)| *name))
+    one_of(from, "keyword", Keyword::ALL.into_iter().map(Keyword::name))
 }
 
 fn verdict<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {

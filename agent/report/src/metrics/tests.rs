@@ -2,12 +2,12 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use profile::cost::{AgentCost, CostView, HoldTotals, OfLate, Prices, ProbeCost, Slowdown, UnreadView};
 use profile::{
-    Counters, Efficiencies, EfficienciesView, FindingView, GuardView, IterationView, JobView, MatrixView,
-    Messages, RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability, Split,
-    TeamTotals, TeamsView,
+    Counters, EfficienciesView, GuardView, IterationView, JobView, MatrixView, Messages, RULE_VALUES_MAX,
+    RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability, TeamTotals, TeamsView,
 };
 
 use super::*;
+use crate::example;
 
 fn samples(text: &str) -> String {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
@@ -17,11 +17,8 @@ fn samples(text: &str) -> String {
 fn job() -> JobView {
     JobView {
         id: "4711".into(),
-        program: "lmp".into(),
-        user: "ana".into(),
         host: "n1".into(),
-        mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
-        ..JobView::default()
+        ..example::job(None)
     }
 }
 
@@ -107,32 +104,20 @@ fn a_change_is_published_with_when_it_was_made_and_only_the_newest_are() {
 }
 
 fn sequence() -> SequenceView {
-    let of = Efficiencies::of(&[vec![1.0, 0.5, 0.5, 0.5]]);
     SequenceView {
         iteration: Some(IterationView {
             count: 20,
             mean_ns: 5e7,
             ..IterationView::default()
         }),
-        efficiencies_of_late: of.map(|of| EfficienciesView {
-            of,
-            between_nodes: Some(1.0),
-            split: Some(Split {
-                serialisation: 0.8,
-                transfer: 0.75,
-                waiting: 0.3,
-                transferring: 0.25,
-                collectives: 20,
-            }),
-            useful_ns: None,
+        efficiencies_of_late: Some(EfficienciesView {
+            split: Some(example::split(20)),
             scalability: Some(Scalability {
                 strong: 0.9,
                 weak: 1.8,
                 ranks_before: 2,
             }),
-            ranks: 4,
-            nodes: 1,
-            over_iterations: true,
+            ..example::efficiencies([1.0, 0.5, 0.5, 0.5])
         }),
         unseen: 3,
         ..SequenceView::default()
@@ -224,16 +209,13 @@ fn a_snapshot_becomes_the_text_format_in_base_units_by_function_or_by_rank() {
         processes: vec![process(42, Some(0)), process(43, Some(1))],
         matrix: Some(matrix(2)),
         rules: vec![RuleView {
-            name: "workers".into(),
-            mode: "advising",
-            state: "condition false".into(),
             windows: 12,
             dropped: rules::Dropped {
                 late: 3,
                 partial: 2,
                 ..rules::Dropped::default()
             },
-            ..RuleView::default()
+            ..example::rule("workers", rules::Standing::Quiet, "condition false")
         }],
         rule_values: vec![RuleValue {
             rule: "workers".into(),
@@ -241,10 +223,7 @@ fn a_snapshot_becomes_the_text_format_in_base_units_by_function_or_by_rank() {
             value: 7.0,
             text: "7".into(),
         }],
-        findings: vec![FindingView {
-            rule: "workers".into(),
-            ..FindingView::default()
-        }],
+        findings: vec![example::finding("workers", "")],
         changes: vec![change; 2],
         lost: vec![("ring_full", 7)],
         ..Snapshot::default()

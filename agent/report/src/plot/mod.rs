@@ -18,15 +18,17 @@ const SERIES_MAX: usize = 256;
 /// Maximum number of marks that are kept; the others are counted.
 const MARKS_MAX: usize = 4096;
 
-/// The kind of a mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlotMarkKind {
-    Finding,
-    /// The finding no longer holds.
-    Gone,
-    Decision,
-    Kept,
-    Reverted,
+plan::words! {
+    /// The kind of a mark.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PlotMarkKind {
+        Finding = "finding",
+        /// The finding no longer holds.
+        Gone = "gone",
+        Decision = "decision",
+        Kept = "kept",
+        Reverted = "undone",
+    }
 }
 
 impl PlotMarkKind {

@@ -48,26 +48,6 @@ text { fill: #e6edf3 } .dim { fill: #9198a1 } .badge { fill: #0d1117 } .paper { 
 }
 ";
 
-const KINDS: [PlotMarkKind; 5] = [
-    PlotMarkKind::Finding,
-    PlotMarkKind::Gone,
-    PlotMarkKind::Decision,
-    PlotMarkKind::Kept,
-    PlotMarkKind::Reverted,
-];
-
-impl PlotMarkKind {
-    fn name(self) -> &'static str {
-        match self {
-            PlotMarkKind::Finding => "finding",
-            PlotMarkKind::Gone => "gone",
-            PlotMarkKind::Decision => "decision",
-            PlotMarkKind::Kept => "kept",
-            PlotMarkKind::Reverted => "undone",
-        }
-    }
-}
-
 /// The document so far, and the current vertical position.
 struct Drawing {
     out: String,
@@ -253,7 +233,7 @@ impl Drawing {
     /// The texts of the marks, and what was left out.
     fn list(&mut self, choice: &Choice<'_>) {
         let marks = &choice.marks;
-        let kinds = KINDS
+        let kinds = PlotMarkKind::ALL
             .iter()
             .filter(|kind| marks.iter().any(|mark| mark.kind == **kind));
         let mut x = 16.0;

@@ -84,25 +84,16 @@ impl Reference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::{Efficiencies, EfficienciesView, JobView, SequenceView, Snapshot};
+    use crate::example::{efficiencies, job};
+    use profile::{EfficienciesView, SequenceView, Snapshot};
 
     fn report(size: usize, useful_ns: Option<f64>) -> String {
-        let of = Efficiencies::of(&[vec![0.5; 4]]).unwrap();
         let snapshot = Snapshot {
-            job: JobView {
-                size: Some(size),
-                ..JobView::default()
-            },
+            job: job(Some(size)),
             sequence: SequenceView {
                 efficiencies: Some(EfficienciesView {
-                    of,
-                    between_nodes: None,
-                    split: None,
                     useful_ns,
-                    scalability: None,
-                    ranks: 4,
-                    nodes: 1,
-                    over_iterations: true,
+                    ..efficiencies([0.5; 4])
                 }),
                 ..SequenceView::default()
             },

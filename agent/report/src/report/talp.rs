@@ -171,28 +171,13 @@ mod tests {
             assert!(reported["resources"][name].is_u64(), "{name}");
         }
         let region = &reported["Application"]["Global"];
-        let metrics = [
-            "parallelEfficiency",
-            "mpiParallelEfficiency",
-            "mpiCommunicationEfficiency",
-            "mpiLoadBalance",
-            "mpiLoadBalanceIn",
-            "mpiLoadBalanceOut",
-            "ompParallelEfficiency",
-            "ompLoadBalance",
-            "ompSchedulingEfficiency",
-            "ompSerializationEfficiency",
-            "deviceOffloadEfficiency",
-            "gpuParallelEfficiency",
-            "gpuLoadBalance",
-            "gpuCommunicationEfficiency",
-            "gpuOrchestrationEfficiency",
-            "cycles",
-            "instructions",
-            "elapsedTime",
-            "usefulTime",
-        ];
-        for name in metrics {
+        let metrics = "parallelEfficiency mpiParallelEfficiency mpiCommunicationEfficiency \
+            mpiLoadBalance mpiLoadBalanceIn mpiLoadBalanceOut ompParallelEfficiency \
+            ompLoadBalance ompSchedulingEfficiency ompSerializationEfficiency \
+            deviceOffloadEfficiency gpuParallelEfficiency gpuLoadBalance \
+            gpuCommunicationEfficiency gpuOrchestrationEfficiency cycles instructions \
+            elapsedTime usefulTime";
+        for name in metrics.split(' ') {
             assert!(region[name].is_number(), "{name}: {region}");
         }
     }

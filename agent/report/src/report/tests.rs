@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use profile::cost::Estimate;
 use profile::{
-    CallSiteView, Counters, Efficiencies, EfficienciesView, Frequency, GuardView, IterationView, JobView,
-    MatrixView, Messages, PaceView, PairView, RuleView, SequenceView, SourcePlace, Split, Standing,
+    Counters, EfficienciesView, Frequency, GuardView, IterationView, JobView, MatrixView, Messages, PaceView,
+    PairView, RuleView, SequenceView, Standing,
 };
 use serde_json::Value;
 
 use super::*;
+use crate::example;
 
 /// A rank with all values.
 fn rank() -> ProcessView {
@@ -85,34 +86,12 @@ fn sequence() -> SequenceView {
             }],
             ..IterationView::default()
         }),
-        efficiencies: Efficiencies::of(&[vec![0.75, 0.5]]).map(|of| EfficienciesView {
-            of,
-            between_nodes: Some(1.0),
-            split: Some(Split {
-                serialisation: 0.9,
-                transfer: 0.8,
-                waiting: 0.1,
-                transferring: 0.2,
-                collectives: 8,
-            }),
+        efficiencies: Some(EfficienciesView {
+            split: Some(example::split(8)),
             useful_ns: Some(3e8),
-            scalability: None,
-            ranks: 2,
-            nodes: 1,
-            over_iterations: true,
+            ..example::efficiencies([0.75, 0.5])
         }),
-        call_sites: vec![CallSiteView {
-            function: "MPI_Send".into(),
-            place: SourcePlace {
-                module: Some("lmp".into()),
-                function: Some("exchange".into()),
-                file: Some("comm.cpp".into()),
-                line: Some(12),
-            },
-            calls: 12,
-            time_ns: 250_000_000,
-            ranks: 1,
-        }],
+        call_sites: vec![example::call_site("MPI_Send", 12, 12, 1, 1)],
         unseen: 3,
         ..SequenceView::default()
     }
@@ -155,15 +134,11 @@ fn everything() -> Snapshot {
     };
     Snapshot {
         job: JobView {
-            program: "lmp".into(),
-            user: "ana".into(),
             host: "node1".into(),
             launcher: Some(8100),
-            size: Some(2),
-            mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
             library: Some("/usr/lib/libmpi.so.40".into()),
             watched: 159,
-            ..JobView::default()
+            ..example::job(Some(2))
         },
         taken_at: "2026-01-02T03:04:05Z".into(),
         elapsed: Duration::from_millis(2_100),
@@ -186,24 +161,19 @@ fn everything() -> Snapshot {
             ..MatrixView::default()
         }),
         rules: vec![RuleView {
-            name: "openmpi-busy-wait".into(),
             mode: "applying",
-            state: "applied".into(),
-            standing: Standing::Applied,
             windows: 12,
             dropped: rules::Dropped {
                 late: 3,
                 partial: 2,
                 ..rules::Dropped::default()
             },
-            ..RuleView::default()
+            ..example::rule("openmpi-busy-wait", Standing::Applied, "applied")
         }],
         findings: vec![FindingView {
-            rule: "openmpi-busy-wait".into(),
-            text: "2 ranks share a CPU".into(),
             next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
             repaired: true,
-            ..FindingView::default()
+            ..example::finding("openmpi-busy-wait", "2 ranks share a CPU")
         }],
         changes: vec![change()],
         lost: vec![("ring_full", 0)],

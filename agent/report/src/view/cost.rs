@@ -149,8 +149,9 @@ fn windows(view: &WindowsView, snapshot: &Snapshot, are: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::example;
     use profile::cost::{AgentCost, BudgetShare, Estimate, Fullness, OfLate, Prices, ProbeCost};
-    use profile::{FunctionTotals, ProcessView, RuleView};
+    use profile::{FunctionTotals, ProcessView, Standing};
     use std::collections::BTreeMap;
 
     fn snapshot(share: f64) -> Snapshot {
@@ -212,10 +213,7 @@ mod tests {
             ("mine", "a smaller --budget"),
             ("load-imbalance", "--rules none, or a smaller --budget"),
         ] {
-            much.rules.push(RuleView {
-                name: rule.into(),
-                ..RuleView::default()
-            });
+            much.rules.push(example::rule(rule, Standing::Quiet, ""));
             let all = text(over_all(&much));
             assert!(
                 all.contains(&format!("to lower the cost: {advice} (which holds")),

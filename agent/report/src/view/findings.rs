@@ -154,15 +154,14 @@ pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
 mod tests {
     use super::super::screen::tests::snapshot;
     use super::*;
+    use crate::example::{finding, rule};
 
     #[test]
     fn what_held_for_a_while_is_listed_at_the_end_and_verbosely_what_the_others_saw() {
         let mut snapshot = snapshot(2);
         let rule = |name: &str, state: &str| RuleView {
-            name: name.into(),
-            state: state.into(),
             had_processes: true,
-            ..RuleView::default()
+            ..rule(name, Standing::Quiet, state)
         };
         snapshot.rules = vec![
             rule("load-imbalance", "condition false: a"),
@@ -170,11 +169,9 @@ mod tests {
             rule("busy", "advising"),
         ];
         snapshot.past_findings = vec![FindingView {
-            rule: "load-imbalance".into(),
-            text: "rank 4 computes 1.9 times as long".into(),
             at: std::time::Duration::from_millis(6110),
             gone_at: Some(std::time::Duration::from_millis(10_200)),
-            ..FindingView::default()
+            ..finding("load-imbalance", "rank 4 computes 1.9 times as long")
         }];
         let past = "load-imbalance (from 6.11 s to 10.2 s)   rank 4 computes 1.9 times as long";
         assert_eq!(
@@ -183,11 +180,7 @@ mod tests {
         );
         // While the session goes on, only findings that hold are shown.
         assert_eq!(now(&snapshot)[0], " no findings: 3 rules fit this program");
-        snapshot.findings.push(FindingView {
-            rule: "busy".into(),
-            text: "ranks spin".into(),
-            ..FindingView::default()
-        });
+        snapshot.findings.push(finding("busy", "ranks spin"));
         let lines = at_end(&snapshot, true);
         assert_eq!(
             lines,
@@ -205,23 +198,14 @@ mod tests {
     #[test]
     fn a_rule_with_several_tunes_has_one_state_that_of_the_tune_that_got_farthest() {
         let mut snapshot = snapshot(2);
-        let rule = |standing, state: &str| RuleView {
-            name: "openmp-team-size".into(),
-            mode: "advising",
-            state: state.into(),
-            standing,
-            ..RuleView::default()
-        };
+        let rule = |standing, state: &str| rule("openmp-team-size", standing, state);
         snapshot.rules = vec![
             rule(Standing::Quiet, "condition false: pace > 5/s (3/s)"),
             rule(Standing::Advising, "advising: its condition holds"),
             rule(Standing::NoValue, "no value: pace has no value"),
         ];
-        snapshot.findings.push(FindingView {
-            rule: "openmp-team-size".into(),
-            text: "the threads want 2 CPUs:\nthey wait".into(),
-            ..FindingView::default()
-        });
+        let found = finding("openmp-team-size", "the threads want 2 CPUs:\nthey wait");
+        snapshot.findings.push(found);
         insta::assert_snapshot!(at_end(&snapshot, false).join("\n"), @"
         1 finding
         1  openmp-team-size   the threads want 2 CPUs:
@@ -244,19 +228,12 @@ mod tests {
     #[test]
     fn that_all_ranks_have_left_is_not_said_rule_by_rule_and_what_never_had_a_value_is() {
         let mut snapshot = snapshot(2);
-        let rule = |name: &str, had_value| {
-            RuleView {
-            name: name.into(),
-            mode: "advising",
-            state:
-                "no value: wanted has no value because no process of its roles was there from its beginning to its end; rank 0 left within the window"
-                    .into(),
-            standing: Standing::NoValue,
+        let none = "no value: wanted has no value because no process of its roles was there from its beginning to its end; rank 0 left within the window";
+        let rule = |name: &str, had_value| RuleView {
             saw_no_process: true,
             had_processes: had_value,
             had_value,
-            ..RuleView::default()
-        }
+            ..rule(name, Standing::NoValue, none)
         };
         let of_iterations = RuleView {
             state: "condition false".into(),
@@ -295,11 +272,8 @@ mod tests {
         snapshot.rules[0].had_value = false;
         insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @" no findings: none of 2 rules had a value while the program ran");
         // Nor next to earlier findings.
-        snapshot.findings.push(FindingView {
-            rule: "shared-core".into(),
-            text: "32 threads want 2 CPUs".into(),
-            ..FindingView::default()
-        });
+        let found = finding("shared-core", "32 threads want 2 CPUs");
+        snapshot.findings.push(found);
         insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @"
         1 finding
         1  shared-core   32 threads want 2 CPUs
@@ -311,11 +285,8 @@ mod tests {
     fn rules_that_give_way_to_another_say_to_which() {
         let mut snapshot = snapshot(2);
         let rule = |name: &str, standing, state: &str| RuleView {
-            name: name.into(),
             mode: "applying",
-            state: state.into(),
-            standing,
-            ..RuleView::default()
+            ..rule(name, standing, state)
         };
         let trial = "another change is on trial, of workers";
         snapshot.rules = vec![
@@ -329,11 +300,6 @@ mod tests {
             ),
             rule("shared-core", Standing::Quiet, "condition false"),
         ];
-        let finding = |name: &str, text: &str| FindingView {
-            rule: name.into(),
-            text: text.into(),
-            ..FindingView::default()
-        };
         snapshot.findings = vec![
             finding("workers", "4 workers take 18.5 ms, 1 takes 43.5 ms"),
             finding("nodes", "a node is idle"),
@@ -352,11 +318,7 @@ mod tests {
     #[test]
     fn five_findings_are_reported_and_how_many_more_there_are() {
         let mut snapshot = snapshot(2);
-        let finding = |number: usize| FindingView {
-            rule: format!("rule-{number}"),
-            text: format!("number {number}"),
-            ..FindingView::default()
-        };
+        let finding = |number| finding(&format!("rule-{number}"), &format!("number {number}"));
         snapshot.rules.push(RuleView::default());
         for (number, rest) in [
             (5, None),

@@ -187,6 +187,7 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
 mod tests {
     use super::super::screen::tests::snapshot;
     use super::*;
+    use crate::example::rule;
     use profile::{CpusView, Rates};
 
     const GOES_ON: Shown = Shown {
@@ -232,11 +233,9 @@ mod tests {
         ] {
             let mut snapshot = snapshot(2);
             let rule = |(number, &(standing, had_value)): (usize, &(Standing, bool))| RuleView {
-                name: format!("rule-{number}"),
-                standing,
                 had_value,
                 had_processes: had_value,
-                ..RuleView::default()
+                ..rule(&format!("rule-{number}"), standing, "")
             };
             snapshot.rules = rules.iter().enumerate().map(rule).collect();
             let line = lines(&snapshot, shown).swap_remove(0);
@@ -293,15 +292,9 @@ mod tests {
     #[test]
     fn that_nothing_is_to_be_won_is_said_only_when_no_rule_is_about_to_find_something() {
         let mut snapshot = snapshot(2);
-        let rule = |standing, state: &str| RuleView {
-            name: "blas-threads".into(),
-            mode: "advising",
-            state: state.into(),
-            standing,
-            ..RuleView::default()
-        };
-        let quiet = rule(Standing::Quiet, "condition false");
-        snapshot.rules = vec![rule(Standing::Counting, "2 of 3 windows"), quiet.clone()];
+        let counting = rule("blas-threads", Standing::Counting, "2 of 3 windows");
+        let quiet = rule("blas-threads", Standing::Quiet, "condition false");
+        snapshot.rules = vec![counting, quiet.clone()];
         let said = lines(&snapshot, GOES_ON);
         assert!(
             said[0].starts_with(" no findings yet: the condition of blas-threads holds, and is checked"),
@@ -315,10 +308,7 @@ mod tests {
     fn what_the_windows_of_a_rule_leave_out_is_shown_with_the_reason_for_most() {
         let mut snapshot = snapshot(2);
         snapshot.rules = vec![RuleView {
-            name: "mine".into(),
-            state: "condition false: n > 5 (3 > 5)".into(),
             had_processes: true,
-            standing: Standing::Quiet,
             windows: 12,
             dropped: rules::Dropped {
                 late: 3,
@@ -327,7 +317,7 @@ mod tests {
                 skipped: 1,
                 ..rules::Dropped::default()
             },
-            ..RuleView::default()
+            ..rule("mine", Standing::Quiet, "condition false: n > 5 (3 > 5)")
         }];
         insta::assert_snapshot!(lines(&snapshot, GOES_ON).join("\n"), @"
         no findings: 1 rule fits this program

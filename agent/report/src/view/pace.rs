@@ -360,7 +360,8 @@ fn place(site: &CallSiteView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::{Efficiencies, PaceView, ProcessView, RegionsView, SourcePlace, TeamTotals};
+    use crate::example::{call_site, efficiencies, split};
+    use profile::{PaceView, ProcessView, RegionsView, TeamTotals};
     use std::time::Duration;
 
     fn sequence() -> SequenceView {
@@ -374,35 +375,14 @@ mod tests {
                 change: Some(0.88),
                 ..IterationView::default()
             }),
-            efficiencies_of_late: Efficiencies::of(&[vec![0.6, 0.3, 0.3, 0.3]]).map(|of| EfficienciesView {
-                of,
-                between_nodes: Some(1.0),
-                split: Some(Split {
-                    serialisation: 0.8,
-                    transfer: 0.75,
-                    waiting: 0.3,
-                    transferring: 0.25,
-                    collectives: 22,
-                }),
+            efficiencies_of_late: Some(EfficienciesView {
+                split: Some(split(22)),
                 useful_ns: Some(1.0),
                 scalability: Scalability::of((90.0, 2), (100.0, 4)),
-                ranks: 4,
-                nodes: 1,
-                over_iterations: true,
+                ..efficiencies([0.6, 0.3, 0.3, 0.3])
             }),
             unseen: 3,
-            call_sites: vec![CallSiteView {
-                function: "MPI_Wait".into(),
-                place: SourcePlace {
-                    module: Some("lmp".into()),
-                    function: Some("LAMMPS_NS::CommBrick::forward_comm(int)".into()),
-                    file: Some("comm_brick.cpp".into()),
-                    line: Some(471),
-                },
-                calls: 800,
-                time_ns: 1_000_000_000,
-                ranks: 4,
-            }],
+            call_sites: vec![call_site("MPI_Wait", 471, 800, 1, 4)],
             ..SequenceView::default()
         }
     }
@@ -451,11 +431,10 @@ mod tests {
 
     #[test]
     fn efficiencies_of_ranks_that_all_wait_multiply_to_what_is_shown() {
-        let of = Efficiencies::of(&[vec![0.002, 0.001, 0.001, 0.002]]).map(|of| EfficienciesView {
-            of,
+        let line = efficiency_line(&EfficienciesView {
+            of: efficiencies([0.002, 0.001, 0.001, 0.002]).of,
             ..sequence().efficiencies_of_late.unwrap()
         });
-        let line = efficiency_line(&of.unwrap());
         let numbers: Vec<f64> = line
             .split_whitespace()
             .filter_map(|word| word.parse().ok())

@@ -280,15 +280,15 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
     let row = |function: &FunctionTotals| Row {
         name: function.name.clone(),
         calls: Some(function.calls_per_s).filter(|_| !function.rests),
-        counted: None,
         is_estimated: function.estimate.is_some(),
         mean_ns: function.mean_ns,
         share: function.time_ns.map(|_| function.share / running),
-        unreturned: 0,
+        ..Row::default()
     };
     rows("calls/s", functions.iter().map(row))
 }
 
+#[derive(Default)]
 struct Row {
     name: String,
     /// `None` if calls are not counted now.
@@ -394,7 +394,8 @@ pub fn losses(snapshot: &Snapshot) -> Vec<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use profile::{FindingView, JobView, ProcessView, RuleView};
+    use crate::example::{finding, job, rule};
+    use profile::{FindingView, ProcessView, RuleView, Standing};
     use std::time::Duration;
 
     fn rank(number: u32) -> ProcessView {
@@ -431,13 +432,7 @@ pub(super) mod tests {
 
     pub(in crate::view) fn snapshot(ranks: u32) -> Snapshot {
         Snapshot {
-            job: JobView {
-                program: "lmp".into(),
-                user: "ana".into(),
-                size: Some(ranks as usize),
-                mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
-                ..JobView::default()
-            },
+            job: job(Some(ranks as usize)),
             elapsed: Duration::from_secs(2),
             processes: (0..ranks).map(rank).collect(),
             ..Snapshot::default()
@@ -450,10 +445,7 @@ pub(super) mod tests {
         snapshot.processes[1].ended = true;
         snapshot.rules.push(RuleView {
             had_processes: true,
-            name: "openmpi-busy-wait".into(),
-            mode: "advising",
-            state: "condition false".into(),
-            ..RuleView::default()
+            ..rule("openmpi-busy-wait", Standing::Quiet, "condition false")
         });
         snapshot.lost.push(("ring_full", 3));
         let text = [header(&snapshot), text(&snapshot)].join("\n\n");
@@ -539,11 +531,7 @@ pub(super) mod tests {
         let row = |name: &str| Row {
             name: name.into(),
             calls: Some(4_896.0),
-            counted: None,
-            is_estimated: false,
-            mean_ns: None,
-            share: None,
-            unreturned: 0,
+            ..Row::default()
         };
         let long = "x".repeat(50);
         let names = ["LAMMPS_NS::PairLJCut::compute", "MPI_Wait"].map(row);
@@ -559,19 +547,13 @@ pub(super) mod tests {
     fn a_finding_is_shown_with_what_to_do() {
         let mut snapshot = snapshot(64);
         snapshot.findings.push(FindingView {
-            rule: "openmpi-busy-wait".into(),
             at: Duration::from_millis(3200),
-            text: "64 ranks share 2 CPUs".into(),
             now: Some("sudo tuneagent attach 8120 --apply\nsets one byte in each rank".into()),
             next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
-            ..FindingView::default()
+            ..finding("openmpi-busy-wait", "64 ranks share 2 CPUs")
         });
-        snapshot.rules.push(RuleView {
-            name: "openmpi-busy-wait".into(),
-            mode: "advising",
-            state: "advising".into(),
-            ..RuleView::default()
-        });
+        let advising = rule("openmpi-busy-wait", Standing::Quiet, "advising");
+        snapshot.rules.push(advising);
         insta::assert_snapshot!(text(&snapshot), @"
         after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
         time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %

@@ -4,33 +4,21 @@ use profile::format::{bytes, percent};
 use profile::{ProcessView, Rates, Snapshot};
 
 /// A compared quantity, and its text format.
-struct Quantity {
-    name: &'static str,
-    of: fn(&ProcessView) -> Option<f64>,
-    show: fn(f64) -> String,
-}
+type Quantity = (&'static str, fn(&ProcessView) -> Option<f64>, fn(f64) -> String);
 
 const QUANTITIES: [Quantity; 4] = [
-    Quantity {
-        name: "inside MPI",
-        of: |process| overall(process)?.mpi,
-        show: percent,
-    },
-    Quantity {
-        name: "on a CPU",
-        of: |process| Some(overall(process)?.cpu),
-        show: cpus,
-    },
-    Quantity {
-        name: "waiting for a CPU",
-        of: |process| Some(overall(process)?.runqueue),
-        show: cpus,
-    },
-    Quantity {
-        name: "memory, at its most",
-        of: |process| Some(process.counters.as_ref()?.resident_peak_bytes? as f64),
-        show: bytes,
-    },
+    ("inside MPI", |process| overall(process)?.mpi, percent),
+    ("on a CPU", |process| Some(overall(process)?.cpu), cpus),
+    (
+        "waiting for a CPU",
+        |process| Some(overall(process)?.runqueue),
+        cpus,
+    ),
+    (
+        "memory, at its most",
+        |process| Some(process.counters.as_ref()?.resident_peak_bytes? as f64),
+        bytes,
+    ),
 ];
 
 /// More than one CPU is not shown as a share of the time.
@@ -70,7 +58,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     [vec![String::new(), head], rows].concat()
 }
 
-fn row(snapshot: &Snapshot, quantity: &Quantity) -> Option<String> {
+fn row(snapshot: &Snapshot, (name, of, show): &Quantity) -> Option<String> {
     // Processes of a recording have no process ids.
     let who = |number: usize, process: &ProcessView| match (process.rank, process.pid) {
         (Some(rank), _) => format!("(rank {rank})"),
@@ -81,17 +69,16 @@ fn row(snapshot: &Snapshot, quantity: &Quantity) -> Option<String> {
     let is_one = |process: &&ProcessView| snapshot.job.mpi.is_none() || process.rank.is_some();
     let compared = (1..).zip(snapshot.processes.iter().filter(is_one));
     let mut values: Vec<(f64, String)> = compared
-        .filter_map(|(number, process)| Some(((quantity.of)(process)?, who(number, process))))
+        .filter_map(|(number, process)| Some((of(process)?, who(number, process))))
         .collect();
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let [least, .., most] = values.as_slice() else {
         return None;
     };
     let mean = values.iter().map(|(value, _)| value).sum::<f64>() / values.len() as f64;
-    let show = quantity.show;
     Some(format!(
         " {:<20} {:>9} {:<13} {:>8} {:>9} {}",
-        quantity.name,
+        name,
         show(least.0),
         least.1,
         show(mean),

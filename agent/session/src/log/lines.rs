@@ -44,27 +44,18 @@ impl LogHeader {
     }
 }
 
-/// The state machines of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogPart {
-    /// The processes of the job.
-    Members,
-    Changes,
-    /// Requests of users while it runs.
-    Requests,
-    /// The end of the session.
-    Leaving,
-}
-
-impl LogPart {
-    pub fn name(self) -> &'static str {
-        match self {
-            LogPart::Members => "members",
-            LogPart::Changes => "changes",
-            LogPart::Requests => "requests",
-            LogPart::Leaving => "leaving",
-        }
+plan::words! {
+    /// The state machines of a session.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum LogPart {
+        /// The processes of the job.
+        Members = "members",
+        Changes = "changes",
+        /// Requests of users while it runs.
+        Requests = "requests",
+        /// The end of the session.
+        Leaving = "leaving",
     }
 }
 

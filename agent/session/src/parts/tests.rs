@@ -93,15 +93,7 @@ fn decision(id: u64) -> ResolvedDecision {
     ResolvedDecision {
         id: DecisionId(id),
         rule: "r".to_owned(),
-        because: Vec::new(),
-        expect: None,
-        steps: Vec::new(),
-        changes: Vec::new(),
-        at: None,
-        together: None,
-        again: false,
-        switches: Vec::new(),
-        window_ns: None,
+        ..ResolvedDecision::default()
     }
 }
 
@@ -169,11 +161,8 @@ fn judged(verdict: &'static str, text: &str) -> Event {
 
 /// One change is in force.
 fn changed(keeps: bool) -> Parts {
-    let mut it = Parts::new(setup(true, keeps), None, check);
-    it.on(decided(1), ms(1));
-    it.on(resolved(1), ms(2));
-    it.on(Event::Changes(written(1)), ms(3));
-    it
+    after!(Parts::new(setup(true, keeps), None, check); decided(1), ms(1); resolved(1), ms(2);
+        Event::Changes(written(1)), ms(3))
 }
 
 #[test]
@@ -216,8 +205,7 @@ fn a_session_that_watches_resolves_nothing() {
 
 #[test]
 fn an_order_without_room_is_a_refusal_that_may_pass() {
-    let mut it = writing();
-    it.on(decided(1), ms(1));
+    let mut it = after!(writing(); decided(1), ms(1));
     let effects = it.on(resolved(1), ms(1));
     let [Effect::Order(machine, order)] = effects.as_slice() else {
         panic!("{effects:?}");
@@ -232,9 +220,7 @@ fn an_order_without_room_is_a_refusal_that_may_pass() {
 
 #[test]
 fn what_the_rules_wait_for_no_longer_is_given_up_once() {
-    let mut it = writing();
-    it.on(decided(1), ms(1));
-    it.on(resolved(1), ms(1));
+    let mut it = after!(writing(); decided(1), ms(1); resolved(1), ms(1));
     assert_eq!(it.given_up(|_| true).len(), 0);
     let given_up = it.given_up(|decision| decision != DecisionId(1));
     assert_eq!(given_up.len(), 1);
@@ -331,8 +317,7 @@ fn with_keep_a_session_is_over_at_the_tick_that_finds_all_confirmed() {
         (true, UNDONE, None),
         (false, KEPT, None),
     ] {
-        let mut it = changed(keeps);
-        it.on(Event::Tick, ms(5));
+        let mut it = after!(changed(keeps); Event::Tick, ms(5));
         assert_eq!(it.over(), None, "nothing is judged");
         it.on(judged(verdict, "10 %"), ms(9));
         assert_eq!(it.over(), None);
@@ -427,8 +412,7 @@ fn what_a_request_needs_is_done_before_it_is_answered() {
         assert!(given.contains(answer), "{given}");
         assert_eq!(it.take_answer(), None, "it is answered once");
     }
-    let mut it = writing();
-    it.on(added(Err(NotAdded::Failed("no".to_owned()))), ms(1));
+    let mut it = after!(writing(); added(Err(NotAdded::Failed("no".to_owned()))), ms(1));
     assert!(matches!(it.take_answer(), Some(Answer::Refused { .. })));
 }
 
@@ -539,8 +523,7 @@ fn the_last_words_know_who_has_ended_and_how_many_changes_the_actuator_did_not_n
         (vec![], 2, "2 changes more are in the journal alone"),
         (vec![R0], 0, "the changes ended with app"),
     ] {
-        let mut it = changed(false);
-        it.on(Event::Stop("Ctrl-C"), ms(5));
+        let mut it = after!(changed(false); Event::Stop("Ctrl-C"), ms(5));
         let reverted = Event::Reverted {
             actuator_end: Box::<ActuatorEnd>::default(),
             unnamed,

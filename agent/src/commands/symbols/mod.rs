@@ -35,7 +35,7 @@ struct Listed {
 }
 
 /// A function or variable for display.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Default)]
 struct Row {
     name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -298,17 +298,13 @@ fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::Imag
     }
     let row = |((name, types), count): ((&str, String), usize)| Row {
         name: name.to_owned(),
-        symbol: String::new(),
         kind: "mark",
         type_name: Some(format!("({types})")),
-        size: 0,
-        section: None,
-        unit: None,
         can: match count {
             1 => "probe".to_owned(),
             count => format!("probe ({count} places)"),
         },
-        site: None,
+        ..Row::default()
     };
     Ok(places.into_iter().map(row).collect())
 }
@@ -322,13 +318,8 @@ fn inlined_row(place: Inlined) -> Row {
             place.into, place.file, place.line
         ),
         name: place.name,
-        symbol: String::new(),
         kind: INLINED,
-        type_name: None,
-        size: 0,
-        section: None,
-        unit: None,
-        site: None,
+        ..Row::default()
     }
 }
 

@@ -19,7 +19,7 @@ const HITS_MAX: usize = 65_536;
 pub(super) const ROWS_MAX: usize = 65_536;
 
 /// The folded and the kept hits of an instance.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(super) folds: Arc<WindowFolds>,
     /// Ordered by process and probe; each has the folds of the probe in the order of its table.
@@ -63,13 +63,9 @@ impl PartialEq for Content {
 impl Content {
     pub(crate) fn new(folds: Arc<WindowFolds>) -> Content {
         Content {
-            rows: Vec::new(),
             kept: vec![Vec::new(); folds.names.len()],
             folds,
-            hits: 0,
-            states: 0,
-            hits_kept: 0,
-            hint: 0,
+            ..Content::default()
         }
     }
 

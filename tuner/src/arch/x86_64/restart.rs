@@ -40,35 +40,18 @@ const EINTR: i64 = -(libc::EINTR as i64);
 /// Bytes of every instruction that enters the kernel.
 const SYSTEM_CALL_BYTES: u64 = 2;
 
+macro_rules! calls {
+    ($($name:ident)+) => { [$(libc::$name),+] };
+}
+
 /// The calls that return `EINTR` instead of an `ERESTART` code, with no effect: those of signal(7), and
 /// `read` and `write` of sockets with a timeout.
-const NEVER_RESTARTED: [i64; 25] = [
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_epoll_wait,
-    libc::SYS_io_getevents,
-    libc::SYS_io_uring_enter,
-    libc::SYS_msgrcv,
-    libc::SYS_msgsnd,
-    libc::SYS_pselect6,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmmsg,
-    libc::SYS_recvmsg,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_select,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_sendmmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_sendto,
-    libc::SYS_write,
-    libc::SYS_writev,
-];
+const NEVER_RESTARTED: [i64; 25] = calls! {
+    SYS_accept SYS_accept4 SYS_connect SYS_epoll_pwait SYS_epoll_pwait2 SYS_epoll_wait SYS_io_getevents
+    SYS_io_uring_enter SYS_msgrcv SYS_msgsnd SYS_pselect6 SYS_read SYS_readv SYS_recvfrom SYS_recvmmsg
+    SYS_recvmsg SYS_rt_sigtimedwait SYS_select SYS_semop SYS_semtimedop SYS_sendmmsg SYS_sendmsg
+    SYS_sendto SYS_write SYS_writev
+};
 
 /// How to resume an interrupted sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,22 +10,26 @@ fn function(probe: u32, cost: f64, is_apart: bool) -> BudgetFunction {
     }
 }
 
+/// A job that takes one CPU, with these functions.
+fn job<const N: usize>(functions: [BudgetFunction; N]) -> Load {
+    Load {
+        job: 1.0,
+        functions: functions.into(),
+        ..Load::default()
+    }
+}
+
 fn loads() -> impl Strategy<Value = Load> {
     let functions = prop::collection::vec((0.0..2.0_f64, any::<bool>()), 1..8);
     (functions, 0.1..16.0_f64, 0.0..0.5_f64, 0.0..0.5_f64).prop_map(|(functions, job, agent, requested)| {
+        let functions = (0..).zip(functions);
+        let functions = functions.map(|(probe, (cost, is_apart))| function(probe, cost, is_apart));
         Load {
             counted: 0.0,
             job,
             agent,
             requested,
-            functions: (0..)
-                .zip(functions)
-                .map(|(probe, (cost, is_apart))| BudgetFunction {
-                    probe,
-                    cost,
-                    is_apart,
-                })
-                .collect(),
+            functions: functions.collect(),
         }
     })
 }
@@ -78,11 +82,7 @@ proptest! {
 
 #[test]
 fn functions_that_are_polled_go_first() {
-    let load = |polling, sending| Load {
-        job: 1.0,
-        functions: vec![function(0, sending, false), function(1, polling, true)],
-        ..Load::default()
-    };
+    let load = |polling, sending| job([function(0, sending, false), function(1, polling, true)]);
     assert_eq!(chosen(&load(0.1, 0.004), 0.01), BTreeSet::from([1]));
     assert_eq!(chosen(&load(0.1, 0.4), 0.01), BTreeSet::from([0, 1]));
     assert_eq!(chosen(&load(0.002, 0.4), 0.01), BTreeSet::from([0, 1]));
@@ -91,13 +91,7 @@ fn functions_that_are_polled_go_first() {
 /// Hundreds of probes take long to attach and detach, but a job calls only a dozen functions of MPI.
 #[test]
 fn those_that_are_not_called_are_watched_all_the_time_until_they_are_expensive() {
-    let load = |costs: [f64; 3]| Load {
-        job: 1.0,
-        functions: (0..3)
-            .map(|probe| function(probe, costs[probe as usize], false))
-            .collect(),
-        ..Load::default()
-    };
+    let load = |costs: [f64; 3]| job([0, 1, 2].map(|probe| function(probe, costs[probe as usize], false)));
     let mut windows = Windows::new(BudgetShare::default(), 1);
     let expensive = load([0.5, 0.0, 0.0]);
     let first = (0..IN_A_ROW).map(|_| windows.look(&expensive, 0)).last();
@@ -114,11 +108,7 @@ fn those_that_are_not_called_are_watched_all_the_time_until_they_are_expensive()
 
 #[test]
 fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
-    let load = |cost| Load {
-        job: 1.0,
-        functions: vec![function(7, cost, false)],
-        ..Load::default()
-    };
+    let load = |cost| job([function(7, cost, false)]);
     let mut windows = Windows::new(BudgetShare::default(), 1);
     let costs = [0.5, 0.5, 0.001, 0.5, 0.5, 0.5];
     let turns = costs.map(|cost| windows.look(&load(cost), 0));
@@ -139,22 +129,14 @@ fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
 
 #[test]
 fn what_takes_most_of_the_job_is_not_watched_for_three_seconds_first() {
-    let load = Load {
-        job: 1.0,
-        functions: vec![function(7, 0.9, true)],
-        ..Load::default()
-    };
+    let load = job([function(7, 0.9, true)]);
     let mut windows = Windows::new(BudgetShare::default(), 1);
     assert_eq!(windows.look(&load, 0), SamplingStep::Sample(BTreeSet::from([7])));
 }
 
 #[test]
 fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
-    let load = Load {
-        job: 1.0,
-        functions: vec![function(7, 0.5, false)],
-        ..Load::default()
-    };
+    let load = job([function(7, 0.5, false)]);
     let mut windows = Windows::new(BudgetShare::default(), 1);
     // A process that joins resets the count: three more expensive seconds are required.
     let turns = [false, false, true, false, false, false].map(|comes| {
@@ -188,11 +170,7 @@ fn watched_while_they_come(every_ms: u64) -> (f64, u64) {
     const STEP_MS: u64 = 100;
     const HOUR_MS: u64 = 3_600_000;
     const SEEN_NS: u64 = 2_000_000_000;
-    let load = Load {
-        job: 1.0,
-        functions: vec![function(7, 0.5, false)],
-        ..Load::default()
-    };
+    let load = job([function(7, 0.5, false)]);
     let mut windows = Windows::new(BudgetShare::default(), 1);
     let is_watched = |windows: &Windows| windows.next_ns().is_none() || windows.most_ns().is_some();
     let (mut steps, mut seen) = (0, 0);
@@ -234,11 +212,7 @@ fn a_job_whose_ranks_keep_coming_costs_no_more_than_it_may_and_the_first_of_them
 
 #[test]
 fn without_a_budget_nothing_is_left_out() {
-    let load = Load {
-        job: 1.0,
-        functions: vec![function(0, 0.9, true)],
-        ..Load::default()
-    };
+    let load = job([function(0, 0.9, true)]);
     let mut windows = Windows::new(BudgetShare(None), 1);
     assert!((0..9).all(|_| windows.look(&load, 0) == SamplingStep::Stay) && windows.allowed(&load).is_none());
 }

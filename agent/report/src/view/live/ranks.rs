@@ -20,70 +20,49 @@ const BAR_MIN: usize = 3;
 /// Columns of a share in percent, including the blanks around it.
 const PERCENT: usize = 9;
 
-/// A share, shown as a bar and in percent.
-struct Share {
-    title: &'static str,
-    colour: Color,
-    of: fn(&Rates) -> Option<f64>,
-}
+/// A share, shown as a bar and as a percentage: heading, colour, value.
+type Share = (&'static str, Color, fn(&Rates) -> Option<f64>);
 
 const SHARES: [Share; 3] = [
-    Share {
-        title: "in MPI",
-        colour: Color::Blue,
-        of: |rates| rates.mpi,
-    },
-    Share {
-        title: "on a CPU",
-        colour: Color::Green,
-        of: |rates| Some(rates.cpu),
-    },
-    Share {
-        title: "waits for a CPU",
-        colour: Color::Red,
-        of: |rates| Some(rates.runqueue),
-    },
+    ("in MPI", Color::Blue, |rates| rates.mpi),
+    ("on a CPU", Color::Green, |rates| Some(rates.cpu)),
+    ("waits for a CPU", Color::Red, |rates| Some(rates.runqueue)),
 ];
 
 /// A number to the right of the bars.
 struct Number {
     title: &'static str,
     columns: usize,
+    /// If false, it is left out on a narrow terminal that shows the numbers of MPI.
     is_of_mpi: bool,
-    /// Left out on a narrow terminal if the numbers of MPI are shown.
-    is_extra: bool,
     of: fn(&ProcessView, &Rates) -> Option<String>,
 }
 
+const fn number(
+    title: &'static str,
+    columns: usize,
+    is_of_mpi: bool,
+    of: fn(&ProcessView, &Rates) -> Option<String>,
+) -> Number {
+    Number {
+        title,
+        columns,
+        is_of_mpi,
+        of,
+    }
+}
+
 const NUMBERS: [Number; 4] = [
-    Number {
-        title: "calls/s",
-        columns: 9,
-        is_of_mpi: true,
-        is_extra: false,
-        of: |_, rates| Some(count(rates.calls_per_s.round())),
-    },
-    Number {
-        title: "sent/s",
-        columns: 11,
-        is_of_mpi: true,
-        is_extra: false,
-        of: |_, rates| Some(bytes(rates.sent_per_s)),
-    },
-    Number {
-        title: "memory",
-        columns: 12,
-        is_of_mpi: false,
-        is_extra: true,
-        of: |process, _| Some(bytes(process.counters.as_ref()?.resident_bytes as f64)),
-    },
-    Number {
-        title: "switched/s",
-        columns: 12,
-        is_of_mpi: false,
-        is_extra: true,
-        of: |_, rates| Some(count(rates.switches_per_s.round())),
-    },
+    number("calls/s", 9, true, |_, rates| {
+        Some(count(rates.calls_per_s.round()))
+    }),
+    number("sent/s", 11, true, |_, rates| Some(bytes(rates.sent_per_s))),
+    number("memory", 12, false, |process, _| {
+        Some(bytes(process.counters.as_ref()?.resident_bytes as f64))
+    }),
+    number("switched/s", 12, false, |_, rates| {
+        Some(count(rates.switches_per_s.round()))
+    }),
 ];
 
 pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Content {
@@ -94,7 +73,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     let has_mpi = snapshot.job.mpi.is_some();
     let shares: Vec<&Share> = SHARES.iter().skip(usize::from(!has_mpi)).collect();
     let has_room = columns >= WIDE || !has_mpi;
-    let is_shown = |number: &&Number| (has_mpi || !number.is_of_mpi) && (has_room || !number.is_extra);
+    let is_shown = |number: &&Number| if number.is_of_mpi { has_mpi } else { has_room };
     let mut numbers: Vec<&Number> = NUMBERS.iter().filter(is_shown).collect();
     let names = processes.iter().map(|process| name(process).len());
     let first = names.max().unwrap_or_default().max(4);
@@ -106,11 +85,11 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     let bar = bar.saturating_sub(PERCENT).clamp(BAR_MIN, 24);
 
     let mut head = format!(" {:>first$}  ", if has_mpi { "rank" } else { "pid" });
-    for share in &shares {
+    for (title, ..) in &shares {
         let w = bar + PERCENT;
-        let title = match share.title.len() < w {
-            true => share.title,
-            false => share.title.split(' ').next().unwrap_or_default(),
+        let title = match title.len() < w {
+            true => title,
+            false => title.split(' ').next().unwrap_or_default(),
         };
         head += &format!("{title:<w$}");
     }
@@ -142,11 +121,11 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     }
 }
 
-fn share_spans(share: &Share, rates: &Rates, bar: usize, glyphs: Glyphs) -> [Span<'static>; 2] {
-    let value = (share.of)(rates);
+fn share_spans((_, colour, of): &Share, rates: &Rates, bar: usize, glyphs: Glyphs) -> [Span<'static>; 2] {
+    let value = of(rates);
     let text = value.map_or_else(|| "-".to_owned(), short_percent);
     [
-        Span::styled(glyphs.bar(value.unwrap_or_default(), bar), share.colour),
+        Span::styled(glyphs.bar(value.unwrap_or_default(), bar), *colour),
         Span::raw(format!(" {text:>7} ")),
     ]
 }

@@ -20,45 +20,23 @@ pub enum UserRequest {
     Switch { rule: String, mode: Mode },
 }
 
-/// The tabs, in their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Tab {
-    #[default]
-    Overview,
-    Ranks,
-    Functions,
-    CallSites,
-    Rules,
-    Changes,
-    Log,
-    Matrix,
+plan::words! {
+    /// The tabs, in their order.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(super) enum Tab {
+        #[default]
+        Overview = "Overview",
+        Ranks = "Ranks",
+        Functions = "Functions",
+        CallSites = "Call sites",
+        Rules = "Rules",
+        Changes = "Changes",
+        Log = "Log",
+        Matrix = "Matrix",
+    }
 }
 
 impl Tab {
-    pub(super) const ALL: [Tab; 8] = [
-        Tab::Overview,
-        Tab::Ranks,
-        Tab::Functions,
-        Tab::CallSites,
-        Tab::Rules,
-        Tab::Changes,
-        Tab::Log,
-        Tab::Matrix,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Tab::Overview => "Overview",
-            Tab::Ranks => "Ranks",
-            Tab::Functions => "Functions",
-            Tab::CallSites => "Call sites",
-            Tab::Rules => "Rules",
-            Tab::Changes => "Changes",
-            Tab::Log => "Log",
-            Tab::Matrix => "Matrix",
-        }
-    }
-
     /// The orders of its rows; the first is the default.
     pub(super) fn orders(self) -> &'static [&'static str] {
         match self {

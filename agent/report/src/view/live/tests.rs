@@ -2,9 +2,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use plan::Mode;
 use profile::{
-    CallSiteView, ChangeView, Counters, Efficiencies, EfficienciesView, FindingView, FunctionTotals,
-    GuardView, IterationView, JobView, MatrixView, Messages as Amount, PairView, ProcessView, Rates,
-    RuleValue, RuleView, SequenceView, Snapshot, SourcePlace, Standing,
+    ChangeView, Counters, FindingView, FunctionTotals, GuardView, IterationView, MatrixView,
+    Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView, SequenceView, Snapshot, Standing,
 };
 use proptest::prelude::*;
 use ratatui::{
@@ -19,6 +18,7 @@ use super::{
     page,
     state::{State, Tab, UserRequest},
 };
+use crate::example::{call_site, efficiencies, finding, job, rule};
 
 mod keys;
 
@@ -88,25 +88,10 @@ fn changes() -> Vec<ChangeView> {
         .collect()
 }
 
-/// Call sites at which the ranks wait, and at which they send.
-fn call_sites() -> Vec<CallSiteView> {
-    let site = |function: &str, line: u64, seconds: u64| CallSiteView {
-        function: function.into(),
-        place: SourcePlace {
-            module: Some("lmp".into()),
-            function: Some("LAMMPS_NS::CommBrick::forward_comm(int)".into()),
-            file: Some("comm_brick.cpp".into()),
-            line: Some(line),
-        },
-        calls: 12_000,
-        time_ns: seconds * 1_000_000_000,
-        ranks: 16,
-    };
-    vec![site("MPI_Waitall", 471, 400), site("MPI_Isend", 468, 40)]
-}
-
 fn sequence() -> SequenceView {
-    let of = Efficiencies::of(&[vec![0.9, 0.6, 0.6, 0.6]]);
+    // Call sites at which the ranks wait, and at which they send.
+    let sites = [("MPI_Waitall", 471, 400), ("MPI_Isend", 468, 40)];
+    let sites = sites.map(|(function, line, seconds)| call_site(function, line, 12_000, seconds, 16));
     SequenceView {
         iteration: Some(IterationView {
             calls: 36.0,
@@ -116,17 +101,8 @@ fn sequence() -> SequenceView {
             change: Some(1.12),
             ..IterationView::default()
         }),
-        efficiencies_of_late: of.map(|of| EfficienciesView {
-            of,
-            between_nodes: Some(1.0),
-            split: None,
-            useful_ns: None,
-            scalability: None,
-            ranks: 4,
-            nodes: 1,
-            over_iterations: true,
-        }),
-        call_sites: call_sites(),
+        efficiencies_of_late: Some(efficiencies([0.9, 0.6, 0.6, 0.6])),
+        call_sites: sites.into(),
         ..SequenceView::default()
     }
 }
@@ -163,24 +139,20 @@ fn matrix(ranks: u32) -> MatrixView {
 }
 
 fn snapshot() -> Snapshot {
-    let rule = |name: &str, mode: &'static str, state: &str| RuleView {
-        name: name.into(),
-        mode,
-        standing: match state {
-            "applied" => Standing::Applied,
-            _ => Standing::default(),
-        },
-        state: state.into(),
-        ..RuleView::default()
+    let rule = |name: &str, mode: &'static str, state: &str| {
+        let is_applied = state == "applied";
+        let standing = if is_applied {
+            Standing::Applied
+        } else {
+            Standing::Quiet
+        };
+        RuleView {
+            mode,
+            ..rule(name, standing, state)
+        }
     };
     let mut snapshot = Snapshot {
-        job: JobView {
-            program: "lmp".into(),
-            user: "ana".into(),
-            size: Some(16),
-            mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
-            ..JobView::default()
-        },
+        job: job(Some(16)),
         elapsed: Duration::from_secs(62),
         sequence: sequence(),
         matrix: Some(matrix(16)),
@@ -432,59 +404,40 @@ fn a_header_that_is_too_long_lacks_complete_parts() {
 }
 
 #[test]
-fn a_rule_that_waits_for_the_trial_of_another_says_of_which() {
-    let mut snapshot = snapshot();
-    let waits = "another change is on trial, of openmpi-busy-wait";
-    (snapshot.rules[2].mode, snapshot.rules[2].state) = ("applying", waits.into());
-    snapshot.rules[2].standing = Standing::GivesWay;
-    snapshot.rules.remove(1);
-    let mut state = state(Tab::Rules, &snapshot);
-    press(&mut state, &snapshot, &[KeyCode::Down]);
-    let text = picture(100, 24, &snapshot, &mut state);
-    for line in [
-        " shared-core                  applying   another change is on trial, of openmpi-busy-wait ",
-        "    state  another change is on trial, of openmpi-busy-wait ",
-    ] {
-        assert!(text.contains(line), "{line} is not in:\n{text}");
-    }
-    // In the list of a narrow screen the text is cut, with a mark.
-    let text = picture(80, 24, &snapshot, &mut state);
-    assert!(
-        text.contains("another change is on trial, of openm...\""),
-        "{text}"
-    );
-    // Its finding is next to it on the first screen too.
-    snapshot.findings = vec![FindingView {
-        rule: "shared-core".into(),
-        text: "2 ranks share a core with others".into(),
-        ..FindingView::default()
-    }];
-    state.tab = Tab::Overview;
-    let text = picture(100, 24, &snapshot, &mut state);
-    assert!(text.contains(&format!("    state  {waits} ")), "{text}");
-}
-
-#[test]
-fn a_rule_whose_place_one_of_a_higher_priority_has_says_which() {
-    let mut snapshot = snapshot();
+fn a_rule_that_gives_way_to_another_says_to_which() {
+    let trial = "another change is on trial, of openmpi-busy-wait";
     let claimed = "the variable nw is claimed by openmpi-busy-wait, whose priority is 2";
-    (snapshot.rules[2].mode, snapshot.rules[2].state) = ("applying", claimed.into());
-    snapshot.rules[2].standing = Standing::GivesWay;
-    snapshot.rules.remove(1);
-    let mut state = state(Tab::Rules, &snapshot);
-    press(&mut state, &snapshot, &[KeyCode::Down]);
-    let text = picture(120, 24, &snapshot, &mut state);
-    for line in [
-        format!(" shared-core                  applying   {claimed} "),
-        format!("    state  {claimed} "),
-    ] {
+    for (state_of, columns) in [(trial, 100), (claimed, 120)] {
+        let mut snapshot = snapshot();
+        (snapshot.rules[2].mode, snapshot.rules[2].state) = ("applying", state_of.into());
+        snapshot.rules[2].standing = Standing::GivesWay;
+        snapshot.rules.remove(1);
+        let mut state = state(Tab::Rules, &snapshot);
+        press(&mut state, &snapshot, &[KeyCode::Down]);
+        let text = picture(columns, 24, &snapshot, &mut state);
+        for line in [
+            format!(" shared-core                  applying   {state_of} "),
+            format!("    state  {state_of} "),
+        ] {
+            assert!(text.contains(&line), "{line} is not in:\n{text}");
+        }
+        if state_of == trial {
+            // In the list of a narrow screen the text is cut, with a mark.
+            let text = picture(80, 24, &snapshot, &mut state);
+            assert!(
+                text.contains("another change is on trial, of openm...\""),
+                "{text}"
+            );
+        }
+        // It is also on the first screen, next to findings of other rules and to its own.
+        state.tab = Tab::Overview;
+        let text = picture(120, 40, &snapshot, &mut state);
+        let line = format!("    shared-core            {state_of} ");
         assert!(text.contains(&line), "{line} is not in:\n{text}");
+        snapshot.findings = vec![finding("shared-core", "2 ranks share a core with others")];
+        let text = picture(columns, 24, &snapshot, &mut state);
+        assert!(text.contains(&format!("    state  {state_of} ")), "{text}");
     }
-    // It is also on the first screen, next to findings of other rules.
-    state.tab = Tab::Overview;
-    let text = picture(120, 40, &snapshot, &mut state);
-    let line = format!("    shared-core            {claimed} ");
-    assert!(text.contains(&line), "{line} is not in:\n{text}");
 }
 
 #[test]

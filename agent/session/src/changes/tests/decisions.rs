@@ -14,9 +14,7 @@ fn each_rank_gets_an_order_and_the_rules_get_the_result_at_the_last_receipt() {
 
 #[test]
 fn receipts_may_come_in_any_order() {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
-    it.on(decided(2, [R0, R1]), ms(0));
+    let mut it = after!(new(); decided(1, [R0]), ms(0); decided(2, [R0, R1]), ms(0));
     gives!(it, written(2, 1, 1), ms(1) => []);
     gives!(it, written(1, 0, 7), ms(2) => [say_done(1), applied(1)]);
     gives!(it, written(2, 0, 8), ms(3) => [say_done(2), applied(2)]);
@@ -24,9 +22,7 @@ fn receipts_may_come_in_any_order() {
 
 #[test]
 fn a_receipt_that_comes_twice_counts_once() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1));
     gives!(it, written(1, 0, 1), ms(2) => []);
     assert!(it.is_waiting(DecisionId(1)), "rank 1 has not answered");
 }
@@ -42,24 +38,21 @@ fn a_receipt_of_nothing_that_was_ordered_is_ignored() {
 
 #[test]
 fn what_is_promised_is_said_when_it_is_done() {
-    let mut it = new();
-    it.on(promised(1, "2x", [R0]), ms(0));
+    let mut it = after!(new(); promised(1, "2x", [R0]), ms(0));
     let effects = it.on(written(1, 0, 1), ms(1));
     assert_eq!(effects[0], say_did("1 change written and read back, promised 2x"));
 }
 
 #[test]
 fn an_action_is_said_in_its_own_words() {
-    let mut it = new();
-    it.on(acts("call", 1, [R0]), ms(0));
+    let mut it = after!(new(); acts("call", 1, [R0]), ms(0));
     let effects = it.on(came(1, 0, ChangeOutcome::InForce, 1), ms(1));
     assert_eq!(effects, [say_did("call: done"), applied(1)]);
 }
 
 #[test]
 fn one_refusal_refuses_the_decision_and_what_was_written_is_taken_back() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0));
     gives!(it, refused(1, 0, "read-only"), ms(1) => []);
     let effects = [
         not_applied(1, "read-only"),
@@ -73,8 +66,7 @@ fn one_refusal_refuses_the_decision_and_what_was_written_is_taken_back() {
 
 #[test]
 fn a_refusal_that_may_pass_is_reported_as_such() {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
+    let mut it = after!(new(); decided(1, [R0]), ms(0));
     let effects = it.on(hindered(1, 0, "no thread suits"), ms(1));
     assert_eq!(
         effects,
@@ -85,8 +77,7 @@ fn a_refusal_that_may_pass_is_reported_as_such() {
 #[test]
 fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
     for order in [[0, 1], [1, 0]] {
-        let mut it = new();
-        it.on(decided(1, [R0, R1]), ms(0));
+        let mut it = after!(new(); decided(1, [R0, R1]), ms(0));
         let receipts = [hindered(1, 0, "busy"), refused(1, 1, "read-only")];
         let effects: Vec<ChangeEffect> = order
             .into_iter()
@@ -100,9 +91,8 @@ fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
 fn what_all_have_already_is_no_change_whatever_the_action() {
     // A value has no number if nothing was written; a call that was made has one.
     for (action, number) in [("set", 0), ("call", 7), ("set_arg", 0)] {
-        let mut it = new();
-        it.on(acts(action, 1, [R0, R1]), ms(0));
-        it.on(came(1, 0, ChangeOutcome::AlreadyThere, number), ms(1));
+        let mut it = after!(new(); acts(action, 1, [R0, R1]), ms(0);
+            came(1, 0, ChangeOutcome::AlreadyThere, number), ms(1));
         let effects = it.on(came(1, 1, ChangeOutcome::AlreadyThere, number), ms(2));
         let reason = "it was there already in 2 processes";
         assert_eq!(effects, [not_needed(1, 2), say_not_done(reason)], "{action}");
@@ -113,19 +103,16 @@ fn what_all_have_already_is_no_change_whatever_the_action() {
 
 #[test]
 fn what_one_of_two_has_already_is_a_change_of_the_other() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0);
+        came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
     gives!(it, written(1, 1, 1), ms(2) => [say_done(1), applied(1)]);
     assert_eq!(outcomes(&it), ["it was there already", "written"]);
 }
 
 #[test]
 fn a_call_that_changed_nothing_is_not_counted_among_what_was_taken_back() {
-    let mut it = new();
-    it.on(acts("call", 1, [R0]), ms(0));
-    it.on(came(1, 0, ChangeOutcome::AlreadyThere, 7), ms(1));
-    it.on(reverted(R0, 7), ms(2));
+    let it = after!(new(); acts("call", 1, [R0]), ms(0);
+        came(1, 0, ChangeOutcome::AlreadyThere, 7), ms(1); reverted(R0, 7), ms(2));
     assert_eq!(outcomes(&it), ["it was there already"]);
 }
 
@@ -167,11 +154,8 @@ fn the_same_pid_on_two_machines_is_two_processes() {
         machine: MachineId(1),
         ..R0
     };
-    let mut it = new();
-    it.on(decided(1, [R0, far]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
-    it.on(written(1, 1, 1), ms(1));
-    it.on(ChangeEvent::Ended(far), ms(2));
+    let mut it = after!(new(); decided(1, [R0, far]), ms(0); written(1, 0, 1), ms(1);
+        written(1, 1, 1), ms(1); ChangeEvent::Ended(far), ms(2));
     gives!(it, taken_back(1), ms(2) => [undo([change(R0, 1)])]);
 }
 
@@ -179,9 +163,7 @@ fn the_same_pid_on_two_machines_is_two_processes() {
 
 #[test]
 fn a_rank_that_ended_before_does_not_keep_a_decision_from_the_others() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(ChangeEvent::Ended(R0), ms(1));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0); ChangeEvent::Ended(R0), ms(1));
     gives!(it, refused(1, 0, "no such process"), ms(1) => []);
     gives!(it, written(1, 1, 4), ms(2) => [say_done(1), applied(1)]);
     assert_eq!(outcomes(&it), ["it ended before", "written"]);
@@ -189,45 +171,37 @@ fn a_rank_that_ended_before_does_not_keep_a_decision_from_the_others() {
 
 #[test]
 fn an_ended_rank_gets_no_order() {
-    let mut it = new();
-    it.on(ChangeEvent::Ended(R1), ms(0));
+    let mut it = after!(new(); ChangeEvent::Ended(R1), ms(0));
     gives!(it, decided(1, [R0, R1]), ms(1) => [order(R0, 1, 0)]);
     gives!(it, written(1, 0, 1), ms(2) => [say_done(1), applied(1)]);
 }
 
 #[test]
 fn a_decision_for_ended_ranks_alone_is_refused() {
-    let mut it = new();
-    it.on(ChangeEvent::Ended(R0), ms(0));
+    let mut it = after!(new(); ChangeEvent::Ended(R0), ms(0));
     let reason = words::NO_PROCESS_LEFT;
     gives!(it, decided(1, [R0]), ms(1) => [not_applied(1, reason), say_not_done(reason)]);
 }
 
 #[test]
 fn a_refusal_counts_beside_a_rank_that_ended() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(ChangeEvent::Ended(R0), ms(1));
-    it.on(refused(1, 0, "no such process"), ms(1));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0); ChangeEvent::Ended(R0), ms(1);
+        refused(1, 0, "no such process"), ms(1));
     let effects = it.on(refused(1, 1, "read-only"), ms(2));
     assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
 }
 
 #[test]
 fn a_rank_that_ended_after_its_receipt_was_written_all_the_same() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
-    it.on(ChangeEvent::Ended(R0), ms(2));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1);
+        ChangeEvent::Ended(R0), ms(2));
     gives!(it, written(1, 1, 1), ms(3) => [say_done(2), applied(1)]);
 }
 
 #[test]
 fn a_refused_decision_is_not_taken_back_in_a_rank_that_ended() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
-    it.on(ChangeEvent::Ended(R0), ms(2));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1);
+        ChangeEvent::Ended(R0), ms(2));
     let effects = it.on(refused(1, 1, "read-only"), ms(3));
     assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
 }
@@ -242,8 +216,7 @@ fn a_late_rank_is_changed_by_a_decision_of_its_own() {
 
 #[test]
 fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_own() {
-    let mut it = with_one_change();
-    it.on(ChangeEvent::Ended(R0), s(1));
+    let mut it = after!(with_one_change(); ChangeEvent::Ended(R0), s(1));
     let ChangeEvent::Decided(mut anew) = decided(2, [R1]) else {
         panic!()
     };
@@ -258,8 +231,7 @@ fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_o
 
 #[test]
 fn a_decision_without_waiting_orders_is_given_up_once() {
-    let mut it = new();
-    it.on(decided(1, [R0, FAR]), ms(0));
+    let mut it = after!(new(); decided(1, [R0, FAR]), ms(0));
     gives!(it, ChangeEvent::GaveUp(DecisionId(1)), ms(1) => [give_up(0, 1), give_up(1, 1)]);
     gives!(it, ChangeEvent::GaveUp(DecisionId(1)), ms(2) => []);
     gives!(it, ChangeEvent::GaveUp(DecisionId(9)), ms(2) => [], "nobody knows it");
@@ -267,19 +239,15 @@ fn a_decision_without_waiting_orders_is_given_up_once() {
 
 #[test]
 fn what_is_written_too_late_is_said_and_undone() {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
-    it.on(ChangeEvent::GaveUp(DecisionId(1)), ms(1));
+    let mut it = after!(new(); decided(1, [R0]), ms(0); ChangeEvent::GaveUp(DecisionId(1)), ms(1));
     let effects = [say_done(1), say_too_late(), undo([change(R0, 3)])];
     gives!(it, written(1, 0, 3), ms(2) => effects);
 }
 
 #[test]
 fn a_refusal_of_an_abandoned_decision_is_not_shown_and_what_was_written_is_undone() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 3), ms(1));
-    it.on(ChangeEvent::GaveUp(DecisionId(1)), ms(1));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 3), ms(1);
+        ChangeEvent::GaveUp(DecisionId(1)), ms(1));
     gives!(it, refused(1, 1, "not reached"), ms(2) => [undo([change(R0, 3)])]);
 }
 
@@ -293,8 +261,7 @@ fn a_decision_whose_receipts_are_in_cannot_be_given_up() {
 
 #[test]
 fn an_order_without_room_is_refused_until_later() {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
+    let mut it = after!(new(); decided(1, [R0]), ms(0));
     let effects = it.on(no_room(order(R0, 1, 0)), ms(0));
     assert_eq!(
         effects,
@@ -307,8 +274,7 @@ fn an_order_without_room_is_refused_until_later() {
 
 #[test]
 fn where_one_order_has_no_room_the_others_are_taken_back() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0));
     gives!(it, no_room(order(R1, 1, 1)), ms(0) => []);
     let effects = it.on(written(1, 0, 1), ms(1));
     assert_eq!(effects.last(), Some(&undo([change(R0, 1)])));
@@ -316,8 +282,7 @@ fn where_one_order_has_no_room_the_others_are_taken_back() {
 
 #[test]
 fn a_common_order_without_room_is_refused_to_all() {
-    let mut it = new();
-    it.on(decided_together(1, [R0, R1]), ms(0));
+    let mut it = after!(new(); decided_together(1, [R0, R1]), ms(0));
     let effects = it.on(no_room(order_together(0, 1)), ms(0));
     let reason = "too many orders wait";
     assert_eq!(effects, [not_applied(1, reason), say_not_done(reason)]);
@@ -326,8 +291,7 @@ fn a_common_order_without_room_is_refused_to_all() {
 
 #[test]
 fn a_confirmation_without_room_is_logged() {
-    let mut it = with_one_change();
-    it.on(kept(1), ms(2));
+    let mut it = after!(with_one_change(); kept(1), ms(2));
     let event = no_room(confirm(R0, 1));
     assert!(matches!(it.on(event, ms(2))[..], [ChangeEffect::NoRoom(..)]));
 }
@@ -346,9 +310,7 @@ fn all_ranks_change_together_by_one_order_of_each_machine() {
 
 #[test]
 fn where_one_does_not_come_to_the_meeting_none_changes() {
-    let mut it = new();
-    it.on(decided_together(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
+    let mut it = after!(new(); decided_together(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1));
     let effects = it.on(hindered(1, 1, "not reached"), ms(1));
     let expected = [
         not_now(1, "not reached"),
@@ -360,10 +322,8 @@ fn where_one_does_not_come_to_the_meeting_none_changes() {
 
 #[test]
 fn together_an_ended_rank_refuses_the_decision_for_all() {
-    let mut it = new();
-    it.on(decided_together(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
-    it.on(ChangeEvent::Ended(R1), ms(1));
+    let mut it = after!(new(); decided_together(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1);
+        ChangeEvent::Ended(R1), ms(1));
     let effects = it.on(refused(1, 1, "it has ended"), ms(2));
     assert_eq!(effects[0], not_applied(1, "it has ended"));
     assert_eq!(effects.last(), Some(&undo([change(R0, 1)])));
@@ -371,8 +331,7 @@ fn together_an_ended_rank_refuses_the_decision_for_all() {
 
 #[test]
 fn together_nothing_is_ordered_where_one_has_ended_already() {
-    let mut it = new();
-    it.on(ChangeEvent::Ended(R1), ms(0));
+    let mut it = after!(new(); ChangeEvent::Ended(R1), ms(0));
     let effects = it.on(decided_together(1, [R0, R1]), ms(1));
     assert_eq!(effects, [not_applied(1, words::GONE), say_not_done(words::GONE)]);
 }
@@ -391,10 +350,8 @@ fn where_ranks_run_elsewhere_a_common_change_is_refused_and_shown_of_each() {
 #[test]
 fn what_a_rule_did_to_the_same_code_before_goes_first() {
     for action in ["set_arg", "insert_call"] {
-        let mut it = new();
-        it.on(acts(action, 1, [R0, R1]), ms(0));
-        it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
-        it.on(came(1, 1, ChangeOutcome::InForce, 6), ms(1));
+        let mut it = after!(new(); acts(action, 1, [R0, R1]), ms(0);
+            came(1, 0, ChangeOutcome::InForce, 5), ms(1); came(1, 1, ChangeOutcome::InForce, 6), ms(1));
         let effects = it.on(acts(action, 2, [R0]), ms(2));
         assert_eq!(effects, [order_after(R0, 2, 0, [change(R0, 5)])], "{action}");
     }
@@ -402,19 +359,15 @@ fn what_a_rule_did_to_the_same_code_before_goes_first() {
 
 #[test]
 fn what_was_taken_back_is_not_replaced() {
-    let mut it = new();
-    it.on(acts("set_arg", 1, [R0]), ms(0));
-    it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
-    it.on(taken_back(1), ms(2));
-    it.on(reverted(R0, 5), ms(3));
+    let mut it = after!(new(); acts("set_arg", 1, [R0]), ms(0);
+        came(1, 0, ChangeOutcome::InForce, 5), ms(1); taken_back(1), ms(2); reverted(R0, 5), ms(3));
     gives!(it, acts("set_arg", 2, [R0]), ms(4) => [order(R0, 2, 0)]);
 }
 
 #[test]
 fn a_replacement_without_room_leaves_the_earlier_change_in_force() {
-    let mut it = new();
-    it.on(acts("set_arg", 1, [R0]), ms(0));
-    it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
+    let mut it = after!(new(); acts("set_arg", 1, [R0]), ms(0);
+        came(1, 0, ChangeOutcome::InForce, 5), ms(1));
     let effect = it.on(acts("set_arg", 2, [R0]), ms(2)).remove(0);
     it.on(no_room(effect), ms(2));
     assert_eq!(outcomes(&it), ["in force", "too many orders wait"]);
@@ -424,9 +377,8 @@ fn a_replacement_without_room_leaves_the_earlier_change_in_force() {
 #[test]
 fn values_and_calls_replace_nothing() {
     for action in ["set", "call", "remove_call"] {
-        let mut it = new();
-        it.on(acts(action, 1, [R0]), ms(0));
-        it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
+        let mut it = after!(new(); acts(action, 1, [R0]), ms(0);
+            came(1, 0, ChangeOutcome::InForce, 5), ms(1));
         gives!(it, acts(action, 2, [R0]), ms(2) => [order(R0, 2, 0)], "{action}");
     }
 }
@@ -446,8 +398,7 @@ fn probes_are_switched_and_the_rules_get_the_result_at_once() {
 
 #[test]
 fn probes_that_cannot_be_switched_are_a_refusal() {
-    let mut it = new();
-    it.on(switches(1, &[switch(0, true)]), ms(0));
+    let mut it = after!(new(); switches(1, &[switch(0, true)]), ms(0));
     let effects = it.on(
         ChangeEvent::Switched(DecisionId(1), Err("no room".to_owned())),
         ms(1),
@@ -459,9 +410,8 @@ fn probes_that_cannot_be_switched_are_a_refusal() {
 #[test]
 fn a_verdict_switches_probes_back_where_it_holds() {
     let on = [switch(0, true), switch(1, false)];
-    let mut it = new();
-    it.on(switches(1, &on), ms(0));
-    it.on(ChangeEvent::Switched(DecisionId(1), Ok(())), ms(1));
+    let mut it = after!(new(); switches(1, &on), ms(0);
+        ChangeEvent::Switched(DecisionId(1), Ok(())), ms(1));
     let said = || {
         let text = "its condition no longer holds; its probes are switched back".to_owned();
         ChangeEffect::Say(ChangeNotice::Switched {
@@ -477,9 +427,7 @@ fn a_verdict_switches_probes_back_where_it_holds() {
 
 #[test]
 fn an_event_names_the_process_in_which_something_was_not_done() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 3), ms(1));
+    let it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 3), ms(1));
     for (event, process) in [
         (refused(1, 1, "not writable"), Some(R1)),
         (written(1, 1, 4), None),
@@ -495,8 +443,7 @@ fn an_event_names_the_process_in_which_something_was_not_done() {
 
 #[test]
 fn before_an_answer_it_is_known_who_has_ended_and_that_it_is_not_awaited() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
+    let it = after!(new(); decided(1, [R0, R1]), ms(0));
     let ended = |rank| format!("{:?}", ChangeEvent::Ended(rank));
     let given_up = || format!("{:?}", ChangeEvent::GaveUp(DecisionId(1)));
     for (event, has_ended, is_awaited, before) in [

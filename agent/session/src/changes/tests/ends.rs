@@ -13,9 +13,7 @@ fn a_stop_before_anything_ends_the_actuator() {
 
 #[test]
 fn a_stop_with_an_order_under_way_takes_its_receipt_and_it_is_put_back() {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
-    it.on(stop(), s(1));
+    let mut it = after!(new(); decided(1, [R0]), ms(0); stop(), s(1));
     gives!(it, written(1, 0, 1), s(1) => [say_done(1), applied(1)]);
     it.on(reverts(&[change(R0, 1)], &[]), s(1));
     assert_eq!(outcomes(&it), ["reverted"]);
@@ -39,10 +37,7 @@ fn a_stop_with_an_unjudged_change_says_so_and_it_is_put_back() {
 
 #[test]
 fn a_stop_leaves_what_is_confirmed_and_was_to_stay() {
-    let mut it = with_one_change();
-    it.on(kept(1), ms(2));
-    it.on(stop(), s(1));
-    it.on(reverts(&[], &[change(R0, 1)]), s(1));
+    let it = after!(with_one_change(); kept(1), ms(2); stop(), s(1); reverts(&[], &[change(R0, 1)]), s(1));
     assert_eq!(outcomes(&it), ["written"]);
     assert_eq!(
         at_last(&it),
@@ -52,9 +47,7 @@ fn a_stop_leaves_what_is_confirmed_and_was_to_stay() {
 
 #[test]
 fn a_stop_while_an_undo_is_under_way_takes_its_answer() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), ms(2));
-    it.on(stop(), s(1));
+    let mut it = after!(with_one_change(); taken_back(1), ms(2); stop(), s(1));
     gives!(it, reverted(R0, 1), s(1) => [say_guard("undone")]);
     it.on(reverts(&[], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted");
@@ -62,10 +55,7 @@ fn a_stop_while_an_undo_is_under_way_takes_its_answer() {
 
 #[test]
 fn a_stop_while_an_undo_waits_to_be_retried_orders_nothing_more_and_its_verdict_holds_once_it_is_back() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), s(0));
-    it.on(stuck(R0, 1), s(0));
-    it.on(stop(), s(1));
+    let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0); stop(), s(1));
     gives!(it, ChangeEvent::Tick, s(2) => []);
     assert_eq!(verdicts(&it), ["not undone"]);
     it.on(reverts(&[change(R0, 1)], &[]), s(2));
@@ -75,10 +65,8 @@ fn a_stop_while_an_undo_waits_to_be_retried_orders_nothing_more_and_its_verdict_
 
 #[test]
 fn a_stop_while_ranks_wait_for_their_meeting_takes_their_receipts() {
-    let mut it = new();
-    it.on(decided_together(1, [R0, R1]), ms(0));
-    it.on(stop(), s(1));
-    it.on(hindered(1, 0, "the session ended"), s(1));
+    let mut it = after!(new(); decided_together(1, [R0, R1]), ms(0); stop(), s(1);
+        hindered(1, 0, "the session ended"), s(1));
     let effects = it.on(hindered(1, 1, "the session ended"), s(1));
     assert_eq!(
         effects,
@@ -90,10 +78,7 @@ fn a_stop_while_ranks_wait_for_their_meeting_takes_their_receipts() {
 
 #[test]
 fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
-    it.on(stop(), s(1));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1); stop(), s(1));
     let effects = it.on(refused(1, 1, "read-only"), s(1));
     assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
     it.on(reverts(&[change(R0, 1)], &[]), s(1));
@@ -102,8 +87,7 @@ fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
 
 #[test]
 fn what_cannot_be_put_back_is_reported() {
-    let mut it = with_two_changes();
-    it.on(stop(), s(1));
+    let mut it = after!(with_two_changes(); stop(), s(1));
     let actuator_end = MachineReverts {
         reverted: vec![(change(R0, 1), failed("busy", true))],
         failed: vec![(change(R1, 1), "not permitted".to_owned(), false)],
@@ -122,17 +106,14 @@ fn what_cannot_be_put_back_is_reported() {
 
 #[test]
 fn what_ended_with_its_process_is_said_to_have() {
-    let mut it = with_two_changes();
-    it.on(ChangeEvent::Ended(R0), ms(2));
-    it.on(stop(), s(1));
-    it.on(reverts(&[change(R1, 1)], &[]), s(1));
+    let it = after!(with_two_changes(); ChangeEvent::Ended(R0), ms(2); stop(), s(1);
+        reverts(&[change(R1, 1)], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted; 1 change ended with app");
 }
 
 #[test]
 fn a_process_that_has_ended_is_no_failure_of_an_unknown_change() {
-    let mut it = new();
-    it.on(stop(), s(1));
+    let mut it = after!(new(); stop(), s(1));
     for has_ended in [true, false] {
         let actuator_end = MachineReverts {
             failed: vec![(change(FAR, 3), "it has ended".to_owned(), has_ended)],
@@ -149,8 +130,7 @@ fn a_process_that_has_ended_is_no_failure_of_an_unknown_change() {
 
 #[test]
 fn an_order_that_was_never_answered_is_reported_at_the_end() {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
+    let mut it = after!(new(); decided(1, [R0]), ms(0));
     gives!(it, ChangeEvent::Tick, s(600) => [], "its time is the rules' business");
     it.on(stop(), s(601));
     let rule = "r".to_owned();
@@ -161,9 +141,7 @@ fn an_order_that_was_never_answered_is_reported_at_the_end() {
 
 #[test]
 fn a_machine_that_says_farewell_answers_for_itself_alone() {
-    let mut it = new();
-    it.on(decided(1, [R0, FAR]), ms(0));
-    it.on(stop(), s(1));
+    let mut it = after!(new(); decided(1, [R0, FAR]), ms(0); stop(), s(1));
     assert_eq!(it.on(reverts(&[], &[]), s(1)).len(), 1);
     assert!(it.is_waiting(DecisionId(1)), "the other machine has not answered");
     gives!(it, written(1, 1, 4), s(2) => [say_done(1), applied(1)]);
@@ -171,9 +149,7 @@ fn a_machine_that_says_farewell_answers_for_itself_alone() {
 
 #[test]
 fn nothing_is_decided_kept_or_given_up_after_a_stop() {
-    let mut it = with_one_change();
-    it.on(decided(2, [R0]), ms(2));
-    it.on(stop(), s(1));
+    let mut it = after!(with_one_change(); decided(2, [R0]), ms(2); stop(), s(1));
     let reason = "the session has ended";
     gives!(it, decided(3, [R0]), s(1) => [say_not_done(reason), not_applied(3, reason)]);
     gives!(it, kept(1), s(1) => [say_guard("kept")]);
@@ -183,11 +159,8 @@ fn nothing_is_decided_kept_or_given_up_after_a_stop() {
 
 #[test]
 fn a_repair_that_an_undo_left_in_place_and_the_end_kept_stays() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), s(0));
-    it.on(stuck(R0, 1), s(0));
-    it.on(stop(), s(1));
-    it.on(reverts(&[], &[change(R0, 1)]), s(1));
+    let it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0); stop(), s(1);
+        reverts(&[], &[change(R0, 1)]), s(1));
     assert!(at_last(&it).starts_with("1 change left in place"));
 }
 
@@ -227,17 +200,14 @@ fn how_far_a_trial_is_stands_beside_what_was_made() {
 
 #[test]
 fn what_was_not_made_has_no_trial() {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
-    it.on(refused(1, 0, "read-only"), ms(1));
+    let it = after!(new(); decided(1, [R0]), ms(0); refused(1, 0, "read-only"), ms(1));
     let (decision, seen, over) = (DecisionId(1), 2, 5);
     assert_eq!(it.views(&[TrialProgress { decision, seen, over }])[0].guard, None);
 }
 
 #[test]
 fn notices_are_lines_that_say_what_they_always_said() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), s(0));
+    let mut it = after!(with_one_change(); taken_back(1), s(0));
     let mut lines: Vec<String> = Vec::new();
     for event in [stuck(R0, 1), reverted(R0, 1)] {
         for effect in it.on(event, s(1)) {

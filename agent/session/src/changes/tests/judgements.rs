@@ -26,8 +26,7 @@ fn what_was_repaired_stays_listed_as_it_was_found() {
 
 #[test]
 fn an_ended_rank_is_not_confirmed() {
-    let mut it = with_two_changes();
-    it.on(ChangeEvent::Ended(R0), ms(2));
+    let mut it = after!(with_two_changes(); ChangeEvent::Ended(R0), ms(2));
     gives!(it, kept(1), ms(3) => [say_guard("kept"), confirm(R1, 1)]);
 }
 
@@ -48,9 +47,7 @@ fn a_session_is_settled_when_all_that_is_in_force_is_confirmed() {
 
 #[test]
 fn a_change_that_is_reverted_to_be_compared_is_said_once_and_counts_once() {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
+    let mut it = after!(new(); decided(1, [R0]), ms(0); written(1, 0, 1), ms(1));
     gives!(it, compared(1), ms(2) => [undo([change(R0, 1)])]);
     gives!(it, reverted(R0, 1), ms(3) => [say_guard("reverted to compare")]);
     assert_eq!(at_last(&it), "1 change reverted", "the session may end now");
@@ -72,9 +69,7 @@ fn a_change_that_is_reverted_to_be_compared_is_said_once_and_counts_once() {
 
 #[test]
 fn a_change_that_cannot_be_reverted_to_be_compared_stays_listed() {
-    let mut it = with_one_change();
-    it.on(compared(1), ms(2));
-    it.on(stuck(R0, 1), ms(3));
+    let it = after!(with_one_change(); compared(1), ms(2); stuck(R0, 1), ms(3));
     assert_eq!(verdicts(&it), ["not undone"]);
 }
 
@@ -102,23 +97,20 @@ fn a_verdict_on_some_ranks_takes_back_what_these_have() {
 
 #[test]
 fn what_is_gone_with_its_process_needs_no_undo() {
-    let mut it = with_two_changes();
-    it.on(ChangeEvent::Ended(R0), ms(2));
+    let mut it = after!(with_two_changes(); ChangeEvent::Ended(R0), ms(2));
     gives!(it, taken_back(1), ms(3) => [undo([change(R1, 1)])]);
     gives!(it, reverted(R1, 1), ms(4) => [say_guard("undone")]);
 }
 
 #[test]
 fn where_all_ranks_have_ended_the_guard_says_undone_at_once() {
-    let mut it = with_one_change();
-    it.on(ChangeEvent::Ended(R0), ms(2));
+    let mut it = after!(with_one_change(); ChangeEvent::Ended(R0), ms(2));
     gives!(it, taken_back(1), ms(3) => [say_guard("undone")]);
 }
 
 #[test]
 fn what_the_program_changed_since_is_left_alone_and_said() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), ms(2));
+    let mut it = after!(with_one_change(); taken_back(1), ms(2));
     let said = say_guard("not undone: the program changed it since");
     gives!(it, changed_since(R0, 1), ms(3) => [said]);
     assert_eq!(outcomes(&it), ["left alone: the program changed it since"]);
@@ -127,8 +119,7 @@ fn what_the_program_changed_since_is_left_alone_and_said() {
 
 #[test]
 fn an_undo_that_never_will_succeed_is_said_and_not_tried_again() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), ms(2));
+    let mut it = after!(with_one_change(); taken_back(1), ms(2));
     gives!(it, lost(R0, 1), ms(3) => [say_guard("not undone: unmapped")]);
     assert_eq!(outcomes(&it), ["not reverted: unmapped"]);
     gives!(it, ChangeEvent::Tick, s(200) => []);
@@ -136,17 +127,14 @@ fn an_undo_that_never_will_succeed_is_said_and_not_tried_again() {
 
 #[test]
 fn an_answer_about_an_unknown_change_says_nothing() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), ms(2));
+    let mut it = after!(with_one_change(); taken_back(1), ms(2));
     gives!(it, reverted(R1, 9), ms(3) => []);
     assert_eq!(verdicts(&it), ["being undone"]);
 }
 
 #[test]
 fn the_guard_names_the_first_reason_of_several() {
-    let mut it = with_two_changes();
-    it.on(taken_back(1), ms(2));
-    it.on(lost(R1, 1), ms(3));
+    let mut it = after!(with_two_changes(); taken_back(1), ms(2); lost(R1, 1), ms(3));
     gives!(it, reverted(R0, 1), ms(4) => [say_guard("not undone: unmapped")]);
     assert_eq!(verdicts(&it), ["not undone", "not undone"]);
 }
@@ -155,8 +143,7 @@ fn the_guard_names_the_first_reason_of_several() {
 
 #[test]
 fn an_undo_that_fails_is_tried_after_twice_as_long_and_once_a_minute_in_the_end() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), s(0));
+    let mut it = after!(with_one_change(); taken_back(1), s(0));
     let mut now = 0;
     for pause in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
         it.on(stuck(R0, 1), s(now));
@@ -169,8 +156,7 @@ fn an_undo_that_fails_is_tried_after_twice_as_long_and_once_a_minute_in_the_end(
 
 #[test]
 fn a_failed_undo_is_said_once_and_its_success_too() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), s(0));
+    let mut it = after!(with_one_change(); taken_back(1), s(0));
     let said = [say_retried(R0, 1, "busy"), say_guard("not undone: busy")];
     gives!(it, stuck(R0, 1), s(0) => said);
     assert_eq!(verdicts(&it), ["not undone"]);
@@ -185,10 +171,8 @@ fn a_failed_undo_is_said_once_and_its_success_too() {
 
 #[test]
 fn what_the_program_changes_while_it_is_retried_is_settled() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), s(0));
-    it.on(stuck(R0, 1), s(0));
-    it.on(ChangeEvent::Tick, s(1));
+    let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0);
+        ChangeEvent::Tick, s(1));
     let effects = it.on(changed_since(R0, 1), s(1));
     assert_eq!(effects, [say_settled(R0, 1, ChangeOutcome::LeftAlone)]);
     gives!(it, ChangeEvent::Tick, s(300) => []);
@@ -196,19 +180,15 @@ fn what_the_program_changes_while_it_is_retried_is_settled() {
 
 #[test]
 fn of_several_only_what_failed_is_tried_again() {
-    let mut it = with_two_changes();
-    it.on(taken_back(1), s(0));
-    it.on(stuck(R1, 1), s(0));
-    it.on(reverted(R0, 1), s(0));
+    let mut it = after!(with_two_changes(); taken_back(1), s(0); stuck(R1, 1), s(0);
+        reverted(R0, 1), s(0));
     gives!(it, ChangeEvent::Tick, s(1) => [undo([change(R1, 1)])]);
 }
 
 #[test]
 fn a_rank_that_ends_while_its_undo_is_retried_gets_no_order() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), s(0));
-    it.on(stuck(R0, 1), s(0));
-    it.on(ChangeEvent::Ended(R0), s(0));
+    let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0);
+        ChangeEvent::Ended(R0), s(0));
     gives!(it, ChangeEvent::Tick, s(1) => []);
     gives!(it, stuck(R0, 1), s(1) => [], "an answer from before");
     gives!(it, ChangeEvent::Tick, s(300) => []);
@@ -230,9 +210,7 @@ fn an_undo_without_room_is_tried_again() {
 
 #[test]
 fn a_retry_without_room_is_tried_again() {
-    let mut it = with_one_change();
-    it.on(taken_back(1), s(0));
-    it.on(stuck(R0, 1), s(0));
+    let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0));
     let effect = it.on(ChangeEvent::Tick, s(1)).remove(0);
     gives!(it, no_room(effect), s(1) => []);
     gives!(it, ChangeEvent::Tick, s(3) => [undo([change(R0, 1)])]);
@@ -240,12 +218,8 @@ fn a_retry_without_room_is_tried_again() {
 
 #[test]
 fn a_session_with_an_undo_that_is_retried_is_not_settled() {
-    let mut it = with_two_changes();
-    it.on(kept(1), s(0));
-    it.on(decided(2, [R0]), s(0));
-    it.on(written(2, 0, 2), s(0));
-    it.on(taken_back(2), s(0));
-    it.on(stuck(R0, 2), s(0));
+    let mut it = after!(with_two_changes(); kept(1), s(0); decided(2, [R0]), s(0);
+        written(2, 0, 2), s(0); taken_back(2), s(0); stuck(R0, 2), s(0));
     assert!(!it.is_settled());
     it.on(reverted(R0, 2), s(1));
     assert!(it.is_settled());
@@ -255,9 +229,7 @@ fn a_session_with_an_undo_that_is_retried_is_not_settled() {
 
 #[test]
 fn a_call_with_an_inverse_is_taken_back_by_it() {
-    let mut it = new();
-    it.on(acts("call", 1, [R0]), ms(0));
-    it.on(came(1, 0, ChangeOutcome::InForce, 1), ms(1));
+    let mut it = after!(new(); acts("call", 1, [R0]), ms(0); came(1, 0, ChangeOutcome::InForce, 1), ms(1));
     gives!(it, taken_back(1), ms(2) => [undo([change(R0, 1)])]);
 }
 
@@ -274,8 +246,7 @@ fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
             "1 change not known yet: a call has not returned (tuneagent undo finds out)",
         ),
     ] {
-        let mut it = new();
-        it.on(acts("call", 1, [R0]), ms(0));
+        let mut it = after!(new(); acts("call", 1, [R0]), ms(0));
         let effects = it.on(came(1, 0, outcome, 1), ms(1));
         assert_eq!(effects, [say_did("call: done"), applied(1)]);
         gives!(it, taken_back(1), ms(2) => [say_guard("undone")]);
@@ -289,9 +260,7 @@ fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
 
 #[test]
 fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
-    let mut it = with_one_change();
-    it.on(decided_by("other", 2, [R0]), ms(2));
-    it.on(written(2, 0, 2), ms(3));
+    let mut it = after!(with_one_change(); decided_by("other", 2, [R0]), ms(2); written(2, 0, 2), ms(3));
     gives!(it, taken_back(1), ms(4) => [undo([change(R0, 1)])]);
     // The actuator finds the value of the other rule.
     it.on(changed_since(R0, 1), ms(5));
@@ -304,8 +273,7 @@ fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
 
 #[test]
 fn what_was_changed_by_hand_meanwhile_is_left_alone_at_the_end() {
-    let mut it = with_one_change();
-    it.on(stop(), s(1));
+    let mut it = after!(with_one_change(); stop(), s(1));
     let reverted = vec![(change(R0, 1), RevertResult::ChangedSince)];
     let actuator_end = MachineReverts {
         reverted,
@@ -320,9 +288,7 @@ fn what_was_changed_by_hand_meanwhile_is_left_alone_at_the_end() {
 
 #[test]
 fn a_change_by_hand_that_the_session_does_not_know_counts_where_the_actuator_names_it() {
-    let mut it = with_one_change();
-    it.on(stop(), s(1));
-    it.on(reverts(&[change(R0, 1), change(R1, 9)], &[]), s(1));
+    let it = after!(with_one_change(); stop(), s(1); reverts(&[change(R0, 1), change(R1, 9)], &[]), s(1));
     assert_eq!(at_last(&it), "2 changes reverted");
 }
 
@@ -351,11 +317,9 @@ fn a_removed_rule_may_leave_its_changes() {
 
 #[test]
 fn a_removed_rule_does_not_take_back_what_is_being_taken_back_or_ended() {
-    let mut it = with_two_changes();
-    it.on(taken_back_in(1, &[R0]), ms(2));
+    let mut it = after!(with_two_changes(); taken_back_in(1, &[R0]), ms(2));
     gives!(it, removed("r", false), ms(3) => []);
-    let mut it = with_two_changes();
-    it.on(ChangeEvent::Ended(R0), ms(2));
+    let mut it = after!(with_two_changes(); ChangeEvent::Ended(R0), ms(2));
     gives!(it, removed("r", false), ms(3) => [undo([change(R1, 1)])]);
     let mut it = with_one_change();
     gives!(it, removed("other", false), ms(3) => []);

@@ -65,13 +65,8 @@ fn what_is_settled_is_counted_and_forgotten_and_what_is_in_force_stays() {
 
 #[test]
 fn what_waits_or_could_not_be_undone_is_not_forgotten() {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(refused(1, 0, "read-only"), ms(0));
-    it.on(decided(2, [R1]), ms(0));
-    it.on(written(2, 0, 2), ms(0));
-    it.on(taken_back(2), ms(0));
-    it.on(stuck(R1, 2), ms(0));
+    let mut it = after!(new(); decided(1, [R0, R1]), ms(0); refused(1, 0, "read-only"), ms(0);
+        decided(2, [R1]), ms(0); written(2, 0, 2), ms(0); taken_back(2), ms(0); stuck(R1, 2), ms(0));
     for id in 3..3 + 3 * SHOWN_MAX as u64 {
         it.on(decided(id, [R0]), ms(id));
         it.on(refused(id, 0, "read-only"), ms(id));

@@ -406,17 +406,10 @@ pub(super) fn found(changes: &mut Changes, text: &str) {
 
 /// One decision of one value, written as change 1 of rank 0.
 pub(super) fn with_one_change() -> Changes {
-    let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
-    it
+    after!(new(); decided(1, [R0]), ms(0); written(1, 0, 1), ms(1))
 }
 
 /// The same with two ranks.
 pub(super) fn with_two_changes() -> Changes {
-    let mut it = new();
-    it.on(decided(1, [R0, R1]), ms(0));
-    it.on(written(1, 0, 1), ms(1));
-    it.on(written(1, 1, 1), ms(1));
-    it
+    after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1); written(1, 1, 1), ms(1))
 }

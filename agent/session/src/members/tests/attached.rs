@@ -42,8 +42,7 @@ fn a_late_rank_is_attached_to_and_named_once_it_is_watched() {
 
 #[test]
 fn a_process_without_a_rank_joins_as_a_process() {
-    let mut it = alone([plain(7)]);
-    it.on(found([plain(8)]), s(2));
+    let mut it = after!(alone([plain(7)]); found([plain(8)]), s(2));
     assert_eq!(
         said(&it.on(watched(1, &plain(8)), s(2))),
         ["a process (pid 8) joined"]
@@ -61,8 +60,7 @@ fn newcomers_are_attached_to_one_after_the_other_in_the_order_in_which_they_were
 
 #[test]
 fn one_that_cannot_be_watched_is_named_with_the_reason_and_the_next_is_attached_to_all_the_same() {
-    let mut it = launched([rank(0)]);
-    it.on(found([rank(1), rank(2)]), s(2));
+    let mut it = after!(launched([rank(0)]); found([rank(1), rank(2)]), s(2));
     let effects = it.on(refused(1, &rank(1), "not permitted"), s(2));
     let text = "rank 1, process 101 is not watched: not permitted";
     assert_eq!(said(&effects), [format!("missing: {text}")]);
@@ -74,16 +72,14 @@ fn one_that_cannot_be_watched_is_named_with_the_reason_and_the_next_is_attached_
 
 #[test]
 fn a_process_without_a_rank_that_cannot_be_watched_is_named_as_a_process() {
-    let mut it = alone([plain(7)]);
-    it.on(found([plain(8)]), s(2));
-    it.on(refused(1, &plain(8), "could not attach"), s(2));
+    let it = after!(alone([plain(7)]); found([plain(8)]), s(2);
+        refused(1, &plain(8), "could not attach"), s(2));
     assert_eq!(it.missing(), ["process 8 is not watched: could not attach"]);
 }
 
 #[test]
 fn where_there_is_no_room_for_one_no_other_is_attached_to_until_the_next_look() {
-    let mut it = launched([rank(0)]);
-    it.on(found([rank(1), rank(2)]), s(2));
+    let mut it = after!(launched([rank(0)]); found([rank(1), rank(2)]), s(2));
     gives!(it, MemberEvent::NoRoom(HERE, pid(101)), s(2) => []);
     assert!(!it.known(HERE).contains(&101) && !it.known(HERE).contains(&102));
     gives!(it, found([rank(1), rank(2)]), s(4) => [watch(&rank(1))]);
@@ -124,25 +120,20 @@ fn the_session_is_over_with_the_last_process() {
 
 #[test]
 fn a_process_that_is_said_to_have_ended_twice_ends_once() {
-    let mut it = launched([rank(0), rank(1)]);
-    it.on(MemberEvent::Ended(slot(0)), s(1));
+    let mut it = after!(launched([rank(0), rank(1)]); MemberEvent::Ended(slot(0)), s(1));
     gives!(it, MemberEvent::Ended(slot(0)), s(2) => [MemberEffect::CheckChanges(slot(0))]);
 }
 
 #[test]
 fn a_late_rank_keeps_the_session_going_when_the_others_have_ended() {
-    let mut it = launched([rank(0)]);
-    it.on(found([rank(1)]), s(2));
-    it.on(watched(1, &rank(1)), s(2));
+    let mut it = after!(launched([rank(0)]); found([rank(1)]), s(2); watched(1, &rank(1)), s(2));
     assert!(!it.on(MemberEvent::Ended(slot(0)), s(3)).contains(&OVER));
     assert!(it.on(MemberEvent::Ended(slot(1)), s(4)).contains(&OVER));
 }
 
 #[test]
 fn one_that_was_refused_is_waited_for_too() {
-    let mut it = launched([rank(0)]);
-    it.on(found([rank(1)]), s(2));
-    it.on(refused(1, &rank(1), "no"), s(2));
+    let mut it = after!(launched([rank(0)]); found([rank(1)]), s(2); refused(1, &rank(1), "no"), s(2));
     assert!(!it.on(MemberEvent::Ended(slot(0)), s(3)).contains(&OVER));
 }
 
@@ -177,10 +168,8 @@ fn below_a_launcher_the_new_program_joins_with_its_mpi() {
 
 #[test]
 fn a_session_outlives_a_replaced_process_until_the_process_itself_ends() {
-    let mut it = alone([plain(7)]);
-    it.on(runs(0, "/bin/other"), s(1));
-    it.on(found([plain(7)]), s(2));
-    it.on(watched(1, &plain(7)), s(2));
+    let mut it = after!(alone([plain(7)]); runs(0, "/bin/other"), s(1); found([plain(7)]), s(2);
+        watched(1, &plain(7)), s(2));
     // The descriptor of the process reports its end twice, once for each slot.
     assert!(!it.on(MemberEvent::Ended(slot(0)), s(3)).contains(&OVER));
     assert!(it.on(MemberEvent::Ended(slot(1)), s(3)).contains(&OVER));
@@ -188,23 +177,20 @@ fn a_session_outlives_a_replaced_process_until_the_process_itself_ends() {
 
 #[test]
 fn a_replaced_process_that_never_joined_again_ends_the_session_when_it_ends() {
-    let mut it = launched([rank(0)]);
-    it.on(runs(0, "/bin/other"), s(1));
+    let mut it = after!(launched([rank(0)]); runs(0, "/bin/other"), s(1));
     let effects = it.on(MemberEvent::Ended(slot(0)), s(2));
     assert_eq!(effects, [MemberEffect::CheckChanges(slot(0)), OVER]);
 }
 
 #[test]
 fn the_end_of_another_process_does_not_end_a_session_in_which_one_is_being_replaced() {
-    let mut it = launched([rank(0), rank(1)]);
-    it.on(runs(0, "/bin/other"), s(1));
+    let mut it = after!(launched([rank(0), rank(1)]); runs(0, "/bin/other"), s(1));
     assert!(!it.on(MemberEvent::Ended(slot(1)), s(2)).contains(&OVER));
 }
 
 #[test]
 fn one_that_has_ended_is_not_replaced() {
-    let mut it = launched([rank(0), rank(1)]);
-    it.on(MemberEvent::Ended(slot(0)), s(1));
+    let mut it = after!(launched([rank(0), rank(1)]); MemberEvent::Ended(slot(0)), s(1));
     gives!(it, runs(0, "/bin/other"), s(1) => []);
     gives!(it, runs(9, "/bin/other"), s(1) => [], "nobody");
 }
@@ -228,18 +214,15 @@ fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them(
 
 #[test]
 fn a_rank_whose_program_was_replaced_meanwhile_has_not_loaded_its_mpi_late() {
-    let mut it = launched([bare(0)]);
-    it.on(runs(0, "/bin/other"), s(2));
+    let mut it = after!(launched([bare(0)]); runs(0, "/bin/other"), s(2));
     gives!(it, MemberEvent::LoadedMpi(slot(0), rank(0)), s(2) => []);
     gives!(it, found([rank(0)]), s(2) => [watch(&rank(0))]);
 }
 
 #[test]
 fn a_rank_is_checked_for_a_late_mpi_only_once() {
-    let mut it = launched([bare(0)]);
-    it.on(MemberEvent::LoadedMpi(slot(0), rank(0)), s(2));
-    it.on(found([]), s(2));
-    it.on(watched(1, &rank(0)), s(2));
+    let mut it = after!(launched([bare(0)]); MemberEvent::LoadedMpi(slot(0), rank(0)), s(2);
+        found([]), s(2); watched(1, &rank(0)), s(2));
     gives!(it, tick(), s(4) => [CHECK, SCAN]);
 }
 

@@ -125,8 +125,7 @@ fn one_that_hits_nothing_and_is_found_in_proc_gets_a_slot_before_it_is_attached_
 
 #[test]
 fn one_for_which_there_is_no_slot_is_left_and_the_next_gets_one() {
-    let mut it = command();
-    it.on(found([plain(7), plain(8)]), ms(1));
+    let mut it = after!(command(); found([plain(7), plain(8)]), ms(1));
     gives!(it, MemberEvent::Slot(HERE, pid(7), None), ms(1) => [admit(&plain(8))]);
 }
 
@@ -139,9 +138,8 @@ fn a_process_that_was_reported_meanwhile_is_not_attached_to_twice() {
 
 #[test]
 fn one_that_has_ended_meanwhile_is_not_attached_to_and_another_of_its_number_is() {
-    let mut it = command_with(&plain(7));
-    it.on(MemberEvent::Went(slot(0)), ms(2));
-    it.on(MemberEvent::Settled(HERE), ms(2));
+    let mut it = after!(command_with(&plain(7)); MemberEvent::Went(slot(0)), ms(2);
+        MemberEvent::Settled(HERE), ms(2));
     let ended = MemberEvent::Found(HERE, vec![(plain(7), false)]);
     gives!(it, ended, ms(3) => []);
     gives!(it, found([plain(7)]), ms(4) => [admit(&plain(7))]);
@@ -156,8 +154,7 @@ fn the_family_of_a_command_may_have_several_users() {
 
 #[test]
 fn one_that_cannot_be_watched_is_named_and_shown_all_the_same() {
-    let mut it = command();
-    it.on(MemberEvent::Came(slot(0), rank(1)), ms(1));
+    let mut it = after!(command(); MemberEvent::Came(slot(0), rank(1)), ms(1));
     let effects = it.on(refused(0, &rank(1), "not permitted"), ms(1));
     assert_eq!(
         said(&effects),
@@ -190,14 +187,11 @@ fn a_young_process_is_looked_into_again_until_it_has_mpi_or_is_half_a_minute_old
 
 #[test]
 fn one_that_is_not_watched_or_has_ended_is_not_looked_into_again() {
-    let mut it = command();
-    it.on(look(1), ms(0));
-    it.on(MemberEvent::Came(slot(0), plain(7)), ms(1));
-    it.on(refused(0, &plain(7), "no"), ms(1));
+    let mut it = after!(command(); look(1), ms(0); MemberEvent::Came(slot(0), plain(7)), ms(1);
+        refused(0, &plain(7), "no"), ms(1));
     gives!(it, look(1), s(4) => [SCAN]);
-    let mut it = command_with(&plain(7));
-    it.on(MemberEvent::Went(slot(0)), ms(2));
-    it.on(MemberEvent::Settled(HERE), ms(2));
+    let mut it = after!(command_with(&plain(7)); MemberEvent::Went(slot(0)), ms(2);
+        MemberEvent::Settled(HERE), ms(2));
     gives!(it, look(1), s(4) => [SCAN]);
 }
 
@@ -256,9 +250,8 @@ fn one_whose_linker_was_at_work_is_attached_to_again_once_it_is_done() {
 
 #[test]
 fn one_that_comes_again_and_was_never_watched_has_nothing_to_leave() {
-    let mut it = command();
-    it.on(MemberEvent::Came(slot(0), plain(7)), ms(1));
-    it.on(refused(0, &plain(7), "no"), ms(1));
+    let mut it = after!(command(); MemberEvent::Came(slot(0), plain(7)), ms(1);
+        refused(0, &plain(7), "no"), ms(1));
     gives!(it, MemberEvent::Came(slot(0), plain(7)), ms(2) => [watch_in(0, &plain(7))]);
 }
 
@@ -297,8 +290,7 @@ fn what_a_process_did_before_it_was_attached_to_is_said() {
         // It started after that.
         (started(1400), late(false, false), None),
     ] {
-        let mut it = command();
-        it.on(MemberEvent::Came(slot(0), candidate.clone()), ms(2000));
+        let mut it = after!(command(); MemberEvent::Came(slot(0), candidate.clone()), ms(2000));
         let effects = it.on(watched_late(0, &candidate, late), ms(2000));
         let wanted: Vec<String> = missed.iter().map(|text| format!("missing: {text}")).collect();
         assert_eq!(said(&effects), wanted);
@@ -312,16 +304,14 @@ fn the_command_itself_waited_for_the_probes_whenever_it_started() {
         started: Time(0),
         ..plain(7)
     };
-    let mut it = command();
-    it.on(MemberEvent::Came(slot(0), early.clone()), ms(2000));
+    let mut it = after!(command(); MemberEvent::Came(slot(0), early.clone()), ms(2000));
     let said = said(&it.on(watched_late(0, &early, late(false, false)), ms(2000)));
     assert!(said[0].contains("its first 1.30 s are not measured"), "{said:?}");
 }
 
 #[test]
 fn what_is_missing_of_a_process_is_said_once() {
-    let mut it = command();
-    it.on(MemberEvent::Came(slot(0), plain(7)), ms(1));
+    let mut it = after!(command(); MemberEvent::Came(slot(0), plain(7)), ms(1));
     assert_eq!(
         it.on(watched_late(0, &plain(7), late(false, false)), ms(1)).len(),
         1

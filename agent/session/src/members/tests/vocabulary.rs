@@ -175,9 +175,6 @@ pub(super) fn done(effects: &[MemberEffect]) -> Vec<MemberEffect> {
 
 /// A command whose process 7 has started in slot 0 and is watched.
 pub(super) fn command_with(candidate: &Candidate) -> Members {
-    let mut it = command();
-    it.on(look(1), ms(0));
-    it.on(MemberEvent::Came(slot(0), candidate.clone()), ms(1));
-    it.on(watched(0, candidate), ms(1));
-    it
+    after!(command(); look(1), ms(0); MemberEvent::Came(slot(0), candidate.clone()), ms(1);
+        watched(0, candidate), ms(1))
 }
