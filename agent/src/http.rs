@@ -35,7 +35,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The newest snapshot, written by the session and read by scrapes.
 pub(crate) type Shared = Arc<Mutex<Arc<Snapshot>>>;
 
-/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// Maximum number of open connections; further ones wait.

@@ -47,7 +47,6 @@ const BPF_NOEXIST: u64 = 1;
 /// the following constants are set at load.
 #[unsafe(no_mangle)]
 static FAMILY_ROOT: u32 = 0;
-/// Number of slots.
 #[unsafe(no_mangle)]
 static FAMILY_ROOM: u32 = 0;
 /// The command's user. If it is root, all descendants are members.

@@ -60,7 +60,6 @@ pub static HEADS: Array<RingHead> = Array::with_max_entries(1, 1 << 10 /* BPF_F_
 pub static BINDINGS: HashMap<[u64; 2], u64> =
     HashMap::with_max_entries(abi::BINDING_SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
-/// Individually sent hits.
 #[map]
 pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
 

@@ -6,7 +6,6 @@ pub struct Page {
     pub code: &'static str,
     /// The error in a few words.
     pub title: &'static str,
-    /// Explanation and remedy.
     pub text: &'static str,
 }
 

@@ -76,7 +76,6 @@ pub struct PlannedWindow {
     /// Its length in nanoseconds; `None` if hits are its boundaries, in which case
     /// [`crate::Observation::Watermark`]s close it.
     pub every: Option<u64>,
-    /// The enclosing window.
     pub within: Option<String>,
 }
 
@@ -157,7 +156,6 @@ pub struct PlannedVariable {
 pub struct PlannedAction {
     /// The keyword of the rule.
     pub keyword: &'static str,
-    /// Its target.
     pub target: String,
     /// The role in whose processes it is done.
     pub role: String,

@@ -242,7 +242,6 @@ impl Typed {
         operator && self.children().into_iter().all(Typed::is_constant)
     }
 
-    /// The direct parts.
     pub(crate) fn children(&self) -> Parts<&Typed> {
         match &self.term {
             Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => smallvec![&**of],

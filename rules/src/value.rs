@@ -241,7 +241,7 @@ pub struct MetricReading {
     pub high: f64,
     /// `None` for a boolean, which is 0 or 1.
     pub dimension: Option<Dimension>,
-    /// Displayed in percent.
+    /// It is displayed in percent.
     pub is_share: bool,
 }
 

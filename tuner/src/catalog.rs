@@ -32,12 +32,11 @@ pub enum SymbolUse {
 pub struct CatalogEntry {
     /// Its name in the source.
     pub name: String,
-    /// Its linker name.
     pub symbol: String,
     pub kind: SymbolKind,
     /// Where the linker placed it.
     pub address: LinkAddress,
-    /// Size in bytes.
+    /// The size, in bytes.
     pub size: u64,
     /// Visible only in its source file or in this file.
     pub is_private: bool,

@@ -26,7 +26,7 @@ pub struct FunctionPlace {
     pub name: String,
     pub path: String,
     pub address: Address,
-    /// Size in bytes.
+    /// The size, in bytes.
     pub size: u64,
 }
 
@@ -50,9 +50,8 @@ pub enum FunctionError {
     #[error("`{name}` was inlined and has no code of its own: {}", inlined_list(.places, *.count))]
     Inlined {
         name: String,
-        /// The known places.
         places: Vec<Inlined>,
-        /// Number of places.
+        /// Number of places, listed or not.
         count: usize,
     },
     #[error(

@@ -36,7 +36,6 @@ pub struct Device {
     pub minor: u32,
 }
 
-/// What is mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// Memory without a name.

@@ -32,7 +32,6 @@ pub enum PathStep {
     Field(String),
     /// An element, by the program's own index: from 0 in C, from the lower bound in Fortran.
     Index(i64),
-    /// The pointer's target.
     Deref,
 }
 

@@ -280,7 +280,6 @@ impl Place {
         self.may_override
     }
 
-    /// Its current bytes.
     pub(crate) fn read(&self) -> Result<Vec<u8>, MemoryError> {
         let mut bytes = vec![0; self.length];
         memory::read(&self.handle, self.pid, self.address, &mut bytes)?;

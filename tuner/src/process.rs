@@ -32,7 +32,6 @@ pub enum ProcessError {
     Init,
     #[error("process {pid} ({name}) is a thread of the kernel: it has no program to inspect")]
     KernelThread { pid: i32, name: String },
-    /// The calling process.
     #[error("process {pid} is tuneagent itself")]
     Ourselves { pid: i32 },
     /// A thread that is not the first of its process.

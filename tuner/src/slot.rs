@@ -167,7 +167,6 @@ impl Slot {
         self.value_type
     }
 
-    /// Its current value.
     pub fn read(&self) -> Result<Bytes, MemoryError> {
         let mut bytes = [0; Bytes::MAX];
         let bytes = &mut bytes[..self.value_type.size()];

@@ -30,11 +30,7 @@ pub enum SpaceError {
     #[error("process {pid}: {source}")]
     Maps { pid: Pid, source: MapsError },
     #[error("the program of process {pid} cannot be read{}", because(.reasons))]
-    NoProgram {
-        pid: Pid,
-        /// The known reasons.
-        reasons: Vec<ModuleError>,
-    },
+    NoProgram { pid: Pid, reasons: Vec<ModuleError> },
 }
 
 fn because(reasons: &[ModuleError]) -> String {

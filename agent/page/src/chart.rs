@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use plotters::style::RGBColor;
 use profile::format::{duration, percent};
 
-use crate::model::{Mark, PacePart, Timeline};
+use crate::model::{PacePart, Timeline, TimelineMark};
 
 /// The style sheet names these colours.
 const INK: RGBColor = RGBColor(0, 0, 1);
@@ -160,7 +160,11 @@ fn on_time(
     Ok(text)
 }
 
-fn draw_mark(chart: &mut Chart<'_>, mark: &Mark, range: &std::ops::Range<f64>) -> Result<(), ChartError> {
+fn draw_mark(
+    chart: &mut Chart<'_>,
+    mark: &TimelineMark,
+    range: &std::ops::Range<f64>,
+) -> Result<(), ChartError> {
     let line = [(mark.at_s, range.start), (mark.at_s, range.end)];
     chart.draw_series(LineSeries::new(line, MARK))?;
     let style = ("sans-serif", 12, &MARK).into_text_style(chart.plotting_area());

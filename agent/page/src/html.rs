@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::chart::{self, ChartError};
 use crate::heat;
-use crate::model::{Cell, Efficiency, Finding, Page, Table, Tile, Timeline};
+use crate::model::{Cell, Efficiency, FindingBlock, PageModel, Table, Tile, Timeline};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -24,7 +24,7 @@ pub enum PageError {
 }
 
 /// The file. It holds the page's data, too: `document.getElementById("data")`.
-pub fn html(page: &Page) -> Result<String, PageError> {
+pub fn html(page: &PageModel) -> Result<String, PageError> {
     let timeline = timeline(&page.timeline)?;
     let markup = html! {
         (DOCTYPE)
@@ -67,7 +67,7 @@ fn policy() -> String {
 }
 
 /// As JSON that no name can end: `<` and the line ends of JavaScript are escaped.
-fn embedded(page: &Page) -> Result<String, PageError> {
+fn embedded(page: &PageModel) -> Result<String, PageError> {
     let text = serde_json::to_string(page)?;
     Ok(text
         .replace('<', "\\u003c")
@@ -75,7 +75,7 @@ fn embedded(page: &Page) -> Result<String, PageError> {
         .replace('\u{2029}', "\\u2029"))
 }
 
-fn head(page: &Page) -> Markup {
+fn head(page: &PageModel) -> Markup {
     html! {
         header {
             h1 { (page.title) }
@@ -99,7 +99,7 @@ fn tile(tile: &Tile) -> Markup {
     }
 }
 
-fn findings(page: &Page) -> Markup {
+fn findings(page: &PageModel) -> Markup {
     html! {
         section aria-labelledby="findings" {
             h2 id="findings" { "Findings" }
@@ -109,7 +109,7 @@ fn findings(page: &Page) -> Markup {
     }
 }
 
-fn finding(finding: &Finding) -> Markup {
+fn finding(finding: &FindingBlock) -> Markup {
     html! {
         article class=(if finding.is_repaired { "finding repaired" } else { "finding" }) {
             strong { (finding.rule) } " " span .soft { "(" (finding.state) ")" }
@@ -159,7 +159,7 @@ fn seconds(time_s: f64) -> String {
     profile::format::duration(time_s * 1e9)
 }
 
-/// Rows are at least so high that one can be told from the next.
+/// Each row is high enough to be seen apart from the next one.
 fn ranks(timeline: &Timeline, picture: &str) -> Markup {
     let rows = timeline.ranks.len();
     let height = (rows * 12).clamp(24, 360);
@@ -241,7 +241,7 @@ fn cell(cell: &Cell, is_number: bool) -> Markup {
     }
 }
 
-fn quality(page: &Page) -> Markup {
+fn quality(page: &PageModel) -> Markup {
     html! {
         section aria-labelledby="quality" {
             h2 id="quality" { "Data quality" }

@@ -15,4 +15,4 @@ mod tests;
 
 pub use html::{PageError, html};
 pub use make::page;
-pub use model::{Page, SCHEMA};
+pub use model::{PageModel, SCHEMA};

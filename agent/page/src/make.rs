@@ -7,13 +7,13 @@ use profile::outcome::KEPT;
 use profile::{ChangeView, EfficienciesView, FindingView, Snapshot};
 use report::view;
 
-use crate::model::{Efficiency, Finding, Mark, Page, SCHEMA, Tile};
+use crate::model::{Efficiency, FindingBlock, PageModel, SCHEMA, Tile, TimelineMark};
 use crate::{series, tables};
 
 /// The page of a session that is over, or of a recording of it.
-pub fn page(snapshot: &Snapshot) -> Page {
+pub fn page(snapshot: &Snapshot) -> PageModel {
     let marks = marks(snapshot);
-    Page {
+    PageModel {
         schema: SCHEMA,
         tuneagent: env!("CARGO_PKG_VERSION"),
         title: view::header(snapshot),
@@ -54,14 +54,14 @@ pub(crate) fn seconds(time: Duration) -> String {
     duration(time.as_nanos() as f64)
 }
 
-fn finding(view: &FindingView) -> Finding {
+fn finding(view: &FindingView) -> FindingBlock {
     let state = match (view.repaired, &view.now, view.gone_at) {
         (true, None, _) => "repaired".to_owned(),
         (true, Some(_), _) => "repaired; reverted at the end".to_owned(),
         (false, _, Some(gone)) => format!("held from {} to {}", seconds(view.at), seconds(gone)),
         (false, _, None) => format!("holds since {}", seconds(view.at)),
     };
-    Finding {
+    FindingBlock {
         rule: view.rule.clone(),
         state,
         text: view.text.lines().map(str::to_owned).collect(),
@@ -72,7 +72,7 @@ fn finding(view: &FindingView) -> Finding {
 }
 
 /// Findings and changes in the order of their times. A decision for many processes is one mark.
-fn marks(snapshot: &Snapshot) -> Vec<Mark> {
+fn marks(snapshot: &Snapshot) -> Vec<TimelineMark> {
     let mut all: Vec<(Duration, String)> = Vec::new();
     for finding in snapshot.findings.iter().chain(&snapshot.past_findings) {
         all.push((finding.at, format!("found: {}", finding.rule)));
@@ -86,7 +86,7 @@ fn marks(snapshot: &Snapshot) -> Vec<Mark> {
     all.sort_by_key(|(at, _)| *at);
     let numbered = (1..).zip(all);
     numbered
-        .map(|(number, (at, text))| Mark {
+        .map(|(number, (at, text))| TimelineMark {
             number,
             at_s: at.as_secs_f64(),
             text,

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub const SCHEMA: &str = "tuneagent.page/1";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Page {
+pub struct PageModel {
     pub schema: &'static str,
     /// Version of the program that made it.
     pub tuneagent: &'static str,
@@ -22,7 +22,7 @@ pub struct Page {
     /// The lines above the findings on the terminal.
     pub summary: Vec<String>,
     pub tiles: Vec<Tile>,
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FindingBlock>,
     /// Why there is no finding; none where there is one.
     pub without_findings: Vec<String>,
     pub timeline: Timeline,
@@ -44,7 +44,7 @@ pub struct Tile {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Finding {
+pub struct FindingBlock {
     pub rule: String,
     /// `repaired`, or from when to when it held.
     pub state: String,
@@ -65,7 +65,7 @@ pub struct Timeline {
     pub ranks: Vec<RankRow>,
     /// Rows that found no room.
     pub ranks_omitted: usize,
-    pub marks: Vec<Mark>,
+    pub marks: Vec<TimelineMark>,
 }
 
 /// Iterations of one part of the run.
@@ -74,7 +74,7 @@ pub struct PacePart {
     pub from_s: f64,
     pub until_s: f64,
     pub count: u64,
-    /// Seconds an iteration.
+    /// Mean time of one iteration, in seconds.
     pub mean_s: f64,
 }
 
@@ -97,7 +97,7 @@ pub struct RankRow {
 
 /// Something that happened, with its number on the charts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mark {
+pub struct TimelineMark {
     pub number: usize,
     pub at_s: f64,
     pub text: String,

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use profile::{IterationView, LoadView, PaceView, ProcessView, Snapshot};
 
-use crate::model::{Mark, PacePart, RankRow, SharePart, Timeline};
+use crate::model::{PacePart, RankRow, SharePart, Timeline, TimelineMark};
 
 /// Parts that the run is shown in.
 const PARTS: usize = 240;
 /// Rows of the picture of ranks over time.
 const RANKS_MAX: usize = 512;
 
-pub(crate) fn timeline(snapshot: &Snapshot, marks: Vec<Mark>) -> Timeline {
+pub(crate) fn timeline(snapshot: &Snapshot, marks: Vec<TimelineMark>) -> Timeline {
     let end_s = snapshot.elapsed.as_secs_f64();
     let has_mpi = snapshot.job.mpi.is_some();
     let (quantity, of): (_, fn(&LoadView) -> Option<f64>) = match has_mpi {

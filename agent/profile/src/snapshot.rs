@@ -39,7 +39,7 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// Length of the period over which rates are computed; zero before the first one ended.
     pub period: Duration,
-    /// By rank.
+    /// In the order of ranks.
     pub processes: Vec<ProcessView>,
     /// CPUs that the processes may use in total, and CPUs online; `None` if they could not be read.
     pub cpus: Option<CpusView>,

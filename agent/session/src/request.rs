@@ -15,7 +15,6 @@ pub enum Request {
     Snapshot,
     /// Change the mode of a rule.
     Switch { rule: String, mode: Mode },
-    /// Add a rule.
     Add {
         /// The rule's text and its settings.
         given: Box<Given>,
@@ -37,7 +36,6 @@ pub enum Answer {
     Session(Box<SessionView>),
     /// Answers a snapshot: the report, docs/report.md.
     Report(serde_json::Value),
-    /// Answers a switch.
     Switched {
         /// The mode before, as text.
         before: String,

@@ -45,7 +45,6 @@ pub enum RequestStep {
     },
     Remove {
         rule: String,
-        /// Its changes stay.
         keeps: bool,
     },
     Say(RequestNotice),

@@ -152,10 +152,7 @@ impl Watched {
             options.notes.extend(super::history::note_of_journal());
             let never = self.rules.never_applying();
             options.notes.extend(shown_at_once(never).map(only_advises));
-            let reporting = self.rules.only_reporting().into_iter();
-            options
-                .notes
-                .extend(reporting.map(|rule| format!("{rule} only reports: --apply has no effect on it")));
+            options.notes.extend(self.rules.only_reporting());
         }
         options.loads = loads(&args.rules);
         options.applies = args.apply.is_some();

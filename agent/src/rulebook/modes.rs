@@ -90,13 +90,13 @@ impl RuleBook {
         rules.any(|rule| self.applies(rule.name()) && changes_something(rule))
     }
 
-    /// Rules that `--apply` names and that change nothing.
+    /// A note on each rule that `--apply` names and that changes nothing.
     pub(crate) fn only_reporting(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
         let named = rules.filter(|rule| self.named.iter().any(|name| name == rule.name()));
         named
             .filter(|rule| !changes_something(rule))
-            .map(|rule| rule.name().to_owned())
+            .map(|rule| format!("{} only reports: --apply has no effect on it", rule.name()))
             .collect()
     }
 

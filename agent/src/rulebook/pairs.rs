@@ -11,7 +11,6 @@ const OPEN_MAX: usize = 65_536;
 /// A probe of a rule.
 type RuleProbe = (RuleId, ProbeId);
 
-/// An open span.
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) time_ns: u64,

@@ -40,7 +40,6 @@ pub(crate) enum ReplayEvent {
     },
 }
 
-/// The recorded probes.
 #[derive(Default)]
 struct Functions {
     probes: Vec<Probe>,

@@ -11,7 +11,6 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    /// Stores a reading.
     pub(super) fn take(&mut self, share: CpuShare) {
         self.first = self.first.or(share.periods);
         self.last = Some(share);

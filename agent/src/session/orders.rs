@@ -48,7 +48,6 @@ impl DecisionTimes {
 pub(super) struct Ordered {
     /// By the index of the part.
     pub(super) work: Vec<ProcessWork>,
-    /// The sync point.
     pub(super) at: Option<SyncPoint>,
     pub(super) together: Option<Box<TogetherCommand>>,
     /// Begin and end of the window on which the decision is based.

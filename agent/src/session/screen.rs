@@ -151,7 +151,6 @@ impl Screen {
         keys
     }
 
-    /// Releases the terminal.
     pub(super) fn end_live(&mut self) {
         self.painter.end();
     }

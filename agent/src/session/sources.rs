@@ -173,7 +173,6 @@ impl Sources {
             .spawn(control::serve(listener, self.requesting.clone()));
     }
 
-    /// A pending request.
     pub(super) fn request(&mut self) -> Option<PendingRequest> {
         self.requested.try_recv().ok()
     }

@@ -154,7 +154,6 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// All costs.
     fn cost(&self) -> Option<CostView> {
         let shown = CostContext {
             prices: self.measuring.probes.prices()?,

@@ -15,7 +15,7 @@ pub enum ComingKind {
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Coming {
-    /// Nanoseconds of CLOCK_MONOTONIC.
+    /// Nanoseconds of the clock CLOCK_MONOTONIC.
     pub time_ns: u64,
     /// In the agent's pid namespace.
     pub pid: u32,

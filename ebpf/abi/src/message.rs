@@ -212,7 +212,7 @@ impl RankMap {
     /// The rank is the number.
     pub const DIRECT: u32 = 0;
     pub const OFFSET: u32 = 2;
-    /// Offset and stride.
+    /// Words of one entry: offset and stride.
     pub const STRIDE: u32 = 4;
     /// Offset and stride of blocks of ranks.
     pub const BLOCKS: u32 = 6;

@@ -90,7 +90,6 @@ pub struct SumCell {
     pub version: u64,
     /// How many keys have used the cell.
     pub generation: u64,
-    /// A signed number.
     pub key: u64,
     pub count: u64,
     /// Time of the first hit.

@@ -90,7 +90,7 @@ pub struct Call {
     pub site: u64,
     /// When it was entered.
     pub entered_ns: u64,
-    /// In nanoseconds.
+    /// The unit is the nanosecond.
     pub duration_ns: u64,
     /// Time of the thread in returned outermost calls, including this one: gives the time between two calls
     /// even if calls between them were not seen.

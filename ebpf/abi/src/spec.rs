@@ -6,7 +6,6 @@ use crate::{CAPTURES_MAX, MessageRule, READS_MAX, SumRule};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CaptureKind {
-    /// Nothing is captured.
     None = 0,
     /// The integer argument number `index`, counted from 0, at the function's entry.
     Argument = 1,

@@ -24,7 +24,6 @@ pub enum Action {
     Set(Set),
     /// Calls a function once.
     Call(CallRequest),
-    /// Loads a library.
     Load {
         /// Its absolute path, as the program sees it, or a name that its dynamic linker finds.
         path: String,

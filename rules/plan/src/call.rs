@@ -17,7 +17,6 @@ pub const WAS: &str = "was";
 /// The name of a function, with its module if needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionName {
-    /// The linker name.
     pub name: String,
     /// The path, file name, soname, or file name without the part from `.so` on.
     pub module: Option<String>,

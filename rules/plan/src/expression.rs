@@ -11,7 +11,6 @@ use thiserror::Error;
 
 use crate::value::{Literal, ValueType};
 
-/// Maximum depth.
 const DEPTH_MAX: usize = 24;
 /// Maximum number of nodes.
 const NODES_MAX: usize = 100;
@@ -32,7 +31,6 @@ pub enum ExpressionError {
     NotOfType { number: String, value_type: ValueType },
 }
 
-/// A binary operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {

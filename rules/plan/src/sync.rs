@@ -88,7 +88,7 @@ impl fmt::Display for SyncPoint {
 pub enum Key {
     /// An argument of the function, by index.
     Argument {
-        /// Index, from 0.
+        /// The first one is 0.
         number: u8,
         bytes: Option<u8>,
     },

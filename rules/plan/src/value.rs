@@ -14,11 +14,7 @@ use thiserror::Error;
 pub enum ValueError {
     /// Not a number (or not true/false).
     #[error("`{text}` is not {}, and the type is {value_type}", expected(*.value_type))]
-    Malformed {
-        text: String,
-        /// The expected type.
-        value_type: ValueType,
-    },
+    Malformed { text: String, value_type: ValueType },
     #[error("{text} does not fit into {value_type}, which holds {min} to {max}")]
     OutOfRange {
         text: String,
@@ -170,7 +166,6 @@ macro_rules! scalars {
             /// All types, in the order in which they are listed to users.
             pub const ALL: &'static [ValueType] = &[ValueType::Bool, $(ValueType::$variant),*];
 
-            /// The user's notation.
             pub fn name(self) -> &'static str {
                 match self {
                     ValueType::Bool => "bool",

@@ -38,7 +38,6 @@ pub(crate) struct WindowNames {
     pub(crate) keys: Option<Vec<Option<usize>>>,
 }
 
-/// An inferred metric.
 #[derive(Clone)]
 pub(crate) struct MetricNames {
     pub(crate) index: usize,

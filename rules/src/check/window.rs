@@ -56,7 +56,6 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// The enclosing window.
     fn within(&mut self, place: usize, entry: &WindowEntry) -> Option<usize> {
         let name = entry.within.as_ref()?;
         let outer = self.window_named(name)?;

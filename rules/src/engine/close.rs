@@ -227,7 +227,6 @@ impl Engine {
     }
 }
 
-/// A due evaluation.
 enum DueWindow {
     Timed(Box<WindowData>),
     Probed(Box<DueInstance>),

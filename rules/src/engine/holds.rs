@@ -7,7 +7,6 @@ use crate::eval::{Context, boolean};
 use crate::rule::Tune;
 use crate::value::{Cell, Key, ProcessId, Scalar, Value};
 
-/// An evaluated condition.
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
     /// For a condition on each process: true if it holds for at least one.

@@ -38,7 +38,6 @@ impl Surroundings<'_> {
     }
 }
 
-/// Identifies an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) window: usize,

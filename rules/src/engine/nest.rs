@@ -65,7 +65,6 @@ impl<'a> Nest<'a> {
         self.boundaries_of(self.window)
     }
 
-    /// The enclosing window.
     fn outer(&self) -> Option<(usize, &'a Track, &'a Boundaries)> {
         let window = self.boundaries()?.within?;
         match self.tracks.get(window) {

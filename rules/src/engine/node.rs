@@ -145,7 +145,6 @@ impl Node {
         self.rules.push(Local::new(rule, now));
     }
 
-    /// Removes a rule.
     pub fn remove(&mut self, rule: RuleId) {
         if let Some(local) = self.rules.get_mut(rule.0) {
             *local = Local::default();

@@ -167,7 +167,6 @@ impl Expr {
         Expr { node, span }
     }
 
-    /// The direct parts.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         match &self.node {
             Node::Number { .. } | Node::Text(_) | Node::Boolean(_) | Node::Name(_) => Vec::new(),

@@ -48,7 +48,6 @@ pub enum ValueKind {
     /// An unsigned integer, or an unsigned character.
     Unsigned,
     Float,
-    /// An enumeration.
     Enum,
     Pointer,
     /// A struct, an array, or any other type that is not scalar.

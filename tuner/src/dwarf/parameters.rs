@@ -66,11 +66,7 @@ pub struct ArgumentValue {
 pub enum ArgumentError {
     /// The function has no such parameter, or it is unknown.
     #[error("the function has no {argument}; {known}")]
-    NoSuch {
-        argument: ArgumentName,
-        /// The known parameters.
-        known: String,
-    },
+    NoSuch { argument: ArgumentName, known: String },
     #[error("there is no debug information on the function")]
     Unknown,
     /// It is passed in a register that a probe cannot read, or on the stack.

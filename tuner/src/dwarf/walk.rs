@@ -17,7 +17,6 @@ pub enum WalkError {
     NoField {
         field: String,
         of: String,
-        /// The existing fields.
         known: String,
     },
     #[error("{of} has no fields: `.{field}` leads nowhere")]

@@ -158,7 +158,6 @@ pub struct PatchedBytes {
     pub address: Address,
     /// The old bytes according to the file (for a word of a table: according to memory).
     pub old: HexBytes,
-    /// The new bytes.
     pub new: HexBytes,
 }
 

@@ -179,7 +179,6 @@ fn in_restartable_sequence(thread: &HeldThread, ground: &Ground) -> bool {
 /// What a thread is to do for us.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Task<'a> {
-    /// Map an arena.
     Map(&'a Arena),
     /// Map an arena for code that calls this function, either now or whenever the program reaches it.
     Call(&'a Arena, &'a str),

@@ -274,7 +274,6 @@ pub(crate) fn insist<T: Send>(
 /// The result of work while all threads are held.
 pub(crate) enum HeldResult<T> {
     Done(T),
-    /// The obstacle.
     Hindered(String),
 }
 

@@ -92,7 +92,6 @@ pub(crate) enum NextAttempt {
     AtOnce,
     /// Some threads stopped, and the others did not arrive in time.
     AfterWaiting,
-    /// No.
     Never,
 }
 

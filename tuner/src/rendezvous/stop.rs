@@ -22,7 +22,6 @@ pub enum Then {
 
 /// Work that takes longer than a hold.
 pub trait PendingAction {
-    /// Called repeatedly.
     fn look(&mut self) -> PendingState;
 
     /// The held thread was let go before the action had returned: it stops at an unknown place, and must not

@@ -66,7 +66,6 @@ pub struct ResolvedPoint {
 }
 
 impl ResolvedPoint {
-    /// Resolves the place.
     pub fn resolve(space: &AddressSpace, place: &SyncPoint) -> Result<ResolvedPoint, PointError> {
         let (pid, function) = (space.process.pid, || place.function.clone());
         let mut found = space.functions(&[place.function.as_str()])?;

@@ -14,7 +14,6 @@ use crate::process::Pid;
 /// [`crate::slot::Slot`] before it can be written.
 #[derive(Debug, Clone)]
 pub struct Location {
-    /// The requested name.
     pub symbol: String,
     /// The module that has the bytes; for a chain, the first pointer.
     pub module: Module,
@@ -51,7 +50,7 @@ pub enum FollowError {
         symbol: String,
         /// Its number, from 1.
         number: usize,
-        /// Number of pointers.
+        /// How many pointers are followed.
         of: usize,
     },
     #[error("`{symbol}` is not there now: pointer {number} on the way to it holds no address")]

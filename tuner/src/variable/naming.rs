@@ -10,7 +10,6 @@ use crate::space::AddressSpace;
 use crate::spelling::{MatchQuality, Spelling};
 use crate::symbol::{Symbol, SymbolKind};
 
-/// A resolved name.
 #[derive(Debug)]
 pub(super) struct NamedVariable {
     /// The names of the symbols; several if C++ or Fortran has several equally good matches.

@@ -31,7 +31,6 @@ pub struct Member {
     pub process: Process,
     /// `None` for a program without a launcher.
     pub rank: Option<Rank>,
-    /// The mapped modules.
     pub space: AddressSpace,
     pub mpi: Option<Mpi>,
 }

@@ -3,7 +3,7 @@
 /// Rank and size of the world communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    /// Counts from 0.
+    /// The first rank is 0.
     pub number: u32,
     /// `None` if no variable states it. It cannot be derived: the world may have ranks on other nodes.
     pub size: Option<u32>,

@@ -158,7 +158,6 @@ impl Records {
         }
     }
 
-    /// Frees the record.
     pub fn clear(&self, index: u32) {
         if let Some(word) = self.word(index) {
             word.store(HoldState::Idle as u64, Ordering::Release);

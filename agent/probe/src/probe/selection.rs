@@ -30,7 +30,6 @@ pub struct FileSelections(BTreeMap<(String, u64, ProbeSelector), Vec<ResolvedFun
 pub struct ResolvedFunction {
     /// The name that is shown.
     pub name: String,
-    /// The linker name.
     pub symbol: String,
     pub offset: u64,
     /// How well it matches a name; the best ones are used. `None` for patterns and sets, which use all.

@@ -62,7 +62,6 @@ impl HeldActions {
         &self.records
     }
 
-    /// Stores an action.
     pub(super) fn put(&self, index: u32, action: HeldAction) {
         if let Some(place) = self.actions.get(index as usize) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(action);

@@ -27,9 +27,7 @@ pub struct Prices {
     pub leave_ns: f64,
     /// Additional cost of entering a timed call of a library into the sequence of calls.
     pub sequence_ns: f64,
-    /// Reading a value.
     pub value_ns: f64,
-    /// Sending a hit.
     pub event_ns: f64,
     /// Aggregating a hit in the kernel.
     pub added_ns: f64,

@@ -193,7 +193,6 @@ impl Metered {
         self.ended || (self.slept && !has_hit)
     }
 
-    /// The oldest reading.
     pub fn first(&self) -> Option<&Reading> {
         self.first.as_ref()
     }

@@ -9,7 +9,7 @@ use crate::{cost::CountTime, os_metrics::Counters};
 /// The counters of one process at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// Nanoseconds of CLOCK_MONOTONIC.
+    /// Nanoseconds of the clock CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// Displayed totals by probe: the counts, plus estimates for gaps in which a function was not watched.
     pub totals: Arc<[Totals]>,

@@ -31,7 +31,6 @@ pub const COMPARED: &str = "reverted to compare";
 /// Verdict: the rule's `while` no longer holds, so the change ended without a judgement.
 pub const ENDED: &str = "ended";
 
-/// All verdicts.
 pub const VERDICTS: [&str; 8] = [
     KEPT, UNDONE, ENDED, ON_TRIAL, NOT_JUDGED, UNDOING, NOT_UNDONE, COMPARED,
 ];

@@ -76,7 +76,6 @@ pub(crate) struct Metric {
     /// The name: the unit comes last, followed by `_total` for counters.
     pub name: &'static str,
     pub labels: Labels,
-    /// The Prometheus type.
     pub kind: MetricKind,
     /// Maximum number of series, if it does not follow from the labels.
     pub series: Option<usize>,

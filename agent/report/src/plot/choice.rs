@@ -21,7 +21,7 @@ pub(super) struct Choice<'a> {
     /// finding.
     pub(super) headline: Option<&'a Mark>,
     pub(super) groups: Vec<Group<'a>>,
-    /// By time.
+    /// In the order of time.
     pub(super) marks: Vec<&'a Mark>,
     /// Number of metrics with values that have no panel, and of metrics that never had a value.
     pub(super) left_out: (usize, usize),

@@ -19,7 +19,6 @@ const WAITING_SHOWN: f64 = 0.2;
 /// many as it may use but waits, others use the CPUs.
 const CROWDED: f64 = 1.1;
 
-/// What to show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shown {
     /// Show the state of each rule, too.

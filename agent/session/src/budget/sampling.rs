@@ -63,7 +63,6 @@ impl Sampled {
         self.is_shut.then_some(&self.functions)
     }
 
-    /// The sampled functions.
     pub fn functions(&self) -> &BTreeSet<u32> {
         &self.functions
     }
@@ -72,7 +71,6 @@ impl Sampled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     Open,
-    /// A window ends.
     Shut,
 }
 
@@ -319,7 +317,6 @@ impl Sampling {
         effects
     }
 
-    /// Ends a window.
     pub fn shut(
         &mut self,
         spent: Spent,

@@ -215,7 +215,6 @@ pub enum Order {
     /// Cancel the parts of a decision that still wait for their place.
     GiveUp(DecisionId),
     Confirm(ChangeId),
-    /// Revert these changes.
     #[serde(rename = "undo")]
     Revert(Vec<ChangeId>),
 }

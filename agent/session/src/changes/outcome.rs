@@ -19,7 +19,6 @@ pub struct NotDone {
 }
 
 impl NotDone {
-    /// A permanent reason.
     pub fn for_good(reason: impl Into<String>) -> NotDone {
         let reason = reason.into();
         NotDone {
@@ -29,7 +28,6 @@ impl NotDone {
         }
     }
 
-    /// A temporary reason.
     pub fn for_now(reason: impl Into<String>) -> NotDone {
         NotDone {
             may_pass: true,

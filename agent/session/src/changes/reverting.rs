@@ -67,7 +67,6 @@ impl Reverting {
         verdict.is_some_and(|verdict| !verdict.waiting.is_empty())
     }
 
-    /// Drops a decision.
     pub(super) fn forget(&mut self, decision: DecisionId) {
         let changes = self.verdicts.remove(&decision).map(|verdict| verdict.failed);
         for change in changes.into_iter().flatten().map(|(change, _)| change) {

@@ -51,7 +51,6 @@ impl Expected {
     }
 }
 
-/// The recent decisions.
 #[derive(Clone, Debug, Default)]
 pub struct Prediction {
     /// When the last decision was due.

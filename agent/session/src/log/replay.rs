@@ -89,7 +89,7 @@ pub enum Mismatch {
         line: usize,
         /// As in the file.
         recorded: String,
-        /// As replayed.
+        /// The effects of the replay.
         replayed: String,
     },
 }

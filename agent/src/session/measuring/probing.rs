@@ -206,7 +206,6 @@ impl Measuring {
         Ok(())
     }
 
-    /// Ends a window.
     fn shut_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.read(context)?;
         let (spent, state) = (self.spent(), self.state(context));

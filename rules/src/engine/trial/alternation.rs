@@ -53,7 +53,7 @@ struct Pair {
 
 #[derive(Clone, Debug)]
 pub(super) struct Alternation {
-    /// Windows per run.
+    /// Number of windows in each run.
     size: usize,
     lot: u64,
     pairs: Vec<Pair>,

@@ -135,7 +135,7 @@ fn recorded_table((lines, lots): Recordings) -> String {
 
 #[derive(Clone, Copy)]
 enum Noise {
-    /// Windows are independent.
+    /// Noise of one window says nothing about the next.
     Independent,
     /// Half of each window's deviation carries over to the next.
     Drifting,

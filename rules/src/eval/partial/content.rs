@@ -69,7 +69,6 @@ impl Content {
         }
     }
 
-    /// Its folds.
     pub(crate) fn folds(&self) -> Arc<WindowFolds> {
         Arc::clone(&self.folds)
     }

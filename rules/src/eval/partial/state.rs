@@ -202,7 +202,6 @@ impl State {
         }
     }
 
-    /// Merges another state.
     pub(crate) fn merge(&mut self, other: &State) {
         self.values = self.values.saturating_add(other.values);
         if let Some(reason) = &other.wrong {

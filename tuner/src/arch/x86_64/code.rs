@@ -283,7 +283,7 @@ impl Body {
     }
 }
 
-/// Padding between functions.
+/// Whether it only pads between functions.
 fn is_filling(instruction: &Instruction) -> bool {
     matches!(
         instruction.code(),

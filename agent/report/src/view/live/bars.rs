@@ -11,7 +11,6 @@ const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
 const PLAIN_SHADES: [&str; 5] = [" ", ".", ":", "+", "#"];
 const PLAIN: [&str; 9] = [" ", ".", ".", ":", "-", "=", "+", "*", "#"];
 
-/// The available characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glyphs {
     Blocks,
