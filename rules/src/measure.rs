@@ -91,7 +91,7 @@ measures! {
         "CPUs that the processes of the job may use together on this machine: allowed to any of them, less what quotas cut off.";
     CpusOnline "cpus.online" Gauge Machine NONE "CPUs the machine has online.";
     CpusBusyByOthers "cpus.busy_by_others" Gauge Machine NONE
-        "CPUs that others keep busy among those the job may use: what is done there, less what the job does, over about two seconds.";
+        "CPUs that others keep busy among those the job may use: all use of them less the job's, over about two seconds.";
     CpusIdle "cpus.idle" Gauge Machine NONE
         "Idle CPUs among those that the cgroups of the job grant, no more than quotas leave, over about two seconds, including those that the processes are not bound to.";
     CpusStarted "cpus.started" Gauge Machine NONE

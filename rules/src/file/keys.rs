@@ -147,10 +147,10 @@ keys! {
     WINDOW "a window" one_of [&["every", "from"]] later ["detect"] {
         "every" => Formula, "The length of a window of time.";
         "from" => Either(&[Name, List(&Name)]),
-            "The probe at whose hits an instance begins; or a list of the window around it and its own name: with that, and again when the last one has ended.";
+            "The probe whose hits begin an instance; or a list of the outer window and its own name: an instance begins with the outer one, and again when the last one has ended.";
         "to" => Name, "The probe at whose hits an instance ends; without it the next begin ends it.";
         "until" => Formula, "The instance ends with the hit that makes this true of what it has so far.";
-        "within" => Name, "The window whose instances its own lie in.";
+        "within" => Name, "The outer window that contains this one.";
         "key" => Either(&[Name, Entries(Plain, &Name)]),
             "The capture that says to which instance a hit belongs, or one for each probe.";
         "complete" => Entries(Plain, &Formula),
@@ -196,7 +196,7 @@ keys! {
         "expect" => Formula, "What the model promises; the decision carries it.";
         "guard" => Mapping(&GUARD), "What undoes a change that does harm.";
         "cooldown" => Formula, "The time between two decisions.";
-        "stale" => Formula, "After so many windows a decision without a receipt is given up.";
+        "stale" => Formula, "After so many windows an unconfirmed decision is given up.";
         "after" => Symbol, "The variable whose tune must have been applied before.";
         "at" => Mapping(&SYNC), "Where in the program each process takes the change.";
         "together" => Name, "The window at whose begin all processes take the change, or none.";
