@@ -483,7 +483,7 @@ fn a_rule_whose_place_one_of_a_higher_priority_has_says_which() {
     // It is also on the first screen, next to findings of other rules.
     state.tab = Tab::Overview;
     let text = picture(120, 40, &snapshot, &mut state);
-    let line = format!("    shared-core            {claimed} ");
+    let line = format!("    shared-core              {claimed} ");
     assert!(text.contains(&line), "{line} is not in:\n{text}");
 }
 
