@@ -182,14 +182,14 @@ fn rendezvous() -> Result<Box<dyn Rendezvous>, Box<dyn std::error::Error + Send 
 /// How a change without a sync point was made, for people.
 pub(crate) fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
     let how = match mechanism {
-        Mechanism::Plain => "plain write",
-        Mechanism::Rendezvous | Mechanism::Store | Mechanism::Stop => "at a sync point",
-        Mechanism::HoldThread => "by one thread",
-        Mechanism::HoldAll => "while no thread ran",
+        Mechanism::Plain => "",
+        Mechanism::Rendezvous | Mechanism::Store | Mechanism::Stop => "at a sync point, ",
+        Mechanism::HoldThread => "by one thread, ",
+        Mechanism::HoldAll => "while no thread ran, ",
     };
     match hold_ns {
-        0 => format!("{how}, the program was not held"),
-        hold_ns => format!("{how}, the program was held {}", duration(hold_ns as f64)),
+        0 => format!("{how}without stopping the program"),
+        hold_ns => format!("{how}the program was held {}", duration(hold_ns as f64)),
     }
 }
 

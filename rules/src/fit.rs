@@ -171,8 +171,8 @@ impl<'a> Fitting<'a> {
                 Diagnostic::warning("E0160", message)
             };
             let span = role.expr.as_ref().map_or(role.name.span, |expr| expr.span);
-            let wrong = wrong.at(span, "false, or not known, of each of them");
-            self.report(wrong.help("nothing is measured or changed for it until a process has it"));
+            let wrong = wrong.at(span, "false or unknown for every process");
+            self.report(wrong.help("nothing is measured or changed for this role until a process fits it"));
         }
     }
 

@@ -48,7 +48,7 @@ fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, 
     let words = [&["--rules", "none"], flags].concat();
     let mut agent = Agent::attach_armed(u32::try_from(pid).map_err(|error| error.to_string())?, &words)?;
     job.open("go")?;
-    agent.lines.wait_for_line("watched in windows", SOON)?;
+    agent.lines.wait_for_line("sampled from now on", SOON)?;
     wait_for(&agent, |now| watched_share(now, "MPI_Iprobe") < share)?;
     job.open("tally")?;
     let requested = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
@@ -91,7 +91,7 @@ fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_the
         "{}",
         report["cost"]
     );
-    assert_has!(text, "MPI_Iprobe is from now on watched in windows");
+    assert_has!(text, "MPI_Iprobe is sampled from now on");
     assert!(text.contains(" ~"), "estimates are marked:\n{text}");
     Ok(())
 }
@@ -299,7 +299,7 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
         let before = trips_per_s(&job, Duration::from_secs(3))?;
         let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--budget", "5%"])?;
         // A machine that lets it call seldom leaves nothing to be saved.
-        let is_in_windows = agent.lines.wait_for_line("watched in windows", SOON / 3).is_ok();
+        let is_in_windows = agent.lines.wait_for_line("sampled from now on", SOON / 3).is_ok();
         let watched = trips_per_s(&job, CYCLE)?;
         let report = agent.stop()?;
         let after = trips_per_s(&job, Duration::from_secs(3))?;

@@ -71,7 +71,7 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
         is_last && thermo.len() > judged + FAST_LINES
     })?;
     let (before, during) = (lammps::pace(&slow)?, lammps::pace(&all[judged..])?);
-    agent.lines.wait_for_line("watched in windows", SOON)?;
+    agent.lines.wait_for_line("sampled from now on", SOON)?;
     wait_for(&agent, |now| {
         let cost = &now["cost"];
         cost["windows"]["budget_share"].is_number() && number(&cost["of_late"]["probes_share"]) <= 0.006

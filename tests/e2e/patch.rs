@@ -216,7 +216,7 @@ fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
     assert!(text.contains(&back), "{text}");
     sees(7)?;
     let (_, text) = run(&["journal", &pid])?;
-    let line = "call flush_level(7) (back: flush_level(was))  returned 70, in force, by hand";
+    let line = "call flush_level(7) (undo: flush_level(was))  returned 70, in force, by hand";
     assert!(text.contains(line), "{text}");
     let (code, text) = run(&["undo", &pid])?;
     assert_eq!((code, text.matches(" reverted: ").count()), (0, 1), "{text}");

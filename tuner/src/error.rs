@@ -113,7 +113,7 @@ pub enum ActionError {
         /// The message of the dynamic linker.
         why: String,
     },
-    #[error("the threads of process {pid} cannot be bound to CPUs {cpus}: {why}")]
+    #[error("the threads of process {pid} cannot be bound to {cpus}: {why}")]
     Affinity { pid: Pid, cpus: String, why: String },
 }
 

@@ -90,7 +90,7 @@ pub struct CallArgs {
     /// stays
     #[arg(long, value_name = "CALL")]
     pub inverse: Option<String>,
-    /// What that thread calls just before, for the value that the inverse passes as `was`: 'level()'
+    /// Called first, by the same thread; its result is `was` in the inverse: 'level()'
     #[arg(long, value_name = "CALL", requires = "inverse")]
     pub was: Option<String>,
     /// What it returns, where the program has no debug information: bool, i8 ... u64, f32, f64, pointer,
@@ -145,7 +145,7 @@ pub enum PatchCommand {
         /// The other one.
         with: String,
     },
-    /// CALL, as 'f(1, 2.5)', whenever FUNCTION is entered (or returns)
+    /// Make CALL, as 'f(1, 2.5)', whenever FUNCTION is entered (or returns)
     Insert {
         /// What is called; constants are passed.
         call: String,
@@ -163,7 +163,7 @@ pub enum PatchCommand {
         #[arg(long = "in", value_name = "FUNCTION")]
         within: Option<String>,
     },
-    /// An argument becomes VALUE before the function's body runs: numbers, `original`, + - * /, min max clamp
+    /// Set an argument to VALUE before the function's body runs (numbers, `original`, + - * /, min, max, clamp)
     Argument {
         /// As 'f(1)': argument 1, counted from 0.
         argument: String,
@@ -190,7 +190,7 @@ pub enum PatchCommand {
 pub struct UndoArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
-    /// One change of one process, by its number in the journal; all of them without
+    /// A change of one process, by its number in the journal; default: all of them
     #[arg(conflicts_with_all = ["last", "all"])]
     pub change: Option<u64>,
     /// The newest change in force of each process, and no other
@@ -207,8 +207,8 @@ pub struct UndoArgs {
 /// `tuneagent journal`
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// A process of the program, its launcher, or the program's name, also of one that has ended. Without it
-    /// what was changed within a day or still runs is listed, without the reasons
+    /// A process of the program, its launcher, or the program's name, also of one that has ended. Without it:
+    /// changes of the last day and of programs that still run, with no reasons
     pub target: Option<String>,
     /// Also what was changed earlier
     #[arg(long)]

@@ -109,7 +109,7 @@ pub struct NewRuleArgs {
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// What `attach --record` wrote; of several hosts, all of them. Or what `--record-session` wrote: it is
-    /// listed, and whether it has the same effects now
+    /// listed and checked for the same effects now
     #[arg(required = true, value_name = "RECORDING")]
     pub recordings: Vec<PathBuf>,
     /// Which rules are loaded

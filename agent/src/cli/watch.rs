@@ -141,13 +141,13 @@ pub struct ExportArgs {
     /// host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub trace: Option<String>,
-    /// How large that file may become, about 100 bytes a call; later calls are counted
+    /// Greatest size of the --trace file, about 100 bytes a call; later calls are counted
     #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size, requires = "trace", help_heading = "What is written")]
     pub trace_max: u64,
     /// Write the report here repeatedly, each on its own line (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub snapshots: Option<String>,
-    /// How often that is
+    /// How often --snapshots writes
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots", help_heading = "What is written")]
     pub every: Duration,
     /// Record what the session decided and did, and why, for a bug report (%h for the host's name): processes

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use job::{Discovery, Job, Member};
 use plan::{SyncPoint, Value, ValueType};
+use profile::format::plural;
 use tuner::actuator::{ActuatorRefusalKind, ArmCommand, ClientError, SetCommand};
 use tuner::dwarf::{Leaf, ValueKind};
 use tuner::{AddressSpace, FollowError, Images, Location, Pid, Receipt, VariableName};
@@ -137,9 +138,9 @@ fn value_of(space: &AddressSpace, location: &Location) -> Result<String, ReadErr
         }
         (_, Some(leaf)) => format!("0x{} ({})", hex(), leaf.type_name),
         (_, None) => format!(
-            "0x{} ({} bytes; no debug information on its type)",
+            "0x{} ({}; no debug information on its type)",
             hex(),
-            bytes.as_slice().len()
+            plural(bytes.as_slice().len(), "byte")
         ),
     })
 }

@@ -24,8 +24,8 @@ pub(super) fn run(words: &[String]) -> CommandResult {
         None => {
             let near = did_you_mean(rules::shipped().map(|(name, _)| name.to_owned()), id);
             Err(Failure::not_there(format!(
-                "there is no page on {id}{near} (built-in rules: tuneagent rule list; errors: as E0107; changes: as `change PID:1`, \
-                 listed by tuneagent journal)"
+                "there is no page on {id}{near}; give a rule (tuneagent rule list), an error such as E0107, or a change such as \
+                 `change PID:1` (tuneagent journal)"
             )))
         }
     }

@@ -472,8 +472,7 @@ fn other_writer(job: &Job, applies: bool) -> Option<String> {
             "note: {who} may write into this program, and only one session may: this one can change nothing until that one ends. Details: {list}"
         ),
         false => format!(
-            "note: {who} may write into this program: what it has changed is seen here as if the program had it so, until that one ends. \
-             Details: {list}"
+            "note: {who} may write into this program: its changes look here like the program's own values until it ends. Details: {list}"
         ),
     })
 }

@@ -55,8 +55,12 @@ impl Outcomes {
         };
         match self.done {
             0 => format!("nothing was {did}{same}"),
+            1 => format!(
+                "1 of {} was {did}{same}, and stays; `tuneagent undo` reverts it",
+                1 + refused
+            ),
             done => format!(
-                "{done} of {} were {did}{same}, and stay so; `tuneagent undo` reverts them",
+                "{done} of {} were {did}{same}, and stay; `tuneagent undo` reverts them",
                 done + refused
             ),
         }

@@ -325,7 +325,7 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
             ..
         } => Some((PlotMarkKind::Finding, rule, text.trim_end().to_owned())),
         Act::Found { .. } => None,
-        Act::Gone { rule } => Some((PlotMarkKind::Gone, rule, String::new())),
+        Act::Gone { rule } => Some((PlotMarkKind::Gone, rule, "the finding no longer holds".to_owned())),
         Act::Decided(decision) => Some((PlotMarkKind::Decision, &decision.rule, steps(&decision.steps))),
         Act::Judged {
             rule, guard, keeps, ..

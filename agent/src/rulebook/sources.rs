@@ -317,7 +317,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         let typed = path.to_string_lossy();
         let near = did_you_mean(rules::shipped().map(|(name, _)| name.to_owned()), &typed);
         return Err(Failure::not_there(format!(
-            "--rules {typed}: no such file or folder, and no built-in rule of this name{near} (all of them: tuneagent rule list)"
+            "{typed}: no such file or folder, and no built-in rule of this name{near} (all of them: tuneagent rule list)"
         )));
     };
     let is_rule = |file: &PathBuf| {
@@ -332,7 +332,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     files.sort();
     if files.is_empty() {
         return Err(Failure::not_there(format!(
-            "--rules {}: no *.yaml file in this folder",
+            "{}: no *.yaml file in this folder",
             path.display()
         )));
     }

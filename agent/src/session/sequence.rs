@@ -185,7 +185,7 @@ impl Calls<'_> {
     fn add_split(&self, view: &mut SequenceView) {
         if self.has_gaps {
             let has_mpi = self.members.iter().any(|member| member.mpi.is_some());
-            view.without_split = has_mpi.then(|| "MPI calls are watched in windows (--budget)".to_owned());
+            view.without_split = has_mpi.then(|| "MPI calls are sampled (--budget)".to_owned());
             return;
         }
         if let Some(of_late) = &mut view.efficiencies_of_late {

@@ -30,6 +30,14 @@ impl CpuList {
     pub fn cpus(&self) -> &BTreeSet<usize> {
         &self.0
     }
+
+    /// With its noun: `CPU 3`, `CPUs 0-3,8`.
+    pub fn with_noun(&self) -> String {
+        match self.0.len() {
+            1 => format!("CPU {self}"),
+            _ => format!("CPUs {self}"),
+        }
+    }
 }
 
 impl FromStr for CpuList {

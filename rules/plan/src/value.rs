@@ -285,7 +285,7 @@ mod bits {
 
 /// A text that is no value of any type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no number, and neither true nor false")]
+#[error("`{0}` is neither a number nor true or false")]
 pub struct LiteralError(String);
 
 impl FromStr for Literal {

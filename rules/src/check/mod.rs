@@ -498,12 +498,12 @@ fn keep_history(windows: &mut [Window], metrics: &[Metric], tunes: &[Tune], runs
     }
 }
 
-/// Displays a metric in percent if a condition compares it with a percentage.
+/// Displays a metric in percent if a condition, or a metric, compares it with a percentage.
 fn show_shares_in_percent(metrics: &mut [Metric], tunes: &[Tune]) {
     let mut shares = Vec::new();
-    for tune in tunes {
-        let Some(when) = &tune.when else { continue };
-        when.visit(&mut |term| {
+    let conditions = tunes.iter().filter_map(|tune| tune.when.as_ref());
+    for condition in conditions.chain(metrics.iter().map(|metric| &metric.value)) {
+        condition.visit(&mut |term| {
             if let Term::Compare { left, right, .. } = term {
                 for (side, other) in [(left, right), (right, left)] {
                     if let (Term::Metric(index), true) = (&side.term, other.of.percent) {

@@ -248,8 +248,9 @@ pub(super) fn different(verb: &str, left: &Typed, right: &Typed, span: Span) -> 
         .at(right.span, b);
     match (r.over(l), l.over(r)) {
         (Some(missing), Some(other)) => wrong.help(format!(
-            "the left side lacks a factor of {missing}, such as `{}`, or the right side one of {other}",
-            missing.as_factor()
+            "multiply the left side by {missing}, such as `{}`, or the right side by {other}, such as `{}`",
+            missing.as_factor(),
+            other.as_factor()
         )),
         _ => wrong.at(span, ""),
     }

@@ -196,7 +196,7 @@ impl Dropped {
         left_out([
             ("late", "late", self.late),
             ("duplicate", "delivered twice", self.duplicate),
-            ("outside", "outside of all windows", self.outside),
+            ("outside", "before, between or after windows", self.outside),
             ("unplaced", "without the key of a window", self.unplaced),
             ("overflow", "beyond what there is room for", self.overflow),
             ("straddling", "across the boundary of a window", self.straddling),

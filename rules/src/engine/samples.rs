@@ -15,6 +15,9 @@ const HITS_MAX: usize = 65536;
 /// Minimum time between two removals of samples that are no longer needed.
 const FORGETS_NS: u64 = 50_000_000;
 
+/// Why a value without samples is none.
+const UNOBSERVED: &str = "was not observed in the window";
+
 /// Totals of a probe in one process, and its hits if each is delivered.
 #[derive(Clone, Debug, Default)]
 struct ProbeSeries {
@@ -119,10 +122,7 @@ impl Samples {
         measure: Measure,
         (start, end): (Time, Time),
     ) -> Result<f64, &'static str> {
-        let series = self
-            .counters
-            .get(&(of, measure))
-            .ok_or("was not observed in the window")?;
+        let series = self.counters.get(&(of, measure)).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.ends(start, end)?;
         let change = after.checked_sub(before).ok_or("ran backwards in the window")?;
         Ok(change as f64 * scale(first, last, start, end))
@@ -135,7 +135,7 @@ impl Samples {
         (start, end): (Time, Time),
     ) -> Result<BTreeMap<String, f64>, &'static str> {
         let calls = self.calls.get(&process).and_then(|calls| calls.get(&measure));
-        calls.ok_or("was not observed in the window")?.changes(start, end)
+        calls.ok_or(UNOBSERVED)?.changes(start, end)
     }
 
     /// The last level within the window.
@@ -147,8 +147,12 @@ impl Samples {
     ) -> Result<f64, &'static str> {
         let series = self.gauges.get(&(of, measure));
         let last = series.and_then(|series| series.last_in(start, end));
-        last.map(|(_, value)| value)
-            .ok_or("was not observed in the window")
+        let none = match measure {
+            // The agent reports no smaller amount.
+            Measure::MemoryFreed => "is none (below 64 MiB, or not read in the window)",
+            _ => UNOBSERVED,
+        };
+        last.map(|(_, value)| value).ok_or(none)
     }
 
     /// The total or level at a time: the last sample up to it.
@@ -175,7 +179,7 @@ impl Samples {
         of: (RuleId, ProbeId, ProcessId),
         (start, end): (Time, Time),
     ) -> Result<Vec<&Hit>, Reason> {
-        let series = self.probes.get(&of).ok_or("was not observed in the window")?;
+        let series = self.probes.get(&of).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
             .0
@@ -192,7 +196,7 @@ impl Samples {
         each: bool,
         (start, end): (Time, Time),
     ) -> Result<HitsInWindow, Reason> {
-        let series = self.probes.get(&of).ok_or("was not observed in the window")?;
+        let series = self.probes.get(&of).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
             .0

@@ -167,7 +167,7 @@ impl TuneState {
         match (&self.phase, mode) {
             (Phase::Pending { decision, .. }, _) => (
                 Standing::Pending,
-                format!("decision {} was made, its receipt has not come", decision.0),
+                format!("decision {} was sent, not yet confirmed", decision.0),
             ),
             (Phase::Trial(Trial { disturbed: true, .. }), _) => (
                 Standing::OnTrial,

@@ -139,11 +139,7 @@ impl Running {
 
     /// Why a rule for other programs has no value.
     fn no_process(&self) -> String {
-        let roles: Vec<&str> = self.rule.roles.iter().map(|role| role.name.as_str()).collect();
-        format!(
-            "not for this program: no process has the role {}",
-            roles.join(" or ")
-        )
+        "not for this program: none of its processes fits a role of the rule".to_owned()
     }
 }
 

@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
         if error.info().starts_with("mapping values are not allowed") {
             return Diagnostic::error("E0102", "YAML takes this colon for the end of a key")
                 .at(place, "a colon with a space behind it")
-                .help("put all of the value into quotes, or write a longer text below `|`");
+                .help("put all of the value into quotes, or write a longer text below `|`; if this begins a key, indent it like the others");
         }
         let in_braces = error
             .info()

@@ -376,7 +376,7 @@ impl Parser {
         let (token, span) = self.advance();
         let node = match token {
             Token::Number { digits, unit } => {
-                self.no_space_before_a_unit(span)?;
+                self.no_space_before_a_unit(&digits, span)?;
                 Node::Number { digits, unit }
             }
             Token::Text(text) => Node::Text(text),
@@ -435,14 +435,14 @@ impl Parser {
         })
     }
 
-    fn no_space_before_a_unit(&self, number: Span) -> Result<(), Diagnostic> {
+    fn no_space_before_a_unit(&self, digits: &str, number: Span) -> Result<(), Diagnostic> {
         match self.peek() {
             Token::Name(name) if unit_named(name).is_some() => Err(Diagnostic::wrong(
                 "E0121",
                 number.to(self.span()),
-                format!("the unit `{name}` is cut off from its number"),
+                format!("the unit `{name}` is separated from its number"),
             )
-            .help("write number and unit without a space between: 5ms")),
+            .help(format!("write {digits}{name}"))),
             _ => Ok(()),
         }
     }

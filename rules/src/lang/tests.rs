@@ -114,7 +114,7 @@ fn numbers_take_their_units() {
     check("10 % 3", "(10 % 3)");
     check("1e3 + 1.5e-3s", "(1e3 + 1.5e-3s)");
     check("1_000", "1000");
-    check("5 ms", "E0121 the unit `ms` is cut off from its number");
+    check("5 ms", "E0121 the unit `ms` is separated from its number");
     check("5sec", "E0121 there is no unit `sec`");
 }
 

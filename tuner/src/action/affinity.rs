@@ -20,6 +20,9 @@ use crate::writer::{Writer, WriterError};
 /// Bound on the listings that search for threads started meanwhile.
 const ROUNDS_MAX: usize = 1_000;
 
+/// In messages, where the list is not known.
+const OTHER_CPUS: &str = "other CPUs";
+
 impl Writer {
     /// Binds all threads to `cpus`, including those that start meanwhile. Later ones inherit it.
     pub fn affinity(&mut self, cpus: &CpuList, reason: Reason) -> Result<ActionReceipt, WriterError> {
@@ -28,12 +31,17 @@ impl Writer {
         let pid = self.process().pid;
         let refused = |why: String| ActionError::Affinity {
             pid,
-            cpus: cpus.to_string(),
+            cpus: cpus.with_noun(),
             why,
         };
         ptrace::refuse_traced(pid).map_err(ActionError::from)?;
-        let may_use = cpus.cpus().intersection(&allowed(pid)).copied().collect();
-        let none = || refused("none of them may be used by this process (its cpuset)".to_owned());
+        let allowed = allowed(pid);
+        let may_use = cpus.cpus().intersection(&allowed).copied().collect();
+        let none = || {
+            let allowed = CpuList::new(allowed.clone());
+            let allowed = allowed.map_or_else(|| OTHER_CPUS.to_owned(), |allowed| allowed.with_noun());
+            refused(format!("the process may use only {allowed}"))
+        };
         let wanted = CpuList::new(may_use).ok_or_else(none)?;
         let had = masks(pid)?;
         let action = ThreadAffinities {
@@ -149,7 +157,7 @@ fn masks(pid: Pid) -> Result<Vec<(i32, CpuList)>, ActionError> {
         match sched_getaffinity(RawPid::from_raw(tid)) {
             Ok(set) => found.extend(cpus(&set).map(|cpus| (tid, cpus))),
             Err(Errno::SRCH) => {}
-            Err(errno) => return Err(error(pid, "?", errno)),
+            Err(errno) => return Err(error(pid, OTHER_CPUS, errno)),
         }
     }
     Ok(found)
@@ -172,13 +180,13 @@ fn bind_all<'a>(pid: Pid, wanted: impl Fn(i32) -> &'a CpuList) -> Result<(), Act
             let wanted = wanted(tid);
             match sched_setaffinity(RawPid::from_raw(tid), &set(wanted)) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(error(pid, &wanted.to_string(), errno)),
+                Err(errno) => return Err(error(pid, &wanted.with_noun(), errno)),
             }
         }
     }
     Err(ActionError::Affinity {
         pid,
-        cpus: "?".to_owned(),
+        cpus: OTHER_CPUS.to_owned(),
         why: "it starts threads faster than they can be bound".to_owned(),
     })
 }

@@ -302,7 +302,7 @@ impl fmt::Display for ActionRecord {
             ActionRecord::Call(call) => {
                 write!(f, "call {}", call.symbol)?;
                 match &call.inverse {
-                    Some(inverse) => write!(f, " (back: {})", inverse.symbol),
+                    Some(inverse) => write!(f, " (undo: {})", inverse.symbol),
                     None => Ok(()),
                 }
             }
@@ -316,21 +316,17 @@ impl fmt::Display for ActionRecord {
 /// Example: `4 threads bound to CPUs 0-1 (before: CPUs 0-63)`.
 impl fmt::Display for ThreadAffinities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |cpus: &CpuList| match cpus.cpus().len() {
-            1 => format!("CPU {cpus}"),
-            _ => format!("CPUs {cpus}"),
-        };
         match self.threads.len() {
             1 => write!(f, "1 thread")?,
             threads => write!(f, "{threads} threads")?,
         }
-        write!(f, " bound to {}", named(&self.cpus))?;
+        write!(f, " bound to {}", self.cpus.with_noun())?;
         let before: BTreeSet<&CpuList> = self.threads.iter().map(|thread| &thread.cpus).collect();
         match before.first() {
             None => Ok(()),
             Some(_) if before.len() > 1 => write!(f, " (before: not all to the same)"),
             Some(&before) if *before == self.cpus => write!(f, " (as before)"),
-            Some(before) => write!(f, " (before: {})", named(before)),
+            Some(before) => write!(f, " (before: {})", before.with_noun()),
         }
     }
 }

@@ -229,7 +229,8 @@ fn threads_are_bound_and_get_back_what_each_had() {
         .affinity(&"1023".parse().unwrap(), Reason::default())
         .unwrap_err();
     assert!(
-        error.to_string().contains("no list such as") || error.to_string().contains("none of them"),
+        error.to_string().contains("no list such as")
+            || error.to_string().contains("CPU 1023: the process may use only"),
         "{error}"
     );
     assert_eq!(load.ends(), FINE);

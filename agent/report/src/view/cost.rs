@@ -87,8 +87,7 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let is_much = slowdown.all() > TOO_MUCH;
     if is_full && is_much && slowdown.probes > 0.0 {
         lines.push(
-            "    no CPU is idle: a hit may cost more than was measured, and the program take longer"
-                .to_owned(),
+            "    no CPU is idle: hits may cost more than was measured, and slow the program more".to_owned(),
         );
     }
     let of_windows = |view| windows(view, snapshot, shown.are);
@@ -139,7 +138,7 @@ fn windows(view: &WindowsView, snapshot: &Snapshot, are: &str) -> String {
         "calls"
     };
     format!(
-        "    {} {verb} watched {} of the time (--budget {}): {what} of the rest are not seen, ~ is estimated",
+        "    {} {verb} watched {} of the time (--budget {}): {what} outside this time are not seen; ~ marks estimates",
         view.names(2),
         percent(part),
         view.budget,
@@ -205,7 +204,7 @@ mod tests {
         let mut much = snapshot(0.02);
         insta::assert_snapshot!(text(over_all(&much)), @r"
          cost: the program takes ~2.2 % longer: probes 2.0 % of its time (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
-            no CPU is idle: a hit may cost more than was measured, and the program take longer
+            no CPU is idle: hits may cost more than was measured, and slow the program more
             to lower the cost: a smaller --budget (which holds over minutes: a session of seconds may cost more)
         ");
         // A rule of the user may be loaded even with `--rules none`.
@@ -254,7 +253,7 @@ mod tests {
         });
         insta::assert_snapshot!(now(&snapshot).join("\n"), @r"
          cost: the program takes ~0.90 % longer: probes 0.90 % of its time and 0.90 % of its CPU time (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB
-            MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites of the rest are not seen, ~ is estimated
+            MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites outside this time are not seen; ~ marks estimates
         ");
         // The current part of the windows differs from that over the session.
         snapshot.processes = vec![ProcessView {

@@ -122,8 +122,8 @@ fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
 
 pub(super) fn state_line(rule: &RuleView) -> String {
     let left_out = rule.left_out();
-    let left_out = left_out.map_or_else(String::new, |text| format!("\n    {:<22} {text}", ""));
-    format!("    {:<22} {}{left_out}", rule.name, rule.state)
+    let left_out = left_out.map_or_else(String::new, |text| format!("\n    {:<24} {text}", ""));
+    format!("    {:<24} {}{left_out}", rule.name, rule.state)
 }
 
 pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
@@ -189,8 +189,8 @@ mod tests {
                 " 1  busy   ranks spin".to_owned(),
                 "    state  advising".to_owned(),
                 format!(" 2  {past}"),
-                "    load-imbalance         condition false: a".to_owned(),
-                "    shared-core            condition false: b".to_owned(),
+                "    load-imbalance           condition false: a".to_owned(),
+                "    shared-core              condition false: b".to_owned(),
             ]
         );
     }
@@ -266,7 +266,7 @@ mod tests {
         no findings: 2 rules fit this program
            matched no process: blas-threads
            no value while it ran: batches
-           mine                   condition false
+           mine                     condition false
         ");
         snapshot.rules.truncate(2);
         snapshot.rules[0].had_value = false;
@@ -310,8 +310,8 @@ mod tests {
             state  on trial: 2 of 5 windows
          2  nodes   a node is idle
             state  another change is on trial, of workers
-            chunks                 another change is on trial, of workers
-            frugal                 the variable nw is claimed by workers, whose priority is 2
+            chunks                   another change is on trial, of workers
+            frugal                   the variable nw is claimed by workers, whose priority is 2
         ");
     }
 

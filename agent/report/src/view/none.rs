@@ -321,8 +321,8 @@ mod tests {
         insta::assert_snapshot!(lines(&snapshot, GOES_ON).join("\n"), @"
         no findings: 1 rule fits this program
            but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
-           mine                   condition false: n > 5 (3 > 5)
-                                  12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 outside of all windows)
+           mine                     condition false: n > 5 (3 > 5)
+                                    12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 before, between or after windows)
         ");
         snapshot.rules[0].dropped = rules::Dropped::default();
         assert!(!lines(&snapshot, GOES_ON).join("\n").contains("left out"));

@@ -39,7 +39,7 @@ fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     }
     (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
         format!(
-            "    of their time outside MPI the ranks sleep {}: idle, or waiting for something else than MPI",
+            "    outside MPI the ranks sleep {} of the time: idle, or waiting for something other than MPI",
             percent(1.0 - awake / outside)
         )
     })
@@ -133,7 +133,11 @@ fn step_line(
         }
         _ => String::new(),
     };
-    let over = if iteration.is_over { "; it has ended" } else { "" };
+    let over = if iteration.is_over {
+        "; the loop has ended"
+    } else {
+        ""
+    };
     let seen = match (is_sampled, sequence.unseen) {
         (true, _) => " seen in sampling windows",
         (false, 0) => "",
@@ -168,7 +172,7 @@ fn efficiency_line(view: &EfficienciesView) -> String {
     let over = if view.over_iterations {
         "over complete steps"
     } else {
-        "over a time that may cut a step"
+        "not over complete steps"
     };
     let parts = match view.between_nodes {
         None => "; of the ranks here: others, if any, are not seen",

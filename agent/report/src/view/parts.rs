@@ -55,14 +55,14 @@ pub(super) fn is_polling(function: &str) -> bool {
 /// A note that the numbers mix the times before and after the changes, with exceptions.
 pub(super) fn around_changes(snapshot: &Snapshot) -> Option<String> {
     let is_changed = snapshot.changes.iter().any(|change| change.number != 0);
-    let but_for = but_for(snapshot);
-    is_changed.then(|| format!(" over all of the time, before the changes and after them{but_for}"))
+    let except = except(snapshot);
+    is_changed.then(|| format!(" the figures below cover the time before and after the changes{except}"))
 }
 
-fn but_for(snapshot: &Snapshot) -> &'static str {
+fn except(snapshot: &Snapshot) -> &'static str {
     let until_ns = snapshot.regions().and_then(|regions| regions.until_ns);
     match until_ns.is_some_and(|until_ns| is_before_changes(snapshot, until_ns)) {
-        true => ", but for steps and regions",
+        true => ", except steps and regions",
         false => "",
     }
 }
@@ -77,10 +77,10 @@ fn is_before_changes(snapshot: &Snapshot, at_ns: u64) -> bool {
 /// End of the probing of parallel regions, and whether that was before the changes.
 pub(super) fn until(snapshot: &Snapshot, until_ns: u64) -> String {
     let before = match is_before_changes(snapshot, until_ns) {
-        true => "before the changes, ",
+        true => " (before the changes)",
         false => "",
     };
-    format!("{before}until {}", duration(until_ns as f64))
+    format!("measured until {}{before}", duration(until_ns as f64))
 }
 
 #[cfg(test)]
@@ -227,8 +227,8 @@ mod tests {
             (
                 of_regions(None),
                 &[
-                    " until 1.01 s: one step of the detected loop took 110 ms on average   (27 steps seen in sampling windows, ",
-                    " until 1.01 s: ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (of the 10 % of the time ",
+                    " measured until 1.01 s: one step of the detected loop took 110 ms on average   (27 steps seen in sampling windows, ",
+                    " measured until 1.01 s: ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (of the 10 % of the time ",
                     "GOMP_parallel              380     69 %  in ?",
                     "GOMP_parallel              606         -        -    counted 10 % of the time",
                 ],
@@ -237,9 +237,9 @@ mod tests {
             (
                 of_regions(Some(4)),
                 &[
-                    " before the changes, until 1.01 s: one step ",
-                    " before the changes, until 1.01 s: ~606 parallel regions/s ",
-                    " over all of the time, before the changes and after them, but for steps and regions",
+                    " measured until 1.01 s (before the changes): one step ",
+                    " measured until 1.01 s (before the changes): ~606 parallel regions/s ",
+                    " the figures below cover the time before and after the changes, except steps and regions",
                 ],
                 &[],
             ),
@@ -254,10 +254,13 @@ mod tests {
             }
         }
         // Also while the session goes on.
-        assert!(pace::regions(&of_regions(Some(4)))[0].starts_with(" before the changes, until 1.01 s: "));
+        assert!(
+            pace::regions(&of_regions(Some(4)))[0]
+                .starts_with(" measured until 1.01 s (before the changes): ")
+        );
         let live = screen::screen(&of_regions(Some(4))).concat().join("\n");
         assert!(
-            live.contains(" before the changes, until 1.01 s: one step "),
+            live.contains(" measured until 1.01 s (before the changes): one step "),
             "{live}"
         );
     }

@@ -461,7 +461,7 @@ pub(super) mod tests {
 
          no findings: 1 rule fits this program
             but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
-            openmpi-busy-wait      condition false
+            openmpi-busy-wait        condition false
          lost: 3 (ring_full)
         ");
     }

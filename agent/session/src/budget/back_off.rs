@@ -149,8 +149,8 @@ impl BackOff {
             return BudgetEffects::new();
         }
         let agent = percent(agent);
-        let more = format!("note: tuneagent itself takes {agent} of a core, more than it may (--budget)");
-        let less = format!("note: tuneagent itself takes {agent} of a core");
+        let more = format!("note: tuneagent itself takes {agent} of a CPU, more than it may (--budget)");
+        let less = format!("note: tuneagent itself takes {agent} of a CPU");
         let of_rings = || match self.rings.rests {
             true => format!(
                 "{more}: it reads calls only {ticks_per_s:.0} times a second from now on; calls that do not fit between two \

@@ -153,7 +153,7 @@ impl Sampling {
     /// What is known from windows only, as text.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let cut = self.has_cut.then(|| {
-            "MPI was watched in windows (--budget): call sites, sizes of messages, who sends to whom and iterations are those of the windows"
+            "MPI was sampled (--budget): call sites, message sizes, pairs of ranks and iterations cover the sampled time only"
                 .to_owned()
         });
         let unseen = (!self.unseen_begins.is_empty()).then(|| {
@@ -387,7 +387,7 @@ impl Sampling {
             _ => ("are", "their"),
         };
         let what = if view.cuts_sequence {
-            "Call sites, sizes of messages, who sends to whom and iterations are those of the windows"
+            "Call sites, message sizes, pairs of ranks and iterations cover the sampled time only"
         } else if view.functions.iter().any(|name| name.starts_with("MPI_")) {
             "Everything else is reported as before, except the parts of the communication efficiency"
         } else {
@@ -395,8 +395,8 @@ impl Sampling {
         };
         let (names, budget) = (view.names(NAMED_MAX), view.budget);
         Some(BudgetEffect::Say(format!(
-            "note: {names} {are} from now on watched in windows, at first {} of the time (--budget {budget}; until now {who} took {} of the job's CPU \
-             time): {their} calls, times and bytes are estimated (~). {what}",
+            "note: {names} {are} sampled from now on, at first {} of the time (--budget {budget}; until now {who} took {} of the job's CPU \
+             time): {their} calls, times and bytes are estimates (~). {what}",
             percent(view.part),
             percent(share),
         )))
@@ -469,8 +469,8 @@ impl Sampling {
 
 fn advice_on_agent(load: &Load, budget: BudgetShare) -> String {
     format!(
-        "note: tuneagent itself takes {} of a core, more than it should beside what this job computes (--budget {budget}): use fewer \
-         rules (--rules none) or fewer processes, or a greater --budget",
+        "note: tuneagent itself takes {} of a CPU, above --budget {budget} of this job's CPU time: use --rules none or fewer \
+         processes; a greater --budget permits this cost, but does not lower it",
         percent(load.agent),
     )
 }

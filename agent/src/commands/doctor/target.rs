@@ -131,7 +131,7 @@ fn written(member: &Member) -> Check {
 
 fn lock(member: &Member) -> Check {
     match WriterLock::acquire(member.process.pid) {
-        Ok(_) => Check::works("its writer", "no other session may write into it"),
+        Ok(_) => Check::works("its writer", "no other session has the right to write now"),
         Err(error @ LockError::Held { pid, .. }) => {
             Check::lacks("its writer", error.to_string()).by(format!("tuneagent session stop {pid}"))
         }

@@ -65,7 +65,7 @@ fn compare(
     if fit.is_for_other_programs {
         diagnostics::print(name, text, &fit.diagnostics);
         say!(
-            "{name}: the rule {} does not apply to {program}: no process has a role of it",
+            "{name}: the rule {} does not apply to {program}: no process fits any of its roles",
             rule.name()
         );
         return Ok(false);

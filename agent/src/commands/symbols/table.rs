@@ -4,7 +4,7 @@
 use profile::format::count;
 use report::view::columns;
 
-use super::Row;
+use super::{INLINED, Row};
 
 /// The width if standard output is no terminal.
 const WIDTH: usize = 80;
@@ -40,7 +40,7 @@ pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
         SECTION_MAX,
     )
     .max(7);
-    let size = longest(&|row| count(row.size as f64).len(), usize::MAX).max(4);
+    let size = longest(&|row| size_of(row).len(), usize::MAX).max(4);
     let can = match has_sites {
         true => longest(&|row| last(row).chars().count(), usize::MAX),
         false => CAN,
@@ -58,15 +58,15 @@ pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
             lines.push(format!("  {head}"));
             head = String::new();
         }
-        if row.size == 0 && row.section.is_none() && row.type_name.is_none() {
+        if row.kind == INLINED {
             lines.push(format!("  {head:<name$}  {}", row.can));
             continue;
         }
         lines.push(format!(
             "  {head:<name$}  {:<type_width$}  {:>size$}  {:<section$}  {}",
             cut(type_of(row), type_width),
-            count(row.size as f64),
-            row.section.as_deref().unwrap_or_default(),
+            size_of(row),
+            row.section.as_deref().unwrap_or("-"),
             last(row)
         ));
     }
@@ -92,6 +92,14 @@ fn shown(row: &Row) -> String {
 
 fn type_of(row: &Row) -> &str {
     row.type_name.as_deref().unwrap_or("?")
+}
+
+/// Symbols of the linker have no size.
+fn size_of(row: &Row) -> String {
+    match row.size {
+        0 => "-".to_owned(),
+        size => count(size as f64),
+    }
 }
 
 fn cut(text: &str, width: usize) -> String {
@@ -156,7 +164,11 @@ mod tests {
                 48,
                 "set NAME.member",
             ),
-            row("half", None, 0, "inlined into step at paths.c:30: probe that"),
+            Row {
+                kind: INLINED,
+                ..row("half", None, 0, "inlined into step at paths.c:30: probe that")
+            },
+            row("__TMC_END__", None, 0, "read (constant)"),
             Row {
                 unit: Some("src/solver.c".into()),
                 ..row("limit", Some("int"), 4, "set")

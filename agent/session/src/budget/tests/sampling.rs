@@ -44,11 +44,11 @@ fn where_polling_is_what_costs_the_sequence_of_calls_stays_complete() {
     assert_eq!(budget.missing().count(), 0);
     let lines = said(&effects[3]);
     assert!(
-        lines[0].starts_with("note: MPI_Iprobe is from now on watched in windows, "),
+        lines[0].starts_with("note: MPI_Iprobe is sampled from now on, "),
         "{lines:?}"
     );
     assert!(
-        lines[0].contains("estimated (~). Everything else is reported as before"),
+        lines[0].contains("estimates (~). Everything else is reported as before"),
         "{lines:?}"
     );
 }
@@ -58,10 +58,10 @@ fn where_the_sequence_of_calls_is_cut_that_is_said_and_missing() {
     let mut budget = budget();
     let effects = looks(&mut budget, EXPENSIVE, 4, STATE);
     assert!(budget.sampling.is_sequence_cut());
-    assert!(said(&effects[3])[0].contains("iterations are those of the windows"));
+    assert!(said(&effects[3])[0].contains("iterations cover the sampled time only"));
     let missing: Vec<String> = budget.missing().collect();
     assert!(
-        missing[0].starts_with("MPI was watched in windows (--budget)"),
+        missing[0].starts_with("MPI was sampled (--budget)"),
         "{missing:?}"
     );
 }
