@@ -40,7 +40,7 @@ pub(crate) const STOP_WAIT: std::time::Duration = std::time::Duration::from_secs
 /// program is never held longer than the bounds, even if this process dies.
 pub trait Rendezvous {
     /// Arms `action`: it is called while the next thread that reaches the point is held there. It runs on
-    /// another thread, at most once, and must be short. If it returns [`Then::PendingState`], that is run on the
+    /// another thread, at most once, and must be short. If it returns [`Then::Watch`], that is run on the
     /// same thread after the held thread was let go, and the action ends when that says so.
     fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<HoldTicket, HoldError>;
 
