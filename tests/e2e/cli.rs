@@ -390,7 +390,7 @@ fn a_rule_that_does_not_fit_a_program_is_reported_before_anything_is_attached() 
             "rank == 0",
             "E0160",
             "fitting.yaml:4:12",
-            "until a process has it",
+            "until a process fits it",
         ),
     ];
     for (old, new, mistake, place, help) in cases {

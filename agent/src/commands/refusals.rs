@@ -116,11 +116,7 @@ mod tests {
             "nothing was written (2 more processes: the same)"
         );
         outcomes.done();
-        assert!(
-            outcomes
-                .conclusion("done")
-                .starts_with("1 of 4 were done (2 more")
-        );
+        assert!(outcomes.conclusion("done").starts_with("1 of 4 was done (2 more"));
         assert_eq!(Outcomes::default().conclusion("written"), "nothing was written");
     }
 
