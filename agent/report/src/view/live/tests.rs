@@ -432,7 +432,7 @@ fn a_rule_that_gives_way_to_another_says_to_which() {
         // It is also on the first screen, next to findings of other rules and to its own.
         state.tab = Tab::Overview;
         let text = picture(120, 40, &snapshot, &mut state);
-        let line = format!("    shared-core            {state_of} ");
+        let line = format!("    shared-core              {state_of} ");
         assert!(text.contains(&line), "{line} is not in:\n{text}");
         snapshot.findings = vec![finding("shared-core", "2 ranks share a core with others")];
         let text = picture(columns, 24, &snapshot, &mut state);
