@@ -7,8 +7,8 @@ use tuner::{Pid, Process};
 
 use crate::actuator::Setting;
 
-/// What is forked from now on was forked after all that was written before, for certain: /proc tells the time
-/// of a fork in ticks of 10 ms.
+/// Waits until forks before and writes after it, or writes before and forks after it, have a known order: /proc
+/// has the time of a fork in ticks of 10 ms.
 fn some_ticks_later() {
     let now_ms = || {
         let time = clock_gettime(ClockId::Boottime);
@@ -77,6 +77,8 @@ fn a_worker_that_was_forked_before_a_change_keeps_its_own_value_even_where_it_is
 fn a_program_and_its_workers_are_undone_in_one_go_and_each_has_its_own_value_again() {
     let mut setting = or_skip!(Setting::with_workers());
     let before = ["fork 100", "fork 101", "fork 102"].map(|words| worker(&mut setting, words));
+    // These were forked before all that is written, for certain.
+    some_ticks_later();
     let (mut session, mut process) = setting.session(true, &[]);
     for pid in std::iter::once(setting.pid()).chain(before) {
         session.set(setting.write_in(pid, "knob", "11")).unwrap();
