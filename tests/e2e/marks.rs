@@ -115,11 +115,11 @@ fn symbols_lists_the_marks_of_a_stripped_file() -> Outcome {
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
     for row in [
-        "app:first () 0 probe",
-        "app:leaf (i32, i8, u32) 0 probe",
-        "app:memory (f64, i32, f64, u64) 0 probe",
-        "app:copy (i32) 0 probe",
-        "app:copy (i64) 0 probe",
+        "app:first () - - probe",
+        "app:leaf (i32, i8, u32) - - probe",
+        "app:memory (f64, i32, f64, u64) - - probe",
+        "app:copy (i32) - - probe",
+        "app:copy (i64) - - probe",
     ] {
         assert!(
             code == 0 && rows.iter().any(|known| known == row),
