@@ -15,6 +15,8 @@ use crate::window::Boundaries;
 
 /// Why an instance is incomplete to which a lost hit may have belonged.
 pub(super) const HITS_LOST: &str = "hits were lost in it";
+/// Why an instance is incomplete in whose time a hit came whose instance is unknown.
+pub(super) const WITHOUT_KEY: &str = "a hit without its key";
 
 /// The environment of an instance.
 pub(super) struct Surroundings<'a> {

@@ -208,7 +208,7 @@ fn unkeyed(
     dropped.unplaced += 1;
     if let Some(ledger) = ledgers.get(window) {
         for index in ledger.at(arrived.hit.time) {
-            instances.mark_incomplete(window, index, "a hit without its key");
+            instances.mark_incomplete(window, index, super::instance::WITHOUT_KEY);
         }
     }
 }

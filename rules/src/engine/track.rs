@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::hit_placement::{HitPlacement, Name, began, is_shared, key_of, may_end, put};
-use super::instance::{Closed, Frame, HITS_LOST, Instance, Surroundings};
+use super::instance::{Closed, Frame, HITS_LOST, Instance, Surroundings, WITHOUT_KEY};
 use super::ledger::Ledger;
 use super::nest::Nest;
 use super::output::Dropped;
@@ -154,7 +154,7 @@ impl Track {
         let Some(key) = key_of(arrived, boundaries) else {
             // It could belong to any instance, so none is known to be complete.
             dropped.unplaced += 1;
-            self.mark_incomplete(time, "a hit without its key");
+            self.mark_incomplete(time, WITHOUT_KEY);
             return Vec::new();
         };
         let enclosing = nest.enclosing(arrived);
@@ -524,24 +524,23 @@ impl Track {
         }
         let first = self.open.front_mut()?;
         let number = first.frame.number;
-        // Within a tick only its boundaries and hits can change what it lacks, and most hits belong to later
-        // instances.
+        // Within a tick only its boundaries and hits change what it lacks; most hits belong to later instances.
         let known = first
             .lacked
             .take()
             .filter(|(hits, _)| *hits == first.content.len());
         let missing = known.map_or_else(|| first.missing(boundaries, around), |(_, missing)| missing);
         let awaits = |process: ProcessId| self.latest.get(&process).is_none_or(|&latest| latest <= number);
-        let is_hopeless = first.incomplete.is_some() && !first.awaited(boundaries, around).any(awaits);
+        // A hit without its key marks instances by its time, not the one that it belongs to: those may become complete.
+        let lacks = first.incomplete.as_deref().is_some_and(|why| why != WITHOUT_KEY);
+        let is_hopeless = lacks && !first.awaited(boundaries, around).any(awaits);
         if missing.is_some() && !given_up && !is_hopeless {
             first.lacked = Some((first.content.len(), missing));
             return None;
         }
         // Complete at the last hit for which it waited; given up at its deadline.
-        let patience = boundaries
-            .timeout
-            .filter(|_| missing.is_some() && given_up)
-            .unwrap_or(0);
+        let is_late = missing.is_some() && given_up;
+        let patience = boundaries.timeout.filter(|_| is_late).unwrap_or(0);
         Some(EndedInstance {
             number,
             time: Time(end.0.saturating_add(patience)).max(first.last),

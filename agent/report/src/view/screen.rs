@@ -89,7 +89,8 @@ fn place(snapshot: &Snapshot) -> String {
 /// message that there are no findings. On a small terminal the last block may need scrolling.
 pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let found = [findings::now(snapshot), losses(snapshot)].concat();
-    let mut blocks = vec![time(snapshot), going_on(snapshot), found];
+    let time = [time(snapshot), cost::now(snapshot)].concat();
+    let mut blocks = vec![time, going_on(snapshot), found];
     if !snapshot.findings.is_empty() {
         blocks.swap(1, 2);
     }
@@ -97,20 +98,20 @@ pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
     blocks
 }
 
-/// The overview with short findings, for a terminal on which they would leave no room for functions.
+/// The overview with short findings, for a terminal on which they would leave no room for functions. The cost
+/// of watching follows them.
 pub(super) fn brief(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let found = [findings::brief(snapshot), losses(snapshot)].concat();
-    let mut blocks = vec![time(snapshot), found, going_on(snapshot)];
+    let mut blocks = vec![time(snapshot), found, cost::now(snapshot), going_on(snapshot)];
     blocks.retain(|block| !block.is_empty());
     blocks
 }
 
-/// How the time is spent now, and the cost of watching.
+/// How the time is spent now.
 fn time(snapshot: &Snapshot) -> Vec<String> {
     let mut time = summary(snapshot);
     time.extend(pace::now(snapshot));
     time.extend(pace::regions(snapshot));
-    time.extend(cost::now(snapshot));
     time
 }
 
