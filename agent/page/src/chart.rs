@@ -40,8 +40,8 @@ pub(crate) fn pace(timeline: &Timeline) -> Result<Option<String>, ChartError> {
         false => 0.0..most * 1.1,
     };
     let label = |value: &f64| match is_logarithmic {
-        true => duration(10f64.powf(*value) * 1e9),
-        false => duration(*value * 1e9),
+        true => time(10f64.powf(*value)),
+        false => time(*value),
     };
     let runs = unbroken(parts);
     let svg = on_time(timeline, range.clone(), &label, |chart| {
@@ -67,11 +67,16 @@ pub(crate) fn pace(timeline: &Timeline) -> Result<Option<String>, ChartError> {
     let log = if is_logarithmic { ", logarithmic axis" } else { "" };
     let text = format!(
         "Time of one iteration over the session{log}: least {}, most {}, last {}",
-        duration(least * 1e9),
-        duration(most * 1e9),
-        duration(parts.last().map_or(0.0, |part| part.mean_s) * 1e9)
+        time(least),
+        time(most),
+        time(parts.last().map_or(0.0, |part| part.mean_s))
     );
     Ok(Some(finished(svg, &text)))
+}
+
+/// Seconds as people read them.
+pub(crate) fn time(seconds: f64) -> String {
+    duration(seconds * 1e9)
 }
 
 /// The parts, in pieces that follow one another without a gap.
@@ -146,7 +151,7 @@ fn on_time(
             .axis_style(INK)
             .label_style(("sans-serif", 12, &INK))
             .x_label_formatter(&|time_s| match *time_s > 0.0 {
-                true => duration(time_s * 1e9),
+                true => time(*time_s),
                 false => "0 s".to_owned(),
             })
             .y_label_formatter(label)

@@ -149,14 +149,10 @@ fn timeline(timeline: &Timeline) -> Result<Markup, PageError> {
             }
             @if let Some(picture) = &ranks { (self::ranks(timeline, picture)) }
             @if !timeline.marks.is_empty() {
-                ol { @for mark in &timeline.marks { li value=(mark.number) { "after " (seconds(mark.at_s)) ": " (mark.text) } } }
+                ol { @for mark in &timeline.marks { li value=(mark.number) { "after " (chart::time(mark.at_s)) ": " (mark.text) } } }
             }
         }
     })
-}
-
-fn seconds(time_s: f64) -> String {
-    profile::format::duration(time_s * 1e9)
 }
 
 /// Each row is high enough to be seen apart from the next one.

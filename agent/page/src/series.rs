@@ -23,7 +23,7 @@ pub(crate) fn timeline(snapshot: &Snapshot, marks: Vec<TimelineMark>) -> Timelin
         .iter()
         .filter(|process| !process.load.is_empty());
     let rows = loads.clone().take(RANKS_MAX).map(|process| RankRow {
-        name: name(process),
+        name: name(process.rank, process.pid),
         cells: resampled(process, end_s, of),
     });
     Timeline {
@@ -37,10 +37,10 @@ pub(crate) fn timeline(snapshot: &Snapshot, marks: Vec<TimelineMark>) -> Timelin
     }
 }
 
-pub(crate) fn name(process: &ProcessView) -> String {
-    match process.rank {
+pub(crate) fn name(rank: Option<u32>, pid: i32) -> String {
+    match rank {
         Some(rank) => format!("rank {rank}"),
-        None => format!("process {}", process.pid),
+        None => format!("process {pid}"),
     }
 }
 

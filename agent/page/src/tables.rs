@@ -132,7 +132,7 @@ fn processes(snapshot: &Snapshot) -> Table {
         let rates = process.overall;
         let counters = process.counters.as_ref();
         vec![
-            text(series::name(process)),
+            text(series::name(process.rank, process.pid)),
             // A recording has no numbers of processes.
             number(Some(f64::from(process.pid)).filter(|pid| *pid != 0.0), |pid| {
                 pid.to_string()
@@ -193,10 +193,7 @@ fn changes(snapshot: &Snapshot) -> Table {
         vec![
             number(Some(change.at.as_secs_f64()), |at_s| duration(at_s * 1e9)),
             text(&change.rule),
-            text(match change.rank {
-                Some(rank) => format!("rank {rank}"),
-                None => format!("process {}", change.pid),
-            }),
+            text(series::name(change.rank, change.pid)),
             text(&change.variable),
             text(&change.old),
             text(&change.new),
