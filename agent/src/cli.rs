@@ -181,6 +181,7 @@ mod tests {
             include_str!("../../docs/metrics.md"),
             include_str!("../../docs/sites.md"),
             include_str!("../../docs/exports.md"),
+            include_str!("../../docs/web.md"),
         ];
         let mut tried = 0;
         for page in pages {

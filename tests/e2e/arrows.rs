@@ -43,7 +43,7 @@ tuneagent-session: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rule
 tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-probe: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-report: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
-tuneagent-page: tuneagent-profile tuneagent-report
+tuneagent-page: tuneagent-plan tuneagent-profile tuneagent-report
 tuneagent: tuneagent-abi tuneagent-job tuneagent-page tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-report
     tuneagent-rules tuneagent-session tuneagent-tuner
 xtask: tuneagent-e2e

@@ -10,7 +10,7 @@ use report::view;
 use crate::model::{Efficiency, FindingBlock, PageModel, SCHEMA, Tile, TimelineMark};
 use crate::{series, tables};
 
-/// The page of a session that is over, or of a recording of it.
+/// The page of a session as it is in this snapshot.
 pub fn page(snapshot: &Snapshot) -> PageModel {
     let marks = marks(snapshot);
     PageModel {
@@ -20,7 +20,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
         program: snapshot.job.program.clone(),
         taken_at: (snapshot.armed_unix_s > 0.0).then(|| snapshot.taken_at.clone()),
         elapsed: seconds(snapshot.elapsed),
-        has_written: !snapshot.changes.is_empty(),
+        access: access(snapshot),
         summary: trimmed(view::overview(snapshot)),
         tiles: tiles(snapshot),
         findings: snapshot
@@ -42,6 +42,18 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
             .unwrap_or_default(),
         tables: tables::all(snapshot),
         incomplete: trimmed(view::losses(snapshot)),
+    }
+}
+
+fn access(snapshot: &Snapshot) -> &'static str {
+    let may_write = snapshot
+        .rules
+        .iter()
+        .any(|rule| rule.mode == plan::Mode::Applying.name());
+    match (snapshot.changes.is_empty(), may_write) {
+        (false, _) => "changed the program",
+        (true, true) => "may change the program",
+        (true, false) => "read-only",
     }
 }
 
@@ -128,7 +140,7 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     let of_time = "of the time, the mean over the processes";
     let efficiency = snapshot.sequence.efficiencies.as_ref().map(|found| Tile {
         name: "parallel efficiency",
-        value: format!("{:.2}", found.of.parallel),
+        value: view::efficiency(found.of.parallel),
         before: None,
         note: format!("of {} ranks; 1 is best", found.ranks),
     });

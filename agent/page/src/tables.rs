@@ -10,17 +10,13 @@ use crate::series;
 const ROWS_MAX: usize = 768;
 
 pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
-    let tables = [
+    vec![
         functions(snapshot),
         call_sites(snapshot),
         processes(snapshot),
         rules(snapshot),
         changes(snapshot),
-    ];
-    tables
-        .into_iter()
-        .filter(|table| !table.rows.is_empty())
-        .collect()
+    ]
 }
 
 fn table(

@@ -108,6 +108,12 @@ pub struct WatchArgs {
     /// Serve /metrics, read-only
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477", help_heading = "What is written")]
     pub metrics: Option<SocketAddr>,
+    /// Serve the session as a page for browsers, read-only, as long as it lasts; its address is printed
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9478", help_heading = "What is written")]
+    pub web: Option<SocketAddr>,
+    /// A further host name under which --web answers, such as that of a reverse proxy
+    #[arg(long, value_name = "NAME", requires = "web", help_heading = "What is written")]
+    pub web_host: Vec<String>,
 }
 
 /// `tuneagent run`

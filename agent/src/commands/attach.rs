@@ -24,7 +24,7 @@ use crate::{
     rulebook::{Recorder, RuleBook},
     session::{
         Options, Session,
-        outputs::{Exports, Outputs, refuse_stdout},
+        outputs::{Addresses, Exports, Outputs, refuse_stdout},
     },
 };
 
@@ -162,9 +162,10 @@ impl Watched {
         options.budget = args.budget;
         options.busy_poll = args.busy_poll;
         options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
+        let addresses = addresses(&args);
         options.probe = args.probe;
         let host = job::host();
-        let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), args.metrics, &host)?;
+        let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), addresses, &host)?;
         refuse_stdout("--record", args.record.as_deref())?;
         if let Some(name) = &args.record {
             let name = name.replace("%h", &host);
@@ -202,6 +203,14 @@ impl Watched {
         give_up().map_err(Failure::not_permitted)?;
         armed()?;
         session.run(actuator, control, closer, self.hurry)
+    }
+}
+
+fn addresses(args: &WatchArgs) -> Addresses {
+    Addresses {
+        metrics: args.metrics,
+        web: args.web,
+        web_names: args.web_host.clone(),
     }
 }
 

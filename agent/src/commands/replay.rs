@@ -104,7 +104,7 @@ fn report_job(
             .for_each(|line| painter.say(line));
     }
     if let Some(place) = html {
-        let page = page::html(&page::page(&snapshot)).map_err(Failure::no)?;
+        let page = page::file(&page::page(&snapshot)).map_err(Failure::no)?;
         place.write_text(&page)?;
     }
     json.map_or(Ok(()), |place| place.write(&snapshot))

@@ -66,6 +66,7 @@ impl Session {
         while let Some(request) = sources.request() {
             self.answer(request);
         }
+        self.screen.end_page(last.snapshot).await;
         match self.parts.outcome() {
             Ok(true) => Ok(Code::Done),
             Ok(false) => Ok(Code::No),

@@ -161,7 +161,7 @@ fn step_line(
 }
 
 /// The efficiency of ranks that all wait must differ from 0, and the factors must multiply to the product.
-fn efficiency(efficiency: f64) -> String {
+pub fn efficiency(efficiency: f64) -> String {
     match efficiency < 0.0995 {
         true => significant(efficiency, 2),
         false => format!("{efficiency:.2}"),
