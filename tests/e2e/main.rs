@@ -101,6 +101,9 @@ mod rights;
 // What a session writes for other programs.
 mod exports;
 
+// The page in a browser.
+mod web;
+
 // The log of a session, for bug reports.
 mod session_logs;
 

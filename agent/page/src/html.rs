@@ -257,7 +257,7 @@ fn ranks(timeline: &Timeline, picture: &str) -> Markup {
 
 fn efficiencies(all: &[Efficiency]) -> Markup {
     html! {
-        div .wide {
+        div .wide tabindex="0" role="region" aria-label="factors of the efficiency" {
             table aria-label="Efficiencies" {
                 caption { "each is the product of those below it" }
                 thead { tr { th scope="col" { "factor" } th .n scope="col" { "value" } th scope="col" { "definition" } } }
@@ -277,7 +277,7 @@ fn efficiencies(all: &[Efficiency]) -> Markup {
 
 fn table(table: &Table) -> Markup {
     html! {
-        div .wide {
+        div .wide tabindex="0" role="region" aria-label=(format!("table of {}", table.title.to_lowercase())) {
             table .sorted aria-label=(table.title) {
                 thead {
                     tr { @for column in &table.columns { th scope="col" class=(class(column.is_number)) { (column.title) } } }

@@ -152,6 +152,7 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     });
     let all = [
         iteration(snapshot),
+        gain(snapshot),
         share("inside MPI", mean(&|rates| rates.mpi), of_time),
         share("on a CPU", mean(&|rates| Some(rates.cpu)), of_time),
         share("waiting for a CPU", mean(&|rates| Some(rates.runqueue)), of_time),
@@ -161,13 +162,29 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     all.into_iter().flatten().collect()
 }
 
+/// The newest change that the guard kept.
+fn kept(snapshot: &Snapshot) -> Option<&ChangeView> {
+    let is_kept = |change: &&ChangeView| change.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT);
+    snapshot.changes.iter().rev().find(is_kept)
+}
+
+/// The gain that the guard measured.
+fn gain(snapshot: &Snapshot) -> Option<Tile> {
+    let guard = kept(snapshot)?.guard.as_ref()?;
+    let (least, most) = guard.interval?;
+    Some(Tile {
+        name: "gain of the change",
+        value: format!("{} times", times(guard.ratio?)),
+        before: None,
+        note: format!("{} to {} times with 98 % confidence", times(least), times(most)),
+    })
+}
+
 /// The time of one iteration; around the newest change that the guard kept, before and after it.
 fn iteration(snapshot: &Snapshot) -> Option<Tile> {
     let view = snapshot.sequence.iteration.as_ref()?;
-    let is_kept = |change: &&ChangeView| change.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT);
-    let kept = snapshot.changes.iter().rev().find(is_kept);
     // After a change that was reverted to be compared, the time is not all under it.
-    let kept = kept.filter(|change| change.first_at.is_none());
+    let kept = kept(snapshot).filter(|change| change.first_at.is_none());
     let around = kept.and_then(|change| view.around(change.at, change.at));
     let calls = format!("{} {}s each", count(view.calls), snapshot.sequence.steps.noun());
     Some(match around {

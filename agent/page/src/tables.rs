@@ -195,7 +195,7 @@ fn changes(snapshot: &Snapshot) -> Table {
             text(&change.new),
             text(&change.outcome),
             text(guard.map_or("", |guard| guard.text.as_str())),
-            number(Some(change.hold_ns as f64), duration),
+            number(Some(change.hold_ns as f64).filter(|ns| *ns > 0.0), duration),
         ]
     };
     table(

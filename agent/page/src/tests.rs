@@ -42,6 +42,7 @@ fn session() -> Snapshot {
         before: Some(10.0),
         after: Some(100.0),
         ratio: Some(10.0),
+        interval: Some((8.0, 12.5)),
         verdict: "kept",
         text: "pace: 10/s -> 100/s: 10 times; kept".into(),
         ..GuardView::default()
