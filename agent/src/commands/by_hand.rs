@@ -312,7 +312,7 @@ impl ByHand<'_> {
         };
         let how = match (&self.args.at, &receipt.passage) {
             (Some(place), Some(passage)) => {
-                format!(", {}", passage_text(place, receipt.mechanism, passage))
+                format!(", {}", passage_text(place, receipt.mechanism, passage, true))
             }
             _ => String::new(),
         };
