@@ -1,6 +1,8 @@
 //! `tuneagent replay`: evaluates rules on recordings. Prints findings and decisions, window by window, and
 //! then the data of the recorded ranks, of all hosts together.
 
+mod compared;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -12,6 +14,7 @@ use profile::format::{csv_field, duration, plural};
 use report::{Plot, PlotMarkKind, console, render, view};
 use rules::{Dimension, MetricReading};
 
+use self::compared::Compared;
 use super::replay_session;
 use crate::{
     atomic_file::AtomicFile,
@@ -22,6 +25,9 @@ use crate::{
 use session::log::is_log;
 
 /// The value of a table is the mean of its rows.
+/// The source of a line that the recorded session reported.
+const SESSION: &str = "session ";
+
 const COLUMNS: &str = "time_s,rule,window,index,metric,unit,value,least,greatest,note";
 
 pub(super) fn run(args: &ReplayArgs) -> CommandResult {
@@ -159,6 +165,7 @@ impl Outputs {
         Ok(Outputs {
             csv,
             svg: open(args.svg.as_deref())?.map(|file| (file, Plot::new(objectives))),
+    compared: Compared,
             is_quiet: requested.into_iter().flatten().any(|name| name == "-"),
             windows: 0,
             has_found: false,
@@ -174,6 +181,7 @@ impl Outputs {
                 window,
                 index,
                 duration: length,
+            compared: Compared::default(),
                 metrics,
                 readings,
             } => {
@@ -199,14 +207,13 @@ impl Outputs {
                     plot.recorded(since_ns, &rule, kind.into(), &text);
                 }
                 // Findings are made again by the replay.
-                if !self.is_quiet && kind != plan::MarkKind::Finding {
-                    let time = duration(since_ns as f64);
+                if kind != plan::MarkKind::Finding {
                     // The text of a verdict contains its kind.
-                    let kind = match kind {
-                        plan::MarkKind::Kept | plan::MarkKind::Reverted => String::new(),
-                        other => format!("{}: ", other.name()),
+                    let text = match kind {
+                        plan::MarkKind::Kept | plan::MarkKind::Reverted => text,
+                        other => format!("{}: {text}", other.name()),
                     };
-                    say!("{time:>9}  session  {rule}   {kind}{}", indented(&text));
+                    self.say(since_ns, SESSION, &rule, &text);
                 }
             }
             ReplayEvent::Act(act) => {
@@ -220,17 +227,14 @@ impl Outputs {
                 if let Some((_, plot)) = &mut self.svg {
                     plot.mark(since_ns, rule, kind, &text);
                 }
-                if !self.is_quiet {
-                    let word = match kind {
-                        PlotMarkKind::Finding => "finding ",
-                        PlotMarkKind::Gone => "gone    ",
-                        PlotMarkKind::Decision => "decision",
-                        PlotMarkKind::Kept | PlotMarkKind::Reverted => "guard   ",
-                    };
-                    let text = indented(&text);
-                    let line = format!("{:>9}  {word} {rule}   {text}", duration(since_ns as f64));
-                    say!("{}", line.trim_end());
-                }
+                let word = match kind {
+                    PlotMarkKind::Finding => "finding ",
+                    PlotMarkKind::Gone => "gone    ",
+                    PlotMarkKind::Decision if is_repeated(&act) => return,
+                    PlotMarkKind::Decision => "decision",
+                    PlotMarkKind::Kept | PlotMarkKind::Reverted => "guard   ",
+                };
+                self.say(since_ns, word, rule, &text);
             }
         }
     }
@@ -246,9 +250,20 @@ impl Outputs {
             Act::Judged { decision, .. } => self.switches.contains(decision),
             Act::Found { .. } | Act::Gone { .. } => false,
         }
+    /// Prints a line, unless it is one of the reverts of a trial: these are printed together.
+    fn say(&mut self, since_ns: u64, source: &'static str, rule: &str, text: &str) {
+        if self.is_quiet || self.compared.keeps(since_ns, source, rule, text) {
+            return;
+        }
+        if let Some(reverts) = self.compared.take(source, rule) {
+            print(reverts.since_ns, source, rule, &reverts.text);
+        }
+        print(since_ns, source, rule, text);
     }
 
-    fn finish(self) -> Result<(), Failure> {
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
         let mut failed = self.failed;
         if let Some((mut file, plot)) = self.svg {
             let written = file.write_all(plot.svg().as_bytes()).and_then(|()| file.flush());
@@ -272,6 +287,9 @@ impl Outputs {
 /// Indented to below the first line of a finding.
 fn indented(text: &str) -> String {
     text.replace('\n', &format!("\n{:21}", ""))
+        for reverts in self.compared.take_all() {
+            print(reverts.since_ns, reverts.source, &reverts.rule, &reverts.text);
+        }
 }
 
 fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
@@ -280,6 +298,20 @@ fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
         Some("-") => Ok(Some(Box::new(console::StandardOutput))),
         Some(name) => match fs::File::create(name) {
             Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
+/// A change that was reverted to compare is made again.
+fn is_repeated(act: &Act) -> bool {
+    matches!(act, Act::Decided(decision) if decision.again)
+}
+
+fn print(since_ns: u64, source: &str, rule: &str, text: &str) {
+    let line = format!(
+        "{:>9}  {source} {rule}   {}",
+        duration(since_ns as f64),
+        indented(text)
+    );
+    say!("{}", line.trim_end());
+}
+
             Err(error) => Err(Failure::not_there(format!("{name} cannot be written: {error}"))),
         },
     }
