@@ -365,3 +365,15 @@ fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_com
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
+        // As with `attach` a name is a running program; a file has a path, or no program of its name.
+        (
+            "cd $D; $T symbols settings main".to_owned(),
+            "0",
+            "settings is the running program here; the file of this name: tuneagent symbols ./settings"
+                .to_owned(),
+        ),
+        (
+            "cp $D/settings $D/idle; cd $D; $T symbols idle main".to_owned(),
+            "0",
+            "idle\n  name ".to_owned(),
+        ),

@@ -11,7 +11,8 @@ use super::values::{duration, variable_assignment};
 /// `tuneagent symbols`
 #[derive(Debug, Args)]
 pub struct SymbolsArgs {
-    /// A process of the program, the program's name, or a file
+    /// A process of the program, the program's name, or a file: its path, or its name if no program of that
+    /// name runs
     #[arg(value_name = "TARGET|FILE")]
     pub target: String,
     /// Names as in the source, or patterns with * and ?; by default all of the program's own
