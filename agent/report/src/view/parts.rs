@@ -97,6 +97,8 @@ mod tests {
             name: name.into(),
             calls: 1_000,
             time_ns: Some(4_700_000_000),
+            returned: 1_000,
+            returned_ns: 4_700_000_000,
             bytes: Some(100_000_000),
             bytes_kind: Some("sent"),
             sizes: vec![0, 0, 0, 380],
