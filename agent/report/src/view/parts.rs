@@ -207,7 +207,7 @@ mod tests {
                 mpi(),
                 &[
                     "(sampled 38 % of the time)",
-                    "~1 000   4.70 ms     47 %",
+                    "~1 000  ~4.70 ms    ~47 %",
                     "calls   share of the time   (sampled calls only: of the 38 % of the time that was watched)",
                     "MPI_Send                   380     47 %  in ?",
                     "(point to point, sampled 38 % of the time: 36.2 MiB in all,",
