@@ -138,6 +138,29 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (vec!["attach", &pid, "--apply=open-mpi"], 2, "with --rules FILE"),
         (vec!["attach", &pid, "--budget", "5"], 2, "write 1%, 0.5% or none"),
         (
+        // Nothing of a command is written if a part of it is wrong.
+        (
+            vec!["set", &pid, "limits[1]=7", "limit=3"],
+            2,
+            "nothing was written",
+        ),
+        (
+            vec!["set", &pid, "limits[1]=7", "limits[2]=3.7"],
+            1,
+            "nothing was written",
+        ),
+        (vec!["get", &pid, "limits[1]"], 0, "limits[1] = 20"),
+        (
+            vec!["set", &pid, "limits[1]=7", "--at", "entry:mian"],
+            2,
+            "did you mean `main`?",
+        ),
+        (vec!["call", &pid, "mian()"], 2, "did you mean `main`?"),
+        (
+            vec!["patch", &pid, "replace", "mian", "main"],
+            2,
+            "did you mean `main`?",
+        ),
             vec!["set", &pid, "limits[2]=3.7"],
             1,
             "is not an integer, and the type is ",

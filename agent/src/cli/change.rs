@@ -57,7 +57,7 @@ pub struct GetArgs {
 pub struct SetArgs {
     /// A process of the program, its launcher, or the program's name: every process of it is written
     pub target: String,
-    /// What to write; VAR as for `get`
+    /// What to write; VAR as for `get`. Several are all checked before the first is written
     #[arg(required = true, value_name = "VAR=VALUE", value_parser = variable_assignment)]
     pub assignments: Vec<(String, Literal)>,
     /// The type, where the program has no debug information: bool, i8 ... u64, f32, f64

@@ -1,6 +1,9 @@
 //! `tuneagent get` and `tuneagent set`: read and write variables by hand, in every process of a job.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use job::{Discovery, Job, Member};
 use plan::{SyncPoint, Value, ValueType};
@@ -220,7 +223,7 @@ struct ByHand<'a> {
 
 impl ByHand<'_> {
     fn set_at_once(&mut self, processes: &[&Member]) {
-        for (pid, variable, command) in self.commands(processes) {
+        for (pid, variable, command) in self.possible(processes) {
             let written = self.actuator.client.set(command);
             self.report(pid, &variable, written);
         }
@@ -229,7 +232,7 @@ impl ByHand<'_> {
     /// Arms all processes at once, since each reaches the place at a different time.
     fn set_at(&mut self, processes: &[&Member], place: &SyncPoint) -> Result<(), Failure> {
         let mut waiting = BTreeMap::new();
-        for (pid, variable, set) in self.commands(processes) {
+        for (pid, variable, set) in self.possible(processes) {
             let armed = self.actuator.client.arm(ArmCommand {
                 set,
                 at: place.clone(),
@@ -258,6 +261,24 @@ impl ByHand<'_> {
         for member in processes {
             let pid = member.process.pid;
             for (variable, value) in &self.args.assignments {
+    /// The writes to make. Of several variables all are checked before the first is written: a process in
+    /// which one of them cannot be written is left as it is.
+    fn possible(&mut self, processes: &[&Member]) -> Vec<(Pid, String, SetCommand)> {
+        let mut commands = self.commands(processes);
+        if self.args.assignments.len() < 2 {
+            return commands;
+        }
+        let mut refused = BTreeSet::new();
+        for (pid, variable, command) in &commands {
+            if let Err(error) = self.actuator.client.check(command.clone()) {
+                self.report(*pid, variable, Err(error));
+                refused.insert(*pid);
+            }
+        }
+        commands.retain(|(pid, ..)| !refused.contains(pid));
+        commands
+    }
+
                 let copies = match self.args.all_copies {
                     true => member.copies(variable, self.images),
                     false => vec![None],
