@@ -6,14 +6,14 @@ use std::{
 };
 
 use job::{Discovery, Job, Member};
-use plan::{SyncPoint, Value, ValueType};
+use plan::{FunctionName, SyncPoint, Value, ValueType};
 use profile::format::plural;
 use tuner::actuator::{ActuatorRefusalKind, ArmCommand, ClientError, SetCommand};
 use tuner::dwarf::{Leaf, ValueKind};
 use tuner::{AddressSpace, FollowError, Images, Location, Pid, Receipt, VariableName};
 
 use super::{
-    refusals::{Outcomes, hint},
+    refusals::{Outcomes, function_hint, hint},
     target,
 };
 use crate::{
@@ -188,7 +188,12 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
             let first = processes.first().map(|member| &member.space);
             let names = args.assignments.iter().map(|(name, _)| name);
             let hints = names.filter_map(|name| hint(first?, name));
-            hints.for_each(|hint| warn!("{hint}"));
+            let function = args.at.as_ref().map(|at| FunctionName {
+                name: at.function.clone(),
+                module: at.module.clone(),
+            });
+            let of_place = function.and_then(|function| function_hint(first?, &function));
+            hints.chain(of_place).for_each(|hint| warn!("{hint}"));
             let message = outcomes.conclusion("written");
             Err(Failure { code, message })
         }
