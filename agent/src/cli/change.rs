@@ -69,7 +69,7 @@ pub struct SetArgs {
     /// Write when a process enters this function, or returns from it, and at no other instant
     #[arg(long, value_name = "entry:FUNCTION|return:FUNCTION")]
     pub at: Option<SyncPoint>,
-    /// How long to wait for that
+    /// How long to wait for that: 500ms, 10s, 2min or 1h
     #[arg(long, default_value = "60s", value_parser = duration, value_name = "TIME", requires = "at")]
     pub within: Duration,
     /// Only this process, not all of the job
@@ -98,7 +98,7 @@ pub struct CallArgs {
     /// nothing
     #[arg(long, value_name = "TYPE")]
     pub returns: Option<String>,
-    /// How long to wait for it to return, at most 8s; it is never interrupted
+    /// How long to wait for it to return: 500ms or 5s, at most 8s; it is never interrupted
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
     pub wait: Duration,
     /// The thread that makes the call; by default the first that can, the main thread before others
