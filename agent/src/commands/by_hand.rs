@@ -261,11 +261,6 @@ impl ByHand<'_> {
         Ok(())
     }
 
-    fn commands(&self, processes: &[&Member]) -> Vec<(Pid, String, SetCommand)> {
-        let mut commands = Vec::new();
-        for member in processes {
-            let pid = member.process.pid;
-            for (variable, value) in &self.args.assignments {
     /// The writes to make. Of several variables all are checked before the first is written: a process in
     /// which one of them cannot be written is left as it is.
     fn possible(&mut self, processes: &[&Member]) -> Vec<(Pid, String, SetCommand)> {
@@ -284,6 +279,11 @@ impl ByHand<'_> {
         commands
     }
 
+    fn commands(&self, processes: &[&Member]) -> Vec<(Pid, String, SetCommand)> {
+        let mut commands = Vec::new();
+        for member in processes {
+            let pid = member.process.pid;
+            for (variable, value) in &self.args.assignments {
                 let copies = match self.args.all_copies {
                     true => member.copies(variable, self.images),
                     false => vec![None],

@@ -20,17 +20,28 @@ use crate::{
     atomic_file::AtomicFile,
     cli::ReplayArgs,
     exit::{Code, CommandResult, Failure},
+    output_name::{cannot_be_written, refuse_overwriting, refuse_shared},
     rulebook::{Act, DecisionId, ReplayEvent, RuleBook, joined, replay},
 };
 use session::log::is_log;
 
-/// The value of a table is the mean of its rows.
 /// The source of a line that the recorded session reported.
 const SESSION: &str = "session ";
 
+/// The value of a table is the mean of its rows.
 const COLUMNS: &str = "time_s,rule,window,index,metric,unit,value,least,greatest,note";
 
 pub(super) fn run(args: &ReplayArgs) -> CommandResult {
+    let outputs = [
+        ("--csv", args.csv.as_deref()),
+        ("--json", args.json.as_deref()),
+        ("--html", args.html.as_deref()),
+        ("--svg", args.svg.as_deref()),
+    ];
+    refuse_shared(&outputs, "%h")?;
+    for recording in &args.recordings {
+        refuse_overwriting(&outputs, recording)?;
+    }
     let files: Vec<io::Result<Vec<u8>>> = args.recordings.iter().map(fs::read).collect();
     if let Some(log) = files.iter().flatten().find(|bytes| is_log(bytes)) {
         return replay_session::run(args, log);
@@ -128,7 +139,7 @@ impl Report {
             "-" => Ok(Report::Stdout),
             name => AtomicFile::create(name)
                 .map(Report::File)
-                .map_err(|error| Failure::not_there(format!("{name} cannot be written: {error}"))),
+                .map_err(|error| cannot_be_written(name, &error)),
         }
     }
 
@@ -154,6 +165,7 @@ struct Outputs {
     has_found: bool,
     /// Decisions that only switch probes, and do not change the program.
     switches: BTreeSet<DecisionId>,
+    compared: Compared,
     failed: Option<io::Error>,
 }
 
@@ -165,11 +177,11 @@ impl Outputs {
         Ok(Outputs {
             csv,
             svg: open(args.svg.as_deref())?.map(|file| (file, Plot::new(objectives))),
-    compared: Compared,
             is_quiet: requested.into_iter().flatten().any(|name| name == "-"),
             windows: 0,
             has_found: false,
             switches: BTreeSet::new(),
+            compared: Compared::default(),
             failed,
         })
     }
@@ -181,7 +193,6 @@ impl Outputs {
                 window,
                 index,
                 duration: length,
-            compared: Compared::default(),
                 metrics,
                 readings,
             } => {
@@ -239,17 +250,6 @@ impl Outputs {
         }
     }
 
-    /// Whether it only switches probes, or switches them back.
-    fn only_switches(&mut self, act: &Act) -> bool {
-        match act {
-            Act::Decided(decision) => {
-                let only_switches = !decision.switches.is_empty();
-                self.switches.extend(only_switches.then_some(decision.id));
-                only_switches
-            }
-            Act::Judged { decision, .. } => self.switches.contains(decision),
-            Act::Found { .. } | Act::Gone { .. } => false,
-        }
     /// Prints a line, unless it is one of the reverts of a trial: these are printed together.
     fn say(&mut self, since_ns: u64, source: &'static str, rule: &str, text: &str) {
         if self.is_quiet || self.compared.keeps(since_ns, source, rule, text) {
@@ -261,6 +261,17 @@ impl Outputs {
         print(since_ns, source, rule, text);
     }
 
+    /// Whether it only switches probes, or switches them back.
+    fn only_switches(&mut self, act: &Act) -> bool {
+        match act {
+            Act::Decided(decision) => {
+                let only_switches = !decision.switches.is_empty();
+                self.switches.extend(only_switches.then_some(decision.id));
+                only_switches
+            }
+            Act::Judged { decision, .. } => self.switches.contains(decision),
+            Act::Found { .. } | Act::Gone { .. } => false,
+        }
     }
 
     fn finish(mut self) -> Result<(), Failure> {
@@ -276,6 +287,9 @@ impl Outputs {
         if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
             return Err(Failure::no(format!("the output could not be written: {error}")));
         }
+        for reverts in self.compared.take_all() {
+            print(reverts.since_ns, reverts.source, &reverts.rule, &reverts.text);
+        }
         if !self.is_quiet {
             let found = if self.has_found { "" } else { ", no findings" };
             say!("{} evaluated{found}", plural(self.windows, "window"));
@@ -284,20 +298,6 @@ impl Outputs {
     }
 }
 
-/// Indented to below the first line of a finding.
-fn indented(text: &str) -> String {
-    text.replace('\n', &format!("\n{:21}", ""))
-        for reverts in self.compared.take_all() {
-            print(reverts.since_ns, reverts.source, &reverts.rule, &reverts.text);
-        }
-}
-
-fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
-    match name {
-        None => Ok(None),
-        Some("-") => Ok(Some(Box::new(console::StandardOutput))),
-        Some(name) => match fs::File::create(name) {
-            Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
 /// A change that was reverted to compare is made again.
 fn is_repeated(act: &Act) -> bool {
     matches!(act, Act::Decided(decision) if decision.again)
@@ -312,7 +312,18 @@ fn print(since_ns: u64, source: &str, rule: &str, text: &str) {
     say!("{}", line.trim_end());
 }
 
-            Err(error) => Err(Failure::not_there(format!("{name} cannot be written: {error}"))),
+/// Indented to below the first line of a finding.
+fn indented(text: &str) -> String {
+    text.replace('\n', &format!("\n{:21}", ""))
+}
+
+fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
+    match name {
+        None => Ok(None),
+        Some("-") => Ok(Some(Box::new(console::StandardOutput))),
+        Some(name) => match fs::File::create(name) {
+            Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
+            Err(error) => Err(cannot_be_written(name, &error)),
         },
     }
 }
