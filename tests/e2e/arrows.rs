@@ -297,13 +297,14 @@ cli:
 control:
 diagnostics:
 hint:
-report_file: atomic_file rights
+output_name: exit
+report_file: atomic_file output_name rights
 watchdog: exit
 actuator: heap rights
-rulebook: diagnostics exit
+rulebook: diagnostics exit output_name
 http:
-session: actuator control exit heap hint http priority readable report_file rulebook watchdog
-commands: actuator cli control diagnostics exit hint priority readable report_file rights rulebook session
+session: actuator control exit heap hint http output_name priority readable report_file rulebook watchdog
+commands: actuator cli control diagnostics exit hint output_name priority readable report_file rights rulebook session
     atomic_file
 ";
 

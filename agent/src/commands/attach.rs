@@ -19,6 +19,7 @@ use crate::{
     control::Control,
     exit::{CommandResult, Failure},
     hint::{as_root, as_root_again, quote},
+    output_name::refuse_shared,
     priority::{self, RaisedPriority},
     rights,
     rulebook::{Recorder, RuleBook},
@@ -162,11 +163,12 @@ impl Watched {
         options.budget = args.budget;
         options.busy_poll = args.busy_poll;
         options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
-        let addresses = addresses(&args);
-        options.probe = args.probe;
+        options.probe = args.probe.clone();
         let host = job::host();
-        let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), addresses, &host)?;
         refuse_stdout("--record", args.record.as_deref())?;
+        refuse_shared(&outputs(&args), &host)?;
+        let addresses = addresses(&args);
+        let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), addresses, &host)?;
         if let Some(name) = &args.record {
             let name = name.replace("%h", &host);
             let view = crate::session::job_view(&self.job, 0);
@@ -229,6 +231,20 @@ fn loads(args: &RuleArgs) -> String {
     };
     let parameters = settings("--param", &args.settings.parameters);
     words("--rules", paths) + &parameters + &settings("--bind", &args.settings.bindings)
+}
+
+/// The files that are written, by their flags.
+fn outputs(args: &WatchArgs) -> [(&'static str, Option<&str>); 7] {
+    let exports = &args.exports;
+    [
+        ("--json", args.json.as_deref()),
+        ("--csv", exports.csv.as_deref()),
+        ("--html", exports.html.as_deref()),
+        ("--record", args.record.as_deref()),
+        ("--trace", exports.trace.as_deref()),
+        ("--snapshots", exports.snapshots.as_deref()),
+        ("--record-session", exports.record_session.as_deref()),
+    ]
 }
 
 fn exports(args: ExportArgs) -> Exports {

@@ -10,7 +10,7 @@ use std::{
 use profile::{Snapshot, TraceView};
 use report::{Trace, TraceEnd, console, line, render, table};
 
-use crate::{exit::Failure, http, report_file::ReportFile};
+use crate::{exit::Failure, http, output_name::cannot_be_written, report_file::ReportFile};
 use session::log::LogFile;
 
 /// Maximum size of the file of snapshots; later ones are counted.
@@ -111,11 +111,6 @@ impl Outputs {
         addresses: Addresses,
         host: &str,
     ) -> Result<Outputs, Failure> {
-        if json == Some("-") && exports.csv.as_deref() == Some("-") {
-            return Err(Failure::not_there(
-                "--json and --csv cannot both use standard output: give one of them a file",
-            ));
-        }
         for (flag, file) in [
             ("--html", &exports.html),
             ("--trace", &exports.trace),
@@ -284,8 +279,4 @@ fn place(name: Option<&str>, host: &str) -> Result<Option<Place>, Failure> {
             Ok(Some(Place::File(file, name)))
         }
     }
-}
-
-fn cannot_be_written(name: &str, error: &io::Error) -> Failure {
-    Failure::not_there(format!("{name} cannot be written: {error}"))
 }

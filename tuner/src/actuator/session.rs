@@ -72,6 +72,7 @@ impl Session {
     pub(super) fn execute(&mut self, command: ActuatorCommand) -> Result<ActuatorAnswer, Refusal> {
         match command {
             ActuatorCommand::Set(set) => self.set(*set),
+            ActuatorCommand::Check(set) => self.check(*set),
             ActuatorCommand::Arm(arm) => self.arm(*arm).map(|ticket| ActuatorAnswer::Armed { ticket }),
             ActuatorCommand::ArmAct(arm) => self.arm_act(*arm).map(|ticket| ActuatorAnswer::Armed { ticket }),
             ActuatorCommand::Together(together) => {
@@ -122,6 +123,13 @@ impl Session {
         // After a failed write the variable is resolved and validated again.
         self.keep_checked(stated, slot);
         Ok(ActuatorAnswer::Set(Box::new(receipt)))
+    }
+
+    fn check(&mut self, command: SetCommand) -> Result<ActuatorAnswer, Refusal> {
+        let stated = stated(&command);
+        let (slot, _) = self.prepare(command)?;
+        self.keep_checked(stated, slot);
+        Ok(ActuatorAnswer::Possible)
     }
 
     /// A set may follow at once, perhaps this one. Reads in advance what it will read, to make it quick.

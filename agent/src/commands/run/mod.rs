@@ -88,7 +88,8 @@ fn code_of(status: ExitStatus) -> u8 {
 /// Signals from keys that end a command may arrive only after its end.
 const KEYS_LATE: Duration = Duration::from_millis(200);
 
-/// Waits for the command, and then for the report.
+/// Waits for the command, and then for the report. The command is collected last: until then the session can
+/// read what it did until its end.
 async fn accompany(
     mut command: Child,
     mut attendant: Attendant,
@@ -108,7 +109,6 @@ async fn accompany(
             }
         }
     }
-    let status = command.wait()?;
     attendant.release();
     let late = tokio::time::Instant::now() + KEYS_LATE;
     loop {
@@ -122,7 +122,7 @@ async fn accompany(
         }
     }
     attendant.finish();
-    Ok(status)
+    command.wait()
 }
 
 /// A descriptor that is readable once the process has ended.
