@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plan::{Action, Meeting, Moment, SyncPoint};
 
 use crate::change::Change;
-use crate::diag::{Diagnostic, Span};
+use crate::diag::Diagnostic;
 use crate::folds::WindowFolds;
 use crate::function::Reduction;
 use crate::guard::Guard;
@@ -134,8 +134,6 @@ pub(crate) struct Tune {
     pub(crate) after: Option<usize>,
     /// The sync point at which a change takes effect.
     pub(crate) at: Option<SyncPoint>,
-    /// Present if a process must wait at the sync point for the decision (`decide`).
-    pub(crate) decide: Option<Span>,
     /// The window at whose begin all processes change.
     pub(crate) together: Option<String>,
     /// It may be on trial at the same time as others.
@@ -229,22 +227,6 @@ impl CheckedRule {
     pub fn waits_for_places(&self) -> bool {
         let waits = |tune: &Tune| tune.at.is_some() || tune.together.is_some();
         self.tunes.iter().any(waits)
-    }
-
-    /// What a session that acts cannot do, with places in the file: a process is not held until a decision is
-    /// made.
-    pub fn held_decisions(&self) -> Vec<Diagnostic> {
-        let held = |span: Span| {
-            let message =
-                "a process cannot be held until the decision is made: it takes longer than it may be held";
-            let help = "without `decide` the change takes effect at the next hit after the decision";
-            Diagnostic::wrong("E0158", span, message).help(help)
-        };
-        self.tunes
-            .iter()
-            .filter_map(|tune| tune.decide)
-            .map(held)
-            .collect()
     }
 
     /// Where a tune has all processes change in the same iteration, if it does; or why they cannot agree on a

@@ -158,10 +158,6 @@ fn check<'a>(
     bindings.extend(chosen("--bind", settings.bindings, (&names, instance), used));
     let file = file.bind(&bindings).map_err(refuse)?;
     let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
-    let undoable = plain.held_decisions();
-    if !undoable.is_empty() {
-        return Err(refuse(undoable));
-    }
     let known: Vec<String> = plain.parameters().iter().map(|(name, _)| name.clone()).collect();
     let overrides = chosen("--param", settings.parameters, (&known, instance), used);
     if overrides.is_empty() {
