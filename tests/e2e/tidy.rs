@@ -387,42 +387,6 @@ fn nothing_is_left_for_later_in_the_code() -> Outcome {
     Ok(())
 }
 
-#[test]
-fn exactly_one_place_in_tuner_writes_into_another_process() -> Outcome {
-    let writing = [
-        "write_at(",
-        "write_all_at(",
-        "write_vectored_at(",
-        "pwrite(",
-        "pwrite64(",
-        "pwritev(",
-        "process_vm_writev(",
-        "PTRACE_POKEDATA",
-        "PTRACE_POKETEXT",
-    ];
-    let mut found = Vec::new();
-    for source in sources(&agent_and(&["tuner/src"]))? {
-        let writes = code(&source.product).filter(|(_, line)| writing.iter().any(|call| line.contains(call)));
-        found.extend(writes.map(|(number, line)| format!("{}:{number}: {}", source.name, line.trim())));
-    }
-    let places: BTreeSet<&str> = found.iter().filter_map(|line| line.split(':').next()).collect();
-    // `sys` and `ptrace/sys` hold the system calls without a safe face, and only `write` makes them: the tuner's own tests look closer.
-    assert_eq!(
-        (found.len(), places),
-        (
-            3,
-            BTreeSet::from([
-                "tuner/src/ptrace/sys.rs",
-                "tuner/src/sys.rs",
-                "tuner/src/write.rs"
-            ])
-        ),
-        "our most dangerous act has one place:\n  {}",
-        found.join("\n  ")
-    );
-    Ok(())
-}
-
 /// Where files are opened by their names. Those that a watched process names are opened by the first alone.
 const OPENING: [&str; 31] = [
     "tuner/src/foreign.rs",

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use tuner::journal::{Outcome, RevertOutcome, StateDir, Status};
 use tuner::{Author, Hooks, LockError, MemoryError, Process, SlotError, WriteError, Writer, WriterError};
 
-use crate::programs::{Program, Workshop, skip, to, writes_back};
+use crate::programs::{Program, Workshop, to, writes_back};
 
 /// `variables` with debug information, running.
 pub(crate) fn variables() -> Option<(Workshop, Program)> {
@@ -393,22 +393,6 @@ fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
         Some(66),
         "it cannot be opened"
     );
-}
-
-#[test]
-fn a_program_that_somebody_debugs_is_refused_until_they_let_go() {
-    let (workshop, program) = or_skip!(variables());
-    let pid = program.pid().to_string();
-    let tracer = workshop.build("tracer.c", "tracer", &[]);
-    let Some(mut tracer) = Program::try_start(&tracer, &[pid.as_ref()], &[]) else {
-        return skip("a process that is not the parent may not debug it");
-    };
-    match program.slot("knob", None) {
-        Err(SlotError::Traced { tracer: found, .. }) => assert_eq!(found, tracer.pid()),
-        result => panic!("{result:?}"),
-    }
-    tracer.end();
-    program.slot("knob", None).unwrap();
 }
 
 #[test]
