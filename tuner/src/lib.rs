@@ -73,7 +73,7 @@ mod writer;
 pub use address::{Address, FileOffset, LinkAddress};
 pub use author::{Author, user_name};
 pub use libraries::Search;
-pub use maps::parse as parse_maps;
+pub use maps::{Mapping, parse as parse_maps};
 pub use memory::{Memory, MemoryError};
 pub use module::{FileId, Images, Module};
 pub use process::{Pid, Process, ProcessError, descendants};
