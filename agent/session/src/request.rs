@@ -48,7 +48,6 @@ pub enum Answer {
     },
     Removed {
         /// Number of changes that are reverted.
-        #[serde(rename = "put_back")]
         reverted: usize,
         kept: usize,
     },

@@ -249,7 +249,7 @@ fn events_are_listed_in_short_words() {
             "end slot 3 slot 4 of machine 1",
         ),
         (
-            json!({"order": [0, {"undo": [{"machine": 0, "pid": {"number": 7, "start_time": 1}, "number": 2}]}]}),
+            json!({"order": [0, {"revert": [{"machine": 0, "pid": {"number": 7, "start_time": 1}, "number": 2}]}]}),
             "order 0 undo change 2 of pid 7",
         ),
         (
