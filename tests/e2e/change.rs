@@ -115,9 +115,9 @@ fn the_last_change_alone_is_taken_back_and_the_journal_has_everything() -> Outco
     );
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "1"])?;
     assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid])?;
     assert_eq!((code, text.trim()), (0, "nothing to revert"));
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all", "--last"])?;
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "1", "--last"])?;
     assert_eq!(code, 2, "{text}");
 
     let text = Agent::succeed_in(state.path(), &["journal", &pid])?;
