@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plan::{Action, Meeting, Moment, SyncPoint};
+use plan::{Action, CommonIteration, Moment, SyncPoint};
 
 use crate::change::Change;
 use crate::diag::Diagnostic;
@@ -231,12 +231,12 @@ impl CheckedRule {
 
     /// Where a tune has all processes change in the same iteration, if it does; or why they cannot agree on a
     /// place.
-    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<Meeting, Reason>> {
-        tune.together.as_ref().map(|window| self.meeting(window))
+    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<CommonIteration, Reason>> {
+        tune.together.as_ref().map(|window| self.common_iteration(window))
     }
 
     /// Where a window begins in the program, and where the program counts its instances.
-    fn meeting(&self, window: &str) -> Result<Meeting, Reason> {
+    fn common_iteration(&self, window: &str) -> Result<CommonIteration, Reason> {
         let known = self.windows.iter().find(|known| known.name == window);
         let boundaries = known.and_then(Window::boundaries).ok_or_else(|| {
             format!("`{window}` is a time: processes have no place in the program in common there")
@@ -275,7 +275,7 @@ impl CheckedRule {
             Site::Entry | Site::Span => Moment::Entry,
         };
         let at = SyncPoint::new(moment, function).map_err(|error| error.to_string())?;
-        Ok(Meeting { at, key })
+        Ok(CommonIteration { at, key })
     }
 
     pub fn name(&self) -> &str {

@@ -401,7 +401,7 @@ const OPENING: [&str; 31] = [
     "tuner/src/remote/mod.rs",
     "tuner/src/rendezvous/gathering.rs",
     "tuner/src/seccomp/mod.rs",
-    "tuner/src/slot.rs",
+    "tuner/src/writable_place.rs",
     "tuner/src/space.rs",
     "agent/probe/src/awake.rs",
     "agent/job/src/discover/job_selector.rs",

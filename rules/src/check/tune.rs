@@ -19,7 +19,7 @@ use crate::value::Scalar;
 const WINDOWS_MAX: f64 = 1000.0;
 
 /// Further settings of a change.
-struct More {
+struct TuneSettings {
     initial: Option<Scalar>,
     expect: Option<Typed>,
     stale: Option<u32>,
@@ -87,7 +87,7 @@ impl Checker<'_> {
             .next_start
             .as_ref()
             .map(|template| self.template(template, home));
-        let more = self.more(entry, home);
+        let settings = self.settings(entry, home);
         let action = match &entry.action {
             Some(action) => Some(self.change(entry, action, home)),
             None => {
@@ -99,16 +99,16 @@ impl Checker<'_> {
             Some(action) => Some(action?),
             None => None,
         };
-        let more = more?;
+        let settings = settings?;
         Some(Tune {
             revert_after: entry.while_holds.is_some(),
-            initial: more.initial,
-            expect: more.expect,
-            stale: more.stale,
-            after: more.after,
-            at: more.at,
+            initial: settings.initial,
+            expect: settings.expect,
+            stale: settings.stale,
+            after: settings.after,
+            at: settings.at,
             together: entry.together.as_ref().map(|window| window.raw.clone()),
-            independent: more.independent,
+            independent: settings.independent,
             trigger,
             when: when?,
             holds_for: holds_for?,
@@ -143,7 +143,7 @@ impl Checker<'_> {
         }
     }
 
-    fn more(&mut self, entry: &TuneEntry, home: usize) -> Option<More> {
+    fn settings(&mut self, entry: &TuneEntry, home: usize) -> Option<TuneSettings> {
         let expect = match &entry.expect {
             Some(expr) => Some(self.single(expr, home)?),
             None => None,
@@ -176,7 +176,7 @@ impl Checker<'_> {
             Some(expr) => Some(self.initial(expr, entry.value.as_ref(), home)?),
             None => None,
         };
-        Some(More {
+        Some(TuneSettings {
             initial,
             expect,
             stale,

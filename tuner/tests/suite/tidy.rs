@@ -99,5 +99,5 @@ fn a_warm_up_can_not_become_a_real_set() {
 
 #[test]
 fn the_memory_of_another_process_is_opened_for_writing_in_one_place() {
-    assert_eq!(files_with(&[".write(true)"]), ["slot.rs"]);
+    assert_eq!(files_with(&[".write(true)"]), ["writable_place.rs"]);
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     leave::Leaving,
     members::{MachineId, MemberEvent, Members, MembersOrigin},
-    request::{Given, Mode, RuleText},
+    request::{Mode, RuleSource, RuleText},
     requests::{RequestState, tests::check},
 };
 
@@ -177,14 +177,14 @@ fn a_file_that_is_no_complete_log_is_refused_with_the_line() {
 fn a_request_is_replayed_with_the_rule_that_it_brings() {
     let mut lines = lines();
     let add = |text: &str| Request::Add {
-        given: Box::new(Given {
+        given: Box::new(RuleSource {
             source: RuleText {
                 name: "mine.yaml".to_owned(),
                 text: text.to_owned(),
                 uses: Some(BTreeMap::new()),
                 ..RuleText::default()
             },
-            ..Given::default()
+            ..RuleSource::default()
         }),
         mode: Mode::Applying,
     };
