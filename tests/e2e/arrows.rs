@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::{Outcome, each};
 
 use crate::tidy::{assert_none, code, paths_below, root, sources, std_paths};
@@ -554,7 +554,7 @@ impl Top {
         for file in ["lib.rs", "main.rs"] {
             let path = root().join(folder).join(file);
             if path.exists() {
-                top.take(&fs::read_to_string(&path).while_(path.display())?);
+                top.take(&fs::read_to_string(&path).context(path.display())?);
             }
         }
         Ok(top)

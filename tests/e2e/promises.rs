@@ -169,7 +169,7 @@ fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
 }
 
 #[test]
-fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outcome {
+fn o6_a_session_of_many_processes_reports_that_strangers_pay() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     for (ranks, is_said) in [(2, false), (9, true)] {
         let mut job = Ranks::Asleep.start(ranks)?;
