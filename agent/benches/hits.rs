@@ -18,25 +18,25 @@ use std::{fs::File, io::BufRead, path::Path};
 use abi::{Capture, CaptureKind, Durations, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use common::{Case, DURATIONS, Target, cases};
 use job::Implementation;
-use probe::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
+use probe::kernel::{CallMoment, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
 use profile::mpi;
 use tuner::Image;
 
 /// One way of probing a function.
 struct Way {
     name: &'static str,
-    moments: &'static [At],
+    moments: &'static [CallMoment],
     /// What our program does; none: the program behind the probe is empty.
     flags: Option<u32>,
     /// Arguments that are read.
     captures: usize,
 }
 
-const ENTRY: &[At] = &[At::Entry];
+const ENTRY: &[CallMoment] = &[CallMoment::Entry];
 /// Returns first, as for every function.
-const PAIR: &[At] = &[At::EXIT, At::Entry];
+const PAIR: &[CallMoment] = &[CallMoment::EXIT, CallMoment::Entry];
 
-const fn way(name: &'static str, moments: &'static [At], flags: Option<u32>, captures: usize) -> Way {
+const fn way(name: &'static str, moments: &'static [CallMoment], flags: Option<u32>, captures: usize) -> Way {
     Way {
         name,
         moments,
@@ -156,8 +156,8 @@ fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls
     let Some(flags) = way.flags else {
         // The cheapest pair that there is, as other tools have it: the kernel replaces the return address.
         let attach = |request: LinkRequest| match request.at {
-            At::Entry => sides.nothing.attach(&request).unwrap(),
-            At::Exit { .. } => {
+            CallMoment::Entry => sides.nothing.attach(&request).unwrap(),
+            CallMoment::Exit { .. } => {
                 let (offset, pid) = (case.site.offset.0, target.pid());
                 sides
                     .nothing

@@ -235,6 +235,6 @@ mod tests {
         assert_eq!(apply(&["1"]), None);
         assert_eq!(apply(&["1", "--apply"]), Some(vec![]));
         assert_eq!(apply(&["--apply=a,b", "1"]), Some(vec!["a".into(), "b".into()]));
-        assert_eq!(apply(&["--apply", "-p", "1", "--keep"]), Some(vec![]));
+        assert_eq!(apply(&["1", "--apply", "--keep"]), Some(vec![]));
     }
 }

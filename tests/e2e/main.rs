@@ -1,6 +1,5 @@
 //! Whole-program tests. Each module is one promise or one family of them; read them in this order.
 
-// The programs and the harness themselves, without the agent: is the truth that we compare with true?
 /// A text has all of these parts; else it is shown with the first that it lacks.
 macro_rules! assert_has {
     ($text:expr, $($part:expr),+ $(,)?) => {{
@@ -8,11 +7,6 @@ macro_rules! assert_has {
         $(assert!(text.contains($part), "{:?} is not in:\n{text}", $part);)+
     }};
 }
-
-mod baseline;
-
-// The programs that models are tried on.
-mod workloads;
 
 // Profiles are exact: `tuneagent attach` counts what the program itself counted, under both MPIs.
 mod attach;
@@ -160,10 +154,7 @@ mod fire;
 // The ring of ranks that exchange borders, and the rule that says how wide they are.
 mod halo;
 
-// The agent is killed at any moment: the program goes on and its result is right.
-mod killed;
-
-// The same in the middle of every kind of change: the journal says what the memory says, and the next start takes it back.
+// The agent is killed in the middle of every kind of change: the journal says what the memory says, and the next start takes it back.
 mod kills;
 
 // The same program watched again and again, and for long: nothing is left, nothing grows.

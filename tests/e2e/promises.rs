@@ -1,9 +1,9 @@
-//! The promises of README.md, a test for each, named after it. What a promise needs beyond a small program stands elsewhere:
-//! O1 on real programs `lammps` and `attach`; O2 `joining` (exceptions), `baseline` and agent/tests/kernel.rs (longjmp,
-//! recursion, threads); O4 is not in this version; C2 and C3 case by case in tuner/tests/suite (`writing`, `binding`, `refused`,
-//! crashes in `actuator` and `crashes`), with agent and actuator killed in the middle of every kind of change `kills`; C5 and C6 on
-//! MPI jobs `change` and `killed`; W1 `rights` and `control`.
+//! The promises of README.md, a test for each, named after it. Tests of a promise that need more than a small program are in other
+//! files: O1 `lammps`; O2 `joining` (exceptions) and agent/tests/kernel (longjmp, recursion, threads); C2 and C3
+//! tuner/tests/suite (`writing`, `binding`, `refused`, `actuator`, `crashes`) and `kills`; C4 `standing`; C5 `change`; W1 `rights`
+//! and `control`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -133,7 +133,8 @@ fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let before = traces(knobs.pid())?;
-    for signal in [Signal::INT, Signal::KILL] {
+    // The second session attaches after the first was killed.
+    for signal in [Signal::KILL, Signal::INT] {
         let mut agent = Agent::attach_armed(knobs.pid(), &WATCH)?;
         assert_ne!(
             traces(knobs.pid())?.2,
@@ -168,7 +169,7 @@ fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
 }
 
 #[test]
-fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outcome {
+fn o6_a_session_of_many_processes_reports_that_strangers_pay() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     for (ranks, is_said) in [(2, false), (9, true)] {
         let mut job = Ranks::Asleep.start(ranks)?;
@@ -183,6 +184,25 @@ fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outco
         job.end(SOON)?;
     }
     Ok(())
+}
+
+/// The access modes (0: read only) with which a process holds memory of processes open.
+fn memory_modes(pid: u32) -> Outcome<BTreeSet<u32>> {
+    let mut modes = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        if !fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().ends_with("/mem")) {
+            continue;
+        }
+        let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
+        let info = fs::read_to_string(info)?;
+        let flags = info
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .ok_or("no flags")?;
+        let flags = u32::from_str_radix(flags.trim(), 8).map_err(|error| error.to_string())?;
+        modes.insert(flags & 3);
+    }
+    Ok(modes)
 }
 
 #[test]
@@ -202,6 +222,11 @@ fn c1_looking_cannot_write() -> Outcome {
         "what opens files for writing is filtered"
     );
     assert!(agent.actuators().is_empty(), "there is no actuator");
+    assert_eq!(
+        memory_modes(agent.pid())?,
+        BTreeSet::from([0]),
+        "memory is open to be read only"
+    );
     // What writes the report can open nothing for writing either.
     for helper in family::descendants(agent.pid()) {
         assert_eq!(status(helper.pid, "Seccomp:")?, "2");
@@ -324,8 +349,6 @@ fn c3_the_journal_speaks_before_the_first_byte_changes() -> Outcome {
     assert!(intent < writes[0] && writes[0] < outcome, "{calls}");
     computes_what_it_should(knobs)
 }
-
-// C4 (at the sync point asked for, or not at all) has its tests where the rendezvous is.
 
 /// Sets `block` of blocks.c, where WHEN says.
 pub(crate) const SET_BLOCK: &str = "rule: set-block\nabout: sets block in whatever has it\nroles:\n  rank: has(block)\n\

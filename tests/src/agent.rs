@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::lines::Lines;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, family, programs};
 
 static TAKEN: OnceLock<PathBuf> = OnceLock::new();
@@ -247,7 +247,7 @@ impl Agent {
             .process_group(0);
         let mut child = command
             .spawn()
-            .while_(format!("cannot start {}", binary.display()))?;
+            .context(format!("cannot start {}", binary.display()))?;
         let lines = Lines::default();
         lines.follow(child.stdout.take().ok_or("no output")?);
         lines.follow(child.stderr.take().ok_or("no error output")?);
@@ -317,7 +317,7 @@ impl Agent {
     /// Waits for the end; its exit code, or 128 + the signal.
     pub fn wait(&mut self, within: Duration) -> Outcome<i32> {
         let code = family::wait(&mut self.child, within)
-            .while_(format!("tuneagent; it printed:\n{}", self.lines.text()))?;
+            .context(format!("tuneagent; it printed:\n{}", self.lines.text()))?;
         // Its last words may still be on their way; the actuator holds the stream open until it has ended too.
         self.lines.wait_for_end(within)?;
         Ok(code)
@@ -358,7 +358,7 @@ impl Agent {
 
     fn report(&self) -> Outcome<Value> {
         let file = self.folder.path().join("report.json");
-        let text = fs::read_to_string(&file).while_("the agent left no report")?;
+        let text = fs::read_to_string(&file).context("the agent left no report")?;
         let report: Value = serde_json::from_str(&text)?;
         match report["schema"].as_str() {
             Some("tuneagent.report/1") => Ok(report),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem};
 
 /// Where groups are made, and the file of a quota there.
@@ -71,7 +71,7 @@ impl Group {
     }
 
     fn set(&self, bound: &str) -> Outcome {
-        fs::write(&self.bound, bound).while_(self.bound.display())
+        fs::write(&self.bound, bound).context(self.bound.display())
     }
 
     /// The file into which the number of a process is written that joins.
@@ -82,7 +82,7 @@ impl Group {
     /// Takes a process in, with all its threads.
     pub fn take(&self, pid: &str) -> Outcome {
         let file = self.members();
-        fs::write(&file, pid).while_(file.display())
+        fs::write(&file, pid).context(file.display())
     }
 }
 

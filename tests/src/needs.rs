@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::problem::While;
+use crate::problem::Context;
 pub use crate::turns::{machine, shared};
 use crate::{Outcome, Problem};
 
@@ -141,7 +141,7 @@ fn finds(program: &str) -> bool {
 /// How much a test with a long form makes of something: as the variable says, else `long` with TUNEAGENT_LONG=1, else `short`.
 pub fn amount(variable: &str, short: u64, long: u64) -> Outcome<u64> {
     match env::var(variable) {
-        Ok(text) => text.parse().while_(format!("{variable}={text}")),
+        Ok(text) => text.parse().context(format!("{variable}={text}")),
         Err(_) => Ok(if is_long() { long } else { short }),
     }
 }

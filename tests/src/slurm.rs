@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::job::Job;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, family};
 
 /// By then all nodes have registered; it takes a second.
@@ -131,7 +131,7 @@ impl Slurm {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .while_(name)?;
+            .context(name)?;
         self.daemons.push(child);
         Ok(())
     }

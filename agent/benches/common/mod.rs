@@ -7,7 +7,7 @@ use std::{
 };
 
 use abi::{ExitSite, SumRule};
-use probe::kernel::{self, At, LinkRequest, ProbeSite};
+use probe::kernel::{self, CallMoment, LinkRequest, ProbeSite};
 use tuner::{EntrySite, EntrySites, ExitFinder, FileOffset, Function, Image};
 
 /// The functions that the program was made for.
@@ -110,11 +110,11 @@ impl Target {
     }
 
     /// The first probe, at a function of this process alone.
-    pub(crate) fn request(&self, case: &Case, at: At) -> LinkRequest {
+    pub(crate) fn request(&self, case: &Case, at: CallMoment) -> LinkRequest {
         let site = |offset: &FileOffset| ProbeSite::new(offset.0, 0);
         let sites = match at {
-            At::Entry => vec![site(&case.site.offset)],
-            At::Exit { .. } => case.exits.clone(),
+            CallMoment::Entry => vec![site(&case.site.offset)],
+            CallMoment::Exit { .. } => case.exits.clone(),
         };
         LinkRequest::new(self.path.clone(), sites, at, Some(self.pid()))
     }

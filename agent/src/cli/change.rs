@@ -191,15 +191,12 @@ pub enum PatchCommand {
 pub struct UndoArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
-    /// A change of one process, by its number in the journal; default: all of them
-    #[arg(conflicts_with_all = ["last", "all"])]
+    /// A change of one process, by its number in the journal; default: all of them, newest first
+    #[arg(conflicts_with = "last")]
     pub change: Option<u64>,
     /// The newest change in force of each process, and no other
     #[arg(long)]
     pub last: bool,
-    /// All of them, newest first (the default)
-    #[arg(long, conflicts_with = "last")]
-    pub all: bool,
     /// Also programs of other users
     #[arg(long)]
     pub any_user: bool,

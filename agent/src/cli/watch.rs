@@ -32,15 +32,6 @@ pub struct AttachArgs {
     /// share CPUs are looked at together
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// A process to attach to, the same as TARGET
-    #[arg(
-        short = 'p',
-        long = "pid",
-        value_name = "PID",
-        conflicts_with = "targets",
-        help_heading = "What is watched"
-    )]
-    pub pids: Vec<String>,
     /// What is watched, and what is done with it
     #[command(flatten)]
     pub watch: WatchArgs,

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The targets. `--rules a.yaml 8123` and `--probe f 8123` parse the number as an argument of the flag,
 /// although it is the target.
 fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
-    let mut targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
+    let mut targets = args.targets.clone();
     if targets.is_empty() {
         let is_number = |word: &mut String| word.parse::<u32>().is_ok();
         let last = args.watch.rules.paths.pop_if(is_number);

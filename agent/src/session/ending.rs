@@ -82,7 +82,7 @@ impl Session {
             }
             LeaveEffect::ReadLast => {
                 self.measure(Measuring::read_last).map_err(kernel_failure)?;
-                (self.rules.tick(monotonic_ns()).into_iter()).for_each(|act| self.take_note_of(act));
+                (self.rules.tick(monotonic_ns()).into_iter()).for_each(|act| self.record(act));
                 self.measuring.summarise(&mut self.rules);
                 let has_program_ended = self.measuring.profile.running().next().is_none();
                 LeaveEvent::Read { has_program_ended }

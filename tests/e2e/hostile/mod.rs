@@ -178,7 +178,7 @@ fn one_by_hand(batch: &Batch, row: &Row, words: &[&str], library: &str) -> Outco
         batch.fails(format!("{} {what}: {code}: {text}", row.name()));
     }
     batch.makes_rounds_of(row, 2)?;
-    let undo = || Agent::run_in(state.path(), &["undo", &pid, "--all"]);
+    let undo = || Agent::run_in(state.path(), &["undo", &pid]);
     let (mut code, mut text) = undo()?;
     // What is not put back is said, and why. Whoever is told so tries again: a place may not have been reached in time.
     for _ in 0..2 {
