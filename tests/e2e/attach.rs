@@ -1,4 +1,4 @@
-//! `tuneagent attach` on programs that know what they did: the report must say exactly that.
+//! `tuneagent attach` on programs that count their own calls: the report must have exactly these numbers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong, summed, with_folder};
 
-/// The program calls these for itself and does not tally them.
+/// The program calls these for itself and does not count them.
 const UNTALLIED: [&str; 7] = [
     "MPI_Buffer_attach",
     "MPI_Buffer_detach",
@@ -20,7 +20,7 @@ const UNTALLIED: [&str; 7] = [
     "MPI_Wtime",
 ];
 
-/// Attaches to a waiting `count`, lets it run to its tally, and returns both truths.
+/// Attaches to a waiting `count` and lets it run until it prints its counts. Returns these and the report.
 fn observed(job: &mut Job, target: u32, ranks: usize) -> Outcome<(Vec<Value>, Value)> {
     summed(job, &mut Agent::attach(target, &[])?, ranks)
 }
@@ -147,14 +147,14 @@ fn results_are_the_same_with_and_without_us() -> Outcome {
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 2_000)?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("go")?;
-    // The model computes what an untouched run prints (see baseline).
+    // The expected checksum is that of an unwatched run (see baseline).
     finish_pingpong(job, 2)?;
     let report = agent.finish(SOON)?;
     let calls: BTreeMap<&str, Vec<u64>> = ["MPI_Send", "MPI_Recv", "MPI_Allreduce"]
         .map(|name| (name, processes_calls(&report, name)))
         .into();
     assert!(calls.values().all(|calls| *calls == [2_000, 2_000]), "{calls:?}");
-    // The last words compare the ranks, and tell how large their messages were.
+    // The last lines compare the ranks and show the sizes of their messages.
     let text = agent.lines.text();
     assert_has!(
         text,

@@ -1,4 +1,4 @@
-//! The programs and the harness without the agent: the truth that other tests compare with.
+//! The test programs and the harness without the agent: checks the numbers with which other tests compare.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{self, Count, SOON, counts, finish_pingpong, start_count, start_pingpong, with_folder};
 
-/// How often these are called depends on timing; everything else in `count` is fixed.
+/// Functions whose number of calls depends on timing. All other numbers in `count` are fixed.
 const POLLING: [&str; 2] = ["MPI_Test", "MPI_Iprobe"];
 
 fn fixed_counts(mpi: Mpi) -> Outcome<Vec<BTreeMap<String, Count>>> {
@@ -76,7 +76,7 @@ fn the_busy_program_counts_nested_recursive_and_jumped_calls() -> Outcome {
     })?;
     job.open("go")?;
     let own_count = job.events("tally", 1, SOON)?.remove(0);
-    // A round makes 1 + round % 5 inner calls, and 3 more.
+    // Each round makes 1 + round % 5 inner calls, plus 3.
     assert_eq!(own_count["step_outer"], 30);
     assert_eq!(own_count["step_inner"], 30 / 5 * (1 + 2 + 3 + 4 + 5) + 30 * 3);
     assert_eq!(own_count["may_jump"], 30);
@@ -131,7 +131,7 @@ fn a_program_that_fails_is_a_problem_that_shows_its_output() -> Outcome {
 
 #[test]
 fn the_model_of_the_ping_pong_agrees_with_a_recorded_result() {
-    // Recorded from both MPIs: the model is not only consistent with itself.
+    // Recorded from both MPIs, so that the model is compared with real runs and not only with itself.
     assert_eq!(expected::pingpong_checksum(2, 1000), "a6623cb9f2809598");
     assert_eq!(expected::pingpong_checksum(6, 10), "71a26b9c14e87b92");
 }

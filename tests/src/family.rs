@@ -16,7 +16,7 @@ use crate::{Outcome, Problem};
 /// A process by number and start time, because numbers are reused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
-    /// Process number (pid).
+    /// Process number in our namespace.
     pub pid: u32,
     started: u64,
 }

@@ -36,7 +36,7 @@ pub enum Waiting {
 }
 
 impl Mpi {
-    /// All supported implementations.
+    /// All supported MPI implementations.
     pub const ALL: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
 
     /// Name in the report.

@@ -331,7 +331,7 @@ pub struct Healthy {
     pub name: &'static str,
     /// Requirements of the program.
     pub needs: &'static [Need],
-    /// Starts one program.
+    /// Starts one instance of the program.
     pub start: fn() -> Outcome<Crowd>,
     /// Length of a turn for measuring the pace, in seconds.
     pub turn_s: f64,

@@ -9,7 +9,7 @@ use crate::Outcome;
 pub struct Usage {
     /// CPU time in nanoseconds.
     pub cpu_ns: u64,
-    /// Voluntary context switches.
+    /// Number of voluntary context switches.
     pub waits: u64,
     /// System calls that read.
     pub reads: u64,
