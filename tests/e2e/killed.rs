@@ -1,6 +1,6 @@
-//! The agent dies at the worst moments; the program must not notice.
+//! SIGKILL of the agent at many different times; the program must not be affected.
 //!
-//! SIGKILL leaves the agent no chance to tidy up: what holds here holds for every crash.
+//! After SIGKILL the agent cannot clean up, so these tests cover every crash.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn kill(mut agent: Agent) -> Outcome {
     Ok(())
 }
 
-/// The program goes on, stops when asked, and computed what it would have computed alone.
+/// The program continues, stops at the gate, and has the result of an unwatched run.
 fn goes_on(job: Job, ranks: u64) -> Outcome {
     job.open("stop")?;
     finish_pingpong(job, ranks).map(drop)
@@ -30,8 +30,8 @@ fn killed_at_any_moment_of_attaching_the_program_goes_on() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
-    // Attaching takes some tens of milliseconds: the moments of death sweep over them. The wait is the moment itself,
-    // not a synchronisation: any of them must be survived.
+    // Attaching takes some tens of milliseconds, and these times cover all of it. The sleep sets the time of
+    // the kill and is not a synchronisation.
     for moment in [1, 3, 6, 10, 15, 20, 30, 40, 60, 80, 120, 200] {
         let mut agent = Agent::attach(job.pid(), &[])?;
         if agent.wait(Duration::from_millis(moment)).is_err() {

@@ -1,12 +1,12 @@
-//! The programs that models are tried on give the same results however their work is shared: else no test of a change could
-//! tell a wrong result from another order.
+//! Programs on which models are tested have the same result for any distribution of work. Otherwise a test
+//! could not distinguish a wrong result from another order of operations.
 
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
 
-/// The checksum at the end of a run with these arguments.
+/// Checksum at the end of a run with these arguments.
 fn checksum(program: &std::path::Path, ranks: usize, arguments: &[&str]) -> Outcome<String> {
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, program, |folder| {
         with_folder(folder, arguments.iter().map(|word| (*word).to_owned()).collect())
