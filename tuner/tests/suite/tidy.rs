@@ -1,4 +1,4 @@
-//! Promises that the sources keep.
+//! Properties that the source text must have.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The files that have code with one of `words`, once for each line.
+/// Files with one of `words` in their code, one entry per line of code.
 fn files_with(words: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (path, text) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
@@ -41,7 +41,7 @@ fn exactly_one_function_writes_into_another_process() {
         ]),
         ["sys.rs", "sys.rs", "write.rs"]
     );
-    // Those in `sys` and `ptrace/sys` are the system calls themselves, which only the one function makes.
+    // `sys` and `ptrace/sys` have the system calls; only this one function uses them.
     assert_eq!(files_with(&["sys::store("]), ["mod.rs", "write.rs"]);
     assert_eq!(files_with(&[".store(address.0, u64::"]), ["write.rs"]);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/write.rs");
@@ -68,7 +68,7 @@ fn a_warm_up_can_not_become_a_real_set() {
         text.contains("pub struct SetWarmUp(SetCommand);"),
         "what is in it is its own"
     );
-    // Nobody but `warm_up` takes it apart, which has the session to look at only.
+    // Only `warm_up` may destructure it, and it gets the session by shared reference.
     assert_eq!(text.matches("SetWarmUp(command)").count(), 2);
     assert!(text.contains("fn warm_up(&self, SetWarmUp(command): SetWarmUp)"));
     let elsewhere = files_with(&["SetWarmUp("]);
