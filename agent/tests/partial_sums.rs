@@ -95,7 +95,7 @@ impl Sum {
     }
 }
 
-/// Aggregates by key.
+/// Expected aggregates by key.
 type Sums = BTreeMap<u64, Sum>;
 
 fn add(sums: &mut Sums, key: u64, more: Sum) {
