@@ -153,7 +153,7 @@ impl Bench {
         ));
     }
 
-    /// Adds another observation.
+    /// Adds an observation of any kind.
     pub(crate) fn observe(&mut self, observation: Observation) {
         self.engine.observe(observation);
     }

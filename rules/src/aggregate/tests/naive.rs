@@ -1,5 +1,5 @@
-//! Checks results with schoolbook numbers of 32-bit digits. There are no divisions and roots: whether a
-//! result is the nearest double is checked by comparison with the middles between it and its neighbours.
+//! Checks results with simple long arithmetic on 32-bit digits, without division and roots: a result is the
+//! nearest double if the exact value lies between the midpoints to its neighbours.
 
 use std::cmp::Ordering;
 

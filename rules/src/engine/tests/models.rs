@@ -31,7 +31,7 @@ fn farmed(number: u64, workers: u32, reply: u64) -> Vec<Sent> {
 fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
     let mut farm = Farm::new(model("optimal-workers"), 9);
     farm.engine.set_mode(RuleId(0), Mode::Applying);
-    // The guard states what it compares with: it needs only one window before.
+    // The guard states its reference value, so it needs only one window before the change.
     farm.hits(&farmed(1, 8, 200));
     let outputs = farm.all_until(1900);
     // t_comm = 200 - 10 - 20 - 8·10 = 90 ms, so λV + Tc = 90 + 160 = 250 ms and T(n) = 10n + 250/n.
