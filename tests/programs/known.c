@@ -6,8 +6,8 @@
  *                                       barrier. Rank R sends 100 (R + 1) numbers of 8 bytes
  *   mpirun -n 2 known DIRECTORY parts   110 ms: 30 to divide the data, 10 to send it, 40 to compute in both
  *                                       ranks, 10 to answer, 5 to receive, 15 to finish
- *   mpirun -n 2 known DIRECTORY token   20 ms: the rank with the token computes for 10 ms and passes it on; the
- *                                       other waits for it
+ *   mpirun -n 2 known DIRECTORY token   20 ms: the rank with the token computes for 10 ms and passes it on;
+ *                                       the other waits for it
  *   mpirun -n N known DIRECTORY small   each rank sends itself 8 bytes, as fast as it can
  *
  * Compute times are slept. As root the ranks have real-time priority, so that times are nearly exact on a

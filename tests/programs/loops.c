@@ -5,11 +5,11 @@
  *   mpirun -n N loops DIRECTORY none
  *       one of eight calls at random: no loop of calls
  *   mpirun -n 2 loops DIRECTORY turns LONG SHORT TRANSFER
- *       each iteration: one rank sleeps LONG ms and the other SHORT ms, in turns; then all ranks reduce with an
- *       operation that sleeps TRANSFER ms, which simulates a network of that latency
+ *       each iteration: one rank sleeps LONG ms and the other SHORT ms, in turns; then all ranks reduce with
+ *       an operation that sleeps TRANSFER ms, which simulates a network of that latency
  *   mpirun -n N loops DIRECTORY balance MS ...
- *       each iteration: rank R sleeps the R-th number of milliseconds, then all reduce. As root the ranks have
- *       real-time priority, so that times are exact on a busy machine (their MPI must yield)
+ *       each iteration: rank R sleeps the R-th number of milliseconds, then all reduce. As root the ranks
+ *       have real-time priority, so that times are exact on a busy machine (their MPI must yield)
  *   mpirun -n N loops DIRECTORY uneven MS ...
  *       the same with normal priority
  *

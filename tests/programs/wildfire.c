@@ -16,9 +16,9 @@
  *     schedule=FILE   a line "F0 F1 F2 WORKERS" per iteration, instead of the four above; the last one stays
  *
  * A batch is cut into one equal chunk per worker, when fewer chunks than half the workers are left. If its
- * chunks would not exceed the minimum, it takes all remaining points. Sleeps end at absolute times, so that late
- * wake-ups do not add up. Prints {"event":"iteration",...} per iteration, and {"event":"result",...} with a
- * checksum that does not depend on the distribution of the front. Waits for DIRECTORY/go; DIRECTORY/stop ends
+ * chunks would not exceed the minimum, it takes all remaining points. Sleeps end at absolute times, so that
+ * late wake-ups do not add up. Prints {"event":"iteration",...} per iteration, and {"event":"result",...} with
+ * a checksum that does not depend on the distribution of the front. Waits for DIRECTORY/go; DIRECTORY/stop ends
  * it early. */
 #include <math.h>
 #include <mpi.h>
