@@ -2,8 +2,8 @@
  *
  * KIND is the system call in which it waits, one of `kinds`. With `-alarm` a handler (SA_RESTART) runs at
  * SIGALRM, 1 000 times per second. Then a call may fail with EINTR, but only if the handler has run and the
- * call is not one that is restarted. Without `-alarm` no call may fail so. No call may end early with a result
- * that it would not have had. */
+ * call is not one that is restarted. Without `-alarm` no call may fail with EINTR. No call may end early with
+ * a result that it would not have had. */
 #include "hostile.h"
 
 #include <linux/futex.h>

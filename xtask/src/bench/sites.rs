@@ -15,8 +15,8 @@ const ADDED_UP: &str = "time added up";
 const UNWATCHED: &str = "unwatched";
 const UNWATCHED_PAIR: &str = "unwatched pair";
 
-/// Columns of the table. `message` is the work at an MPI call: it is counted and timed, and its message size
-/// is read.
+/// Columns of the table. `message` is the work at an MPI call: counted and timed, with bytes, partner and
+/// order.
 const WAYS: [&str; 6] = [ENTRY, UNWATCHED, PAIR, ADDED_UP, UNWATCHED_PAIR, "message"];
 /// The reference way of each way.
 const FLOORS: [(&str, &str); 3] = [
