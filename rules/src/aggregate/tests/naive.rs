@@ -21,7 +21,7 @@ impl Big {
         }
     }
 
-    /// x · 2^1074.
+    /// The integer x · 2^1074 of a double x.
     pub(super) fn of_double(x: f64) -> Big {
         let (bits, sign) = (x.abs().to_bits(), if x < 0.0 { -1 } else { 1 });
         let fraction = i128::from(bits % (1 << 52));
