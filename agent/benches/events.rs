@@ -1,11 +1,12 @@
-//! Hits at a rate, put into the ring of a session by a synthetic producer. Run by `cargo xtask bench events`
-//! and `bench scale`, which reckon; here they are made, and what was made is told in a line of JSON.
+//! A synthetic producer writes hits at a given rate into the ring of a session. Run by `cargo xtask bench
+//! events` and `bench scale`, which compute the results; this program prints its measurements as a line of
+//! JSON.
 //!
-//!   events session PID PRODUCERS RATE SECONDS   into the ring of the agent with this number
-//!   events bare PRODUCERS RATE SECONDS          into a ring of its own, beside a thread that takes them out and does nothing else
-//!   events position PID                         how many bytes were put into the ring of that agent (the lowest 32 bits)
+//!   events session PID PRODUCERS RATE SECONDS   into the ring of this agent
+//!   events bare PRODUCERS RATE SECONDS          into an own ring, with a thread that only reads hits from it
+//!   events position PID                         bytes written so far to its ring (the lowest 32 bits)
 //!
-//! RATE is of all producers together, in hits a second; with 0 each makes as many as it can.
+//! RATE is in hits per second of all producers together; with 0 each produces as fast as it can.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
 use std::{
@@ -21,14 +22,13 @@ use rustix::{
 };
 use serde_json::{Value, json};
 
-/// Most hits of one run of the program in the kernel, during which nothing else runs on its CPU: about 0.1
-/// ms.
+/// Maximum number of hits per run of the producing BPF program, which takes about 0.1 ms and blocks its CPU.
 const BATCH: u64 = 1024;
 
-/// Who has made all that were due waits so long for more to be.
+/// Sleep of a producer that is ahead of the rate.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What is asked of the producers.
+/// Settings of the producers.
 #[derive(Clone, Copy)]
 struct Requested {
     producers: u32,
@@ -47,13 +47,13 @@ impl Requested {
     }
 }
 
-/// Seconds that this thread was on a CPU.
+/// CPU time of this thread in seconds.
 fn thread_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// One producer's part; how many hits it made, and the CPU time that it took.
+/// Runs one producer. Returns its number of hits and its CPU time.
 fn produce(producer: &Producer, number: u32, requested: Requested) -> (u64, f64) {
     let (began, mut made) = (Instant::now(), 0);
     let rate = requested.rate / f64::from(requested.producers);
@@ -91,7 +91,7 @@ fn produce_all(producer: &Producer, requested: Requested) -> Value {
     })
 }
 
-/// The same with a reader that does nothing but take hits out: what the ring itself lets through.
+/// The same with a reader that only removes hits, which shows the throughput of the ring itself.
 fn bare(requested: Requested) -> Value {
     let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let producer = Producer::of(&kernel).unwrap();
@@ -101,7 +101,7 @@ fn bare(requested: Requested) -> Value {
         let reader = scope.spawn(|| {
             let (mut read, mut newest) = (0_u64, 0);
             loop {
-                // Asked first: what was made before it was said is then found.
+                // Read before the ring, so that all hits produced before the end are found.
                 let is_over = over.load(Ordering::Acquire);
                 while let Some(item) = ring.take() {
                     newest = newest.max(read_hit(item).unwrap().time_ns);

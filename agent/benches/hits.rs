@@ -1,14 +1,12 @@
-//! What is done at a hit, and what each costs the program: counted, timed, counted by duration, values read,
-//! added up, sent to the agent. Run by `cargo xtask bench hits` and `bench sites`: for each line of its input
-//! it goes through all ways of probing once, and prints a line of JSON for each; so the tools that we are
-//! compared with have their turns in between.
+//! Cost for the program of each action at a hit: counting, timing, histograms, captured values, aggregation,
+//! sending. Run by `cargo xtask bench hits` and `bench sites`. For each input line it measures all ways of
+//! probing once and prints a line of JSON for each, so that other tools can be measured between two rounds.
 //!
 //!   hits PROGRAM CALLS              some ways, at every place where a function may be probed
 //!   hits PROGRAM CALLS FUNCTION...  all ways, at the site of each of these functions
 //!
-//! The whole price is measured, as the program pays it: from call to call, less the same without a probe in
-//! the same round. What is sent is read when the calls are over: to read it is the agent's work, and not the
-//! program's.
+//! The cost is the time from call to call, minus the same without a probe in the same round. Sent hits are
+//! read after the calls, because reading them is the agent's work and not the program's.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
 mod common;
@@ -28,7 +26,7 @@ struct Way {
     moments: &'static [CallMoment],
     /// What our program does; none: the program behind the probe is empty.
     flags: Option<u32>,
-    /// Arguments that are read.
+    /// Number of captured arguments.
     captures: usize,
 }
 
@@ -45,11 +43,11 @@ const fn way(name: &'static str, moments: &'static [CallMoment], flags: Option<u
     }
 }
 
-/// With nobody behind the probe: what is left when our program does nothing.
+/// Our BPF program on a process that is not watched: the cost when it does nothing.
 const UNWATCHED: [&str; 2] = ["unwatched", "unwatched pair"];
-/// What is done at a call of MPI: counted and timed, with what it carries, to whom, and their order.
+/// The action at an MPI call: counted and timed, with bytes, partner and order.
 const MESSAGE: &str = "message";
-/// The ways that are measured at every place, the others only at the site.
+/// The ways that are measured at every place; the others only at the site.
 const EVERYWHERE: [&str; 7] = [
     "bare",
     UNWATCHED[0],
@@ -60,7 +58,7 @@ const EVERYWHERE: [&str; 7] = [
     MESSAGE,
 ];
 
-/// Without a probe first: the others are held against it.
+/// The first way is without a probe, as the reference for the others.
 const WAYS: [Way; 22] = {
     use SpecFlags as F;
     const TIMED: u32 = F::SPAN;
@@ -130,7 +128,7 @@ impl Way {
     }
 }
 
-/// As MPI_Send, whatever stands in the registers.
+/// The rule of MPI_Send, which accepts any register contents.
 fn send() -> MessageRule {
     let library = Implementation {
         name: "MPICH",
@@ -144,7 +142,7 @@ fn send() -> MessageRule {
     }
 }
 
-/// Both kinds of programs, and the ring.
+/// Empty and real BPF programs, and the ring.
 struct Sides {
     nothing: Nothing,
     ours: Kernel,
@@ -154,7 +152,8 @@ struct Sides {
 fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls: u64) -> f64 {
     let requests = way.moments.iter().map(|at| target.request(case, *at));
     let Some(flags) = way.flags else {
-        // The cheapest pair that there is, as other tools have it: the kernel replaces the return address.
+        // The cheapest pair, as other tools use it: a uretprobe, for which the kernel replaces the return
+        // address.
         let attach = |request: LinkRequest| match request.at {
             CallMoment::Entry => sides.nothing.attach(&request).unwrap(),
             CallMoment::Exit { .. } => {
@@ -206,7 +205,7 @@ fn main() {
     let mut cases = cases(&image);
     let is_everywhere = functions.is_empty();
     if !is_everywhere {
-        // Where it is probed: the last of the places of a function.
+        // The last place of a function is its site.
         cases.reverse();
         cases.dedup_by(|before, case| before.function == case.function);
         cases.retain(|case| functions.contains(&case.function));

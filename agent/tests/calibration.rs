@@ -1,5 +1,5 @@
-//! What a hit costs is measured on a real kernel, and the measurement leaves nothing behind. Needs root; says
-//! so where it is not there.
+//! The cost of a hit is measured on a real kernel, and the measurement leaves nothing behind. Needs root;
+//! otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -41,7 +41,7 @@ fn measured(partial_sums: u32) {
     }
     let prices = &calibration.prices;
     assert_eq!(prices.source, PriceSource::Measured);
-    // An exception and a program: more than a call of a function, less than a system call that sleeps.
+    // An exception and a BPF program: more than a function call, less than a system call that sleeps.
     assert!((50.0..50_000.0).contains(&prices.emulated_ns), "{prices:?}");
     assert!(prices.stepped_ns > prices.emulated_ns, "{prices:?}");
     assert!(prices.optimised_ns < prices.stepped_ns, "{prices:?}");

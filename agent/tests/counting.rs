@@ -1,5 +1,5 @@
-//! The program as its users start it, on a kernel of any age: what `doctor` says, and that calls are counted.
-//! `cargo xtask vm` runs this where it matters. Needs root; says so where it is not there.
+//! The program as users start it, on any supported kernel: the output of `doctor`, and counting of calls.
+//! `cargo xtask vm` runs this on other kernels. Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -49,7 +49,7 @@ fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone_as_root() {
     assert_eq!(counts(&target.answers("1")), (1, None));
 }
 
-/// What the program says: calls, and nanoseconds where they were asked for.
+/// The target's own counts: calls, and nanoseconds if they were requested.
 fn counts(answer: &str) -> (u64, Option<u64>) {
     let mut numbers = answer.split(' ').map(|number| number.parse().unwrap());
     let (calls, ns) = (numbers.next().unwrap(), numbers.next());
@@ -65,7 +65,7 @@ fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached_a
         let report = folder.path().join("report.json");
         let mut agent = tuneagent(folder.path())
             .args(["attach", &target.pid().to_string(), "--plain", "--rules", "none"])
-            // Beside other programs the probes may cost more than the default budget.
+            // Without a budget: other programs can make hits more expensive than the default permits.
             .args(["--probe", "work", "--budget", "none", "--json"])
             .arg(&report)
             .args(way)

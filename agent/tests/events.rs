@@ -1,6 +1,6 @@
-//! Every hit that is put into the ring is either read or counted as lost, whoever puts it there and however
-//! long nobody reads. The hits are those of a synthetic producer: no probe is needed, and their number is
-//! known. Needs root; says so where it is not there.
+//! Every hit put into the ring is either read or counted as lost, with several producers and a slow reader.
+//! The hits are those of a synthetic producer, so their number is known and no probe is needed. Needs root;
+//! otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -21,14 +21,14 @@ use probe::kernel::{Kernel, LoadOptions, Producer, Ring, read_hit};
 use running::Running;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// More than the ring has room for.
+/// Producers and hits of each, together more than the ring can hold.
 const PRODUCERS: u32 = 4;
 const EACH: u64 = 200_000;
 const MADE: u64 = PRODUCERS as u64 * EACH;
-/// Hits of one run of the program in the kernel.
+/// Hits per run of the producing BPF program.
 const BATCH: u32 = 1000;
 
-/// As many hits as the ring can hold, with the head of each.
+/// Bytes of a hit with its header, and the number of hits that the ring holds.
 const HIT_BYTES: u64 = abi::HitRecord::SHORT_BYTES as u64 + 8;
 const ROOM: u64 = abi::RING_BYTES as u64 / HIT_BYTES;
 
@@ -50,12 +50,12 @@ fn produce_all(producer: &Producer, thread: u32) {
     }
 }
 
-/// What was read of each producer.
+/// Hits read, by producer.
 #[derive(Default)]
 struct Read(BTreeMap<u32, Vec<u64>>);
 
 impl Read {
-    /// One hit, if there is one now.
+    /// Reads one hit. Returns false if the ring is empty.
     fn next(&mut self, ring: &mut Ring) -> bool {
         let Some(item) = ring.take() else { return false };
         let hit = read_hit(item).unwrap();
@@ -68,7 +68,7 @@ impl Read {
         true
     }
 
-    /// All, until none is there.
+    /// Reads until the ring is empty.
     fn drain(&mut self, ring: &mut Ring) {
         while self.next(ring) {}
     }
@@ -77,7 +77,7 @@ impl Read {
         self.0.values().map(|numbers| numbers.len() as u64).sum()
     }
 
-    /// No hit comes twice, and those of one producer come in its order.
+    /// Each producer's hits must be in order, without duplicates.
     fn assert_in_order(&self) {
         for (thread, numbers) in &self.0 {
             assert!(numbers.is_sorted_by(|one, next| one < next), "producer {thread}");
@@ -99,7 +99,7 @@ fn hits_that_are_not_read_are_counted_one_by_one_as_root() {
     read.drain(&mut ring);
     read.assert_in_order();
     assert_eq!(read.count() + ring_full(&kernel), MADE);
-    // The ring was full to the last place before anything was lost.
+    // Nothing may be lost before the ring is completely full.
     assert_eq!(read.count(), ROOM);
     assert_eq!(u64::from(producer.position().unwrap()), ROOM * HIT_BYTES);
 }
@@ -113,13 +113,13 @@ fn what_a_reader_misses_that_stops_and_goes_on_is_what_is_counted_as_root() {
         let (producer, over) = (&producer, &over);
         for number in 0..PRODUCERS {
             scope.spawn(move || {
-                // Counted before a failure is told, or the reader would wait for ever.
+                // Counted before a panic continues, because the reader waits for this counter.
                 let made = std::panic::catch_unwind(AssertUnwindSafe(|| produce_all(producer, number)));
                 over.fetch_add(1, Ordering::Release);
                 made.unwrap();
             });
         }
-        // It reads, stops until hits were lost, and goes on to the end.
+        // The reader reads, pauses until hits are lost, and reads to the end.
         let all_end = || over.load(Ordering::Acquire) == u64::from(PRODUCERS);
         let mut first = 0;
         while first < ROOM / 10 && !all_end() {
@@ -138,7 +138,7 @@ fn what_a_reader_misses_that_stops_and_goes_on_is_what_is_counted_as_root() {
     assert_eq!(read.count() + ring_full(&kernel), MADE);
 }
 
-/// Its function is named, so that there is a ring, and never called.
+/// A program whose function is named, so that there is a ring, but never called.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 volatile long sink;
@@ -152,7 +152,7 @@ int main(void) {
 struct Agent(Child);
 
 impl Agent {
-    /// Attaches to a process, and waits until all probes are there.
+    /// Attaches to a process and waits until all probes are attached.
     fn attach(pid: u32, report: &Path, folder: &Path) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
         command
@@ -180,7 +180,7 @@ impl Agent {
             .find(|line| line.as_ref().unwrap().starts_with("armed"))
             .unwrap()
             .unwrap();
-        // Its further lines go nowhere, and must not fill the pipe.
+        // Reads further lines, so that the pipe does not fill.
         thread::spawn(move || lines.for_each(drop));
         Agent(child)
     }

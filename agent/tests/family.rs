@@ -1,5 +1,5 @@
-//! The family of a command on a real kernel: who belongs to it, from which call on it is counted, and who
-//! does not belong. Needs root; says so where it is not there.
+//! The family of a command on a real kernel: its members, the first counted call of each, and excluded
+//! processes. Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -16,8 +16,8 @@ use needs::require_root;
 use probe::kernel::{CallMoment, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_coming};
 use tuner::FileOffset;
 
-/// Works, starts children that work (every second one as a program of its own), and ends when they have. With
-/// a third argument its first thread ends at once and another one works.
+/// Works, starts children that work (every second one after exec), and ends when they have ended. With a
+/// third argument the first thread ends at once and another thread works.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A user that no machine gives to anybody.
+/// A user id that no machine assigns.
 const ANA: u32 = 54_321;
 
 fn program(directory: &Path) -> PathBuf {
@@ -62,7 +62,7 @@ fn program(directory: &Path) -> PathBuf {
     path
 }
 
-/// A shell that waits for a line and becomes the program then.
+/// Starts a shell that waits for a line and then executes the program.
 fn waiting(uid: u32, program: &Path, arguments: &[&str]) -> Child {
     let mut command = Command::new("setpriv");
     command.args([
@@ -79,7 +79,7 @@ fn waiting(uid: u32, program: &Path, arguments: &[&str]) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // Until it is the shell it has another program to execute.
+    // Until the exec of the shell, the process would still have another exec to do.
     let is_shell = || {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
         name.trim() == "sh"
@@ -96,7 +96,7 @@ fn go(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// Probes on `work`, in every process.
+/// Probes `work` in every process.
 fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Link>) {
     let options = LoadOptions {
         processes,
@@ -164,8 +164,7 @@ fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_roo
         comings.iter().all(|coming| coming.name.starts_with(b"target\0")),
         "{comings:?}"
     );
-    // One that works before it becomes another program goes on in its slot: children that only execute have
-    // not worked before.
+    // A process that works before its exec keeps its slot. Children that only exec have not worked before.
     for slot in all {
         assert_eq!(calls(&kernel, slot), (5, 5), "slot {slot}");
     }
@@ -253,7 +252,7 @@ fn a_program_with_more_rights_than_the_command_is_no_member_as_root() {
     assert_eq!(kernel.family_state().unwrap().privileged, 0);
     drop((kernel, links));
 
-    // Root's own, and so root's rights: a set-uid program.
+    // A set-uid program of root, which has root's rights.
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let child = waiting(ANA, &program, &["4", "2"]);
     let (mut kernel, _links) = armed(&program, child.id(), ANA, 8);

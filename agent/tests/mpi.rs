@@ -1,6 +1,6 @@
-//! A job of MPI's, on a kernel of any age: its calls, what they carry and to whom. `cargo xtask vm` runs this
-//! where it matters; what is counted in real programs is compared in `tests/e2e/truth.rs`. Needs root and
-//! MPI; says so where they are not there.
+//! An MPI job on any supported kernel: its calls, their bytes and partners. `cargo xtask vm` runs this on
+//! other kernels; `tests/e2e/truth.rs` compares real programs. Needs root and MPI; otherwise skipped with a
+//! message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -53,7 +53,7 @@ fn watched(mpi: &str, launcher: &Path, folder: &Path, way: &[&str]) -> Value {
     words.extend(["-n", &ranks, program.to_str().unwrap()]);
     let mut job = Running::start(launcher, &words);
     let report = folder.join("report.json");
-    // A budget would take probes off where calls cost much, as they do where the processor is emulated.
+    // Without a budget: on an emulated processor calls are so expensive that probes would be removed.
     let mut agent = tuneagent(folder)
         .args([
             "attach",

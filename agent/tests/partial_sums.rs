@@ -1,5 +1,5 @@
-//! What the kernel side adds up of hits on a real kernel: each hit is in one sum or is sent, whoever hits and
-//! reads at the same time. Needs root; says so where it is not there.
+//! Aggregation in the kernel on a real kernel: each hit is in exactly one sum or is sent, while several
+//! threads hit and the agent reads. Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -15,17 +15,17 @@ use probe::kernel::{
 };
 use running::Running;
 
-/// What the kernel side is told to add up, as it is read.
+/// Value and key of the aggregation in the kernel.
 #[derive(Clone, Copy)]
 struct Wanted {
     value: SumValue,
     key: SumValue,
-    /// What that makes of what the program passes.
+    /// The value that the kernel aggregates for a passed argument.
     as_value: fn(i64) -> i64,
     as_key: fn(i64) -> i64,
 }
 
-/// All of what is passed.
+/// Both arguments in full.
 const ALL: Wanted = Wanted {
     value: SumValue {
         is_signed: 1,
@@ -39,10 +39,10 @@ const ALL: Wanted = Wanted {
 const THREADS: i64 = 4;
 const CALLS: i64 = 5000;
 
-/// Of the one process and what is added up of it.
+/// The cell of the only process and aggregate.
 const CELLS: [(u32, u16); 1] = [(0, 1)];
 
-/// Each line is how many keys the calls of its threads have in turn.
+/// Each input line is the number of keys that the calls of its threads cycle through.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ int main(void) {
 }
 "#;
 
-/// What hits came to.
+/// Expected aggregate of hits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sum {
     count: u64,
@@ -95,7 +95,7 @@ impl Sum {
     }
 }
 
-/// By key.
+/// Expected aggregates by key.
 type Sums = BTreeMap<u64, Sum>;
 
 fn add(sums: &mut Sums, key: u64, more: Sum) {
@@ -115,7 +115,7 @@ fn add_partial_sum(sums: &mut Sums, partial_sum: &abi::SumCell) {
     add(sums, partial_sum.key, more);
 }
 
-/// As the program calls.
+/// The aggregates of the program's calls.
 fn expected(keys: i64, resolved: Wanted) -> Sums {
     let mut sums = Sums::new();
     for call in (0..THREADS).flat_map(|_| 0..CALLS) {
@@ -170,7 +170,7 @@ fn armed(target: &Running, partial_sums: u32, resolved: Wanted) -> (Kernel, Link
     (kernel, link)
 }
 
-/// Takes what was sent: how many hits of it were alone.
+/// Reads the ring. Returns the number of hits that were sent individually.
 fn drain(ring: &mut Ring, partial_sums: &mut SumReadings, sums: &mut Sums, resolved: Wanted) -> u64 {
     let mut alone = 0;
     while let Some(item) = ring.take() {
@@ -195,7 +195,7 @@ fn drain(ring: &mut Ring, partial_sums: &mut SumReadings, sums: &mut Sums, resol
 #[test]
 fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
     require_root!();
-    // One key, two that have a cell each, and more than there are cells.
+    // One key; two keys with a cell each; more keys than cells.
     for keys in [1, 2, 5] {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
@@ -267,7 +267,7 @@ fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
         is_signed,
         ..SumValue::plain(place)
     };
-    // The program's values are below zero mostly: without a sign they are large numbers.
+    // Most of the program's values are negative; without the sign they are large numbers.
     let values: [Case; 4] = [
         (of(0, 16, 1), |value| i64::from(value as i16)),
         (of(0, 8, 1), |value| i64::from(value as i8)),
@@ -305,7 +305,7 @@ fn what_is_added_up_has_the_times_of_its_hits_and_none_before_the_last_look_as_r
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
     let (kernel, _link) = armed(&target, 1, ALL);
     let mut partial_sums = SumReadings::default();
-    // The second look says that it is an hour later than it is.
+    // The second read pretends to be an hour later.
     let (began_ns, late_ns) = (monotonic_ns(), monotonic_ns() + 3_600_000_000_000);
     assert_eq!(target.answers("1"), "done");
     let ended_ns = monotonic_ns();

@@ -1,5 +1,5 @@
-//! What an agent that only looks can still do: the calls are made from inside it, by a library that it is
-//! started with.
+//! System calls that an agent without the right to write can still make. A preloaded library makes the calls
+//! from inside the agent.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// By then all is there that is waited for.
+/// A limit for anything that works.
 const SOON: Duration = Duration::from_secs(60);
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -23,7 +23,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A line of /proc/PID/status.
+/// A field of /proc/PID/status.
 fn status(pid: u32, name: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -39,8 +39,8 @@ impl Drop for Killed {
     }
 }
 
-/// What came of the calls in `tuneagent` with these arguments, once that many filters are there: the errno of
-/// each, 0 for none.
+/// Results of the calls inside `tuneagent` with these arguments, once it has this number of seccomp filters:
+/// the errno of each call, 0 for success.
 fn calls_inside(folder: &Path, arguments: &[&str], filters: u64, target: u32) -> Vec<(String, i32)> {
     let library = folder.join("refused_calls.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/refused_calls.c");

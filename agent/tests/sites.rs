@@ -1,5 +1,5 @@
-//! Probes at the sites that are chosen see what probes at the first byte see: the same calls, the same
-//! values. On a real kernel; needs root and says so where it is not there.
+//! Probes at the chosen sites see the same calls and values as probes at the first byte. On a real kernel;
+//! needs root, otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -17,8 +17,8 @@ use tuner::{Cost, EntrySites, ExitFinder, Function, Image};
 
 const CALLS: u64 = 200;
 
-/// Functions of eight arguments, two of them on the stack, each with another beginning; what they return
-/// depends on all. Each is called as often as asked for, with other arguments each time.
+/// Functions with eight arguments, two of them on the stack, and different first instructions. Their results
+/// depend on all arguments. Each is called the requested number of times, with different arguments.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #define ADD "lea (%rdi,%rsi,2),%rax\n lea (%rax,%rdx,4),%rax\n lea (%rax,%rcx,8),%rax\n add %r8,%rax\n add %r9,%rax\n"
@@ -60,29 +60,29 @@ impl Target {
         Target(Running::built(directory.path(), PROGRAM, &[]))
     }
 
-    /// What it computed.
+    /// Runs the calls and returns the program's result.
     fn run(&mut self, calls: u64) -> String {
         self.0.answers(&calls.to_string())
     }
 }
 
-/// What was seen of some calls.
+/// Observations of some calls.
 #[derive(Debug, PartialEq)]
 struct Seen {
-    /// Calls, timed, unpaired, too deep of each function.
+    /// By function: calls, timed, unpaired, too deep.
     totals: Vec<[u64; 4]>,
-    /// Function, kind, which values are there, and the values of each hit.
+    /// By hit: function, kind, mask of captured values, and the values.
     hits: Vec<(u32, u16, u16, [u64; abi::CAPTURES_MAX])>,
     computed: String,
 }
 
-/// How a test attaches, and what it reads.
+/// A way to attach, and the captured values.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     links: LinkChoice,
-    /// Functions are left at their last jumps, where they have any.
+    /// Whether functions are timed at their last jumps, if they have any.
     by_jumps: bool,
-    /// The argument, or what is returned.
+    /// Index of an argument, or `None` for the return value.
     captures: [Option<u8>; abi::CAPTURES_MAX],
 }
 
@@ -174,8 +174,8 @@ fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees
     let registers = [0, 1, 2, 3, 4, 5].map(Some);
     let stack = [Some(6), Some(7), Some(5), None, Some(0), None];
     for links in LinkChoice::ALL {
-        // Where links have no cookies nothing tells when a jump ends a call, and before the return nothing is
-        // returned.
+        // Without link cookies a jump cannot be identified as an exit, and at a jump there is no return value
+        // yet.
         let ways = [(false, registers), (false, stack), (true, registers)];
         for (by_jumps, captures) in ways {
             if !by_jumps || links == LinkChoice::Best {

@@ -1,6 +1,6 @@
-//! What the kernel's verifier has to follow of each of our programs. It refuses a program of a million
-//! instructions, older kernels come to that sooner than newer ones, and every attach waits for it. Needs
-//! root; says so where it is not there.
+//! Number of instructions that the kernel's verifier processes for each of our BPF programs. It rejects a
+//! program above one million; older kernels process more than newer ones, and every attach waits for it.
+//! Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -8,7 +8,7 @@ mod needs;
 use needs::require_root;
 use probe::kernel::{FamilyRoot, Holds, Kernel, LinkChoice, LinkKind, LoadOptions};
 
-/// A tenth of what is refused.
+/// A tenth of the verifier's limit.
 const FOLLOWED_MAX: u64 = 100_000;
 
 const OPTIONS: LoadOptions = LoadOptions {
@@ -46,7 +46,7 @@ fn the_verifier_has_little_to_follow_in_any_program_as_root() {
 fn nor_where_a_command_is_watched_from_its_start_as_root() {
     require_root!();
     if Kernel::load(OPTIONS).unwrap().link_kind() == LinkKind::Tracefs {
-        // There are no families then.
+        // With these links there are no families.
         return;
     }
     let root = FamilyRoot {

@@ -1,6 +1,5 @@
-//! Who waits for hits is woken by those at which something may fall due, and by others only where he would
-//! not look by himself before long. The hits are those of a synthetic producer. Needs root; says so where it
-//! is not there.
+//! Hits at which a window may close wake the reader of the ring; other hits wake it only if it would not look
+//! by itself soon. The hits are those of a synthetic producer. Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -11,18 +10,18 @@ use needs::require_root;
 use probe::kernel::{Kernel, LoadOptions, Producer, Ring};
 use rustix::event::{Timespec, epoll};
 
-/// A moment that no test sees.
+/// A time that no test reaches.
 const FAR: u64 = u64::MAX;
-/// As many hits as fill half of the ring, with the head of each.
+/// Number of hits, with their headers, that fill half of the ring.
 const HALF: u32 = abi::RING_BYTES / 2 / (abi::HitRecord::SHORT_BYTES as u32 + 8);
-/// Hits of one run of the program in the kernel.
+/// Hits per run of the producing BPF program.
 const BATCH: u32 = 1000;
 
-/// A ring, and who is told each time that it wakes somebody, as the event loop is.
+/// A ring, and an epoll descriptor that reports its wake-ups, as in the event loop.
 struct Sleeper {
     kernel: Kernel,
     producer: Producer,
-    /// Where it is not read, what lies in it does not matter to who waits for the next waking.
+    /// Unread hits in it have no effect on the next wake-up.
     ring: Ring,
     reported: OwnedFd,
 }
@@ -46,8 +45,8 @@ impl Sleeper {
         }
     }
 
-    /// Whether it was woken since it was asked last. The kernel wakes once the program at the hit is over, at
-    /// the latest when this CPU takes its next interrupt.
+    /// Whether there was a wake-up since the last call. The kernel delivers it after the BPF program of the
+    /// hit, at the latest at this CPU's next interrupt.
     fn was_woken(&self, within_ms: i64) -> bool {
         let patience = Timespec {
             tv_sec: 0,
@@ -70,13 +69,13 @@ impl Sleeper {
         self.kernel.take_hit(&mut self.ring).is_some()
     }
 
-    /// How many hits were there; then he sleeps.
+    /// Reads all hits and returns their number; then the reader sleeps.
     fn takes_all(&mut self) -> usize {
         std::iter::from_fn(|| self.takes_one().then_some(())).count()
     }
 }
 
-/// How long it is waited for a waking that must come, and for one that must not.
+/// Timeouts for a wake-up that must come, and for one that must not.
 const SOON_MS: i64 = 900;
 const MOMENT_MS: i64 = 20;
 
@@ -114,7 +113,7 @@ fn a_reader_that_took_the_hit_before_its_wake_up_is_woken_by_the_next_as_root() 
     for _ in 0..3 {
         sleeper.puts(1);
         assert!(sleeper.takes_one(), "he is looking");
-        // It comes meanwhile, and the same look takes it: nothing lies in the ring that he could be told of.
+        // This hit arrives while the reader is awake and is read in the same pass, so no wake-up is due.
         sleeper.puts_deciding();
         assert_eq!(sleeper.takes_all(), 1);
         assert!(!sleeper.was_woken(MOMENT_MS), "nothing is left to be woken for");

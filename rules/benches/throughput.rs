@@ -1,7 +1,7 @@
-//! How many hits a second one core evaluates: the model optimal-workers on a master and 63 workers.
+//! Hits per second that one core evaluates: the model optimal-workers on a master and 63 workers.
 //!
-//! `cargo bench -p tuneagent-rules`. An iteration has four sends, replies and computations of each worker,
-//! handed in process by process with a watermark each, as the agent does, and a tick.
+//! `cargo bench -p tuneagent-rules`. In each iteration every worker has four sends, replies and computations.
+//! Hits are passed process by process with a watermark each, as the agent does, and followed by a tick.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -13,7 +13,7 @@ use rules::{
 const PROCESSES: u32 = 64;
 const ITERATIONS: u64 = 100;
 const CHUNKS: u64 = 4;
-/// Nanoseconds.
+/// Length of an iteration in nanoseconds.
 const ITERATION: u64 = 100_000_000;
 
 fn main() {
@@ -50,11 +50,11 @@ fn hit(probe: usize, rank: u32, time: u64, duration_ns: u64, reads: &[f64]) -> O
     }
 }
 
-/// The hits of one iteration, the master's first, each process's in the order of their times.
+/// Hits of one iteration: the master's first, and those of each process in time order.
 fn iteration(number: u64) -> Vec<Observation> {
     let (start, n) = ((number + 1) * ITERATION, number as f64);
     let workers = PROCESSES - 1;
-    // begin, end, send, reply, compute, in the order of the file.
+    // Probe numbers are in the order of the file: begin, end, send, reply, compute.
     let mut master = vec![hit(0, 0, start, 0, &[n, workers.into()])];
     let mut out = Vec::new();
     for chunk in 0..CHUNKS {
@@ -108,8 +108,8 @@ fn one_engine(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// How long the tick takes that closes an iteration and decides on it: a master and a worker, with the model
-/// of the experiment `reaction`. What was there before is nine iterations.
+/// Duration of the tick that closes an iteration and decides on it, with a master, a worker and the model of
+/// the experiment `reaction`, after nine iterations.
 #[divan::bench(sample_count = 2000, sample_size = 1)]
 fn from_the_last_hit_to_the_decision(bencher: Bencher<'_, '_>) {
     let text = include_str!("../../tests/programs/reaction.yaml");
@@ -140,10 +140,10 @@ fn from_the_last_hit_to_the_decision(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// The hits of one iteration with one worker.
+/// Passes the hits of one iteration with one worker.
 fn small_iteration(engine: &mut Engine, number: u64) {
     let (start, n) = ((number + 1) * ITERATION, number as f64);
-    // begin, end, send, reply, compute, in the order of the file.
+    // Probe numbers are in the order of the file: begin, end, send, reply, compute.
     let hits = [
         hit(0, 0, start, 0, &[n, 1.0]),
         hit(2, 0, start + 600_000, 500_000, &[4096.0]),
@@ -159,14 +159,14 @@ fn small_iteration(engine: &mut Engine, number: u64) {
         for process in [0, 1].map(ProcessId) {
             engine.observe(Observation::Watermark { process, time });
         }
-        // The last is for the caller.
+        // The caller makes the last tick.
         if time.0 < start + 90_000_000 {
             engine.tick(time);
         }
     }
 }
 
-/// The same by four nodes of 16 processes and their coordinator.
+/// The same load evaluated by four engines of 16 processes each and one that joins their results.
 #[divan::bench(sample_count = 50, sample_size = 1)]
 fn four_nodes(bencher: Bencher<'_, '_>) {
     let prepared = stream();
@@ -193,7 +193,7 @@ fn four_nodes(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// Processes of a node.
+/// Number of processes per engine.
 const NODE: u32 = 16;
 
 fn cluster() -> (Engine, Vec<Node>) {

@@ -1,5 +1,6 @@
-//! What rules do to a program: each action on a program with threads, seen in what the program itself prints, undone when its
-//! condition ends or with the session; and what cannot be done, with its reason.
+//! Actions of rules on a program with threads. Each effect is checked in the program's own output, and each
+//! change is reverted when its condition ends or the session ends. Actions that are impossible are reported
+//! with the reason.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +13,11 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
 
-/// A program under a rule that acts.
+/// A program, and an agent with a rule that acts on it.
 pub(crate) struct Acting {
     pub(crate) job: Job,
     pub(crate) agent: Agent,
-    /// Libraries and rules that must stay.
+    /// Holds libraries and rules, which must exist during the session.
     _folder: TempDir,
 }
 
@@ -28,7 +29,7 @@ metrics: {load: max(step.heavy), wished: max(step.wish)}
 tune:
 ";
 
-/// The rule named `acting` with these tunes, in a file.
+/// Writes the rule `acting` with these tunes into a file.
 pub(crate) fn rule(folder: &TempDir, head: &str, tunes: &str) -> Outcome<String> {
     let file = folder.path().join("acting.yaml");
     fs::write(&file, format!("rule: acting\n{head}{tunes}"))?;
@@ -60,7 +61,8 @@ impl Acting {
         })
     }
 
-    /// Waits until a round was such, after `from` such lines.
+    /// Waits for a round that `is_it` accepts, after skipping `from` rounds. Returns the number of rounds
+    /// until then.
     pub(crate) fn sees(&self, what: &str, from: usize, is_it: impl Fn(&Value) -> bool) -> Outcome<usize> {
         let agent = || {
             format!(
@@ -82,21 +84,22 @@ impl Acting {
         place.map_err(|error| tuneagent_e2e::Problem::new(format!("{error}\n{}", agent())))
     }
 
-    /// Ends the session, then the program, whose sums must all be right; the report.
+    /// Ends the session, then the program, which must have computed all sums correctly. Returns the report
+    /// and the rounds.
     fn end(self) -> Outcome<(Value, Vec<Value>)> {
         let (report, views, _) = self.end_and_what_was_said()?;
         Ok((report, views))
     }
 
-    /// The same, with all that the session said.
+    /// As `end`, with the session's output.
     fn end_and_what_was_said(mut self) -> Outcome<(Value, Vec<Value>, String)> {
         let report = self.agent.stop()?;
         self.end_program(report)
     }
 
-    /// Ends the program, behind the session.
+    /// Ends the program after the session.
     fn end_program(mut self, report: Value) -> Outcome<(Value, Vec<Value>, String)> {
-        // It goes round once more, with everything as it is now.
+        // The program makes another round with the current settings.
         self.job.open("end")?;
         let result = self.job.events("result", 1, SOON)?.remove(0);
         assert_eq!(result["wrong"], 0, "{result}");
@@ -106,13 +109,14 @@ impl Acting {
     }
 }
 
-/// The changes of a report by action.
+/// Changes in a report with this action.
 pub(crate) fn changes<'a>(report: &'a Value, action: &str) -> Vec<&'a Value> {
     let all = report["changes"].as_array().map_or(&[][..], Vec::as_slice);
     all.iter().filter(|change| change["action"] == action).collect()
 }
 
-/// Each is in force while the program is heavy: an action, and what tells a round with it from one without.
+/// An action, its fields, and a check of the program's output. The change is in force while the program is
+/// heavy.
 type WhileHeavy<'a> = (&'a str, &'a str, &'a dyn Fn(&Value) -> bool);
 
 #[test]
@@ -317,10 +321,10 @@ tune:
     let mut acting = Acting::of(&programs::threads("levers")?, head, tune, Vec::new())?;
     let done = acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     acting.agent.lines.wait_for_line("; undone", SOON)?;
-    // The round after that line has it: what is said is so.
+    // The first round after that line must show the revert.
     let views = acting.sees("the level as it was", done, |view| view["flushed"] == 0)?;
     assert_eq!(views, done + 1);
-    // With 1, for a change was undone.
+    // The exit code is 1, because a change was reverted.
     acting.agent.signal(rustix::process::Signal::INT)?;
     let report = acting.agent.finish_anyhow(SOON)?;
     let (report, ..) = acting.end_program(report)?;
@@ -369,7 +373,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
     Ok(())
 }
 
-/// What the last line of a session says of each kind of action is what the program has afterwards.
+/// The last line of a session must agree with the state of the program afterwards.
 #[test]
 fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
@@ -483,7 +487,7 @@ fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> 
         view["sort"] == "?" && view["loaded"] == 1
     })?;
     acting.job.open("calm")?;
-    // The function first, then the library.
+    // The function is reverted first, then the library.
     acting.sees("neither", done, |view| view["sort"] == "a" && view["loaded"] == 0)?;
     let (report, views) = acting.end()?;
     let broken = |view: &Value| view["sort"] == "?" && view["loaded"] == 0;

@@ -1,4 +1,4 @@
-//! What the kernel side adds up of hits is what they come to: rules compare it with what the program itself has added up.
+//! Aggregation in the kernel: rules compare the aggregates with the sums that the program computes itself.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::SOON;
 
-/// `work` is called with the number of the iteration, which tells what goes together; `work_too` goes by the time between the
-/// borders in its own process.
+/// The argument of `work` is the iteration number, which is the key of the window. Calls of `work_too` are
+/// assigned by time, between the boundaries of the window in the same process.
 fn rule(name: &str, function: &str, keyed: bool) -> String {
     let key = if keyed {
         "  work.number: arg(1) as i64\n"
@@ -43,7 +43,7 @@ fn start(program: &Path, arguments: &[&str]) -> Outcome<Job> {
     })
 }
 
-/// The report of a session with rules on a program until they were right twenty times, or are wrong.
+/// Report of a session on a program, after each rule has found its values right twenty times or wrong once.
 fn watched(arguments: &[&str], rules: &[String]) -> Outcome<Value> {
     let program = programs::c_with_math("hot")?;
     let job = start(&program, arguments)?;
@@ -57,7 +57,7 @@ fn watched(arguments: &[&str], rules: &[String]) -> Outcome<Value> {
     agent.stop()
 }
 
-/// The files of rules.
+/// Writes rules into files and returns the paths.
 fn written(folder: &Path, rules: &[String]) -> Outcome<Vec<String>> {
     let file = |(place, rule): (usize, &String)| -> Outcome<String> {
         let file = folder.join(format!("{place}.yaml"));
@@ -67,7 +67,7 @@ fn written(folder: &Path, rules: &[String]) -> Outcome<Vec<String>> {
     rules.iter().enumerate().map(file).collect()
 }
 
-/// These rules and no others.
+/// Arguments for these rules only.
 fn with(files: &[String]) -> Vec<&str> {
     let files = files.iter().map(String::as_str);
     ["--rules", "none"].into_iter().chain(files).collect()
@@ -97,7 +97,7 @@ fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of
     let (added, received) = (count(&report, "hits_added_up"), count(&report, "events_received"));
     assert!(added >= 20 * 2 * 500, "{added} added up");
     assert_eq!(count(&report, "hits_not_added_up"), 0);
-    // Two borders for each rule's probe, and two sums that make room for the next but one.
+    // Per window and rule: two boundaries, and two sums that are sent to free a cell.
     assert!(received * 50 < added, "{received} events for {added} hits");
     assert_eq!(report["completeness"]["status"], "complete");
     Ok(())
@@ -127,7 +127,7 @@ fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_hist
         let function = function.ok_or("it has no row")?;
         let durations = function["durations"]["calls"].as_u64();
         let (calls, durations) = function["calls"].as_u64().zip(durations).ok_or("not counted")?;
-        // A few more while the last look was taken.
+        // The counter is read after the histogram, so it may have some more calls.
         assert!(
             calls >= 20 * 500 && (calls - 500..=calls).contains(&durations),
             "{function}"
@@ -136,7 +136,8 @@ fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_hist
     Ok(())
 }
 
-/// A process of a command is told of when it has hit something; what it has added up by then is found all the same.
+/// The agent learns of a new process at its first hit. Hits that the kernel aggregated before must be
+/// reported, too.
 #[test]
 fn sums_of_a_process_that_is_not_known_yet_are_reported_too() -> Outcome {
     let _machine = require!(shared: Root);

@@ -1,7 +1,8 @@
-//! Arrows point down: between the crates of the workspace, and inside a crate between its top modules. Tables from the ground up.
+//! Allowed dependencies between the crates of the workspace, and between the top modules of each crate.
+//! Tables are sorted bottom up.
 //!
-//! A row names a crate or a module and those that it uses. It may name only rows above it, so the table has no circle; the code
-//! may use only what its row names, and every name of a row must be used. Unit tests are left out.
+//! A row names a crate or a module and those that it uses. It may name only rows above it, so the table has
+//! no cycle. The code may use only what its row names, and must use all of it. Unit tests are excluded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +17,7 @@ use crate::tidy::{assert_none, code, paths_below, root, sources, std_paths};
 /// A top module and the top modules that it uses.
 type Row<'a> = (&'a str, BTreeSet<&'a str>);
 
-/// The rows of a table: a word with a colon begins one.
+/// Parses the rows of a table; a word with a colon begins a row.
 fn rows(table: &str) -> Vec<Row<'_>> {
     let mut rows: Vec<Row> = Vec::new();
     for word in table.split_whitespace() {
@@ -31,7 +32,8 @@ fn rows(table: &str) -> Vec<Row<'_>> {
     rows
 }
 
-/// The packages of the workspace, and which of them each uses outside its tests. `rules` and `tuner` do not know each other.
+/// The packages of the workspace, and those that each uses outside its tests. `rules` and `tuner` do not use
+/// each other.
 const CRATES: &str = "
 tuneagent-abi:
 tuneagent-e2e:
@@ -72,7 +74,8 @@ fn the_crates_of_the_workspace_use_what_is_below_them() -> Outcome {
     Ok(())
 }
 
-/// The packages that know no process, no kernel and no clock, with their sources. What such a package depends on knows none of them either.
+/// Packages without access to processes, the kernel and clocks, with their sources. This includes their
+/// dependencies.
 const PURE: [(&str, &str); 4] = [
     ("tuneagent-plan", "rules/plan/src"),
     ("tuneagent-profile", "agent/profile/src"),
@@ -153,7 +156,7 @@ fn what_is_pure_knows_no_files_processes_threads_sockets_or_clocks() -> Outcome 
     Ok(())
 }
 
-/// The way of a decision, and what reads a text there all the same.
+/// Sources that a decision passes, and the exceptions that may parse text.
 const WAY: &[&str] = &[
     "agent/src/session",
     "agent/src/rulebook",
@@ -204,7 +207,7 @@ fn nothing_is_printed_and_parsed_again_between_a_rule_and_the_actuator() -> Outc
     Ok(())
 }
 
-/// Above what `PURE` says of the crate. Only the log of a session names the writer of its lines and warns when that fails.
+/// Stricter than `PURE`: only the session log uses a writer, and it logs a warning on failure.
 #[test]
 fn the_state_machines_of_a_session_read_and_write_nothing() -> Outcome {
     let banned = ["std::io", "tracing::", "Instant::", "monotonic_ns", "is_alive"];
@@ -233,7 +236,7 @@ fn metadata() -> Outcome<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The packages of this workspace.
+/// Packages of this workspace.
 fn members(metadata: &Value) -> impl Iterator<Item = &Value> {
     let ids: BTreeSet<&str> = each(&metadata["workspace_members"])
         .filter_map(Value::as_str)
@@ -242,7 +245,8 @@ fn members(metadata: &Value) -> impl Iterator<Item = &Value> {
         .filter(move |package| package["id"].as_str().is_some_and(|id| ids.contains(id)))
 }
 
-/// All that a package is built with, by their names: what it depends on outside its tests and its build, and what that does.
+/// Names of all direct and indirect dependencies of a package, without those of its tests and its build
+/// script.
 fn dependencies(metadata: &Value, package: &str) -> BTreeSet<String> {
     let packages = each(&metadata["packages"]);
     let names: BTreeMap<&str, &str> = packages
@@ -479,10 +483,10 @@ fn the_modules_of_each_crate_use_what_is_below_them() -> Outcome {
     Ok(())
 }
 
-/// For each name those that it uses, each with a file that does so.
+/// For each module, the modules that it uses, each with a file that does.
 type Used = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Fails unless what is used is what the table says.
+/// Fails unless the imports of each module are exactly those in the table.
 fn compared(what: &str, used: &Used, table: &str) {
     let mut wrong = misplaced(table);
     let rows: BTreeMap<&str, BTreeSet<&str>> = rows(table).into_iter().collect();
@@ -504,7 +508,7 @@ fn compared(what: &str, used: &Used, table: &str) {
     );
 }
 
-/// Rows that name themselves, a row below, or what is no row: with none of them the table has no circle.
+/// Rows that name themselves, a later row, or an unknown name. Without such rows the table has no cycle.
 fn misplaced(table: &str) -> Vec<String> {
     let mut above = BTreeSet::new();
     let mut wrong = Vec::new();
@@ -518,7 +522,7 @@ fn misplaced(table: &str) -> Vec<String> {
     wrong
 }
 
-/// For each top module those that it uses, each with a file that does so.
+/// Used top modules of each top module of a crate, each with a file.
 fn used(folder: &str) -> Outcome<Used> {
     let top = Top::read(folder)?;
     let mut used = Used::new();
@@ -539,10 +543,10 @@ fn used(folder: &str) -> Outcome<Used> {
     Ok(used)
 }
 
-/// The root of a crate.
+/// Contents of a crate's root module.
 struct Top {
     modules: BTreeSet<String>,
-    /// Items that it exports again, with the module that each is from.
+    /// Re-exported items, with the module of each.
     items: BTreeMap<String, String>,
 }
 
@@ -584,7 +588,7 @@ impl Top {
         }
     }
 
-    /// The top module that a path from the root goes to.
+    /// The top module that a path from the crate root leads to.
     fn module(&self, path: &str) -> Option<&str> {
         let first = path.split([':', ' ']).next()?;
         let module = self.modules.get(first).or_else(|| self.items.get(first))?;

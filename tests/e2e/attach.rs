@@ -1,4 +1,4 @@
-//! `tuneagent attach` on programs that know what they did: the report must say exactly that.
+//! `tuneagent attach` on programs that count their own calls: the report must have exactly these numbers.
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
@@ -7,7 +7,7 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, start_count, summed, with_folder};
 
-/// The program calls these for itself and does not tally them.
+/// The program calls these for itself and does not count them.
 const UNTALLIED: [&str; 7] = [
     "MPI_Buffer_attach",
     "MPI_Buffer_detach",
@@ -18,7 +18,7 @@ const UNTALLIED: [&str; 7] = [
     "MPI_Wtime",
 ];
 
-/// Attaches to a waiting `count`, lets it run to its tally, and returns both truths.
+/// Attaches to a waiting `count` and lets it run until it prints its counts. Returns these and the report.
 fn observed(job: &mut Job, target: u32, ranks: usize) -> Outcome<(Vec<Value>, Value)> {
     summed(job, &mut Agent::attach(target, &[])?, ranks)
 }

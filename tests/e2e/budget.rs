@@ -1,5 +1,6 @@
-//! What watching may cost (`--budget`): programs whose calls cost too much are watched in windows, lose no more than was allowed, and what is
-//! told of their calls is what they counted themselves, within the range that is told with it.
+//! The budget (`--budget`): functions that cost too much are watched in sampling windows, the slowdown stays
+//! within the budget, and the estimated numbers of calls agree with the program's own counts within the
+//! reported range.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::expected::{SOON, counts, text_file, with_folder};
 use crate::iterations::{number, wait_for};
 use crate::refused::{newest, process};
 
-/// A window and the gap before it, at the longest that is usual.
+/// Longest usual time of a sampling window and the gap before it.
 const CYCLE: Duration = Duration::from_secs(12);
 
 fn function<'a>(report: &'a Value, name: &str) -> Outcome<&'a Value> {
@@ -26,7 +27,7 @@ fn function<'a>(report: &'a Value, name: &str) -> Outcome<&'a Value> {
         .ok_or_else(|| format!("nothing of {name} in {report}"))?)
 }
 
-/// One rank that asks every so many nanoseconds.
+/// Starts one rank that calls MPI_Iprobe at intervals of `nanoseconds`.
 fn start_polls(nanoseconds: u32) -> Outcome<Job> {
     let program = programs::mpi("polls", Mpi::OpenMpi)?;
     let job = Job::mpi(Mpi::OpenMpi, Waiting::Spinning, 1, &program, |folder| {
@@ -36,12 +37,13 @@ fn start_polls(nanoseconds: u32) -> Outcome<Job> {
     Ok(job)
 }
 
-/// What part of the time a function was watched so far.
+/// Share of the time for which a function was watched so far.
 fn watched_share(report: &Value, name: &str) -> f64 {
     function(report, name).map_or(f64::NAN, |of| number(&of["counted"]["watched_share"]))
 }
 
-/// Watches what asks every so many nanoseconds until that was so for less than this share of the time: how often it did, and the report.
+/// Watches such a rank until the watched share of MPI_Iprobe is below `share`. Returns the program's own
+/// count, the report and the output.
 fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, Value, String)> {
     let mut job = start_polls(nanoseconds)?;
     let pid = job.events("ready", 1, SOON)?[0]["pid"].as_u64().ok_or("no pid")?;
@@ -75,7 +77,7 @@ fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_the
         "most of the time it was not watched: {of}"
     );
     assert!((0.0..0.7).contains(&number(&counted["watched_share"])), "{of}");
-    // A quarter for a price that is off; the range says what it is here.
+    // 25 % tolerance for an inaccurate price of a hit. The next check compares the reported range.
     let ratio = reported / requested as f64;
     assert!(
         (0.8..=1.25).contains(&ratio),
@@ -162,7 +164,7 @@ tune:
     when: pace > 0 / 1s
 ";
 
-/// A program of short regions, one thread.
+/// Starts a program of short parallel regions with one thread.
 fn start_regions(size: &str) -> Outcome<Job> {
     let program = programs::openmp("teams")?;
     let job = Job::alone(Path::new("env"), |folder| {
@@ -174,12 +176,12 @@ fn start_regions(size: &str) -> Outcome<Job> {
     Ok(job)
 }
 
-/// A folder with the rule that counts regions, and where that is.
+/// Writes the rule that counts regions. Returns the folder and the path.
 fn rule_that_counts() -> Outcome<(tempfile::TempDir, String)> {
     text_file("count-regions.yaml", COUNT_REGIONS)
 }
 
-/// Regions by the program's own count, and the CPU time that it has had by then, in seconds.
+/// Regions so far by the program's own count, and its CPU time in seconds.
 fn regions_by_now(job: &Job) -> Outcome<(f64, f64)> {
     let seen = job.events("pace", 1, SOON)?.len();
     let last = job.events("pace", seen + 1, SOON)?;
@@ -194,7 +196,8 @@ fn regions_by_now(job: &Job) -> Outcome<(f64, f64)> {
     Ok((count, cpu_ns / 1e9))
 }
 
-/// Regions a second of its CPU time, over so much of that: who else runs on the machine takes the program's time, not its pace.
+/// Regions per second of CPU time, over `over_s` seconds of it. Unlike the pace by the clock, it is not
+/// affected by other programs.
 fn regions_per_cpu_s(job: &Job, over_s: f64) -> Outcome<f64> {
     let first = regions_by_now(job)?;
     loop {
@@ -207,13 +210,15 @@ fn regions_per_cpu_s(job: &Job, over_s: f64) -> Outcome<f64> {
 
 #[test]
 fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() -> Outcome {
-    // A pace of microseconds differs by more than its bound where other programs share the caches.
+    // Not in short runs: other programs share the caches, which changes the pace of microseconds by more than
+    // the bound.
     if !is_long() {
         return Ok(());
     }
     let _machine = require!(machine: Root, Cc);
     let (_folder, rule) = rule_that_counts()?;
-    // Some 25 us each: with their ends probed too, which are single-stepped, a third of the pace is gone.
+    // About 25 µs per region. If the ends were probed too, which are single-stepped, the pace would drop by a
+    // third.
     let mut job = start_regions("40000")?;
     let mut shares = Vec::new();
     for _ in 0..5 {
@@ -246,7 +251,7 @@ fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -
     let counted =
         |report: &Value| function(report, "GOMP_parallel").map_or(f64::NAN, |of| number(&of["calls"]));
     let own = || regions_by_now(&job).map_or(f64::NAN, |(count, _)| count - first);
-    // It goes on as before, and less and less of it is counted.
+    // The program continues at its pace, and a decreasing share of its regions is counted.
     wait_for(&agent, |now| counted(now) < 0.6 * own())?;
     let report = agent.stop()?;
     job.end(SOON)?;
@@ -258,7 +263,7 @@ fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -
     Ok(())
 }
 
-/// Round trips in a time, by the program's own clock.
+/// Round trips per second over some time, by the program's clock.
 fn trips_per_s(job: &Job, within: Duration) -> Outcome<f64> {
     let pace = |event: &Value| Some((event["seconds"].as_f64()?, event["count"].as_f64()?));
     let seen = job.events("pace", 1, SOON)?.len();
@@ -282,7 +287,8 @@ fn trips_per_s(job: &Job, within: Duration) -> Outcome<f64> {
 
 #[test]
 fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outcome {
-    // What is allowed is a share of time: to be measured where nothing else runs. What is done to keep to it is tested in every run.
+    // Not in short runs: the budget is a share of time, which other programs disturb. Other tests check
+    // sampling windows in every run.
     if !is_long() {
         return Ok(());
     }
@@ -294,11 +300,12 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
     job.events("ready", 2, SOON)?;
     job.open("go")?;
     let mut ratios = Vec::new();
-    // Alone before and after, on a machine that others use too.
+    // Up to three attempts, because other programs use the machine; each measures the pace alone before and
+    // after.
     for _ in 0..3 {
         let before = trips_per_s(&job, Duration::from_secs(3))?;
         let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--budget", "5%"])?;
-        // A machine that lets it call seldom leaves nothing to be saved.
+        // If the machine slows the program down, its calls may be rare enough for the budget.
         let is_in_windows = agent.lines.wait_for_line("sampled from now on", SOON / 3).is_ok();
         let watched = trips_per_s(&job, CYCLE)?;
         let report = agent.stop()?;
@@ -313,7 +320,7 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
         match is_in_windows {
             true => {
                 assert_eq!(of["estimated"], true, "{of}");
-                // How much of the time that is follows from how fast the machine lets it call.
+                // The watched share depends on the program's call rate.
                 assert!(number(&of["counted"]["watched_share"]) < 0.9, "{of}");
             }
             false => {
@@ -322,7 +329,7 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
             }
         }
         ratios.push(slowdown);
-        // Five are allowed; as much again is what two measurements on a busy machine differ by.
+        // 5 % are allowed; measurements on a busy machine differ by another 5 %.
         if slowdown < 0.10 {
             break;
         }
@@ -332,14 +339,14 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
     Ok(())
 }
 
-/// A command that starts one rank that asks and asks, and, once the file `second` is in the folder, two ranks that count their calls. The
-/// first of these does not get out of its MPI_Init before the file `other` is there, for the other one does not begin until then.
+/// A command that starts one rank that polls and, once the file `second` exists, two ranks that count their
+/// calls. Rank 1 starts the program only when the file `other` exists; until then rank 0 waits in MPI_Init.
 fn two_programs(folder: &Path) -> Outcome<Vec<String>> {
     let mpi = Mpi::OpenMpi;
     let place = folder.to_string_lossy().into_owned();
     let (polls, whole) = (programs::mpi("polls", mpi)?, programs::mpi("whole", mpi)?);
     let wait = |file| format!("while [ ! -e {place}/{file} ]; do read -t 0.05 x <> <(:); done 2>/dev/null");
-    // Each rank is a process that begins with the program: one that waited before would have been there already.
+    // The shell waits in place of rank 1, because a waiting program would be discovered before it begins.
     let rank = folder.join("rank");
     let other = wait("other");
     let text = format!(
@@ -351,13 +358,13 @@ fn two_programs(folder: &Path) -> Outcome<Vec<String>> {
     let second = mpi.command(2, folder, Path::new("bash"), &[&rank.to_string_lossy()])?;
     let (second, wait) = (second.join(" "), wait("second"));
     let script = format!("{first} & {wait}; {second}; touch {place}/tally {place}/end; wait");
-    // What the script will start is foreseen by the words behind it.
+    // `run` searches the words of the command for programs, so the programs are also appended as arguments.
     let programs = [polls, whole].map(|program| program.to_string_lossy().into_owned());
     let words = ["bash".to_owned(), "-c".to_owned(), script];
     Ok(words.into_iter().chain(programs).collect())
 }
 
-/// Waits until so many ranks of this number have been seen in MPI.
+/// Waits until `number` ranks with this rank number have been seen in MPI.
 fn wait_for_ranks(series: &Path, rank: u64, number: usize) -> Outcome {
     let deadline = Instant::now() + SOON;
     loop {
@@ -368,13 +375,14 @@ fn wait_for_ranks(series: &Path, rank: u64, number: usize) -> Outcome {
             return Ok(());
         }
         assert!(Instant::now() < deadline, "{report}");
-        // Between two looks; nothing depends on how long.
+        // Poll interval; any value is correct.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Whether all that a process counted itself was counted; that not all of it may have been, is to be said then. Windows for those who
-/// come last for two seconds, and on a busy machine the agent may come too late to open one.
+/// Whether all calls that a process counted were counted. If not, the report must mark estimates or missing
+/// first calls: new processes get a window for two seconds, and on a busy machine the agent may be too late
+/// to open it.
 fn is_counted(own_count: &Value, report: &Value) -> Outcome<bool> {
     let (pid, missing) = (&own_count["pid"], report["completeness"]["missing"].to_string());
     let process = process(report, pid).ok_or_else(|| format!("{own_count} is not in {report}"))?;
@@ -409,7 +417,7 @@ fn of_a_command_functions_rest_too_and_who_comes_meanwhile_is_counted_from_its_f
     fs::write(folder.path().join("go"), "")?;
     agent.lines.wait_for_line("MPI_Iprobe", SOON)?;
     fs::write(folder.path().join("second"), "")?;
-    // It is known once there is a window for it, in which it makes its other calls.
+    // Rank 0 is known once a window for it is open; it makes its other calls in this window.
     wait_for_ranks(&series, 0, 2)?;
     fs::write(folder.path().join("other"), "")?;
     let report = agent.finish(2 * SOON)?;

@@ -1,4 +1,5 @@
-//! Changing a program: by hand and by rules, in every rank, and back again. What cannot write, does not.
+//! Changes of a program by commands and by rules, in every rank, and their revert. Without the right to
+//! write, nothing changes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use crate::expected::{SOON, finish_pingpong, start_pingpong};
 
 const VARIABLE: &str = "opal_progress_yield_when_idle";
 
-/// The variable in every rank, as raw bytes.
+/// Value of the variable in every rank, as raw bytes.
 fn values(state: &Path, pid: &str) -> Outcome<Vec<String>> {
     let text = Agent::succeed_in(state, &["get", pid, VARIABLE])?;
     let value = |line: &str| {
@@ -76,7 +77,7 @@ fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
     job.open("go")?;
     let mut agent = Agent::attach(job.pid(), &["--apply", "--duration", "4s"])?;
     let report = agent.finish(SOON)?;
-    // That it does nothing but send small messages is told; there is nothing that we could do about it.
+    // Findings about small messages are allowed, because no rule can act on them.
     let findings = report["findings"].as_array().ok_or("no findings")?;
     let is_advice =
         |finding: &serde_json::Value| finding["now"].is_null() && finding["rule"] != "openmpi-busy-wait";
@@ -133,7 +134,8 @@ fn the_last_change_alone_is_taken_back_and_the_journal_has_everything() -> Outco
     Ok(())
 }
 
-/// What is forked from then on was forked after all that was written before, for certain: /proc tells forks in ticks of 10 ms.
+/// Waits 30 ms: start times in /proc have ticks of 10 ms, and a fork after this is then certainly later than
+/// all writes before it.
 fn some_ticks_later() {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(30) {
@@ -149,7 +151,7 @@ fn undo_gives_a_program_and_the_workers_that_it_forked_before_the_change_each_it
     let mut job = Job::alone(&program, |folder| vec![folder.display().to_string()])?;
     job.events("ready", 1, SOON)?;
     let pid = job.pid().to_string();
-    // By rank, not in the order of their numbers, which begin anew at 300 some day.
+    // In rank order, not in order of process numbers, which wrap around.
     let run = |arguments: &[&str], values: &[i64]| -> Outcome<String> {
         let text = Agent::succeed_in(state.path(), arguments)?;
         let seen = Agent::values_in(state.path(), &pid, "knob")?;
@@ -162,10 +164,10 @@ fn undo_gives_a_program_and_the_workers_that_it_forked_before_the_change_each_it
         assert_eq!(seen.len(), values.len(), "after {arguments:?}: {text}");
         Ok(text)
     };
-    // A worker has by itself what its parent is changed to.
+    // One worker already has the value that its parent is changed to.
     run(&["set", &pid, "knob=101", "--only"], &[101, 100, 101, 102])?;
     run(&["undo", &pid, "--last"], &[10, 100, 101, 102])?;
-    // All of them at once, and one that was forked meanwhile.
+    // A change of all processes, and a process that is forked after it.
     run(&["set", &pid, "knob=11"], &[11; 4])?;
     some_ticks_later();
     job.open("fork")?;

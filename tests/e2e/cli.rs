@@ -1,4 +1,5 @@
-//! Bad input gets an answer: what is wrong, where, what to do, and the documented exit code. Nothing is attached then.
+//! Invalid input: the error says what is wrong, where, and what to do, with the documented exit code. Nothing
+//! is attached.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +14,7 @@ use crate::expected::{SOON, start_busywork, start_pingpong, summed, text_file};
 
 const OTHER_UID: u32 = 65_534;
 
-/// A process that does nothing until it is dropped.
+/// An idle process, which is killed on drop.
 struct Idle(Child);
 
 impl Idle {
@@ -25,7 +26,7 @@ impl Idle {
             .uid(uid)
             .gid(uid);
         let mut child = command.spawn()?;
-        // What it echoes tells that it has started.
+        // Its echo shows that it has started.
         let mut echo = [0];
         let input = child.stdin.as_mut().ok_or("no input")?;
         input.write_all(b"x")?;
@@ -192,7 +193,7 @@ fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Ou
 fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> Outcome {
     require!(Root);
     let idle = Idle::start(OTHER_UID)?;
-    // A copy where anybody may run it.
+    // A copy that every user may execute.
     let folder = tempfile::tempdir_in("/tmp")?;
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let program = folder.path().join("tuneagent");
@@ -220,7 +221,7 @@ fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> O
         "from /proc alone",
         " CPUs   waiting for "
     );
-    // A process of somebody else is not even looked at.
+    // A process of another user is refused before it is inspected.
     let foreign = Idle::start(0)?;
     let (code, text) = as_user_nobody(&["attach", &foreign.pid()])?;
     assert_eq!(code, Some(3), "{text}");
@@ -241,7 +242,7 @@ fn programs_of_other_users_need_an_extra_word() -> Outcome {
 #[test]
 fn metrics_are_served_while_a_session_runs() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
-    // A port that is free now.
+    // A free port of this machine.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
@@ -257,7 +258,7 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
         Ok(text)
     };
     assert!(get("/healthz")?.starts_with("HTTP/1.1 200"));
-    // The first page is empty until the first counters were read; a scrape a little later has them.
+    // The first page has no counters yet; a later scrape has them.
     let deadline = std::time::Instant::now() + SOON;
     let page = loop {
         let page = get("/metrics")?;
@@ -273,7 +274,7 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
         "tuneagent_cpu_seconds_total"
     );
     agent.stop()?;
-    // The port is taken: told before anything is attached.
+    // An occupied port is reported before anything is attached.
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let taken_address = taken.local_addr()?.to_string();
     let pid = job.pid().to_string();
@@ -283,7 +284,7 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
     Ok(())
 }
 
-/// Runs the agent in a folder; its exit code and what it printed.
+/// Runs the agent in a folder. Returns the exit code and the output.
 fn in_folder(folder: &std::path::Path, arguments: &[&str]) -> Outcome<(i32, String)> {
     let output = Command::new(binary()?)
         .args(arguments)
@@ -362,7 +363,7 @@ fn a_rule_that_does_not_fit_a_program_is_reported_before_anything_is_attached() 
         "probes step_outer in /",
         "writes outer_calls (i64, only where value < 9, now 0) in /"
     );
-    // What is wrong, where, and what to do.
+    // Columns: input, and texts for what is wrong, where, and what to do.
     let cases = [
         (
             "span: step_outer",
@@ -412,7 +413,7 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
     require!(Cc);
     let path = programs::c("settings")?;
     let path = path.to_str().ok_or("the path is no text")?;
-    // One journal for all: what is set is taken back.
+    // One journal for all cases; each change is reverted.
     let state = tempfile::tempdir()?;
     let run = |arguments: &[&str], expected: i32, words: &[&str]| -> Outcome {
         let (code, text) = Agent::run_in(state.path(), arguments)?;

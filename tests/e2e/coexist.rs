@@ -1,4 +1,5 @@
-//! Beside other tools: a job that runs under libraries which stand between it and its MPI is counted as without them, each call once.
+//! Other tools: under libraries between a job and its MPI, each call is counted once, as without these
+//! libraries.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, summed, with_folder};
 
-/// `LD_PRELOAD` with these copies, the first one nearest to the program.
+/// `LD_PRELOAD` with these copies of the library; the first one is nearest to the program.
 fn preload(mpi: Mpi, copies: &[u32]) -> Outcome<String> {
     let library = |copy: &u32| {
         Ok(programs::mpi_library("preload", mpi, *copy)?
@@ -26,7 +27,8 @@ fn calls(functions: &Value) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Runs `count` under libraries and under us: what it counted itself is what we counted, and what each of the libraries did.
+/// Runs `count` under libraries and the agent. The program, the agent and each library must count the same
+/// calls.
 fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
     let environment = [preload(mpi, copies)?];
     let program = programs::mpi("count", mpi)?;
@@ -77,7 +79,7 @@ fn calls_through_a_preloaded_profiler_are_counted_once_under_both_mpis() -> Outc
 #[test]
 fn calls_through_two_preloaded_libraries_are_counted_once() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
-    // The first passes calls on to the next, which asks MPI itself.
+    // The first library passes calls on to the second, which calls MPI.
     counted_once(Mpi::OpenMpi, &[2, 1])
 }
 
@@ -97,7 +99,7 @@ fn the_first_lines_have_the_calls_of_all_of_sixteen_ranks() -> Outcome {
         .iter()
         .filter(|process| calls(&process["functions"]).get("MPI_Allreduce") > Some(&0));
     assert_eq!((processes.len(), called.count()), (16, 16), "{report}");
-    // Lines come every ten seconds, the first ones at once.
+    // Lines are printed every ten seconds, the first ones at once.
     let elapsed = report["elapsed_s"].as_f64().ok_or("no time")?;
     assert!(elapsed < 9.0, "the first lines came after {elapsed} s");
     agent.stop()?;

@@ -1,4 +1,4 @@
-//! The control of a running session through its socket: by its user and by nobody else.
+//! Control of a running session through its socket, by its user only.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use tuneagent_e2e::{Outcome, require};
 use crate::expected::SOON;
 use crate::rights::SET_KNOB;
 
-/// Ana's session without a capability on her own program: /proc and a rule are enough to be controlled.
+/// Starts Ana's session without capabilities on her own program: the control needs only /proc and a rule.
 fn session(ana: &User, pid: &str, more: &[&str]) -> Outcome<Running> {
     let rule = ana.file("set-knob.yaml", SET_KNOB)?;
     let arguments = [&["attach", pid, "--plain", "--rules", "none", &rule], more].concat();
@@ -56,7 +56,7 @@ fn a_session_is_listed_shown_switched_and_stopped_by_its_user() -> Outcome {
     assert_eq!(knobs.knob()?, 10, "stopped is as left: put back");
     let (code, text) = ana.run(&["session", "stop", &pid])?;
     assert_eq!(code, 2, "{text}");
-    // A session that ends may remove no file: whoever looks for sessions does.
+    // An ending session may not remove files, so the socket is removed by commands that list sessions.
     assert_eq!(
         fs::read_dir(ana.runtime().join("tuneagent"))?.count(),
         0,
@@ -100,7 +100,7 @@ fn another_user_is_kept_out_by_the_folder_and_refused_by_the_session_itself() ->
 
     let (code, text) = ben.run_at(&place, &["session", "stop", &pid])?;
     assert_eq!(code, 3, "{text}");
-    // With every door open the session still asks the kernel who it is.
+    // With all file permissions open, the session still checks the peer's user id with the kernel.
     for path in [&place, &folder, &socket] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
     }

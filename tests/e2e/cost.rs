@@ -1,4 +1,5 @@
-//! What rules cost the program that they watch, and what the agent says that it costs. With TUNEAGENT_LONG more is measured, as `cargo xtask bench rules` does.
+//! The cost of rules for the watched program, and the cost that the agent reports. TUNEAGENT_LONG measures
+//! more, as `cargo xtask bench rules` does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,17 +15,17 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, median, start_count, text_file, with_folder};
 
-/// Batches of calls that are measured of each state, and how often all states are gone through.
+/// Measured batches of calls per state, and number of passes over all states.
 const BATCHES: usize = 5;
 const ROUNDS: usize = 20;
 
-/// A call every 20 us, which is a lot: each hit is sent, and 50 000 a second are evaluated by five rules.
+/// A call every 20 µs, a high rate: each hit is sent, and five rules evaluate 50 000 hits per second.
 const GAP_NS: &str = "20000";
 
-/// A session is asked this often.
+/// Interval between two requests to a session.
 const REQUESTED_EVERY: Duration = Duration::from_millis(500);
 
-/// Five rules on one function: totals and hits, each with something of its own.
+/// Five rules on one function, with totals and hits; each reads another value.
 const RULES: [&str; 5] = [
     "probes: {p: {span: called}}\nwindows: {w: {every: 500ms}}\nmetrics: {m: mean(p.duration)}\n",
     "probes: {p: {span: called}}\ncapture: {p.number: arg(0)}\nwindows: {w: {every: 500ms}}\nmetrics: {m: max(p.number)}\n",
@@ -42,16 +43,16 @@ fn rules(folder: &TempDir) -> Outcome<Vec<String>> {
     RULES.iter().enumerate().map(file).collect()
 }
 
-/// What a call takes now, of several batches.
+/// Nanoseconds per call in each of several batches.
 fn pace(job: &Job) -> Outcome<Vec<f64>> {
     let seen = job.events("pace", 0, SOON)?.len();
-    // The first was under way when the state changed.
+    // The first batch began before the state changed.
     let events = job.events("pace", seen + 1 + BATCHES, SOON)?;
     let fresh = events.iter().skip(seen + 1);
     Ok(fresh.filter_map(|event| event["ns"].as_f64()).collect())
 }
 
-/// The medians without a rule, with the second one, and with all.
+/// Median nanoseconds per call without a rule, with the second rule, and with all rules.
 fn measure(agent: &Agent, job: &Job, rules: &[String]) -> Outcome<[f64; 3]> {
     let mut seen = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
@@ -85,7 +86,7 @@ fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_
     job.events("ready", 1, SOON)?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--probe", "idle"])?;
     job.open("go")?;
-    // A machine that is busy with something else is asked again.
+    // Up to three attempts, because other programs use the machine.
     let mut ratios = Vec::new();
     for _ in 0..3 {
         let [none, one, five] = measure(&agent, &job, &rules)?;
@@ -105,7 +106,7 @@ fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_
     Ok(())
 }
 
-/// What the report says of the probe of a function.
+/// Entry of a function in the report's costs.
 fn cost_of<'a>(report: &'a Value, function: &str) -> Outcome<&'a Value> {
     let functions = each(&report["cost"]["functions"]);
     let mut found = functions.filter(|cost| cost["name"] == function);
@@ -114,7 +115,7 @@ fn cost_of<'a>(report: &'a Value, function: &str) -> Outcome<&'a Value> {
         .ok_or_else(|| format!("no cost of {function}: {}", report["cost"]))?)
 }
 
-/// A number of the report's part on costs.
+/// A number in an entry of the report's costs.
 fn number(of: &Value, name: &str) -> Outcome<f64> {
     Ok(of[name].as_f64().ok_or_else(|| format!("no {name} in {of}"))?)
 }
@@ -122,14 +123,14 @@ fn number(of: &Value, name: &str) -> Outcome<f64> {
 /// Rounds of `busywork`, each of which calls the probed function once.
 const CALLS: u64 = 50_000;
 
-/// CPU time of a process's first thread, in nanoseconds, as the kernel counts it.
+/// CPU time of a process's first thread in nanoseconds, by the kernel.
 fn cpu_ns(pid: u32) -> Outcome<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
     let ns = text.split_whitespace().next().ok_or("no CPU time")?;
     Ok(ns.parse::<f64>().map_err(|error| error.to_string())?)
 }
 
-/// What a call takes of CPU time, with all else that its round does, and what the report says where it is probed.
+/// CPU time per round with its call, in ns, and the report if the function is probed.
 fn work(flags: Option<&[&str]>) -> Outcome<(f64, Option<Value>)> {
     let mut job = Job::alone(&programs::c("busywork")?, |folder| {
         with_folder(folder, vec![CALLS.to_string()])
@@ -150,7 +151,7 @@ fn work(flags: Option<&[&str]>) -> Outcome<(f64, Option<Value>)> {
 fn the_shown_cost_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let mut ratios = Vec::new();
-    // Both are measured on a machine that others use too.
+    // Up to three attempts, because other programs use the machine.
     for _ in 0..3 {
         let (without, _) = work(None)?;
         let (with, report) = work(Some(&["--rules", "none", "--probe", "step_outer"]))?;
@@ -225,7 +226,7 @@ fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own_as_root
     Ok(())
 }
 
-/// The CPUs that each thread of a process may use, as the kernel lists them.
+/// Allowed CPUs of each thread of a process, in the kernel's notation.
 fn cpus_of_threads(pid: u32) -> Outcome<Vec<String>> {
     let mut lists = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -241,7 +242,7 @@ fn cpus_of_threads(pid: u32) -> Outcome<Vec<String>> {
 #[test]
 fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_as_root() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
-    // Of a kernel that shares CPUs out by login sessions.
+    // Nice value of this login session; `None` if the kernel has no autogroup scheduling.
     let nice = || {
         let text = fs::read_to_string("/proc/self/autogroup").ok();
         text.and_then(|text| text.trim().rsplit(' ').next()?.parse::<i32>().ok())
@@ -295,11 +296,12 @@ fn the_agent_runs_on_the_cpus_that_it_is_given_and_no_other_as_root() -> Outcome
     Ok(())
 }
 
-/// Every call is a hit that is sent, and nothing falls due at any of them.
+/// A rule for which every hit is sent and none makes a window close.
 const EACH: &str = "rule: each\nabout: for a test\nprobes: {p: {entry: called}}\ncapture: {p.number: arg(0) as i64}\n\
     windows: {w: {every: 500ms}}\nmetrics: {m: count(p where p.number >= 0)}\n";
 
-/// How often hits were read, and how often they had lain for more than 5 ms, of so many that come one after the other.
+/// Number of reads of the ring, and of late reads (a hit unread for more than 5 ms), while `hits` hits come
+/// at this interval.
 fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
     let (_folder, rule) = text_file("each.yaml", EACH)?;
     let job = Job::alone(&programs::c("calls")?, |folder| {
@@ -312,7 +314,7 @@ fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
     let received = |report: &Value| report["completeness"]["events_received"].as_u64();
     while received(&agent.snapshot()?).is_none_or(|received| received < hits) {
         assert!(Instant::now() < deadline, "{}", agent.lines.text());
-        // To be asked costs the agent time that it reads no hits in.
+        // Each request takes time in which the agent reads no hits.
         std::thread::sleep(REQUESTED_EVERY);
     }
     let report = agent.stop()?;
@@ -330,13 +332,13 @@ fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
 fn hits_that_wake_no_reader_lie_for_5_ms_at_most_whether_one_comes_a_second_or_thousands_as_root() -> Outcome
 {
     let _machine = require!(machine: Root, Cc);
-    // The seldom ones take as long as they are apart: in long runs.
+    // Hits at intervals of one second take long, so only in long runs.
     let seldom = is_long().then_some(("1000000000", 6));
     for (gap_ns, hits) in [("200000", 10_000)].into_iter().chain(seldom) {
         let (reads, late) = reads_of(gap_ns, hits)?;
         assert!(reads >= 5.0, "{reads} reads");
-        // Whoever else has the machine keeps the agent from its CPU now and then, for longer than that. It is no pace of the agent's own as long as
-        // it is not so mostly.
+        // Other programs sometimes keep the agent from its CPU for longer than 5 ms. If the agent's own
+        // polling were too slow, most reads would be late.
         assert!(
             late <= 0.5 * reads,
             "one every {gap_ns} ns: {late} of {reads} reads were late"

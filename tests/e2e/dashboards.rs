@@ -1,4 +1,4 @@
-//! What is shipped for Prometheus and Grafana: the files are right, and every query in them answers during a real run.
+//! The files for Prometheus and Grafana are valid, and every query in them returns data during a real run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,13 +16,13 @@ use tuneagent_e2e::{Outcome, Problem, each, programs, require};
 
 use crate::expected::{SOON, start_workers, with_folder};
 
-/// Grafana's grid has this many columns.
+/// Number of columns of Grafana's grid.
 const COLUMNS: u64 = 24;
 
-/// Within this time every query has its data: a change is made, judged and scraped.
+/// Maximum time until every query has data: a change is made, judged and scraped.
 const EVERYTHING: Duration = Duration::from_secs(120);
 
-/// A dashboard and the name of its file.
+/// A dashboard with its file name.
 struct Board {
     file: String,
     json: Value,
@@ -165,7 +165,7 @@ fn lint_panel(panel: &Value) -> Outcome {
             "{query} has a fixed span: $__rate_interval"
         );
         if kind == "heatmap" {
-            // Else Grafana draws a line for each bucket.
+            // With another format Grafana would draw a line for each bucket.
             assert_eq!(target["format"], "heatmap");
             assert_eq!(panel["options"]["calculate"], false);
         }
@@ -176,7 +176,7 @@ fn lint_panel(panel: &Value) -> Outcome {
     Ok(())
 }
 
-/// Where a panel lies, as columns and rows of the grid.
+/// Cells of the grid that a panel covers.
 fn cells(panel: &Value) -> Vec<(u64, u64)> {
     let of = |key: &str| panel["gridPos"][key].as_u64().unwrap_or_default();
     let columns = of("x")..of("x") + of("w");
@@ -192,7 +192,7 @@ fn promtool_finds_nothing_wrong_and_every_alert_fires_where_it_should_and_nowher
     promtool(&["check", "rules", "recording.rules.yml", "alerts.rules.yml"], "")?;
     let reported = promtool(&["test", "rules", "tests.yml"], "")?;
     assert!(reported.contains("SUCCESS"), "{reported}");
-    // No alert is left out of the tests.
+    // Every alert must have a test.
     let folder = tuneagent_e2e::prometheus::folder();
     let alerts = fs::read_to_string(folder.join("alerts.rules.yml"))?;
     let tests = fs::read_to_string(folder.join("tests.yml"))?;
@@ -205,7 +205,7 @@ fn promtool_finds_nothing_wrong_and_every_alert_fires_where_it_should_and_nowher
     Ok(())
 }
 
-/// As Grafana fills it in: the variables by their values, the intervals by what fits a look a second.
+/// A query after Grafana's substitution of variables and intervals, for a scrape interval of 1 s.
 fn filled(query: &str, variables: &[(String, String)]) -> String {
     let mut query = query
         .replace("$__rate_interval", "10s")
@@ -216,7 +216,7 @@ fn filled(query: &str, variables: &[(String, String)]) -> String {
     query
 }
 
-/// The values that Grafana offers for the variables of a dashboard.
+/// Values that Grafana offers for the variables of a dashboard.
 fn variables(board: &Board, prometheus: &Prometheus) -> Outcome<Vec<(String, String)>> {
     let mut filled = Vec::new();
     for variable in board.variables().filter(|variable| variable["type"] == "query") {
@@ -234,7 +234,7 @@ fn variables(board: &Board, prometheus: &Prometheus) -> Outcome<Vec<(String, Str
     Ok(filled)
 }
 
-/// Queries that have no data now, each with where it stands.
+/// Queries that return no data now, with their panels.
 fn unanswered(boards: &[Board], prometheus: &Prometheus) -> Outcome<Vec<String>> {
     let mut without = Vec::new();
     for board in boards {
@@ -254,7 +254,7 @@ fn unanswered(boards: &[Board], prometheus: &Prometheus) -> Outcome<Vec<String>>
     }
     for rule in rules(prometheus)? {
         let query = text(&rule, "query")?;
-        // Of an alert what it compares: most of them should not fire here.
+        // For an alert, the compared expression: most alerts must not fire here.
         let compared = query.rsplit_once(" > ").or(query.rsplit_once(" < "));
         let query = match (text(&rule, "type")?, compared) {
             ("alerting", Some((left, right))) => {
@@ -281,10 +281,10 @@ fn rules(prometheus: &Prometheus) -> Outcome<Vec<Value>> {
     Ok(rules.cloned().collect())
 }
 
-/// A program that runs in a loop of two sendings, and a session that looks at it.
+/// Starts a program with a loop of two sends, and a session that watches it.
 fn watch_stencil() -> Outcome<(Job, Agent, SocketAddr)> {
     let program = programs::mpi("stencil", Mpi::Mpich)?;
-    // Until it is ended.
+    // More steps than the test needs.
     let given = ["steps=1000000000", "step_us=2000"];
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
         with_folder(folder, given.map(String::from).to_vec())
@@ -296,7 +296,8 @@ fn watch_stencil() -> Outcome<(Job, Agent, SocketAddr)> {
     Ok((job, agent, address))
 }
 
-/// A program of parallel regions of two threads, of which one works three times as long as the other in every second region.
+/// A program of parallel regions with two threads. In every second region one thread works three times as
+/// long as the other.
 fn watch_regions() -> Outcome<(Job, Agent, SocketAddr)> {
     let job = crate::openmp::start(&programs::openmp("uneven")?, "10 10 30 10")?;
     let address = free_address()?;
@@ -304,7 +305,8 @@ fn watch_regions() -> Outcome<(Job, Agent, SocketAddr)> {
     Ok((job, agent, address))
 }
 
-/// The program of the model of the number of workers: messages, functions that a rule watches, a change, a verdict.
+/// On the program of the workers model, which has messages, functions probed by a rule, a change and a
+/// verdict.
 #[test]
 fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
     let _machine = require!(machine: Root, Mpich, Prometheus);
@@ -346,7 +348,7 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
     assert!(head.contains("version=0.0.4"), "{head}");
     promtool(&["check", "metrics"], &page)?;
     agent.signal(Signal::INT)?;
-    // What the guard says of a change on a busy machine is not this test's.
+    // The verdict on a busy machine is not part of this test.
     let report = agent.finish_anyhow(SOON)?;
     assert_eq!(
         report["changes"][0]["rule"],
@@ -358,7 +360,7 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
     job.finish(SOON)
 }
 
-/// Some of it is known beforehand.
+/// Checks values that are known in advance.
 fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
     let value = |query: &str| -> Outcome<f64> {
         let query = query.replace("JOB", &format!("jobid=\"{launcher}\""));
@@ -379,15 +381,15 @@ fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
     };
     assert!(value("tuneagent_job_info{JOB, mpi=\"MPICH\"}")? == 1.0);
     assert!(value("tuneagent_processes{JOB}")? == 13.0);
-    // A session of a second lasts a second.
+    // The session clock advances by one second per second.
     let pace = value("deriv(tuneagent_session_seconds_total{JOB}[20s])")?;
     assert!((0.5..2.0).contains(&pace), "{pace} s a second");
-    // The same calls, by function and by rank.
+    // Calls by function and calls by rank must have the same sum.
     let by = |label: &str| value(&format!("sum(tuneagent_mpi_{label}_calls_total{{JOB}})"));
     let (by_function, by_rank) = (by("function")?, by("rank")?);
     let apart = (by_function - by_rank).abs() / by_rank;
     assert!(apart < 0.05, "{by_function} calls by function, {by_rank} by rank");
-    // Two ranks that send each other what they compute: each message is in a row and in a column of the matrix.
+    // Two ranks send their results to each other, so each message is in one row and one column of the matrix.
     assert!(value("sum(tuneagent_mpi_point_to_point_pairs IN_STENCIL)")? == 2.0);
     let of = |direction: &str| {
         let messages = "tuneagent_mpi_point_to_point_messages_total";
@@ -398,7 +400,7 @@ fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
     let (sent, posted) = (of("sent")?, of("posted")?);
     let apart = (sent - posted).abs() / posted;
     assert!(sent > 0.0 && apart < 0.05, "{sent} sent, {posted} posted");
-    // By the program's own times: of 2 x (10 + 30) ms of its teams 60 are work.
+    // By the program's own times: 60 of 2 × (10 + 30) ms of its threads are work.
     assert!(value("jobid:tuneagent_openmp_team_threads:mean1m IN_REGIONS")? == 2.0);
     let balance = value("jobid:tuneagent_openmp_load_balance:ratio1m IN_REGIONS")?;
     assert!((0.6..0.95).contains(&balance), "{balance}");

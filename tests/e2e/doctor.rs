@@ -1,4 +1,4 @@
-//! `tuneagent doctor`: what works, what does not, and the one command that would change it.
+//! `tuneagent doctor`: what works, what does not, and the command that would change it.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ use tuneagent_e2e::{Outcome, family, require};
 
 use crate::expected::SOON;
 
-/// The status and the command of each check.
+/// Name, status and command of each check.
 fn checks(text: &str) -> Outcome<Vec<(String, String, Option<String>)>> {
     let report: Value = serde_json::from_str(text)?;
     assert_eq!(report["schema"], "tuneagent.doctor/1");
@@ -86,7 +86,7 @@ fn without_capabilities_each_failure_has_the_command_that_would_change_it() -> O
     }
     let (_, lines) = ana.run(&["doctor"])?;
     assert!(lines.contains("change it: sudo setcap cap_bpf,"), "{lines}");
-    // Somebody else's program cannot even be looked into.
+    // A program of another user cannot be inspected.
     let foreign = Knobs::start_as(BEN)?;
     let (code, text) = ana.run(&["doctor", &foreign.pid().to_string()])?;
     assert!(code == 1 && text.contains("missing: CAP_SYS_PTRACE"), "{text}");

@@ -1,4 +1,5 @@
-//! How a session ends: in which order, who waits for whom, and what is said of output that could not be written.
+//! The end of a session: the order of its steps, what it waits for, and reports of output that could not be
+//! written.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +17,12 @@ use crate::expected::SOON;
 use crate::live::links;
 use crate::rights::SET_KNOB;
 
-/// Reads the counter of the function that it probes once in a while.
+/// A rule that periodically reads the call counter of its function.
 const COUNTS: &str = "rule: counts\nabout: for a test\nprobes: {step: {entry: step}}\nwindows: {pulse: {every: 100ms}}\n\
     metrics: {steps: count(step)}\ntune:\n  - when: steps > 0\n    finding: steps are counted\n";
 
-/// The process that closes the probes of a session. While it is stopped the kernel is, to the session, one that lets go of no probe.
+/// The process that closes the links of a session. Stopping it simulates a kernel that takes long to close
+/// links.
 struct Closer(Member);
 
 impl Closer {
@@ -35,9 +37,9 @@ impl Closer {
         Ok(kill_process(pid, signal).map_err(std::io::Error::from)?)
     }
 
-    /// Goes on, and ends once it has closed all.
+    /// Continues the process and waits until it has closed all links.
     fn ends(&self) {
-        // It may have ended already.
+        // The process may have ended.
         let _ = self.signal(Signal::CONT);
         let given_up = Instant::now() + SOON;
         while self.0.is_alive() {
@@ -49,7 +51,7 @@ impl Closer {
 
 impl Drop for Closer {
     fn drop(&mut self) {
-        // It would hold the probes for ever. It may have ended.
+        // A stopped closer would keep the links. The process may have ended.
         let _ = self.signal(Signal::CONT);
     }
 }
@@ -96,12 +98,12 @@ fn a_session_goes_on_while_its_probes_are_being_closed_and_attaches_again_when_t
     let closer = Closer::of(&agent)?;
     closer.signal(Signal::STOP)?;
 
-    // Its probe is being closed from here on.
+    // From here on the link of the rule is being closed.
     let (code, text) = agent.request("remove", &["counts"])?;
     assert_eq!(code, 0, "{text}");
     let report = agent.snapshot()?;
     assert_eq!(report["rules"].as_array().map_or(0, Vec::len), 0, "{report}");
-    // What asks for the same function now has to wait for that, and the session does not.
+    // A rule on the same function waits for the closed link, but the session does not.
     let (code, text) = agent.request("add", &[&rule])?;
     assert_eq!(code, 0, "{text}");
     let report = agent.snapshot()?;
@@ -123,7 +125,8 @@ fn a_session_goes_on_while_its_probes_are_being_closed_and_attaches_again_when_t
     Ok(())
 }
 
-/// Runs a session for a moment with its output on what takes none; its exit code and what it said on standard error.
+/// Runs a short session with output redirected to a file that fails. Returns the exit code and standard
+/// error.
 fn attached(knobs: &Knobs, before: &str, more: &str) -> Outcome<(i32, String)> {
     let folder = tempfile::tempdir()?;
     let command = format!(
@@ -166,7 +169,7 @@ fn output_that_could_not_be_written_is_said_and_is_no_success() -> Outcome {
     Ok(())
 }
 
-/// `ulimit -f` ends a process that writes more with a signal, unless that is ignored.
+/// With `ulimit -f`, the kernel sends SIGXFSZ to a process that writes more, unless the signal is ignored.
 #[test]
 fn a_bound_on_the_size_of_files_is_an_error_and_no_signal() -> Outcome {
     require!(Root, Cc);
@@ -177,12 +180,12 @@ fn a_bound_on_the_size_of_files_is_an_error_and_no_signal() -> Outcome {
     Ok(())
 }
 
-/// Too little memory or stack may end a session, with a reason; it harms nobody else.
+/// Too little memory or stack may end a session, with a reason, and affects no other process.
 #[test]
 fn a_bound_on_our_memory_or_stack_harms_the_session_alone() -> Outcome {
     require!(Root, Cc);
     let mut knobs = Knobs::start()?;
-    // A stack that is too small is a signal to us: nothing can be said.
+    // A stack that is too small causes a signal, so that no reason can be printed.
     for (bound, is_enough) in [
         ("v 100000", true),
         ("v 400000", true),
@@ -202,20 +205,20 @@ fn a_bound_on_our_memory_or_stack_harms_the_session_alone() -> Outcome {
     Ok(())
 }
 
-/// Where no process and no thread can be started any more, a session ends as ever, and none begins.
+/// Without free processes and threads, a running session ends normally, and a new one is refused.
 #[test]
 fn a_session_ends_where_no_thread_can_be_started() -> Outcome {
     require!(Root, Cc, Tasks);
     let knobs = Knobs::start()?;
     let mut agent = Agent::attach_armed(knobs.pid(), &[])?;
-    // Who is taken in may be more than the bound already.
+    // Moving a process into a group is allowed beyond its limit.
     let full = Group::with_tasks(1)?;
     full.take(&agent.pid().to_string())?;
     let report = agent.stop()?;
     assert_eq!(report["completeness"]["status"], "complete", "{report}");
     assert!(!agent.lines.text().contains("panicked"), "{}", agent.lines.text());
 
-    // `timeout` and the session's first thread.
+    // Room for `timeout` and the session's first thread.
     let group = Group::with_tasks(2)?;
     let joins = format!("echo $BASHPID > {};", group.members().display());
     let (code, said) = attached(&knobs, &joins, "--json run.json")?;

@@ -1,4 +1,4 @@
-//! What the small programs must print, computed here a second time, and reading what they printed.
+//! Expected output of the test programs, computed independently, and parsers for their output.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,19 +10,20 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::programs;
 
-/// Enough for anything that works; a test that reaches it has failed.
+/// A limit for anything that works; a test that reaches it has failed.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// The middle one of what was measured; the upper of two.
+/// The median; the upper one of two middle values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Calls and bytes of one function; no bytes where the program tallies none.
+/// Calls and bytes of one function; `None` if the program does not count bytes.
 pub(crate) type Count = (u64, Option<u64>);
 
-/// Calls and bytes per function, from a "functions" list (the program's tally and the agent's report share it).
+/// Calls and bytes by function, from a "functions" list; the program's output and the report have the same
+/// format.
 pub(crate) fn counts(functions: &Value) -> Outcome<BTreeMap<String, Count>> {
     let list = functions.as_array().ok_or("no list of functions")?;
     let mut counts = BTreeMap::new();
@@ -34,7 +35,7 @@ pub(crate) fn counts(functions: &Value) -> Outcome<BTreeMap<String, Count>> {
     Ok(counts)
 }
 
-/// Starts `count`, waiting at its first gate.
+/// Starts `count`, which waits at its first gate.
 pub(crate) fn start_count(mpi: Mpi, ranks: usize, flags: &[&str]) -> Outcome<Job> {
     let program = programs::mpi("count", mpi)?;
     let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
@@ -45,7 +46,7 @@ pub(crate) fn start_count(mpi: Mpi, ranks: usize, flags: &[&str]) -> Outcome<Job
     Ok(job)
 }
 
-/// Starts `busywork`, which makes so many rounds behind its gate.
+/// Starts `busywork`, which makes this number of rounds after its gate.
 pub(crate) fn start_busywork(rounds: &str) -> Outcome<Job> {
     let program = programs::c("busywork")?;
     let job = Job::alone(&program, |folder| with_folder(folder, vec![rounds.to_owned()]))?;
@@ -53,8 +54,8 @@ pub(crate) fn start_busywork(rounds: &str) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Lets programs that wait at their first gate, watched, run to their last one, ends the session there, then lets them end: what each
-/// counted itself, in the order of the ranks, and the report.
+/// Lets watched programs run from their first gate to their last one, ends the session, then the programs.
+/// Returns the programs' own counts in rank order, and the report.
 pub(crate) fn summed(job: &mut Job, agent: &mut Agent, processes: usize) -> Outcome<(Vec<Value>, Value)> {
     agent.armed()?;
     job.open("go")?;
@@ -64,7 +65,7 @@ pub(crate) fn summed(job: &mut Job, agent: &mut Agent, processes: usize) -> Outc
     Ok((own_counts, report))
 }
 
-/// Starts `pingpong`, waiting at its gate; 0 iterations: until the gate "stop".
+/// Starts `pingpong`, which waits at its gate. 0 iterations: until the gate "stop".
 pub(crate) fn start_pingpong(mpi: Mpi, waiting: Waiting, ranks: usize, iterations: u64) -> Outcome<Job> {
     let program = programs::mpi("pingpong", mpi)?;
     let job = Job::mpi(mpi, waiting, ranks, &program, |folder| {
@@ -74,7 +75,8 @@ pub(crate) fn start_pingpong(mpi: Mpi, waiting: Waiting, ranks: usize, iteration
     Ok(job)
 }
 
-/// Starts `workers` under MPICH, past its gate: work and latency in microseconds, and with how many workers it begins.
+/// Starts `workers` under MPICH and opens its gate. Settings: work and latency in microseconds, initial
+/// number of workers.
 pub(crate) fn start_workers(ranks: usize, settings: [&str; 3]) -> Outcome<Job> {
     let program = programs::mpi("workers", Mpi::Mpich)?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, &program, |folder| {
@@ -91,7 +93,7 @@ pub(crate) fn with_folder(folder: &Path, more: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-/// Waits for the end of `pingpong` and checks its result against the model.
+/// Waits for the end of `pingpong` and compares its result with the model.
 pub(crate) fn finish_pingpong(mut job: Job, ranks: u64) -> Outcome<u64> {
     let result = job.events("result", 1, SOON)?.remove(0);
     job.finish(SOON)?;
@@ -106,7 +108,8 @@ pub(crate) fn finish_pingpong(mut job: Job, ranks: u64) -> Outcome<u64> {
     Ok(iterations)
 }
 
-/// What `pingpong.c` must compute: each pair's value is mixed once an iteration, and so is the sum over all ranks.
+/// Expected checksum of `pingpong.c`: the value of each pair is mixed once per iteration, and so is the sum
+/// over all ranks.
 pub(crate) fn pingpong_checksum(ranks: u64, iterations: u64) -> String {
     let mixed = |value: u64| {
         value
@@ -117,7 +120,8 @@ pub(crate) fn pingpong_checksum(ranks: u64, iterations: u64) -> String {
     let mut sum = 0u64;
     for _ in 0..iterations {
         values.iter_mut().for_each(|value| *value = mixed(*value));
-        // The odd rank of a pair returns the mixed value, so both hold it; the last bit is not part of the sum.
+        // The odd rank of a pair returns the mixed value, so both have it. The last bit is not part of the
+        // sum.
         let total = values.iter().fold(0u64, |total, value| {
             total.wrapping_add((value & !1).wrapping_mul(2))
         });
@@ -126,7 +130,7 @@ pub(crate) fn pingpong_checksum(ranks: u64, iterations: u64) -> String {
     format!("{sum:016x}")
 }
 
-/// A file of this name in a folder of its own, and its path.
+/// Writes a file with this name into a new folder. Returns the folder and the path.
 pub(crate) fn text_file(name: &str, text: &str) -> Outcome<(tempfile::TempDir, String)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join(name);

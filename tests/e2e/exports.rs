@@ -1,4 +1,5 @@
-//! What a session writes for other programs: traces, tables, reports on a timer, recordings of several nodes.
+//! Files that a session writes for other programs: traces, tables, periodic reports, recordings of several
+//! nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +16,7 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 use crate::expected::{SOON, start_count, start_pingpong, summed, with_folder};
 use crate::iterations::wait_for;
 
-/// They are asked again and again, and so in no ring.
+/// Polling functions, which are not sent through the ring.
 const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];
 
 fn read(file: &Path) -> Outcome<Value> {
@@ -26,7 +27,7 @@ fn text(file: &Path) -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// Spans of calls by process and thread, in the order of the file: begin and end in nanoseconds, and the function.
+/// Spans of calls by process and thread, in file order: begin and end in nanoseconds, and the function.
 type Tracks = BTreeMap<(u64, u64), Vec<(i64, i64, String)>>;
 
 fn tracks(trace: &Value, kind: &str) -> Outcome<Tracks> {
@@ -52,7 +53,7 @@ fn tracks(trace: &Value, kind: &str) -> Outcome<Tracks> {
     Ok(tracks)
 }
 
-/// On each track spans come one after the other, and none begins before the last one ended.
+/// On each track the spans are ordered and do not overlap.
 fn assert_in_order(tracks: &Tracks) {
     for (whose, spans) in tracks {
         for pair in spans.windows(2) {
@@ -85,7 +86,7 @@ fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> 
         job.open("go")?;
         job.events("tally", 3, SOON)?;
         job.end(SOON)?;
-        // The ranks have ended: no call is under way.
+        // The ranks have ended, so no call is in progress.
         let report = agent.finish(SOON)?;
         let host = report["host"].as_str().ok_or("no host")?;
         let trace = read(&job.file(&format!("trace-{host}.json")))?;
@@ -192,14 +193,14 @@ fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
         let calls = calls.iter().find(|(whose, _)| of(whose)).ok_or("no calls")?.1;
         let (at, end, _) = spans.last().ok_or("no iteration")?;
         let within = calls.iter().filter(|(begin, _, _)| (at..end).contains(&begin));
-        // Five times two, and the broadcast.
+        // Five pairs of calls, and the broadcast.
         assert!(unseen > Some(0) || within.count() == 11, "rank of process {pid}");
         assert!(spans.len() > 50, "{} iterations", spans.len());
     }
     Ok(())
 }
 
-/// Rows of a table without quoted fields, by the names of its columns.
+/// Rows of a table without quoted fields, as maps by column name.
 fn rows(table: &str) -> Outcome<Vec<BTreeMap<String, String>>> {
     let mut lines = table.lines();
     let names: Vec<&str> = lines.next().ok_or("an empty table")?.split(',').collect();
@@ -215,7 +216,7 @@ fn rows(table: &str) -> Outcome<Vec<BTreeMap<String, String>>> {
     Ok(lines.map(row).collect())
 }
 
-/// The data of a page, as docs/exports.md reads it.
+/// Data of an HTML page, extracted as docs/exports.md describes.
 fn data_of_page(file: &Path) -> Outcome<Value> {
     let text = fs::read_to_string(file)?;
     let data = text.split_once("id=\"data\">").ok_or("no data")?.1;
@@ -315,7 +316,7 @@ fn table_and_page_have_the_numbers_of_the_report_and_are_there_only_when_they_ar
     assert_page(&data_of_page(&page)?, &report)
 }
 
-/// The reports that were written so far; the last line may not be whole yet.
+/// Reports in the file so far; the last line may be incomplete.
 fn series(file: &Path) -> Outcome<Vec<Value>> {
     let text = fs::read_to_string(file)?;
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -333,7 +334,7 @@ fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome 
     let mut agent = Agent::attach_armed(job.pid(), &flags)?;
     wait_for(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
     job.pause()?;
-    // What is open goes on; no call begins any more.
+    // The calls in progress continue, and no new call begins.
     let hangs = |before: &Value, after: &Value| calls(before) == calls(after) && !calls(after).is_empty();
     let before = agent.snapshot()?;
     wait_for(&agent, |report| {
@@ -429,7 +430,8 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
         assert!(time / calls as f64 >= least_ns as f64 * 0.9e-9, "{compute}");
         let durations = &compute["durations"];
         let seen = durations["calls"].as_u64().ok_or("no histogram")?;
-        // The one that it is in has no duration yet, and it goes on between the last look at durations and the last at calls.
+        // A call in progress has no duration yet, and calls continue between the reads of durations and of
+        // calls.
         assert!(seen <= calls && seen + 5 >= calls, "{compute}");
         let from = durations["from_ns"].as_array().ok_or("no buckets")?;
         let least = from.first().and_then(Value::as_u64).ok_or("an empty histogram")?;
@@ -442,7 +444,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
     Ok(())
 }
 
-/// However often a function is called: nothing is sent for it.
+/// A function with a histogram sends no hits, at any call rate.
 #[test]
 fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_sends_none() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
@@ -476,12 +478,11 @@ fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_se
     Ok(())
 }
 
-/// Two nodes of a job, each watched by a session of its own that sees nothing of the other: together they are the whole job.
-/// How many CPUs a job may use.
+/// A rule that shows the number of CPUs that a job may use.
 const CPUS: &str = "rule: cpus\nabout: for a test\nroles: {rank: rank >= 0}\nwindows: {pulse: {every: 100ms}}\n\
     metrics: {cpus: job.cpus}\n";
 
-/// The most that this rule sees in recordings.
+/// Maximum value of this rule over recordings.
 fn cpus_in(recordings: &[String], rule: &str) -> Outcome<f64> {
     let files: Vec<&str> = recordings.iter().map(String::as_str).collect();
     let words = [&["replay"], &files[..], &["--rules", "none", rule, "--csv", "-"]].concat();
@@ -546,7 +547,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         "--json",
         &joined,
     ])?;
-    // A measure of a machine is the sum over the machines of the job.
+    // A measure of a machine is summed over the machines of the job.
     let (here, all) = (cpus_in(&recordings[..1], &rule)?, cpus_in(&recordings, &rule)?);
     assert!(
         here >= 1.0 && all == 2.0 * here,
@@ -556,7 +557,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     let found = &report["efficiencies"];
     assert_eq!((&found["ranks"], &found["nodes"]), (&4.into(), &2.into()));
     assert_eq!(shares.len(), 4);
-    // From what each node's session says of its ranks: the first two are on one node, the others on another.
+    // From each node's own report: the first two ranks are on one node, the others on another.
     let (sum, most) = (
         shares.iter().sum::<f64>(),
         shares.iter().copied().fold(0.0, f64::max),
@@ -573,7 +574,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         let ratio = found[name].as_f64().unwrap_or(f64::NAN) / value;
         assert!((ratio - 1.0).abs() < 1e-6, "{name} should be {value}: {found}");
     }
-    // Half of the ranks compute for half of the time, more or less on a busy machine.
+    // Half of the ranks compute half of the time, with a tolerance for a busy machine.
     let between = found["load_balance_between_nodes"].as_f64();
     assert!(between > Some(0.5) && between < Some(0.95), "{found}");
     let hosts: Vec<&Value> = each(&report["processes"])
@@ -583,7 +584,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     assert!(reported.contains("between 2 nodes 0."), "{reported}");
     assert!(reported.contains("4 ranks, MPICH"), "{reported}");
     assert_eq!(report["talp"]["resources"]["numNodes"], 2);
-    // The recordings of one node twice are none of a job.
+    // Two recordings of the same node are rejected.
     let copy = text(&job.file("copy.rec"));
     fs::copy(&recordings[0], &copy)?;
     let reported = Agent::succeed(&["replay", &recordings[0], &copy, "--rules", "none"])?;

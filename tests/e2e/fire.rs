@@ -1,5 +1,5 @@
-//! The fire simulator of the 2010 thesis: it deals its front as the thesis says, and the thesis's two rules change it while it runs and
-//! not what it computes.
+//! The fire simulator of the 2010 thesis: it distributes its front as the thesis describes, and the thesis's
+//! two rules change how it runs but not its result.
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
@@ -10,7 +10,7 @@ use crate::expected::{SOON, with_folder};
 
 const WORKERS: usize = 4;
 
-/// The simulator with four workers, ready to go.
+/// Starts the simulator with four workers and opens its gate.
 fn start(arguments: &[&str]) -> Outcome<Job> {
     let program = programs::mpi("wildfire", Mpi::Mpich)?;
     let ranks = WORKERS + 1;
@@ -21,14 +21,14 @@ fn start(arguments: &[&str]) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Lets it run to its end: its iterations and its result.
+/// Waits for the end. Returns the iterations and the result.
 fn finish(mut job: Job) -> Outcome<(Vec<Value>, Value)> {
     job.finish(SOON)?;
     let result = job.events("result", 1, SOON)?.remove(0);
     Ok((job.events("iteration", 0, SOON)?, result))
 }
 
-/// Stops it once this is true of its newest iteration.
+/// Stops the simulator once `seen` accepts its newest iteration.
 fn stop_when(job: &Job, what: &str, seen: impl Fn(&Value) -> bool) -> Outcome {
     job.lines.wait_for(what, SOON, |lines| {
         let newest = lines
@@ -47,7 +47,7 @@ fn number(event: &Value, name: &str) -> f64 {
     event[name].as_f64().unwrap_or(f64::NAN)
 }
 
-/// The front of a run that was left alone, after as many iterations.
+/// The front of an untuned run after this number of iterations.
 fn front_alone(arguments: &[&str], iterations: &Value) -> Outcome<Value> {
     let job = start(
         &[
@@ -60,7 +60,8 @@ fn front_alone(arguments: &[&str], iterations: &Value) -> Outcome<Value> {
     Ok(finish(job)?.1)
 }
 
-/// Chunks of a batch, from the shares: the batches of an iteration, each with as many equal chunks as there are workers (section 4.2.1).
+/// Number of chunks of an iteration: each batch takes a share, in as many equal chunks as there are workers
+/// (section 4.2.1).
 fn batches(points: usize, shares: [f64; 3], minimum: usize) -> u64 {
     let (mut left, mut count) = (points, 0);
     while left > 0 {
@@ -99,7 +100,8 @@ fn the_fire_simulator_deals_a_growing_front_in_batches_and_heavy_points_take_lon
         let points = iteration["points"].as_u64().unwrap_or_default();
         let expected = batches(points as usize, [0.6, 0.4, 0.3], 20);
         assert_eq!(iteration["batches"], expected, "{iteration}");
-        // Each worker is idle for its compute time, times the share of heavy points (section 5.5), here twice that.
+        // Each worker idles for its compute time times the share of heavy points (section 5.5), which is
+        // doubled here.
         let heavy = number(iteration, "heavy");
         let slept = 5e-6 * (points as f64 + 2.0 * heavy);
         assert!(
@@ -134,7 +136,7 @@ fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_res
     )?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "adjusting-factoring", "--apply"])?;
     job.open("go")?;
-    // 1/F0 = 1 + c and 1/F1 = 2 + c, written from one look at the past.
+    // 1/F0 = 1 + c and 1/F1 = 2 + c, where both factors come from the same evaluation.
     let by_the_model = |iteration: &Value| {
         let (first, second, later) = (
             number(iteration, "f0"),
@@ -167,8 +169,9 @@ fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_res
     Ok(())
 }
 
-/// A slow network, 2000 points of 40 us: A = 2m0 + αλV = 70 ms and B = (1-α)λV + Tc = 150 ms, so that the index is least at two of four
-/// workers (x* = B/A); when each point takes three times as long B is 310 ms, and it is least at four.
+/// A slow network and 2000 points of 40 µs: A = 2m0 + αλV = 70 ms and B = (1-α)λV + Tc = 150 ms, so the index
+/// is minimal at two of four workers (x* = B/A). When each point takes three times as long, B is 310 ms and
+/// the minimum is at four.
 #[test]
 fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_when_work_grows() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
@@ -211,7 +214,7 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
         .iter()
         .filter_map(|iteration| iteration["workers"].as_u64())
         .collect();
-    // The simulator itself ends with an error when the number changes within an iteration.
+    // The simulator exits with an error if the number changes within an iteration.
     assert_eq!(used[0], WORKERS as u64, "{reported}");
     assert!(used[..40].contains(&2), "{used:?}\n{reported}");
     let first = &report["changes"][0];

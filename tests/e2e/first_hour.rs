@@ -1,4 +1,5 @@
-//! What a user meets in the first hour: one line where nothing is wrong, losses of rules, help, pages, and a picture that fits a screen.
+//! What new users see: one line if nothing is wrong, losses of rules, help, pages, and a live view that fits
+//! the screen.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,11 +12,11 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, text_file, with_folder};
 
-/// A condition that never holds, on a program that sleeps.
+/// A condition that never holds, on a sleeping program.
 const QUIET: &str = "rule: quiet\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 200ms}}\n\
     metrics: {busy: sum(cpu.time) / pulse.duration}\ntune:\n  - {finding: it is busy, when: busy > 50}\n";
 
-/// Leaves out the first three of its windows.
+/// A rule that skips its first three windows.
 const SKIPPING: &str = "rule: turns\nabout: for a test\nroles: {one: exe != \"\"}\nprobes:\n  before: {entry: step_outer}\n\
     windows:\n  turn: {from: before, skip: 3}\nmetrics:\n  calls: count(before)\ntune:\n  - {finding: many, when: calls > 100}\n";
 
@@ -67,7 +68,7 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
     job.events("tally", 1, SOON)?;
     let report = agent.stop()?;
     job.end(SOON)?;
-    // 20 entries are 19 windows; the last one has not ended.
+    // 20 entries make 19 complete windows.
     let of = &report["rules"][0];
     assert_eq!(
         (of["windows"].as_u64(), of["windows_left_out"]["skipped"].as_u64()),

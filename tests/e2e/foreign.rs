@@ -1,4 +1,4 @@
-//! What other users choose, names and files, does nothing to whoever looks at it.
+//! Names and files that other users choose have no effect on a user who inspects their programs.
 
 use std::fs;
 use std::io::Write;
@@ -13,11 +13,11 @@ use tuneagent_e2e::{Outcome, family, programs, require};
 
 use crate::expected::SOON;
 
-/// What a name holds that is to act on a terminal: it clears the screen, sets a title and colours, turns the order of writing around, and
-/// adds a line that looks like ours.
+/// A name that acts on a terminal: it clears the screen, sets the title and colours, reverses the writing
+/// direction, and adds a line that looks like ours.
 const EVIL: &str = "x\x1b[2J\x1b]0;pwned\x07\x1b[31m\u{9b}1m\u{202e}\"}\nINJECTED 1\n,\"=1+1";
 
-/// The same for a symbol, of which the file has this one.
+/// The same for symbol names, with the placeholder in the file that each replaces.
 const SYMBOLS: [(&str, &str); 2] = [
     (
         "evil_function_abcdefghijklmnopqrstuvwxyz",
@@ -29,7 +29,7 @@ const SYMBOLS: [(&str, &str); 2] = [
     ),
 ];
 
-/// A program that works until it is dropped.
+/// A running program, which is ended on drop.
 struct Started(Child);
 
 impl Started {
@@ -54,7 +54,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // `timeout` passes it on.
+        // `timeout` passes the signal on.
         family::end(&mut self.0, SOON);
     }
 }
@@ -75,7 +75,8 @@ fn evil(folder: &Path) -> Outcome<PathBuf> {
         }
     }
     let program = folder.join(EVIL);
-    // Written by another process: open for writing in this one, it might be so in a child of another thread, and could not be executed.
+    // Written by a child process: a descriptor open for writing could be inherited by a child of another
+    // thread, and executing the file would fail with ETXTBSY.
     let mut tee = Command::new("tee")
         .arg(&program)
         .stdin(Stdio::piped())
@@ -87,7 +88,7 @@ fn evil(folder: &Path) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// A command of the agent in a folder, with its journals and sockets there.
+/// A command of the agent in a folder, which has its journals and sockets.
 fn command(folder: &Path, arguments: &[&str]) -> Outcome<Command> {
     let mut command = Command::new("timeout");
     command
@@ -101,13 +102,13 @@ fn command(folder: &Path, arguments: &[&str]) -> Outcome<Command> {
     Ok(command)
 }
 
-/// What a command printed, both streams, byte for byte.
+/// Bytes of both output streams of a command.
 fn printed(folder: &Path, arguments: &[&str]) -> Outcome<Vec<u8>> {
     let output = command(folder, arguments)?.output()?;
     Ok([output.stdout, output.stderr].concat())
 }
 
-/// What a terminal would act on, and lines that are not ours.
+/// Control characters and injected lines in an output.
 fn harm(printed: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(printed);
     let is_active = |c: char| (c.is_control() && c != '\t') || c == '\u{202e}';
@@ -118,7 +119,7 @@ fn harm(printed: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Every command that shows names of programs.
+/// Runs every command that shows names of programs.
 #[test]
 fn no_name_of_a_program_acts_on_the_terminal_that_shows_it() -> Outcome {
     require!(Root, Cc);
@@ -157,7 +158,7 @@ fn no_name_of_a_program_acts_on_the_terminal_that_shows_it() -> Outcome {
     ];
     run(&[&attach[..], &["--probe", "step"]].concat(), "\\x1b")?;
     run(&["replay", "evil.rec", "--rules", "none"], "x")?;
-    // While a session watches it, whoever lists the sessions sees its name.
+    // Commands that list sessions show the program's name.
     let attach = ["attach", &pid, "--plain", "--duration", "60s", "--probe", "step"];
     let session = Started::until("armed", &mut command(folder.path(), &attach)?)?;
     run(&["session", "list"], "\\x1b")?;
@@ -168,7 +169,7 @@ fn no_name_of_a_program_acts_on_the_terminal_that_shows_it() -> Outcome {
     Ok(())
 }
 
-/// `tuneagent` looks at a process whose file is a FIFO by now, and ends in time.
+/// `tuneagent` inspects a process whose file was replaced by a FIFO, and must not block.
 #[test]
 fn a_program_that_replaces_its_file_by_a_fifo_blocks_no_process() -> Outcome {
     require!(Root, Cc);
@@ -178,7 +179,7 @@ fn a_program_that_replaces_its_file_by_a_fifo_blocks_no_process() -> Outcome {
     let mut agent = Agent::attach(program.pid(), &["--probe", "step", "--duration", "1s"])?;
     agent.wait(SOON)?;
     let pid = program.pid().to_string();
-    // By the name of the file alone: whoever has no rights but these may not reach it in another way.
+    // With only the right to open the file by its name; other rights would allow other ways.
     let few = [
         "--bounding-set=-all,+sys_ptrace",
         "--inh-caps=-all",
@@ -198,7 +199,7 @@ fn a_program_that_replaces_its_file_by_a_fifo_blocks_no_process() -> Outcome {
     Ok(())
 }
 
-/// What `run` finds out of the words of its command.
+/// `run` searches the words of its command for programs.
 #[test]
 fn a_data_file_among_the_words_of_a_command_has_nothing_executed() -> Outcome {
     require!(Root, Cc);
@@ -226,7 +227,7 @@ fn a_data_file_among_the_words_of_a_command_has_nothing_executed() -> Outcome {
     Ok(())
 }
 
-/// A report whose name is a link that another user has put into a sticky folder.
+/// The report's name is a symbolic link that another user has created in a sticky folder.
 #[test]
 fn a_link_of_another_user_does_not_have_a_file_replaced() -> Outcome {
     require!(Root, Cc);

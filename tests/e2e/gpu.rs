@@ -1,4 +1,5 @@
-//! The host of a GPU, on a library that stands for CUDA's: whether the program keeps it busy. No GPU is needed, and nothing is said of one.
+//! The host part of a GPU program, with a stub of CUDA's library: whether the host keeps the GPU busy. Needs
+//! no GPU.
 
 use std::fs;
 
@@ -12,7 +13,7 @@ use crate::iterations::{calls_of, number, wait_for};
 
 const RULE: &str = "gpu-host-bound";
 
-/// `gpu`, whose host computes for so many microseconds before each launch of a kernel of 100.
+/// Starts `gpu`, whose host computes for `host_us` microseconds before each launch of a kernel of 100 µs.
 fn start(host_us: u32) -> Outcome<Job> {
     let library = programs::library("gpu_library", 1)?;
     let job = Job::alone(&programs::threads("gpu")?, |folder| {
@@ -51,7 +52,7 @@ fn a_host_that_does_not_keep_up_with_its_gpu_is_found_and_one_that_waits_for_it_
     let report = agent.stop()?;
     let text = report["findings"].to_string();
     assert_has!(text, "Kernels are launched at ", "more data-loader workers");
-    // In each call of the run-time there is one of the driver.
+    // Each call of the runtime library makes one call of the driver library.
     for set in ["gpu.launch", "gpu.copy", "gpu.wait"] {
         let calls = calls_of(&report, set);
         assert!(
@@ -66,7 +67,7 @@ fn a_host_that_does_not_keep_up_with_its_gpu_is_found_and_one_that_waits_for_it_
     wait_for(&agent, |now| number(&rule(now)["windows"]) >= 5.0)?;
     let report = agent.stop()?;
     assert!(!report["findings"].to_string().contains(RULE), "{report:#}");
-    // Launches are not even counted.
+    // Launches are not even probed in this case.
     assert_eq!(calls_of(&report, "gpu.launch"), 0, "{report:#}");
     assert!(calls_of(&report, "gpu.wait") > 0, "{report:#}");
     Ok(())

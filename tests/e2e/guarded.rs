@@ -1,6 +1,8 @@
-//! The guard in the loop: what a wrong decision costs a running program, and that a right one survives a program that changes.
+//! The guard on a running program: the cost of a wrong decision is bounded, and a right decision is kept
+//! although the program changes.
 //!
-//! The program is `nbody`, whose compute time is slept: an iteration takes about `work_us` / workers, on any machine.
+//! The program is `nbody`, which sleeps its compute time: an iteration takes about `work_us` / workers on any
+//! machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,18 +18,18 @@ use crate::expected::{SOON, median, with_folder};
 
 const RANKS: usize = 5;
 
-/// How many iterations a run has, and how much work is in each, in microseconds. Where other programs may run an iteration is long: what
-/// they take is little of it.
+/// Number of iterations, and work per iteration in microseconds. In short runs, where other programs run too,
+/// iterations are long, so that the disturbance is a small part of them.
 fn length() -> (usize, u32) {
     if is_long() { (400, 40_000) } else { (60, 240_000) }
 }
 
-/// What tuning, wrong decisions included, may add to a run.
+/// Maximum ratio of the run times with and without tuning, including wrong decisions.
 const LONGER_MAX: f64 = 1.05;
-/// Tries: on a machine that does something else at the same time two runs differ by more.
+/// Attempts, because run times differ by more if the machine is busy.
 const TRIES: usize = 3;
 
-/// Takes half of the workers away: an iteration takes twice as long.
+/// A rule that removes half of the workers, so that an iteration takes twice as long.
 const BAD: &str = "rule: bad\nabout: a decision that is wrong\nroles: {master: rank == 0}\nprobes:\n  \
     begin: {role: master, entry: mw_begin_iteration}\n  end: {role: master, return: mw_end_iteration}\n\
     capture: {begin.number: mw_iteration, begin.workers: mw_nw, end.number: mw_iteration}\n\
@@ -36,7 +38,7 @@ const BAD: &str = "rule: bad\nabout: a decision that is wrong\nroles: {master: r
     tune:\n  - set: mw_workers\n    role: master\n    value: 2\n    when: workers == 4\n    expect: 1ms\n    \
     guard: {minimize: iteration.duration, over: 4, undo_if_worse_by: 10%}\n";
 
-/// The names of `optimal-workers` as programs on the library `mw` have them.
+/// Bindings of `optimal-workers` for programs on the library `mw`.
 fn names() -> String {
     programs::source("mw.yaml").to_string_lossy().into_owned()
 }
@@ -47,7 +49,7 @@ fn file(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
     Ok(file.to_string_lossy().into_owned())
 }
 
-/// The program at its gate.
+/// Starts the program, which waits at its gate.
 fn nbody(arguments: &[&str]) -> Outcome<Job> {
     let program = programs::master_worker("nbody", Mpi::Mpich)?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, RANKS, &program, |folder| {
@@ -61,8 +63,8 @@ fn workers(iteration: &Value) -> u64 {
     iteration["workers"].as_u64().unwrap_or(0)
 }
 
-/// Seconds of all iterations together. Those of as many workers count as the one in their middle does: what a machine does beside
-/// makes some of them longer, with rules and without.
+/// Sum of the iterations' seconds. Iterations with the same number of workers count with their median,
+/// because the machine makes some iterations longer, with and without rules.
 fn total(iterations: &[Value]) -> f64 {
     let mut seconds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for event in iterations {
@@ -73,10 +75,11 @@ fn total(iterations: &[Value]) -> f64 {
     seconds.into_values().map(together).sum()
 }
 
-/// What a session left: its report, and all that it printed.
+/// Report and output of a session.
 type Shown = (Value, String);
 
-/// A whole run under these rules, or under none; its iterations, and what the session left.
+/// A complete run with these rules, or without the agent. Returns the iterations and the session's report and
+/// output.
 fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<Shown>)> {
     let (count, work_us) = length();
     let (count_is, work_is) = (format!("iterations={count}"), format!("work_us={work_us}"));
@@ -98,8 +101,8 @@ fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<Shown>)> {
     Ok((iterations, reported.transpose()?))
 }
 
-/// Whether a run took no longer than an untuned one, beyond its bound. That is asked where nothing else runs; elsewhere it is counted how
-/// many iterations went wrong.
+/// Whether a run took at most `LONGER_MAX` times as long as an untuned one. Only long runs compare times; in
+/// short runs the tests count wrong iterations.
 fn is_hardly_longer(tuned: &[Value], ratios: &mut Vec<f64>) -> Outcome<bool> {
     if !is_long() {
         return Ok(true);
@@ -120,7 +123,7 @@ fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_ro
     for _ in 0..TRIES {
         let (tuned, reported) = run(&[&bad], "workers=4")?;
         let (report, text) = reported.ok_or("no session")?;
-        // Once, and never again: it is on hold.
+        // The wrong decision is made once; then the rule is on hold.
         let wrong: Vec<usize> = (0..tuned.len())
             .filter(|place| workers(&tuned[*place]) == 2)
             .collect();
@@ -152,7 +155,7 @@ fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -
     for _ in 0..TRIES {
         let (tuned, reported) = run(&["optimal-workers", &names], "workers=4")?;
         let text = reported.map(|(_, text)| text).unwrap_or_default();
-        // With fewer workers an iteration takes a third longer at least.
+        // With fewer workers an iteration takes at least a third longer.
         let wrong = tuned.iter().filter(|event| workers(event) != 4).count();
         assert!(
             wrong <= tuned.len() / 20,
@@ -166,7 +169,8 @@ fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -
     Err(format!("{ratios:?} times the untuned time").into())
 }
 
-/// The work grows to the eightfold while the guard judges the decision: the model knows, a plain comparison does not.
+/// The work grows by a factor of eight while the guard judges. The model accounts for this; a plain
+/// comparison would not.
 #[test]
 fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
@@ -176,10 +180,10 @@ fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcom
         .take(if is_long() { 2 } else { 1 })
     {
         let mut seen = Vec::new();
-        // On a busy machine the decision may come too late, or iterations take any time.
+        // On a busy machine the decision may come too late, and iterations may take any time.
         let verdict = loop {
             let (iterations, guard) = growing(swing, &names)?;
-            // It was taken before the work grew, and judged after.
+            // The decision was made before the work grew and judged after it.
             let first = iterations.iter().position(|event| workers(event) > 1);
             let seconds = |place: usize| iterations[place]["seconds"].as_f64().unwrap_or(0.0);
             if first.is_some_and(|first| (1..5).contains(&first)) && seconds(6) > 1.5 * seconds(4) {
@@ -196,9 +200,10 @@ fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcom
     Ok(())
 }
 
-/// Ten iterations, of which the work grows from the fifth on, and what the guard said of the decision taken at the start.
+/// Ten iterations whose work grows from the fifth on. Returns them and the guard's verdict on the decision at
+/// the start.
 fn growing(swing: &str, names: &str) -> Outcome<(Vec<Value>, Value)> {
-    // The decision is one of the first iterations, and judged over five.
+    // The rule decides in one of the first iterations and judges over five.
     let mut job = nbody(&["phase=5", swing, "work_us=160000", "latency_us=200", "workers=1"])?;
     let mut agent = Agent::attach_armed(
         job.pid(),
@@ -218,7 +223,7 @@ fn a_change_that_was_not_judged_when_the_program_ended_says_so_as_root() -> Outc
     let _machine = require!(shared: Root, Mpich);
     let folder = tempfile::tempdir()?;
     let bad = file(&folder, "bad.yaml", BAD)?;
-    // Four windows before, the one of the change, and not four after.
+    // Four windows before the change, one with it, and fewer than four after it.
     let mut job = nbody(&["iterations=8", "work_us=800000", "latency_us=200", "workers=4"])?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &bad, "--apply"])?;
     job.open("go")?;
@@ -233,7 +238,7 @@ fn a_change_that_was_not_judged_when_the_program_ended_says_so_as_root() -> Outc
         "{reason}"
     );
     assert_has!(text, &format!("guard    bad not judged: {reason}"));
-    // The history says what was promised, and from which numbers it was decided.
+    // The history has the promised value and the numbers behind the decision.
     assert_has!(text, "promised  1 ms", "because   workers: 4");
     assert_eq!(change["because"][0], "workers: 4", "{report}");
     Ok(())

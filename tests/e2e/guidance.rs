@@ -1,4 +1,5 @@
-//! The pages for contributors: what CONTRIBUTING, ARCHITECTURE and the decision records name exists, and they stay short.
+//! The pages for contributors: files named in CONTRIBUTING, ARCHITECTURE and the decision records exist, and
+//! the pages are short.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ fn read(path: &str) -> Outcome<String> {
     fs::read_to_string(root().join(path)).context(path)
 }
 
-/// What stands in `backquotes` and looks like a path of the checkout.
+/// Texts in `backquotes` that look like paths of the checkout.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|word| {
@@ -58,7 +59,7 @@ fn every_file_that_a_page_for_contributors_names_exists() -> Outcome {
     Ok(())
 }
 
-/// The target of each `[text](target)` that is no address and no place on the page itself.
+/// Target of each `[text](target)` that is a file.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let files = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));

@@ -1,8 +1,8 @@
-//! The pages that tell users what to type: every command on them is run, every file on them is written, and what is printed is
-//! compared with what the page says, numbers apart.
+//! User guides with commands: every command is run, every file is written, and the output is compared with
+//! the page, except for numbers.
 //!
-//! In a block `console` lines that begin with `$ ` are commands, the others what they print; `...` stands for lines that are left
-//! out. A block with a file's name behind its language is that file.
+//! In a block `console` the lines with `$ ` are commands, the others their output; `...` stands for omitted
+//! lines. A block with a file name after its language is that file.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tuneagent_e2e::{Outcome, Problem, agent, family, require};
 
-/// The number of the program that is started in the background, as pages print it.
+/// Process number of the background program in the pages.
 const SHOWN_PID: &str = "8123";
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A fenced block of a page: what stands behind the fence, and its lines.
+/// A fenced block of a page: the text after the fence, and its lines.
 struct Block {
     info: String,
     lines: Vec<String>,
@@ -58,7 +58,7 @@ impl ExtendLast for Vec<Block> {
     }
 }
 
-/// A user at a shell, in a folder with `tests` of the repository.
+/// A user's shell in a folder with the repository's `tests`.
 struct Shell {
     folder: TempDir,
     background: Option<Child>,
@@ -70,7 +70,8 @@ impl Shell {
         let bin = folder.path().join("bin");
         fs::create_dir(&bin)?;
         symlink(agent::binary()?, bin.join("tuneagent"))?;
-        // Tests run as root already, and sudo has a path of its own. Who came by sudo is offered it again.
+        // The tests already run as root, and the real sudo would reset PATH. With SUDO_UID, `tuneagent`
+        // prints commands with sudo.
         let sudo = bin.join("sudo");
         fs::write(&sudo, "#!/bin/sh\nexport SUDO_UID=0\nexec \"$@\"\n")?;
         fs::set_permissions(&sudo, fs::Permissions::from_mode(0o755))?;
@@ -96,10 +97,10 @@ impl Shell {
         command
     }
 
-    /// Runs a line; what it printed.
+    /// Runs a line and returns its output.
     fn run(&mut self, line: &str) -> Outcome<String> {
         let pid = self.background.as_ref().map_or(0, Child::id).to_string();
-        // Whoever reads the page has time for some lines more.
+        // Shortened: a reader of the page wants to see more lines than the test needs.
         let line = line
             .replace(SHOWN_PID, &pid)
             .replace("--duration 5s", "--duration 2s");
@@ -108,7 +109,7 @@ impl Shell {
         }
         let output = self.command(&line).output()?;
         let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        // How long the kernel takes depends on the machine.
+        // The kernel's time differs between machines.
         let printed = printed.replace(
             "detached; the kernel is still removing probes",
             "detached in 1 ms",
@@ -122,7 +123,7 @@ impl Shell {
         }
     }
 
-    /// Starts a program in the background, for as long as the page needs it.
+    /// Starts a program in the background until the shell is dropped.
     fn start(&mut self, line: &str) -> Outcome<String> {
         let path = self.folder.path();
         let mut command = Command::new("setpriv");
@@ -153,8 +154,8 @@ impl Drop for Shell {
     }
 }
 
-/// The words of a text without what differs from run to run: numbers are `#`, their units and bars are left out, of paths
-/// the last part stays.
+/// Words of a text without parts that differ between runs: numbers become `#`, units and bars are removed,
+/// and paths are reduced to their last part.
 fn words(text: &str) -> Vec<String> {
     const UNITS: [&str; 16] = [
         "ns", "us", "ms", "s", "min", "h", "%", "B", "KiB", "MiB", "GiB", "B/s", "KiB/s", "MiB/s", "GiB/s",
@@ -162,7 +163,7 @@ fn words(text: &str) -> Vec<String> {
     ];
     let mut words: Vec<String> = Vec::new();
     for line in text.lines() {
-        // A change is a factor or a percentage, by how large it is.
+        // The formatter chooses between a factor and a percentage by size, so both become the same word.
         let line = line
             .replace("times less", "times")
             .replace(" (less is better)", "");
@@ -178,7 +179,7 @@ fn words(text: &str) -> Vec<String> {
                 continue;
             }
             let is_number = bare.contains(|c: char| c.is_ascii_digit());
-            // Thousands are apart: several numbers in a row are one.
+            // Thousands are separated by a space, so adjacent numbers are one number.
             if is_number && !behind_number {
                 words.push("#".to_owned());
             } else if !is_number {
@@ -190,7 +191,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether what was printed has the lines of the page, in their order. The error is the first that is missing.
+/// Checks that the output has the lines of the page in order. The error is the first missing line.
 fn compare(expected: &[String], printed: &str) -> Result<(), String> {
     let all = words(printed);
     let mut rest = all.as_slice();
@@ -208,7 +209,7 @@ fn compare(expected: &[String], printed: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Does what a page says.
+/// Runs the commands of a page. Returns their number.
 fn follow(page: &str, shell: &mut Shell) -> Outcome<usize> {
     let mut commands = 0;
     for block in blocks(page) {
@@ -250,7 +251,7 @@ fn every_command_of_the_guide_does_what_the_guide_says_as_root() -> Outcome {
     Ok(())
 }
 
-/// `wildfire.c` as it was before it was prepared: the lines that the patch adds are replaced by those that it takes away.
+/// `wildfire.c` before its preparation: the patch applied in reverse.
 fn before() -> Outcome<String> {
     let programs = repository().join("tests/programs");
     let patch = fs::read_to_string(programs.join("wildfire-prepared.patch"))?;

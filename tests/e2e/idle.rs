@@ -1,4 +1,4 @@
-//! Who watches ranks that sleep sleeps too.
+//! The agent uses no CPU while all ranks sleep.
 
 use std::time::Duration;
 
@@ -11,22 +11,23 @@ use crate::expected::SOON;
 
 const RANKS: usize = 4;
 
-/// Longer than the test: nobody does anything meanwhile.
+/// Longer than the test, so that nothing happens meanwhile.
 const SLEEP_US: &str = "600000000";
 
 const WATCHED: Duration = Duration::from_secs(6);
 
-/// A tick every 2 s is planned, of one waking and a dozen reads, of the job rather than of its ranks; two a second for the first two seconds.
+/// Maximum wake-ups per second. Planned is a tick every 2 s, with one wake-up and a dozen reads per job, not
+/// per rank; two ticks per second in the first two seconds.
 const WAITS_PER_S: f64 = 2.0;
 const READS_PER_S: f64 = 20.0;
 
-/// Longer than it takes until nobody is looked at often.
+/// Longer than the time until the agent backs off.
 const NAP_US: &str = "6000000";
 
-/// Of a core, without optimisation, beside whatever else runs: what is counted above says more.
+/// Maximum share of a core, unoptimised, on a busy machine; the counters above are stricter.
 const CPU: f64 = 0.05;
 
-/// Of memory that is its own: code and maps are pages of files, which the kernel takes back when it needs them.
+/// Maximum private memory. Code and mapped files are not included, because the kernel can reclaim them.
 const PRIVATE_KIB: u64 = 8 << 10;
 
 fn asleep_for(us: &str) -> Outcome<Job> {
@@ -44,7 +45,7 @@ fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome
     let mut job = asleep_for(NAP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
     agent.lines.wait_for_line(" after ", SOON)?;
-    // They find it when they wake, call once, and end.
+    // The ranks find the gate when they wake up, call once, and end.
     job.open("end")?;
     let done = job.events("done", RANKS, SOON)?;
     job.finish(SOON)?;
@@ -64,10 +65,10 @@ fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> O
     let _machine = require!(machine: Root, Mpich);
     let job = asleep_for(SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
-    // With the first numbers everything that is looked up once has been.
+    // With the first numbers, the start-up work is done.
     agent.lines.wait_for_line(" after ", SOON)?;
     let before = Usage::of(agent.pid())?;
-    // No reading of it may begin or end the time.
+    // A fixed time: a request to the agent meanwhile would wake it.
     std::thread::sleep(WATCHED);
     let took = Usage::of(agent.pid())?.since(before);
     let per_s = |count: u64| count as f64 / WATCHED.as_secs_f64();

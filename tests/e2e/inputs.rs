@@ -1,5 +1,5 @@
-//! Programs as they come: without symbols, with MPI linked in, in containers, and ranks that go on as another program. Each is watched as any
-//! other, or it is said why it cannot be.
+//! Kinds of programs: without symbols, with MPI linked statically, in containers, and ranks that exec another
+//! program. Each is watched normally, or the reason why it cannot be watched is reported.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,8 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, summed, with_folder};
 
-/// Each rank's tally, compared with the newest entry of that rank in the report. Numbers of processes may be those of a container.
+/// Compares each rank's counts with the newest entry of that rank in the report. Process numbers may be those
+/// of a container.
 fn assert_counted(own_counts: &[Value], report: &Value) -> Outcome {
     let processes = report["processes"].as_array().ok_or("no processes")?;
     for own_count in own_counts {
@@ -28,7 +29,7 @@ fn assert_counted(own_counts: &[Value], report: &Value) -> Outcome {
     Ok(())
 }
 
-/// Attaches to a job of `count` that waits at its first gate, and lets it run to its end.
+/// Attaches to a `count` job that waits at its first gate, and lets it run to its end.
 fn counted(mut job: Job, target: u32) -> Outcome<Value> {
     job.events("ready", 2, SOON)?;
     let mut agent = Agent::attach(target, &[])?;
@@ -53,7 +54,7 @@ fn a_program_without_symbols_is_counted_by_those_of_its_mpi() -> Outcome {
     Ok(())
 }
 
-/// Asks for a function of a program that has no symbols.
+/// Requests a function of a program without symbols.
 fn assert_refused(program: &Path) -> Outcome {
     let mut job = Job::alone(program, |folder| with_folder(folder, vec!["5".into()]))?;
     job.events("ready", 1, SOON)?;
@@ -117,7 +118,7 @@ fn mpi_that_is_linked_into_a_program_without_symbols_is_refused_with_the_reason(
     let (code, text) = Agent::run(&["attach", &pid, "--rules", "none"])?;
     assert_eq!(code, 2, "{text}");
     assert_has!(text, "MPI is linked into its program, whose symbols were removed");
-    // With rules, which can do with less, the session says it too.
+    // With rules the session starts, and reports the missing function.
     let mut agent = Agent::attach(job.pid(), &["--duration", "100ms"])?;
     let report = agent.finish(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
@@ -126,8 +127,8 @@ fn mpi_that_is_linked_into_a_program_without_symbols_is_refused_with_the_reason(
     job.end(SOON)
 }
 
-/// Runs a script of the shell as root of a container: with mounts and numbers of processes of its own. `$0` is the job's folder and `$1` the
-/// program.
+/// Runs a shell script as root of a container, with its own mounts and process numbers. `$0` is the job's
+/// folder and `$1` the program.
 fn contained(script: &str, program: &Path) -> Outcome<Job> {
     let unshare = Path::new("/usr/bin/unshare");
     Job::alone(unshare, |folder| {
@@ -161,7 +162,8 @@ fn a_job_in_a_container_with_another_file_under_the_path_of_its_mpi_is_counted_f
 #[test]
 fn a_job_in_a_container_with_a_root_of_its_own_is_counted_from_outside() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
-    // Layers as containers have them, or the same files under another root where the kernel lays none.
+    // Overlay layers as in containers; if the kernel does not support them here, the same files under another
+    // root.
     let script = r#"cp "$1" "$0/program" && mkdir "$0/layers" && mount -t tmpfs none "$0/layers" || exit 9
         root="$0/layers/root"; mkdir "$root" "$0/layers/up" "$0/layers/work"
         mount -t overlay overlay -o "lowerdir=/,upperdir=$0/layers/up,workdir=$0/layers/work" "$root" 2>/dev/null ||
@@ -220,7 +222,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
                 (said("executed another program") && said(") joined")).then_some(())
             })?;
         }
-        // The programs that they became say so too.
+        // The programs after exec print it, too.
         job.events("ready", 4, SOON)?;
         let (own_counts, report) = summed(&mut job, &mut agent, 2)?;
         assert_counted(&own_counts, &report)?;
@@ -278,7 +280,7 @@ fn a_rank_that_goes_on_without_mpi_is_reported_and_the_session_ends_with_the_las
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     job.open("become-1")?;
     agent.lines.wait_for_line("executed another program", SOON)?;
-    // Rank 0 ends first: rank 1 may still come to have MPI.
+    // Rank 0 ends first; rank 1 may still load MPI.
     job.open("end")?;
     let deadline = Instant::now() + SOON;
     while agent.snapshot()?["processes"][0]["ended"] != true {

@@ -1,4 +1,5 @@
-//! Iterations found by themselves, efficiencies over them, call sites: against what programs know of themselves.
+//! Detected iterations, efficiencies over them, and call sites, compared with what the programs report
+//! themselves.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
 
-/// Starts `loops`.
+/// Starts `loops` and waits until all ranks are ready.
 fn start(mpi: Mpi, ranks: usize, words: &str) -> Outcome<Job> {
     let program = programs::mpi("loops", mpi)?;
     let words = words.split(' ').map(str::to_owned).collect();
@@ -21,7 +22,8 @@ fn start(mpi: Mpi, ranks: usize, words: &str) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Watches until the session knows what is asked for, then ends session and program; the report, and what the ranks say of themselves.
+/// Watches until `is_seen` accepts the report, then ends session and program. Returns the report and the
+/// ranks' last lines.
 fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcome<(Value, Vec<Value>)> {
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "load-imbalance"])?;
     wait_for(&agent, is_seen)?;
@@ -32,8 +34,8 @@ fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcom
     Ok((report, ends))
 }
 
-/// Watches a program until it has taken two thousand steps and what passed before its loop was found is a small part; `steps` says of a
-/// report how many were seen, and how many there were.
+/// Watches a program until 2 000 steps were seen and few were missed before the loop was detected. `steps`
+/// returns the number of seen steps and of all steps from a report.
 fn watch_two_thousand(job: &Job, steps: impl Fn(&Value) -> (f64, f64)) -> Outcome<Value> {
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     wait_for(&agent, |now| {
@@ -43,12 +45,12 @@ fn watch_two_thousand(job: &Job, steps: impl Fn(&Value) -> (f64, f64)) -> Outcom
     agent.stop()
 }
 
-/// Some calls were overwritten before they were read, so that iterations are missing.
+/// Whether some calls were overwritten before they were read, so that iterations are missing.
 fn has_unseen(report: &Value) -> bool {
     report["call_sites"]["unseen_calls"].as_u64() > Some(0)
 }
 
-/// Asks a session for its report until that fits; the one that does.
+/// Requests the report repeatedly until `fits` accepts it, and returns it.
 pub(crate) fn wait_for(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
     let deadline = std::time::Instant::now() + 2 * SOON;
     loop {
@@ -59,7 +61,7 @@ pub(crate) fn wait_for(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<
         if std::time::Instant::now() > deadline {
             return Err(format!("not seen in time: {now:#}\n{}", agent.lines.text()).into());
         }
-        // Between two looks; nothing depends on how long.
+        // Poll interval; any value is correct.
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -87,7 +89,8 @@ fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
         let (report, ends) = watch(job, 2, is_seen)?;
         let found = &report["iteration"];
         assert_eq!(found["mpi_calls"], 41.0, "{found}");
-        // Each iteration has one broadcast; the first one seen is cut, and the last goes on.
+        // Each iteration has one broadcast. The first iteration seen is incomplete, and the last one is in
+        // progress.
         let broadcasts = calls_of(&report, "MPI_Bcast") / 2;
         let count = found["count"].as_u64().ok_or("no count")?;
         let unseen = report["call_sites"]["unseen_calls"].as_u64();
@@ -124,7 +127,7 @@ fn efficiencies_of_a_known_imbalance_are_those_of_the_closed_form() -> Outcome {
     let (report, _) = watch(job, 3, is_seen)?;
     let found = &report["efficiencies"];
     assert_eq!(found["over_whole_iterations"], true);
-    // Useful time is what each rank sleeps; an iteration is as long as the longest.
+    // The useful time of a rank is its sleep; an iteration is as long as the longest sleep.
     let (balance, communication) = ((300.0 + 120.0 + 60.0) / (3.0 * 300.0), 1.0);
     let expected = [
         ("load_balance", balance),
@@ -149,7 +152,7 @@ fn efficiencies_of_a_known_imbalance_are_those_of_the_closed_form() -> Outcome {
     loads_add_up(&report)
 }
 
-/// The parts of the run of each process together are all of its time, and of that inside MPI.
+/// The parts of each process's load over time must add up to its watched time and its time inside MPI.
 fn loads_add_up(report: &Value) -> Outcome {
     for process in report["processes"].as_array().ok_or("no processes")? {
         let parts = process["load"].as_array().ok_or("no load over time")?;
@@ -179,7 +182,8 @@ fn serialisation_and_transfer_of_ranks_that_take_turns_are_those_of_the_closed_f
     let is_seen = |now: &Value| now["efficiencies"]["collectives"].as_u64() > Some(15);
     let (report, _) = watch(job, 2, is_seen)?;
     let found = &report["efficiencies"];
-    // In two iterations each rank computes both times; without a transfer they would take twice the longer one.
+    // In two iterations each rank computes both times. With an ideal network they would take twice the longer
+    // time.
     let expected = [
         ("serialisation_efficiency", (120.0 + 40.0) / (2.0 * 120.0)),
         ("transfer_efficiency", 120.0 / (120.0 + 40.0)),
@@ -192,7 +196,7 @@ fn serialisation_and_transfer_of_ranks_that_take_turns_are_those_of_the_closed_f
     ];
     for (name, value) in expected {
         let ratio = number(&found[name]) / value;
-        // With an odd number of iterations one rank has computed the longer time once more.
+        // After an odd number of iterations one rank has computed the longer time once more.
         assert!(
             (0.95..=1.05).contains(&ratio),
             "{name} should be {value}: {found}"
@@ -264,7 +268,7 @@ fn call_sites_are_named_by_function_and_line() -> Outcome {
     Ok(())
 }
 
-/// Each MPI with one of its two bindings of Fortran, with both in long runs.
+/// Each MPI with one of the two Fortran bindings; in long runs with both.
 pub(crate) fn fortran_bindings() -> Vec<(Mpi, bool)> {
     let mut all = vec![(Mpi::OpenMpi, true), (Mpi::Mpich, false)];
     if is_long() {
@@ -273,7 +277,8 @@ pub(crate) fn fortran_bindings() -> Vec<(Mpi, bool)> {
     all
 }
 
-/// The libraries of both MPIs in between are seen through; the first calls may be those of the libraries.
+/// Call sites skip the frames of MPI's Fortran library. The first calls may be made by the libraries
+/// themselves.
 #[test]
 fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi, Mpich, Fortran);
@@ -297,7 +302,7 @@ fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
     Ok(())
 }
 
-/// Steps of LAMMPS take different ways (every 20th builds lists anew), and every 10th prints.
+/// LAMMPS's steps differ: every 20th rebuilds neighbour lists, and every 10th prints.
 #[test]
 fn the_loop_of_lammps_is_its_time_step() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi, Lammps);
@@ -305,20 +310,21 @@ fn the_loop_of_lammps_is_its_time_step() -> Outcome {
     job.lines.wait_for("LAMMPS's first steps", 2 * SOON, |lines| {
         (lammps::thermo(lines).len() >= 2).then_some(())
     })?;
-    // Lists are built every 20 steps: that is a loop around the step, and where it is seen before it was disturbed it is the outermost.
+    // Neighbour lists are rebuilt every 20 steps. If this loop around the steps is detected, it is the
+    // outermost one.
     let steps_of = |found: &Value| match number(&found["mpi_calls"]) > 100.0 {
         true => 20.0,
         false => 1.0,
     };
-    // A step sends four messages at least.
+    // A step sends at least four messages.
     let steps = |now: &Value| {
         let found = &now["iteration"];
         let sends = calls_of(now, "MPI_Send") as f64 / 2.0;
         (steps_of(found) * number(&found["count"]), sends / 4.0)
     };
     let report = watch_two_thousand(&job, steps)?;
-    // Every step but those that build lists sends positions and forces, to one neighbour on either side: each a receive, a send and
-    // a wait. Those that build lists send more, and the printed ones add sums.
+    // Steps without a rebuild send positions and forces to one neighbour on either side, each with a receive,
+    // a send and a wait. Steps with a rebuild send more, and printed steps add reductions.
     let found = &report["iteration"];
     let calls = number(&found["mpi_calls"]) / steps_of(found);
     assert!((12.0..15.0).contains(&calls), "{found}");
@@ -330,10 +336,10 @@ fn the_loop_of_lammps_is_its_time_step() -> Outcome {
     Ok(())
 }
 
-/// Of GROMACS, too: every step makes two all-to-alls for the long-range forces.
+/// In GROMACS every step makes two all-to-alls for the long-range forces.
 #[test]
 fn the_loop_of_gromacs_is_its_time_step() -> Outcome {
-    // It is on the screen of GROMACS in every run (`screens`).
+    // Long runs only; the test of GROMACS in `screens` checks the loop in every run.
     if !is_long() {
         return Ok(());
     }
@@ -356,7 +362,8 @@ fn the_loop_of_gromacs_is_its_time_step() -> Outcome {
     Ok(())
 }
 
-/// Ranks that spin on too few CPUs are descheduled inside MPI: what a profiler within the program takes for communication.
+/// Ranks that spin on too few CPUs are preempted inside MPI. A profiler within the program counts this time
+/// as communication.
 #[test]
 fn time_inside_mpi_is_distinguished_from_waiting_for_a_cpu_there() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
@@ -374,7 +381,8 @@ fn time_inside_mpi_is_distinguished_from_waiting_for_a_cpu_there() -> Outcome {
         waited(&report, "mpi_runqueue_time_s"),
         waited(&report, "mpi_time_s"),
     );
-    // All that they do is to call MPI: about half of the time of twice as many ranks as CPUs.
+    // The ranks only call MPI, and there are twice as many ranks as CPUs, so about half of the time is a wait
+    // for a CPU.
     assert!(within < inside && within > 0.2 * inside, "{within} of {inside}");
     assert!(within <= waited(&report, "runqueue_time_s"), "{within}");
     job.open("stop")?;

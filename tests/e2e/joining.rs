@@ -1,4 +1,4 @@
-//! Ranks that come late and go early, programs in namespaces of their own, files that are gone.
+//! Ranks that start late or end early, programs in other namespaces, and deleted files.
 
 use std::fs;
 
@@ -12,13 +12,13 @@ use tuneagent_e2e::{Outcome, each, family, programs, require};
 use crate::expected::{SOON, counts, start_busywork, start_pingpong, text_file, with_folder};
 use crate::iterations::wait_for;
 
-/// Runs a script of the shell as the program of a job; `$0` is the job's folder and `$1` the program.
+/// Arguments that run a shell script as the program of a job; `$0` is the job's folder and `$1` the program.
 fn script(text: &str, program: &std::path::Path) -> impl FnOnce(&std::path::Path) -> Vec<String> {
     let (text, program) = (text.to_owned(), program.to_string_lossy().into_owned());
     move |folder| vec!["-c".into(), text, folder.to_string_lossy().into_owned(), program]
 }
 
-/// Whether the code of Open MPI is mapped.
+/// Whether the process has Open MPI's code mapped.
 fn has_mpi(pid: u32) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     maps.lines()
@@ -70,7 +70,7 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
 fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let program = programs::mpi("count", Mpi::OpenMpi)?;
-    // Rank 1 is a shell until the gate opens; rank 0 waits for it inside MPI_Init.
+    // Rank 1 is a shell until the gate opens; rank 0 waits for it in MPI_Init.
     let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
                     while [ ! -e "$0/late" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
                   fi
@@ -113,8 +113,8 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     Ok(())
 }
 
-/// `knob` is set, judged and kept, and then the condition holds no longer; `first` has its first value as long as nothing better
-/// is known, which never is.
+/// `knob` is set, judged and kept, and then the condition no longer holds. `first` keeps its initial value,
+/// because its metric never has a value.
 const COMING: &str = "rule: coming\nabout: for a test\nroles: {one: has(knob)}\nprobes:\n  step: {role: one, entry: step}\n  \
     never: {role: one, span: never}\ncapture: {step.knob: knob}\nwindows: {pulse: {every: 200ms}}\nmetrics:\n  \
     best: mean(never.duration) / 1s\ntune:\n  \
@@ -122,12 +122,12 @@ const COMING: &str = "rule: coming\nabout: for a test\nroles: {one: has(knob)}\n
     guard: {maximize: count(step), over: 2, undo_if_worse_by: 90%, keep: not_worse}\n  \
     - set: first\n    role: one\n    initial: 5\n    value: best\n    when: best > 0\n";
 
-/// How many ranks take steps.
+/// A rule that reports the number of ranks that take steps.
 const THERE: &str = "rule: there\nabout: for a test\nroles: {one: has(knob)}\nprobes: {step: {role: one, entry: step}}\n\
     windows: {pulse: {every: 200ms}}\nmetrics:\n  steps: count(step) by process\n  there: count(steps where steps > 0)\n\
     tune:\n  - when: there > 0\n    finding: '{there} ranks take steps'\n";
 
-/// The changes of a rank in the report: what was set to what, and what the guard says.
+/// Changes of a rank in the report: variable, new value, verdict.
 fn changes_of(report: &Value, rank: u64) -> Vec<(String, String, String)> {
     let all = each(&report["changes"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -311,7 +311,7 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
     );
     let function = &report["processes"][0]["functions"][0];
     assert_eq!(function["name"], "pass_through", "{report}");
-    // Every second call is left by an exception: it is counted, and said to be not timed.
+    // Every second call is left by an exception. It is counted, and reported as not timed.
     assert_eq!(
         (&function["calls"], &function["untimed_calls"]),
         (&1000.into(), &500.into()),
@@ -344,7 +344,8 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
         .wait_for_line("last round 49, 49 calls before it and 50 after", SOON)?;
     agent.stop()?;
     job.end(SOON)?;
-    // The window is one of time, and the program had made no call when it began: the recording has to say so.
+    // The window is timed, and the program had made no call when it began, so the recording must have its
+    // begin.
     let text = Agent::succeed(&["replay", &recording, "--rules", "none", &rule])?;
     assert_has!(text, "last round 49, 49 calls before it and 50 after");
     Ok(())
@@ -367,12 +368,12 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
     agent.lines.wait_for_line("turn 0 took", SOON)?;
     job.events("tally", 1, SOON)?;
     let report = agent.stop()?;
-    // 300 entries are 299 turns, numbered from 0; the last one has not ended.
+    // 300 entries make 299 complete turns, numbered from 0.
     let text = report["findings"][0]["text"].as_str().unwrap_or_default();
     assert!(text.starts_with("turn 298 took "), "{report}");
     job.end(SOON)?;
 
-    // The same rule on the recording, without the program: the same windows.
+    // A replay of the recording must give the same windows.
     let (code, table) = Agent::run(&["replay", &recording, "--rules", "none", &rule, "--csv", "-"])?;
     assert_eq!((code, table.lines().count()), (0, 300), "{table}");
     let last = table.lines().last().unwrap_or_default();
@@ -381,7 +382,7 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
         .nth(1)
         .and_then(|rest| rest.strip_suffix(" in it"))
         .unwrap_or_default();
-    // In base units and in full, where a text for people has three digits.
+    // In base units and with all digits; texts for users have three digits.
     let fields: Vec<&str> = last.split(',').collect();
     assert_eq!(fields[1..6], ["turns", "turn", "298", "busy", "s"], "{last}");
     let (number, unit) = busy.split_once(' ').ok_or("no unit")?;
@@ -396,7 +397,7 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
     assert!((0.995..1.005).contains(&ratio), "{last} is not that of: {text}");
     let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &rule])?;
     assert!(code == 0 && text.contains("299 windows evaluated"), "{text}");
-    // Of a window that never closed nothing can be said, and whoever asked is told why.
+    // If no window closes, the replay has no result and prints the reason.
     fs::write(
         &rule,
         fs::read_to_string(&rule)?.replace("entry: step_outer", "entry: never_called"),

@@ -1,7 +1,7 @@
-//! The headline: LAMMPS, as Debian ships it, on more ranks than cores, becomes several times faster while it runs.
+//! LAMMPS from Debian, on more ranks than cores, becomes several times faster while it runs.
 //!
-//! Nothing here believes the agent: pace and results are those that LAMMPS itself prints. The repair multiplies the calls that are probed, and
-//! the probes keep to their budget.
+//! Pace and results are from LAMMPS's own output. The repair multiplies the rate of probed calls, and the
+//! probes must keep to their budget.
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
@@ -14,14 +14,14 @@ use crate::expected::SOON;
 use crate::iterations::{number, wait_for};
 
 const RANKS: usize = 6;
-/// The steps whose numbers are compared: those before the change, those around it, and some hundred behind it.
+/// Steps whose numbers are compared: before, during and after the change.
 const STEPS: u64 = 300;
-/// How quickly a machine computes must not decide whether the guard has time to judge: no run ends by itself.
+/// More steps than the guard needs on any machine.
 const ENDLESS: u64 = 10_000_000;
 
-/// Steps between two lines of output: while the ranks fight for the cores a step takes up to a second.
+/// Steps between two lines of output. While the ranks compete for the cores, a step takes up to a second.
 const EVERY: u64 = 2;
-/// Lines that it prints in about a third of a second while it is fast.
+/// Number of lines in about a third of a second at the fast pace.
 const FAST_LINES: usize = 80;
 
 fn values(thermo: &[Thermo]) -> Vec<(u64, &[String])> {
@@ -37,7 +37,7 @@ fn untouched() -> Outcome<Vec<Thermo>> {
     Ok(lammps::thermo(&job.lines.all()))
 }
 
-/// The guard of the only change of the rule that kept something.
+/// The guard's entry of the rule's change that was kept.
 fn guard(report: &Value) -> Outcome<&Value> {
     let changes = report["changes"].as_array().ok_or("no changes in the report")?;
     let kept =
@@ -59,7 +59,7 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
             is_so(&thermo).then_some(thermo)
         })
     };
-    // Four lines are three intervals: enough for the pace before, which is slow.
+    // Four lines make three intervals, which is enough for the slow pace.
     let slow = lines("LAMMPS's first steps", &|thermo| thermo.len() >= 4)?;
     let recorded = Recorded::new()?;
     let mut agent = Agent::attach(job.pid(), &["--apply", "--budget", "0.5%", &recorded.flag()])?;
@@ -93,7 +93,8 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
         "the guard says {ratio:.1} times, LAMMPS {gain:.1}"
     );
 
-    // The first line after the end may still cover some fast steps. What is kept stays fast in `runtime`.
+    // The first line after the end may include some fast steps. `runtime` tests that a kept change stays in
+    // force.
     let fast = lammps::thermo(&job.lines.all()).len();
     let slow_again = lines("steps as before", &|thermo| thermo.len() >= fast + 4)?;
     let after = lammps::pace(&slow_again[fast + 1..])?;
@@ -101,7 +102,7 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
         during / after >= 5.0,
         "{during:.1} steps/s while applied, {after:.1} after it was put back"
     );
-    // Beside ranks that spin the others would take a minute.
+    // With spinning ranks beside it, the next job would take a minute.
     drop(job);
     all.retain(|line| line.step <= STEPS);
     assert_eq!(

@@ -1,4 +1,5 @@
-//! What a rule may ask of a program beyond one function of a known name, on running programs, live and on a recording.
+//! Features of the rule language beyond one function with a known name, on running programs and on
+//! recordings.
 
 use std::fs;
 use std::path::Path;
@@ -13,15 +14,15 @@ use tuneagent_e2e::{Outcome, programs, require};
 use crate::expected::{SOON, start_busywork, with_folder};
 use crate::iterations::{calls_of, wait_for};
 
-/// A rule in a file of its own.
+/// Writes a rule into a file of its own and returns the path.
 pub(crate) fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
     let file = folder.path().join(format!("{name}.yaml"));
     fs::write(&file, format!("rule: {name}\nabout: for a test\n{text}"))?;
     Ok(file.to_string_lossy().into_owned())
 }
 
-/// Runs a program for so many rounds under a rule until a finding says all of `expected`, and then the rule on the recording.
-/// Whichever way the kernel attaches probes, the same is found.
+/// Runs a program for this number of rounds under a rule until a finding has all `expected` texts, and
+/// replays the recording. Both ways of attaching probes must give the same findings.
 pub(crate) fn finds(program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
     for attached in [&[][..], &["--tracefs"]] {
         finds_when(attached, program, rounds, rule, expected)?;
@@ -209,7 +210,7 @@ tune:
     let found = format!("barriers by name {all} by hit {own}; sent ");
     assert!(live.contains(&found), "{found} is not in:\n{live}");
     assert!(!live.contains("sent none"), "{live}");
-    // The function is missing in both processes of its role, and told once.
+    // The function is missing in both processes of the role, but is reported once.
     let reported = live
         .lines()
         .filter(|line| line.contains("`lnoop`"))
@@ -221,7 +222,8 @@ tune:
     Ok(())
 }
 
-/// `busywork` under a rule that has `inner` off at first and switches it on, until this is so; and then until that is said.
+/// Runs `busywork` under a rule that enables its probe `inner`, until `is_on` accepts the report and then
+/// until the line `at_last`.
 fn switched(
     attached: &[&str],
     tunes: &str,
@@ -254,21 +256,21 @@ fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tunes = "  - enable: inner\n    when: count(outer) > 0\n  - when: count(inner) > 0\n    \
                  finding: 'inner runs {count(inner)} times'\n";
-    // The rule says a number once it has one.
+    // The finding has a number once the metric has a value.
     let is_found = |now: &Value| {
         let text = now["findings"][0]["text"].as_str().unwrap_or_default();
         let number = text.strip_prefix("inner runs ").unwrap_or_default();
         number.starts_with(|first: char| first.is_ascii_digit())
     };
     let report = switched(&[], tunes, is_found, None)?;
-    // It was off at first: the function ran before anybody counted it.
+    // The probe was disabled at first, so the function ran uncounted.
     let calls = |name| calls_of(&report, name);
     let (outer, inner) = (calls("step_outer"), calls("step_inner"));
     let within = |round: u64| (round % 5 + 1) + 3;
-    // The round that is under way may have some of its calls.
+    // The current round may have some of its calls.
     let all: u64 = (0..outer).map(within).sum();
     assert!(inner > 0 && inner + 9 < all, "{inner} of {all} calls: {report}");
-    // All is attached at the start where it must be, and the rule hears as much as it did.
+    // With tracefs all probes are attached at the start, and the rule must observe the same.
     switched(&["--tracefs"], tunes, is_found, None)?;
     Ok(())
 }
@@ -295,13 +297,13 @@ fn a_captured_variable_that_the_program_has_not_is_reported_as_root() -> Outcome
         "probes: {p: {entry: step_outer}}\ncapture: {p.calls: outer_cals as i64}\nwindows: {w: {every: 200ms}}\n\
          tune:\n  - when: count(p) > 0\n    finding: 'calls {max(p.calls)}'\n",
     )?;
-    // So few that none is lost, however quickly they come: a window that lost some has no value.
+    // Few enough calls that none is lost at any rate: a window with losses has no value.
     let job = start_busywork("2000")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
     let reported = "missing: outer_cals is not captured at step_outer: process";
     agent.lines.wait_for_line(reported, SOON)?;
-    // A value that was not read is none, with its reason, and never 0.
+    // A value that was not read is missing, with its reason, and never 0.
     let found = agent.lines.wait_for_line("finding  lacking", SOON)?;
     assert_has!(found.text, "calls none (calls was not captured: ");
     let report = agent.stop()?;
@@ -367,7 +369,7 @@ fn two_rules_on_one_function_have_each_what_they_need_as_root() -> Outcome {
         .wait_for_line("the last call found 49 before it in step_outer", SOON)?;
     let report = agent.stop()?;
     job.end(SOON)?;
-    // One probe serves both: no call is counted twice.
+    // Both requests share one probe, so no call is counted twice.
     let counts = crate::expected::counts(&report["processes"][0]["functions"])?;
     assert_eq!(
         counts.get("step_outer").map(|(calls, _)| *calls),

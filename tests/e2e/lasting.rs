@@ -1,4 +1,4 @@
-//! What stays behind: sessions that come and go on one program, and one session that stays. `cargo xtask attack` makes more of both
+//! Leaks: many sessions on one program, and one long session. `cargo xtask attack` runs more of both
 //! (TUNEAGENT_CYCLES, TUNEAGENT_SOAK_S).
 
 use std::collections::BTreeSet;
@@ -17,13 +17,13 @@ use crate::expected::SOON;
 use crate::promises::{computes_what_it_should, traces};
 use crate::rights::SET_KNOB;
 
-/// What a session may grow by over a soak: an allocator that has not settled, not a leak.
+/// Maximum growth of private memory during a soak, which allows for the allocator.
 const GROWTH_KIB: u64 = 4 << 10;
 
-/// Pieces of BPF maps that a session of one program has mapped at most.
+/// Maximum number of mapped pieces of BPF maps in a session of one program.
 const MAPPED_PIECES: usize = 400;
 
-/// Programs that the kernel has and no process holds, by their tags: those of links that outlived their session.
+/// Tags of BPF programs that no process holds: those of links that were not removed with their session.
 fn orphaned_programs() -> Outcome<BTreeSet<String>> {
     let symbols = fs::read_to_string("/proc/kallsyms")?;
     let names = symbols.lines().filter_map(|line| line.split("bpf_prog_").nth(1));
@@ -43,7 +43,7 @@ fn orphaned_programs() -> Outcome<BTreeSet<String>> {
     Ok(tags)
 }
 
-/// The kernel takes the probes of a session away a moment after it has ended.
+/// Waits for a condition: the kernel removes the probes of a session some time after its end.
 fn comes_to_be(what: &str, is_so: impl Fn() -> Outcome<bool>) -> Outcome {
     let deadline = Instant::now() + SOON;
     while !is_so()? {
@@ -53,7 +53,7 @@ fn comes_to_be(what: &str, is_so: impl Fn() -> Outcome<bool>) -> Outcome {
     Ok(())
 }
 
-/// Sockets in a folder and those in it.
+/// Number of sockets in a folder and its subfolders.
 fn sockets(folder: &Path) -> usize {
     use std::os::unix::fs::FileTypeExt;
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -77,7 +77,7 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
     let rule = rule.to_string_lossy().into_owned();
     let (before, programs) = (traces(knobs.pid())?, orphaned_programs()?);
     for cycle in 0..cycles {
-        // Every third may write and does; every seventh is killed.
+        // Every third session writes; every seventh is killed.
         let acts = cycle % 3 == 2;
         let mut flags = vec!["--rules", "none"];
         if acts {
@@ -97,7 +97,7 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
             "cycle {cycle}: {code}: {}",
             agent.lines.text()
         );
-        // A session that ends may remove no file: whoever looks for sessions does.
+        // An ending session may not remove files, so the next command that lists sessions removes its socket.
         agent.request("stop", &[])?;
         assert!(
             is_killed || sockets(agent.folder()) == 0,
@@ -114,14 +114,14 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
     computes_what_it_should(knobs)
 }
 
-/// What a process holds.
+/// Resources that a process holds.
 #[derive(Clone, Copy, Debug)]
 struct Holdings {
     descriptors: usize,
-    /// But for those of BPF maps: rings and cells are mapped piece by piece as they are used.
+    /// Without mappings of BPF maps, which are mapped in pieces when they are first used.
     mappings: usize,
     of_bpf_maps: usize,
-    /// Memory of its own.
+    /// Private memory in KiB.
     private_kib: u64,
 }
 
@@ -173,7 +173,7 @@ fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
         assert!(head.contains(" 200 ") && page.contains("tuneagent_"), "{head}");
         Ok(())
     };
-    // A fifth of the time to settle: buffers have their size then.
+    // A fifth of the time for buffers to reach their size.
     let began = Instant::now();
     while began.elapsed() < length / 5 {
         scrape()?;
@@ -188,7 +188,7 @@ fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
     scrape()?;
     let last = Holdings::of(agent.pid())?;
     println!("{length:?}, {scrapes} scrapes: {first:?} -> {last:?}");
-    // The connection of the last scrape may still be there, or that of the first may not have been gone.
+    // One connection more or less: those of the last and the first scrape may still be open.
     assert!(last.descriptors <= first.descriptors + 1, "{first:?} -> {last:?}");
     assert!(last.mappings <= first.mappings + 8, "{first:?} -> {last:?}");
     assert!(last.of_bpf_maps <= MAPPED_PIECES, "{first:?} -> {last:?}");

@@ -1,4 +1,5 @@
-//! User code that MPI calls and that does not return to it: O2 of README.md where the calls of MPI are probed.
+//! Callbacks of MPI that do not return to it, with probes on the MPI calls: the program must behave as
+//! without the agent.
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
@@ -8,7 +9,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
 
-/// How user code that MPI calls does not return to it, and what else the ranks count then in each round.
+/// Ways in which a callback does not return, and the counters of a rank that must equal the number of rounds.
 const WAYS_OUT: [(&str, &[&str]); 7] = [
     ("throw", &["left", "destroyed", "sums"]),
     ("jump", &["left", "sums"]),
@@ -20,15 +21,17 @@ const WAYS_OUT: [(&str, &[&str]); 7] = [
 ];
 const ROUNDS: u64 = 200;
 
-/// Which of both MPIs a way is tried under: every third, attached to under one and watched from its start under the other; with
-/// TUNEAGENT_LONG=1 each under both. The hostile programs leave MPI in all of these ways in every run.
+/// The ways and their MPI. In short runs every third way, attached to under one MPI and watched from the
+/// start under the other; with TUNEAGENT_LONG=1 each way under both. The hostile programs use all ways in
+/// every run.
 fn ways_out(first: Mpi) -> Outcome<Vec<(Mpi, &'static str, &'static [&'static str])>> {
     let second = Mpi::ALL.into_iter().find(|mpi| *mpi != first).ok_or("one MPI")?;
     let mut all = Vec::new();
     let (step, most) = if is_long() { (1, 2) } else { (3, 1) };
     for (number, (way, counted)) in WAYS_OUT.into_iter().enumerate().step_by(step) {
         let of_both = [[first, second], [second, first]][number % 2];
-        // MPICH holds its lock while it calls an error handler: whoever ends the thread there ends the program.
+        // MPICH holds a lock while it calls an error handler, so the program cannot continue after a thread
+        // exits there.
         let ends = of_both
             .into_iter()
             .filter(|mpi| (*mpi, way) != (Mpi::Mpich, "thread"));
@@ -41,7 +44,8 @@ fn leaving(way: &str, directory: &str) -> Vec<String> {
     [directory, way, &ROUNDS.to_string()].map(str::to_owned).to_vec()
 }
 
-/// What each rank says at its end is what it says alone, and the report has the calls that were left and those that were not.
+/// Each rank counts the same as without the agent, and the report has at least as many calls of MPI_Allreduce
+/// as rounds.
 fn left_as_alone(own_counts: &[Value], counted: &[&str], report: &Value, what: &str) -> Outcome {
     assert_eq!(own_counts.len(), 2, "{what}: {report}");
     for own_count in own_counts {
@@ -77,7 +81,7 @@ fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
         let report = agent.finish(SOON)?;
         left_as_alone(&own_counts, counted, &report, &format!("{way}, {mpi:?}"))?;
         if way == "throw" {
-            // What did not return is counted, and has no time.
+            // Calls that do not return are counted without a time.
             let sends = &report["processes"][0]["functions"]
                 .as_array()
                 .ok_or("no functions")?;

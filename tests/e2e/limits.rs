@@ -1,4 +1,5 @@
-//! Many processes, many threads, few descriptors: all members have what was written and get back what each had, or nothing is written.
+//! Many processes, many threads, few file descriptors: a change is made in all members and reverted to each
+//! one's value, or in none.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
 
-/// A program that forked so many workers, each of which has a value of its own.
+/// Starts a program that forks `workers` processes, each with a different value. Returns the job and all
+/// values.
 fn forked(workers: usize) -> Outcome<(Job, Vec<i64>)> {
     let program = programs::c("forked")?;
     let job = Job::alone(&program, |folder| {
@@ -20,7 +22,7 @@ fn forked(workers: usize) -> Outcome<(Job, Vec<i64>)> {
     Ok((job, std::iter::once(10).chain(own).collect()))
 }
 
-/// The values of `knob` in all of its processes, in no order.
+/// Sorted values of `knob` in all processes.
 fn knobs(state: &Path, pid: &str) -> Outcome<Vec<i64>> {
     let mut values: Vec<i64> = Agent::values_in(state, pid, "knob")?.into_values().collect();
     values.sort_unstable();
@@ -54,7 +56,7 @@ fn with_few_descriptors_all_of_sixty_processes_are_written_or_none_and_each_gets
     job.finish(SOON)
 }
 
-/// Five hundred of them in long runs.
+/// With 500 processes in long runs.
 #[test]
 fn many_processes_are_watched_changed_and_given_back_what_each_had() -> Outcome {
     let _machine = require!(shared: Root, Cc);

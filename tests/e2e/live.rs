@@ -1,4 +1,5 @@
-//! Rules that are added to a running session and removed from it: probes, windows and changes of the others stay as they are.
+//! Rules that are added to and removed from a running session, without effects on probes, windows and changes
+//! of other rules.
 
 use std::fs;
 use std::time::Instant;
@@ -12,12 +13,12 @@ use tuneagent_e2e::{Outcome, each, require};
 
 use crate::expected::SOON;
 
-/// Counts every hit as a window of its own, and holds that against the program's own count.
+/// A rule with one window per hit, which compares their number with the program's own count.
 const COUNTS: &str = "probes: {step: {entry: step}}\ncapture: {step.round: rounds}\nwindows: {turn: {from: step}}\n\
     metrics:\n  seen: first(step.round)\n  lost: max(seen over run) - min(seen over run) + 1 - count(seen over run)\n\
     tune:\n  - when: seen >= 0\n    finding: '{lost} lost of {count(seen over run)}'\n";
 
-/// Sets `knob` where the program is about to take a step, and reads there what nobody else reads.
+/// A rule that sets `knob` at the entry of `step` and captures a value that no other rule captures.
 const SETS: &str = "probes: {step: {entry: step}}\ncapture: {step.before: knob}\nwindows: {pulse: {every: 100ms}}\n\
     tune:\n  - set: knob\n    at: {entry: step}\n    value: 20\n    when: last(step.before) == 10\n    expect: 20\n";
 
@@ -35,18 +36,18 @@ impl Rules {
     }
 }
 
-/// Links of probes that the session holds, by the kernel's own account.
+/// Number of BPF links that the session holds, from the kernel's fdinfo.
 pub(crate) fn links(agent: &Agent) -> Outcome<usize> {
     let mut count = 0;
     for entry in fs::read_dir(format!("/proc/{}/fdinfo", agent.pid()))? {
-        // A descriptor may be closed while we look.
+        // A descriptor may be closed meanwhile.
         let text = fs::read_to_string(entry?.path()).unwrap_or_default();
         count += usize::from(text.contains("link_type"));
     }
     Ok(count)
 }
 
-/// The text of a rule's finding, as soon as it fits.
+/// Waits until `fits` accepts the text of a rule's finding, and returns it.
 fn finding(agent: &Agent, rule: &str, fits: impl Fn(&str) -> bool) -> Outcome<String> {
     let deadline = Instant::now() + SOON;
     loop {
@@ -64,7 +65,7 @@ fn finding(agent: &Agent, rule: &str, fits: impl Fn(&str) -> bool) -> Outcome<St
 }
 
 fn hits(text: &str) -> u64 {
-    // Thousands stand apart.
+    // Thousands are separated by spaces.
     let number = text.split("of").nth(1).unwrap_or_default();
     number.replace(char::is_whitespace, "").parse().unwrap_or(0)
 }
@@ -90,7 +91,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     let seen = hits(&finding(&agent, "counts", |text| hits(text) > 0)?);
     let before = links(&agent)?;
 
-    // A rule on the same function, with a value of its own, that waits for a place.
+    // A rule on the same function, with an additional capture and a sync point.
     let sets = rules.file("sets", SETS)?;
     let (code, text) = agent.request("add", &[&sets, "--mode", "applying"])?;
     assert_eq!((code, text.trim()), (0, "sets is added, applying now"));
@@ -113,7 +114,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
         "{report}"
     );
 
-    // Another one that would change the same, and one with a function of its own.
+    // A rule that changes the same variable, and a rule on another function.
     let (code, text) = agent.request("add", &[&rules.file("rival", SETS)?])?;
     assert_eq!(code, 2, "{text}");
     assert_has!(
@@ -146,7 +147,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     }
     assert_eq!(agent.request("remove", &["sets"])?.0, 2);
 
-    // The first rule has seen every hit, before, during and after.
+    // The first rule has seen every hit before, during and after.
     let text = finding(&agent, "counts", |text| hits(text) > seen + 1000)?;
     assert!(text.starts_with("0 lost of"), "{text}");
     let report = agent.stop()?;
@@ -160,13 +161,13 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
         "the program computed the same"
     );
 
-    // The recording tells when each rule came and went: a replay decides the same.
+    // The recording has the times at which rules were added and removed, so a replay decides the same.
     let text = Agent::succeed(&[
         "replay", &recording, "--rules", "none", &counts, &sets, &says, "--apply",
     ])?;
     assert_eq!(text.matches("knob = 20 in 1 process").count(), 1, "{text}");
     assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
-    // So does the log of the session, with what was asked for.
+    // The session log has them, too, with the requests.
     let listed = recorded.replay("sets")?;
     assert_has!(
         listed,

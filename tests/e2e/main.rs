@@ -1,4 +1,4 @@
-//! Whole-program tests. Each module is one promise or one family of them; read them in this order.
+//! Whole-program tests. Each module tests one promise or a group of them, in reading order.
 
 /// A text has all of these parts; else it is shown with the first that it lacks.
 macro_rules! assert_has {
@@ -11,88 +11,89 @@ macro_rules! assert_has {
 // Profiles are exact: `tuneagent attach` counts what the program itself counted, under both MPIs.
 mod attach;
 
-// What calls carry and to whom, against an independent count, for every binding of the language and real programs.
+// Sizes and partners of messages, compared with an independent count, for all language bindings and real
+// programs.
 mod truth;
 
-// The loop of a program found by itself, how its time is spent over whole iterations, and where it calls MPI.
+// Detected loops, time within iterations, and call sites of MPI.
 mod iterations;
 
-// Parallel regions, what their teams do, and what that costs.
+// Parallel regions, their teams, and the cost of probing them.
 mod openmp;
 
-// What is aggregated in the kernel, against what programs count themselves.
+// Aggregation in the kernel, compared with the programs' own counts.
 mod aggregates;
 
-// Ranks that come late and go early, namespaces, deleted files.
+// Ranks that start late or end early, namespaces, deleted files.
 mod joining;
 
-// Those of them that cannot be probed.
+// Processes that cannot be probed.
 mod refused;
 
-// Jobs of a real Slurm, over nodes that see a part of them.
+// Jobs of a real Slurm, whose nodes each see a part of a job.
 mod slurm;
 
-// Programs as they come: without symbols, with MPI linked in, in containers, and those that become another one.
+// Kinds of programs: without symbols, with MPI linked statically, in containers, and after exec.
 mod inputs;
 
-// What a user meets first.
+// What new users see.
 mod first_hour;
 
-// What everybody mistypes once.
+// Frequent typing mistakes.
 mod mistakes;
 
-// Names and files that other users chose.
+// Names and files chosen by other users.
 mod foreign;
 
 // Programs whose code was overwritten in memory.
 mod overwritten;
 
-// Beside other tools, and how soon there is something to see.
+// Other tools on the same job, and the first output.
 mod coexist;
 
-// What a rule may ask of a program: patterns, sets, spans between functions, ways to values, probes that are switched.
+// Features of rules: patterns, sets, spans between functions, paths to values, probes that are switched.
 mod language;
 
-// Commands that are watched from their first instruction on.
+// Commands watched from their first instruction.
 mod run;
 
-// Marks of `include/tuneagent.h` and of others, in programs and libraries.
+// Marks of `include/tuneagent.h` and of other tools, in programs and libraries.
 mod marks;
 
-// Every shipped rule on a program whose answer is known.
+// Every shipped rule on a program with a known result.
 mod shipped;
 
-// The host of a GPU, on a library that stands for CUDA's.
+// The host part of a GPU program, with a stub of CUDA's library.
 mod gpu;
 
-// What docs/guide.md and docs/prepare.md tell users to do, done.
+// The commands of docs/guide.md and docs/prepare.md.
 mod guide;
 
-// The pages for contributors: the files that they name, their links and lengths.
+// Pages for contributors: named files, links, lengths.
 mod guidance;
 
-// The words of what users read.
+// Words in texts for users.
 mod words;
 
-// The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
+// An unmodified LAMMPS becomes several times faster by its own clock, with the same numbers.
 mod lammps;
 
-// The run-time rules: programs that nobody prepared become faster, with the same results.
+// The run-time rules: unprepared programs become faster, with the same results.
 mod runtime;
 
-// What is written, by hand and by rules, what is put back, and what cannot be written.
+// Changes by commands and by rules, their revert, and refused writes.
 mod change;
 
-// The promises of README.md, a test for each.
+// Tests named after the promises of README.md.
 mod promises;
 
-// Calls of MPI that user code leaves in other ways than by returning.
+// Callbacks of MPI that do not return to it.
 mod leaving;
 
-// What each capability is for, and what goes without any.
+// The use of each capability, and sessions without any.
 mod rights;
 
-// What a session writes for other programs.
+// Files that a session writes for other programs.
 mod exports;
 
 // The page in a browser.
@@ -101,79 +102,80 @@ mod web;
 // The log of a session, for bug reports.
 mod session_logs;
 
-// The control of a running session.
+// Control of a running session.
 mod control;
 
 // The live view on a terminal.
 mod screens;
 
-// What is shipped for Prometheus and Grafana, with a real Prometheus.
+// The shipped files for Prometheus and Grafana, with a real Prometheus.
 mod dashboards;
 
-// Rules that come and go while a session runs.
+// Rules that are added and removed during a session.
 mod live;
 
-// What rules cost the program.
+// The cost of rules for the program.
 mod cost;
 
-// What watching may cost, and that it is kept to.
+// The budget for watching.
 mod budget;
 
-// What the agent takes of the machine while nothing happens.
+// The agent's resource use while nothing happens.
 mod idle;
 
-// What works on this machine and what would change it.
+// Checks of this machine, with commands that fix them.
 mod doctor;
-// Functions called and code changed by hand, and put back.
+// Calls and code changes by commands, and their revert.
 mod patch;
 
-// The same by rules, with everything else that rules can do to a program.
+// All actions of rules.
 mod actions;
 
-// Where threads and processes run, and how many there are, changed by rules.
+// Team sizes and CPU binding, changed by rules.
 mod teams;
 
-// Bad input: what is wrong, where, what to do, and the exit code.
+// Errors for invalid input, and exit codes.
 mod cli;
 
-// The published models, on running programs.
+// Published models on running programs.
 mod models;
 
-// The guard in the loop: wrong decisions are undone, right ones are not.
+// The guard on running programs: wrong decisions are reverted, right ones are kept.
 mod guarded;
 
-// Changes that wait in programs that stand still, and processes that end meanwhile.
+// Pending changes in stopped programs, and processes that end meanwhile.
 mod standing;
 
-// In which order a session ends, and what is said of output that could not be written.
+// The end of a session, and output that could not be written.
 mod ending;
 
-// The fire simulator and the two rules of the 2010 thesis on it.
+// The fire simulator with the two rules of the 2010 thesis.
 mod fire;
 
-// The ring of ranks that exchange borders, and the rule that says how wide they are.
+// A ring of ranks that exchange boundaries, and the rule that sets the boundary width.
 mod halo;
 
 // The agent is killed in the middle of every kind of change: the journal says what the memory says, and the next start takes it back.
 mod kills;
 
-// The same program watched again and again, and for long: nothing is left, nothing grows.
+// Many sessions on one program, and one long session: no leaks.
 mod lasting;
 
 // Many processes, many threads, few descriptors.
 mod limits;
 
-// Programs that jump, throw, fork, unload and filter: each is the same watched, changed and put back as it is alone.
+// Programs that jump, throw, fork, unload and filter: each behaves the same watched, changed and reverted as
+// alone.
 mod hostile;
 
-// The shape of the source: directions of dependencies, sizes, and where another process is written to.
+// Structure of the source: sizes, and where unsafe code and writes may be.
 mod tidy;
 
-// The allowed arrows between the top modules of a crate.
+// Allowed dependencies between crates and modules.
 mod arrows;
 
-// What the five works ask for, and where each requirement stands.
+// Requirements of five published works, and their status.
 mod sources;
 
-// What several of the above expect of the small programs.
+// Expected output of the test programs, shared by other modules.
 mod expected;

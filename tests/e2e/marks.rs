@@ -1,4 +1,5 @@
-//! Marks: places that a program names in its source (`include/tuneagent.h`), as compilers leave them, in programs and libraries.
+//! Marks: probe places that a program names in its source (`include/tuneagent.h`), as compilers emit them, in
+//! programs and libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +31,7 @@ fn compile(compiler: &str, flags: &[&str], source: &Path, output: &Path) -> Outc
     run(&mut command).map(drop)
 }
 
-/// The program and its library, without any symbol that is not needed to run.
+/// The program and its library, without symbols that are not needed at run time.
 fn stripped(folder: &TempDir, flags: &[&str]) -> Outcome<PathBuf> {
     let source = tests().join("programs/marks.c");
     let (program, library) = (folder.path().join("marks"), folder.path().join("libmarks.so"));
@@ -87,7 +88,8 @@ tune:
     finding: '{count(turn)} rounds {sum(turn.number)} {first(turn.name)}; leaf {sum(leaf.x)} {min(leaf.small)} {sum(leaf.real)}; copies {sum(copy.value)}; memory {sum(others.local)} {max(others.constant)} {sum(others.element)} {max(others.second)}; guarded {sum(guarded.index)}; library {sum(library.number)} {sum(library.dt)} {sum(library.pointed)} {count(library where library.late)}'
 "#;
 
-/// Sums over the rounds 0 to 15 of what `marks.c` hands over; the program itself tells when its stack was disturbed.
+/// Sums of the values in `marks.c` over the rounds 0 to 15. The program itself checks that its stack is
+/// intact.
 const FOUND: &str =
     "16 rounds 120 a name; leaf 120 -3 24; copies 920; memory 126 -9 63 0; guarded 56; library 120 60 60 11";
 
@@ -126,7 +128,7 @@ fn symbols_lists_the_marks_of_a_stripped_file() -> Outcome {
             "{row} is not in:\n{listed}"
         );
     }
-    // Other tools read the same notes.
+    // Other tools can read the same notes.
     let notes = run(Command::new("readelf").args(["-n", &program]))?;
     assert_has!(notes, "Provider: app", "Name: leaf");
     Ok(())
@@ -181,7 +183,7 @@ fn the_header_compiles_without_a_warning_in_c_and_c_plus_plus_and_every_mark_is_
             .iter()
             .filter_map(|mark| Some((mark["name"].as_str()?, mark["type"].as_str()?)))
             .collect();
-        // In C the constants of an enum, characters and comparisons are of the type int.
+        // In C, enum constants, character constants and comparisons have the type int.
         let [kind, letter, truth] = match ending {
             "c" => ["i32", "i32", "i32"],
             _ => ["u32", "i8", "u8"],

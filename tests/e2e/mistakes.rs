@@ -1,5 +1,5 @@
-//! Mistakes that everybody makes once: what was meant is done, or the answer has the command that does it. Each row is what is typed, the exit
-//! code, and a part of the answer.
+//! Frequent mistakes: the agent does what was intended, or prints the right command. Each row has the
+//! arguments, the exit code, and a part of the output.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, text_file, with_folder};
 
-/// A program that answers each byte, and waits for the next.
+/// Starts a program that answers each input byte and then waits for the next.
 fn settings(folder: &std::path::Path, strip: bool) -> Outcome<Job> {
     let program = folder.join(if strip { "bare" } else { "settings" });
     fs::copy(programs::c("settings")?, &program)?;
@@ -30,13 +30,13 @@ fn settings(folder: &std::path::Path, strip: bool) -> Outcome<Job> {
     Ok(job)
 }
 
-/// For as long as a test has this, no other one has programs of the name `settings`.
+/// Lock that excludes other tests with programs of the name `settings`.
 fn only_settings() -> MutexGuard<'static, ()> {
     static SETTINGS: Mutex<()> = Mutex::new(());
     SETTINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The process of a program that a shell has started.
+/// Process number of a program that a shell has started.
 fn pid_of(name: &str) -> Outcome<String> {
     let found = Command::new("pgrep").args(["-n", "-x", name]).output()?;
     let pid = String::from_utf8_lossy(&found.stdout).trim().to_owned();
@@ -252,7 +252,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
             2,
             "did you mean `main`?",
         ),
-        // More of them: cli.rs (no rights on one's own program and on another's, a port that is taken, no such function), control.rs (another
+        // Further cases: cli.rs (missing rights, an occupied port, an unknown function), control.rs (another
         // user's session, applying without --apply), exports.rs (`--json -`).
         (vec!["explain", "E9999"], 2, "E9999"),
         (vec!["rule", "check", &tab], 1, "found a tab"),
@@ -265,7 +265,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     let mut wrong = Vec::new();
     for (words, wanted, part) in rows {
         let (code, said) = Agent::run(&words)?;
-        // A recording's error was told twice.
+        // Regression: the error of a recording was printed twice.
         let is_once = words[0] != "replay" || said.matches(part).count() == 1;
         if code != wanted || !said.contains(part) || !is_once {
             wrong.push(format!(
@@ -275,10 +275,10 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
-    // One that is stopped makes no calls, and that says nothing of it.
+    // A stopped program makes no calls; the output must say that it is stopped.
     let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
     assert!(signal("-STOP")?.success());
-    // It takes a CPU to stop, too.
+    // A process must be scheduled before it stops.
     let deadline = Instant::now() + SOON;
     while !fs::read_to_string(format!("/proc/{pid}/stat"))?.contains(") T ") {
         assert!(Instant::now() < deadline, "{pid} does not stop");
@@ -298,7 +298,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     Ok(())
 }
 
-/// A rule that writes, and whose condition never holds.
+/// A rule that may write and whose condition never holds.
 const NEVER: &str = "rule: never\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 200ms}}\n\
     metrics: {busy: sum(cpu.time) / pulse.duration}\ntune:\n  - {set: knob, role: one, value: 20, when: busy > 50}\n";
 
@@ -310,7 +310,7 @@ fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once
     let pid = knobs.pid().to_string();
     let writes = ["--rules", "none", &rule, "--apply"];
     let mut quickest = Duration::MAX;
-    // A machine on which others are busy may be late, not three times.
+    // Three attempts, because a busy machine may be late.
     for _ in 0..3 {
         let mut agent = Agent::attach_armed(knobs.pid(), &writes)?;
         agent.lines.wait_for_line("after", SOON)?;
@@ -372,7 +372,7 @@ fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_com
         .stdout(Stdio::null())
         .spawn()?;
     let watch = "--plain --rules none --probe main --duration 300ms";
-    // What is typed, exit codes, and a part of what is printed; escape sequences are colours.
+    // Input, exit codes, and a part of the output; escape sequences are colours.
     let rows = [
         (format!("$T attach settings {watch}"), "0", format!("(pid {own})")),
         // As with `attach` a name is a running program; a file has a path, or no program of its name.

@@ -1,5 +1,5 @@
-//! Published models, as they stand in the library of rules, on running programs that were not prepared for us beyond having
-//! the variable that the model tunes.
+//! Published models from the rule library, on running programs whose only preparation is the variable that
+//! the model tunes.
 
 use std::{fs, path::Path};
 
@@ -13,7 +13,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, start_workers, text_file, with_folder};
 
-/// The median of the seconds of these iterations, and the workers of the last one.
+/// Median seconds of these iterations, and the number of workers of the last one.
 fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
     let seconds: Vec<f64> = iterations
         .iter()
@@ -26,8 +26,9 @@ fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
     Ok((median(seconds), workers))
 }
 
-/// MATE thesis (2007), section 5.1: an iteration of n workers takes n·latency + (λV + Tc) / n. With 200 ms of work and 4 ms
-/// for each send that is shortest at sqrt(200 / 4) = 7 workers; the program begins with 2 and has 12.
+/// MATE thesis (2007), section 5.1: an iteration with n workers takes n·latency + (λV + Tc) / n. With 200 ms
+/// of work and 4 ms per send the minimum is at sqrt(200 / 4) = 7 workers. The program begins with 2 and has
+/// 12.
 #[test]
 fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
@@ -54,7 +55,7 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     let report = agent.stop()?;
     recorded.replay("optimal-workers")?;
     job.open("stop")?;
-    // The program checks the result of every iteration itself.
+    // The program checks the result of every iteration.
     job.finish(SOON)?;
 
     let (slow, two) = pace(&before)?;
@@ -68,7 +69,7 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     );
     assert_eq!(report["changes"][0]["guard"]["verdict"], "kept", "{reported}");
 
-    // The recording leads to the same decision, and to a picture of it.
+    // A replay of the recording gives the same decision and draws a chart.
     let picture = tempfile::NamedTempFile::new()?;
     let (code, text) = Agent::run(&[
         "replay",
@@ -98,7 +99,7 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
         "</svg>"
     );
 
-    // Without --apply it shows what the session decided when it ran, and its verdict.
+    // Without --apply, a replay shows the decisions of the recorded session and their verdicts.
     let file = tempfile::NamedTempFile::new()?;
     let name = file.path().to_string_lossy().into_owned();
     let words = ["--rules", "none", "optimal-workers", "--svg", &name];
@@ -122,9 +123,9 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     Ok(())
 }
 
-/// MATE thesis (2007), section 3.1.3: T_Iter, T_Upd, T_Eval and T_Tun of each iteration, and how far its seen length is from the real one.
-/// Iterations of a master with two workers, into each of which the number of the last is written, until 20 are: what they were and what
-/// the agent reports.
+/// Runs a master with two workers under a rule that writes the iteration number into each iteration, until 20
+/// changes are made. Returns the iterations and the report. The times are those of MATE thesis (2007),
+/// section 3.1.3: T_Iter, T_Upd, T_Eval and T_Tun.
 fn written_to(state: Option<&Path>, flags: &[&str]) -> Outcome<(Vec<Value>, Value)> {
     let program = programs::master_worker("nbody", Mpi::Mpich)?;
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 3, &program, |folder| {
@@ -133,7 +134,7 @@ fn written_to(state: Option<&Path>, flags: &[&str]) -> Outcome<(Vec<Value>, Valu
             "workers=2",
             "work_us=40000",
             "latency_us=500",
-            // Each other iteration is longer than its neighbours: none passes for another.
+            // Neighbouring iterations differ in length, so that they cannot be confused.
             "phase=1",
             "swing=2",
         ];
@@ -158,7 +159,7 @@ fn written_to(state: Option<&Path>, flags: &[&str]) -> Outcome<(Vec<Value>, Valu
     Ok((job.events("iteration", 20, SOON)?, report))
 }
 
-/// With a CPU of its own the agent practises each decision some ten times before it makes it.
+/// With a CPU of its own the agent warms up about ten times before each decision.
 #[test]
 fn a_warm_up_is_neither_written_nor_reported_nor_in_the_journal() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
@@ -172,7 +173,7 @@ fn a_warm_up_is_neither_written_nor_reported_nor_in_the_journal() -> Outcome {
     }
     let made = changes.iter().filter(|change| change["change"] != 0);
     assert_eq!(announced, made.count(), "{changes:?}");
-    // Each is decided on an iteration of its own, and what was written is never followed by what was decided before it.
+    // Each change is decided in a different iteration, and no older value is written after a newer one.
     let numbers = |of: &[Value], key: &str| -> Vec<u64> {
         let number = |of: &Value| of[key].as_u64().or_else(|| of[key].as_str()?.parse().ok());
         of.iter().filter_map(number).collect()
@@ -197,14 +198,14 @@ fn every_change_shows_how_quickly_it_followed_its_iteration_and_how_long_that_wa
         let parts = ["update_ns", "evaluate_ns", "order_ns", "write_ns"].map(ns);
         let sum: u64 = parts.into_iter().collect::<Result<Vec<_>, _>>()?.iter().sum();
         assert_eq!(sum, ns("lag_ns")?);
-        // What is written is the number of the iteration and one.
+        // The written value is the iteration's number plus one.
         let new = change["new"].as_str().unwrap_or_default();
         let number: u64 = new.parse().map_err(|_| format!("'{new}' is no number"))?;
         let iteration = iterations
             .iter()
             .find(|iteration| iteration["number"] == number - 1)
             .ok_or(format!("no iteration {number}"))?;
-        // Up to the end, without what we may take of the CPU when we hear of it.
+        // Measured up to the end of the iteration, because the agent may take CPU time afterwards.
         let real = iteration["until_end"].as_f64().ok_or("no length")?;
         let window = ns("window_ns")? as f64 / 1e9;
         errors.push((window - real).abs() / real);
@@ -215,12 +216,13 @@ fn every_change_shows_how_quickly_it_followed_its_iteration_and_how_long_that_wa
     }
     assert!(errors.len() >= 20, "{changes:?}");
     let half = median(errors);
-    // MATE had 1.1 %; so have we where nobody else wants the CPUs, as the experiment measures it. Here it is known for the right one.
+    // MATE had 1.1 %, and so does the experiment on an idle machine. The bound here detects a wrong
+    // iteration.
     assert!(half < 0.05, "{:.3} % from the real one:\n{seen}", 100.0 * half);
     Ok(())
 }
 
-/// The model would take seven; no more than the bound are used, whatever it says.
+/// The model's optimum is seven, above the bound.
 #[test]
 fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
@@ -249,14 +251,14 @@ fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
     Ok(())
 }
 
-/// MATE thesis (2007), its case of a framework: who knows the names of the library knows those of all programs on it.
+/// MATE thesis (2007), tuning of a framework: the library's names are valid for all programs on it.
 #[test]
 fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_result() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let names = programs::source("mw.yaml").to_string_lossy().into_owned();
     for name in ["nbody", "quadrature"] {
         let program = programs::master_worker(name, Mpi::Mpich)?;
-        // n·latency + work / n is least at sqrt(40 / 2) = 4.5 workers.
+        // n·latency + work / n is minimal at sqrt(40 / 2) = 4.5 workers.
         let given = [
             "iterations=100000",
             "work_us=40000",
@@ -268,7 +270,7 @@ fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_re
         let mut agent = Agent::attach_armed(job.pid(), &rules)?;
         job.open("go")?;
         agent.lines.wait_for_line("kept", SOON)?;
-        // Earlier the area is not yet what it must be.
+        // In earlier iterations the area has not converged.
         job.events("iteration", 12, SOON)?;
         job.open("stop")?;
         job.finish(SOON)?;
@@ -292,7 +294,7 @@ fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_re
     Ok(())
 }
 
-/// A program on the library `mw` with six workers, at its gate.
+/// Starts a program on the library `mw` with six workers, which waits at its gate.
 fn on_library(program: &Path, given: &[&str]) -> Outcome<Job> {
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 7, program, |folder| {
         with_folder(folder, given.iter().map(|word| (*word).to_owned()).collect())
@@ -301,16 +303,16 @@ fn on_library(program: &Path, given: &[&str]) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Another number of workers after each iteration.
+/// A rule that changes the number of workers after each iteration.
 const EACH: &str = "rule: each\nabout: another number of workers after each iteration\nroles: {master: rank == 0}\nprobes:\n  \
     begin: {role: master, entry: mw_begin_iteration}\n  end: {role: master, return: mw_end_iteration}\n\
     capture: {begin.number: mw_iteration}\nwindows: {iteration: {from: begin, to: end, key: number}}\n\
     tune:\n  - set: mw_workers\n    role: master\n    value: 1 + begin.number % 4\n    range: 1 <= value <= 4\n";
 
-/// Where the number is not read half way through an iteration.
+/// A sync point at which no iteration is in progress.
 const AT: &str = "    at: {entry: mw_begin_iteration}\n";
 
-/// The program that reads the number wherever it needs it, under that rule.
+/// Starts the program without a shadow variable under this rule.
 fn unshadowed(rule: &str) -> Outcome<(Job, Agent, tempfile::TempDir)> {
     let (folder, file) = text_file("each.yaml", rule)?;
     let program = programs::master_worker_without_shadow("nbody", Mpi::Mpich)?;
@@ -331,7 +333,7 @@ fn unshadowed(rule: &str) -> Outcome<(Job, Agent, tempfile::TempDir)> {
     Ok((job, agent, folder))
 }
 
-/// How often the number was another one than in the iteration before, by the program's own account.
+/// Number of iterations with another number of workers than the one before, from the program's output.
 fn changes_seen(lines: &[Line]) -> usize {
     let events = lines
         .iter()
@@ -343,13 +345,14 @@ fn changes_seen(lines: &[Line]) -> usize {
     workers.windows(2).filter(|pair| pair[0] != pair[1]).count()
 }
 
-/// MATE thesis (2007), section 3.2.1: a program whose loops read the number of workers three times in an iteration.
+/// MATE thesis (2007), section 3.2.1: a program whose loops read the number of workers three times per
+/// iteration.
 #[test]
 fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_at_a_sync_point() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let wanted = if is_long() { 1000 } else { 30 };
     let (mut job, mut agent, folder) = unshadowed(&format!("{EACH}{AT}"))?;
-    // To look at all of them at every line would take CPU time from the program.
+    // Parsing all lines at every line would take CPU time from the program.
     let changed =
         |lines: &[Line]| (lines.len().is_multiple_of(64) && changes_seen(lines) >= wanted).then_some(());
     job.lines
@@ -360,7 +363,7 @@ fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_
         .filter(|change| change["outcome"] == "in force")
         .collect();
     assert!(in_force.is_empty(), "{in_force:?}");
-    // However many they were, one passage of the sync point takes them back.
+    // One pass of the sync point reverts all changes.
     let mut announced = 0;
     for entry in fs::read_dir(folder.path().join("journal"))? {
         announced += fs::read_to_string(entry?.path())?
@@ -369,7 +372,7 @@ fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_
     }
     assert_eq!(announced, 1);
     job.open("stop")?;
-    // It ends with 5 if an answer was lost in any iteration, and not at all if it waits for one that never comes.
+    // The program exits with 5 if an answer was lost, and hangs if it waits for a lost answer.
     job.finish(SOON)
 }
 

@@ -1,4 +1,4 @@
-//! The profile of parallel regions, without a rule: against programs whose times are known, on both libraries.
+//! The profile of parallel regions, without a rule, on programs with known times, for both OpenMP libraries.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 use crate::expected::{SOON, with_folder};
 use crate::iterations::{number, wait_for};
 
-/// A program of parallel regions, told these words.
+/// Starts a program of parallel regions with these arguments.
 pub(crate) fn start(program: &Path, words: &str) -> Outcome<Job> {
     let words = words.split(' ').map(str::to_owned).collect();
     let job = Job::alone(program, |folder| with_folder(folder, words))?;
@@ -21,7 +21,7 @@ pub(crate) fn start(program: &Path, words: &str) -> Outcome<Job> {
     Ok(job)
 }
 
-/// One thread at a time in its region would be quicker than any probe: no team, and as many regions a second as there can be.
+/// Starts `teams` with one thread and regions that are shorter than a probe hit, at the maximum rate.
 fn start_hot(program: PathBuf) -> Outcome<Job> {
     let job = Job::alone(Path::new("/usr/bin/env"), |folder| {
         let folder = folder.to_string_lossy().into_owned();
@@ -32,7 +32,7 @@ fn start_hot(program: PathBuf) -> Outcome<Job> {
     Ok(job)
 }
 
-/// What such a program of two threads says of its own times, by the definitions of the report.
+/// Times that a program with two threads reports, by the definitions of our report.
 #[derive(Debug, Default)]
 struct Truth {
     inside_s: f64,
@@ -42,7 +42,8 @@ struct Truth {
     teams_s: f64,
 }
 
-/// Of what lies in this window of the monotonic clock: a region at either end of it counts in part, for its team only if it lies in it wholly.
+/// Times within this window of the monotonic clock. A region at an edge counts partly as time inside regions;
+/// only complete regions count for their team.
 fn truth(iterations: &[Value], window: &Range<f64>) -> Truth {
     let mut truth = Truth::default();
     let regions = iterations.iter().flat_map(|of| of["regions"].as_array());
@@ -63,15 +64,15 @@ fn truth(iterations: &[Value], window: &Range<f64>) -> Truth {
     truth
 }
 
-/// The mean time between the starts of iterations that are in this window.
+/// Mean time between the starts of the iterations in this window.
 fn mean_period_s(iterations: &[Value], window: &Range<f64>) -> f64 {
     let starts = iterations.iter().map(|of| number(&of["start_s"]));
     let starts: Vec<f64> = starts.filter(|start| window.contains(start)).collect();
     (starts[starts.len() - 1] - starts[0]) / (starts.len() - 1) as f64
 }
 
-/// What part of the time is inside regions, what their threads do there, how long an iteration takes: by the closed form of each, from what
-/// the program says of itself. It sleeps its times and says how long it slept: a host that stops the machine makes both longer.
+/// Compares the report with the closed form of each number, computed from the program's own times. The
+/// program measures its sleeps, because they take longer when the hypervisor stops the machine.
 fn known_times(program: &Path) -> Outcome {
     let _machine = machine();
     let mut job = start(program, "40 40 120 40")?;
@@ -114,7 +115,7 @@ fn known_times(program: &Path) -> Outcome {
         ("regions", &report["iteration"]["parallel_regions"], 2.0),
     ] {
         let ratio = number(value) / expected;
-        // A region that is under way at either end counts in part.
+        // 6 % tolerance, because regions at the edges count in part.
         assert!(
             (0.94..=1.06).contains(&ratio),
             "{name} should be {expected}: {found} {} {truth:?}",
@@ -144,7 +145,7 @@ fn regions_of_known_times_are_those_of_the_closed_form_as_root() -> Outcome {
 
 #[test]
 fn regions_of_known_times_on_the_library_of_llvm_are_those_of_the_closed_form_as_root() -> Outcome {
-    // Its regions are counted in every run (`language`).
+    // Long runs only; `language` counts the regions of this library in every run.
     if !is_long() {
         return Ok(());
     }
@@ -161,13 +162,14 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
         .lines
         .wait_for_line("parallel regions are probed in sampling windows", SOON)?;
     let regions = |report: &Value| report["processes"][0]["openmp"]["regions"].as_u64();
-    // How many are in a window depends on whether the host let the program run in it.
+    // The number of regions in a window depends on the CPU time that the program gets in it.
     let rested = |now: &Value| {
         let probed_s = number(&now["processes"][0]["openmp"]["probed_s"]);
         regions(now) > Some(0) && probed_s < 0.5 * number(&now["elapsed_s"])
     };
     wait_for(&agent, rested)?;
-    // After a rest they are probed anew. It is as long as what they cost takes, a minute here: `agent/session` has a table of it.
+    // After a pause they are probed again. The pause, about a minute here, pays for their cost;
+    // `agent/session` tests its length.
     if is_long() {
         let before = agent.snapshot()?;
         wait_for(&agent, |now| regions(now) > regions(&before))?;
@@ -179,7 +181,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
         number(&found["probed_s"]) < 0.5 * number(&report["elapsed_s"]),
         "{found}"
     );
-    // It does nothing else: the iteration is a region.
+    // The program only runs regions, so an iteration is one region.
     assert_eq!(
         report["iteration"]["parallel_regions"], 1.0,
         "{}",

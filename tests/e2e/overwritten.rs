@@ -1,5 +1,6 @@
-//! Programs whose code somebody has overwritten in memory, as the memory hooks of Open MPI and UCX do: what they wrote is left alone,
-//! which is said, and they go on. Under a probe the kernel would run the instruction of the file there.
+//! Programs with code that was overwritten in memory, as by the memory hooks of Open MPI and UCX. The
+//! overwritten functions are not probed and are reported, because under a probe the kernel would execute the
+//! instruction of the file.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
 
-/// Probes on all of its functions, one of which it overwrites.
+/// Probes on all functions of the program; it overwrites one of them.
 const PROBES: [&str; 6] = ["--probe", "step", "--probe", "kept", "--probe", "nop_first"];
 
-/// `diverts`, which has done so from the start, never does, or does so at a gate.
+/// Starts `diverts`, which overwrites its function at the start, never, or at a gate.
 fn start(when: &str) -> Outcome<Job> {
     let job = Job::alone(&programs::c("diverts")?, |folder| {
         with_folder(folder, vec![when.to_owned()])
@@ -22,7 +23,7 @@ fn start(when: &str) -> Outcome<Job> {
     Ok(job)
 }
 
-/// It goes on for a while, then ends in order: it looks at what its functions return.
+/// The program runs for a while and ends in order; it checks the return values of its functions.
 fn goes_on(mut job: Job) -> Outcome {
     let seen = job.events("pace", 0, SOON)?.len();
     job.events("pace", seen + 3, SOON)?;
@@ -35,7 +36,7 @@ fn missing(report: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Calls that were counted of a function in the first process.
+/// Counted calls of a function in the first process.
 fn calls(report: &Value, name: &str) -> Option<u64> {
     let functions = report["processes"][0]["functions"].as_array()?;
     functions.iter().find(|function| function["name"] == name)?["calls"].as_u64()
@@ -73,7 +74,7 @@ fn a_function_that_the_program_has_overwritten_is_left_alone_and_the_others_are_
 fn a_link_that_serves_all_processes_is_not_made_where_a_strangers_code_was_overwritten() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let stranger = start("start")?;
-    // So many share a link.
+    // Enough processes that one link serves all.
     let jobs: Vec<Job> = (0..9).map(|_| start("never")).collect::<Outcome<_>>()?;
     let others: Vec<String> = jobs[1..].iter().map(|job| job.pid().to_string()).collect();
     let mut flags: Vec<&str> = others.iter().map(String::as_str).collect();
@@ -86,7 +87,7 @@ fn a_link_that_serves_all_processes_is_not_made_where_a_strangers_code_was_overw
     let said = missing(&report);
     let part = "step is not probed in any process (one link serves all): its code in diverts";
     assert!(said.contains(part), "'{part}' is not in: {said}");
-    // Another test may have a program that does the same: the first one that is found is named.
+    // The error names the first such process, which may belong to another test.
     let (_, named) = said
         .split_once("was overwritten in the memory of process ")
         .ok_or("no process")?;
@@ -113,7 +114,8 @@ fn nothing_waits_at_a_function_that_was_overwritten() -> Outcome {
     goes_on(job)
 }
 
-/// Debian's MPICH goes over UCX, which puts a jump over each function of the C library that gives memory back.
+/// Debian's MPICH uses UCX, which overwrites those functions of the C library that release memory with a
+/// jump.
 #[test]
 fn the_memory_hooks_of_ucx_are_left_alone_and_named() -> Outcome {
     let _machine = require!(shared: Root, Mpich);

@@ -1,4 +1,4 @@
-//! Functions called and code changed by hand: what is printed, what the program counts itself, what is taken back.
+//! Calls of functions and code changes by commands: the output, the program's own counts, and the revert.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -70,7 +70,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
 
     job.open("go")?;
     let own_count = job.events("tally", 1, SOON)?.remove(0);
-    // 4 by the call; none in the rounds, whose calls are removed. No argument is a multiple of 3 any more.
+    // 4 from the call and none from the rounds, whose calls are removed. No argument is a multiple of 3 now.
     assert_eq!(
         (&own_count["step_inner"], &own_count["step_outer"]),
         (&4.into(), &10.into()),
@@ -96,7 +96,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     job.end(SOON)
 }
 
-/// A program that has given up system calls.
+/// A program with a seccomp filter.
 struct Filtered(Child);
 
 impl Filtered {

@@ -24,7 +24,7 @@ use crate::rights::SET_KNOB;
 
 const WATCH: [&str; 2] = ["--probe", "step"];
 
-/// Ends the program: it must have computed what it computes alone.
+/// Ends the program and checks that it computed the same as without the agent.
 pub(crate) fn computes_what_it_should(mut knobs: Knobs) -> Outcome {
     let end = knobs.end()?;
     let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
@@ -32,7 +32,7 @@ pub(crate) fn computes_what_it_should(mut knobs: Knobs) -> Outcome {
     Ok(())
 }
 
-/// A session that may act on `knobs`, up to where it has acted.
+/// Starts a session with a rule that acts on `knobs`, and waits until it has acted.
 fn applied(knobs: &Knobs, folder: &Path, more: &[&str]) -> Outcome<Agent> {
     let rule = folder.join("set-knob.yaml");
     fs::write(&rule, SET_KNOB)?;
@@ -71,7 +71,7 @@ fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
     job.end(SOON)
 }
 
-/// A number of /proc/PID/status.
+/// A field of /proc/PID/status.
 fn status(pid: u32, key: &str) -> Outcome<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(key));
@@ -83,7 +83,7 @@ fn o3_watching_never_stops_it_nor_debugs_it_nor_signals_it() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
-    // From before it is armed until it has detached.
+    // From before the probes are attached until the agent has detached.
     let mut looks = 0;
     let mut signal = Some(Signal::INT);
     loop {
@@ -108,10 +108,10 @@ fn o3_watching_never_stops_it_nor_debugs_it_nor_signals_it() -> Outcome {
     computes_what_it_should(knobs)
 }
 
-/// What others could find of us in a process: its mappings, its descriptors, the bytes of its code.
+/// Visible traces of the agent in a process: mappings, number of descriptors, bytes of code.
 pub(crate) fn traces(pid: u32) -> Outcome<(Vec<String>, usize, Vec<u8>)> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    // The kernel's own page for instructions that it has to execute elsewhere stays until the process ends.
+    // The kernel's page for out-of-line instructions stays until the process ends.
     let ours = |line: &&str| !line.ends_with("[uprobes]");
     let maps: Vec<String> = maps.lines().filter(ours).map(str::to_owned).collect();
     let code = maps.iter().find(|line| line.contains("r-xp")).ok_or("no code")?;
@@ -143,7 +143,7 @@ fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
         );
         agent.signal(signal)?;
         agent.wait(SOON)?;
-        // The kernel takes the probes of a killed process away a moment after it is gone.
+        // The kernel removes the probes of a killed agent some time after its end.
         let deadline = Instant::now() + SOON;
         while traces(knobs.pid())? != before {
             assert!(Instant::now() < deadline, "{signal:?} leaves something");
@@ -212,7 +212,7 @@ fn c1_looking_cannot_write() -> Outcome {
     let folder = open_folder()?;
     let rule = folder.path().join("set-knob.yaml");
     fs::write(&rule, SET_KNOB)?;
-    // A rule that wants to act, in a session that was not started to: it only says so.
+    // A rule with an action, in a session without `--apply`: it only advises.
     let rule = rule.to_string_lossy().into_owned();
     let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule])?;
     agent.lines.wait_for_line("finding  set-knob", SOON)?;
@@ -239,7 +239,7 @@ fn c1_looking_cannot_write() -> Outcome {
     computes_what_it_should(knobs)
 }
 
-/// By the kernel's own record.
+/// Checks with strace that commands that only read open nothing for writing.
 fn looking_by_hand_opens_nothing_for_writing(knobs: &Knobs) -> Outcome {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("trace");
@@ -316,7 +316,7 @@ fn c3_the_journal_speaks_before_the_first_byte_changes() -> Outcome {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("trace");
     let pid = knobs.pid().to_string();
-    // The kernel's own record of what the actuator did, in order.
+    // strace shows the actuator's system calls in order.
     let mut command = Command::new("strace");
     command.args([
         "-f",
@@ -358,7 +358,8 @@ pub(crate) const SET_BLOCK: &str = "rule: set-block\nabout: sets block in whatev
     value: 512\n    WHEN\n    range: 1 <= value <= 4096\n    when: used >= 0\n    \
     guard: {maximize: used, over: 2, undo_if_worse_by: 90%, keep: not_worse}\n    finding: block is not 512\n";
 
-/// Changes and is left again; the program, which checks each iteration, ends well and has seen both.
+/// Changes the program and leaves. The program checks each iteration, sees both values, and ends with the
+/// right result.
 fn block_is_changed(mpi: Mpi, ranks: usize, when: &str, said: &str) -> Outcome {
     let program = programs::mpi("blocks", mpi)?;
     let mut job = Job::mpi(mpi, Waiting::Yielding, ranks, &program, |folder| {
@@ -381,7 +382,7 @@ fn block_is_changed(mpi: Mpi, ranks: usize, when: &str, said: &str) -> Outcome {
         let mechanism = change["mechanism"].as_str().ok_or("no mechanism")?;
         assert!(mechanism.contains(said), "{mechanism}");
     }
-    // Taken back at the same place.
+    // The change is reverted at the same place.
     job.events("block", 3, SOON)?;
     job.open("end")?;
     for end in job.events("end", ranks, SOON)? {
@@ -397,7 +398,7 @@ fn c4_a_change_is_at_its_sync_point_and_in_all_ranks_together() -> Outcome {
     block_is_changed(Mpi::OpenMpi, 1, at.0, at.1)?;
     let together = ("together: iteration", "at entry:iterate, its thread stopped for");
     block_is_changed(Mpi::OpenMpi, 4, together.0, together.1)?;
-    // Under MPICH ranks are changed together by the rule of `halo`.
+    // Under MPICH the tests of `halo` change ranks together in every run.
     match is_long() {
         true => block_is_changed(Mpi::Mpich, 4, together.0, together.1),
         false => Ok(()),
@@ -416,11 +417,11 @@ fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
         assert_eq!(agent.wait(SOON)?, 0, "{}", agent.lines.text());
         assert_eq!(knobs.knob()?, 10, "{signal:?}");
     }
-    // By the time limit.
+    // End by the time limit.
     let mut agent = applied(&knobs, folder.path(), &["--duration", "1s"])?;
     agent.finish(SOON)?;
     assert_eq!(knobs.knob()?, 10);
-    // Kept: it ends by itself, and its last line has the command that takes it back.
+    // With --keep the session ends by itself, and the last line has the command that reverts the change.
     let mut agent = applied(&knobs, folder.path(), &["--keep"])?;
     agent.finish(SOON)?;
     assert_eq!(knobs.knob()?, 20);
@@ -430,7 +431,7 @@ fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
         said.lines().last().is_some_and(|line| line.contains(&command)),
         "{said}"
     );
-    // What the program changed since is left alone, and said.
+    // A value that the program has changed since is left alone and reported.
     let pid = knobs.pid().to_string();
     Agent::succeed_in(state.path(), &["set", &pid, "knob=30"])?;
     knobs.change(33)?;
@@ -441,7 +442,7 @@ fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
     computes_what_it_should(knobs)
 }
 
-/// Kills the agent together with its actuator: nobody is left to put anything back.
+/// Kills the agent and its actuator, so that no process is left to revert the changes.
 fn kill_both(mut agent: Agent) -> Outcome {
     let actuator = agent.actuators();
     let pid = actuator.first().ok_or("no actuator")?.pid;
@@ -478,7 +479,7 @@ fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back()
         "1 change of an earlier session that did not end properly",
         &format!("undo {pid}")
     );
-    // Of another process of the same program nothing is offered or taken back.
+    // For another process of the same program, no change is offered or reverted.
     let other_pid = other.pid().to_string();
     let (code, text) = Agent::run_in(&state, &["undo", &other_pid])?;
     assert_eq!((code, text.trim()), (0, "nothing to revert"));
@@ -497,7 +498,7 @@ fn c6_the_target_always_goes_on() -> Outcome {
         assert!(!status(knobs.pid(), "State:")?.starts_with(['T', 't']));
         Ok(())
     };
-    // The moments of death sweep over attaching, deciding and writing; any of them must be survived.
+    // The times of the kill cover attaching, deciding and writing.
     let rule = folder.path().join("set-knob.yaml");
     fs::write(&rule, SET_KNOB)?;
     let rule = rule.to_string_lossy().into_owned();
@@ -528,7 +529,7 @@ fn w2_a_second_writer_is_shown_the_first_and_observers_are_let_in() -> Outcome {
     assert_eq!(code, 1, "{text}");
     let session = first.pid();
     assert_has!(text, &format!("is being tuned by process {session} of root"));
-    // Who comes second knows at the start, and is not offered to undo what is in force.
+    // The second session shows the first one at its start, and does not offer to revert its changes.
     let mut second = Agent::attach(knobs.pid(), &["--rules", "none", "--probe", "step", "--apply"])?;
     second.armed()?;
     second.stop()?;
@@ -551,7 +552,7 @@ fn w2_a_second_writer_is_shown_the_first_and_observers_are_let_in() -> Outcome {
     computes_what_it_should(knobs)
 }
 
-/// Microseconds that a CPU of this machine may take to wake: the least that anybody asks for.
+/// The kernel's current limit for the wake-up latency of CPUs, in µs: the minimum over all requests.
 fn wake_latency_us() -> Outcome<i32> {
     let mut bytes = [0; 4];
     fs::File::open("/dev/cpu_dma_latency")?.read_exact(&mut bytes)?;
@@ -568,7 +569,7 @@ fn cpus_that_were_kept_awake_may_sleep_again_however_the_session_ended() -> Outc
         let flags = [&WATCH[..], &["--keep-awake"]].concat();
         let mut agent = Agent::attach_armed(knobs.pid(), &flags)?;
         assert_eq!(wake_latency_us()?, 0);
-        // Where nothing puts CPUs to sleep, that is said instead.
+        // On machines without idle states the agent reports that instead.
         let driver = std::fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");
         let said = match driver.as_deref().unwrap_or("none").trim() {
             "none" => "--keep-awake changes nothing here",

@@ -1,4 +1,4 @@
-//! Processes that come together, of which one cannot be watched: it is named with the reason, and the others are watched as ever.
+//! Several processes of which one cannot be watched: it is named with the reason, and the others are watched.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::expected::{SOON, counts};
 /// Steps that each program takes.
 const STEPS: u64 = 7;
 
-/// What the shell is to start: one that the kernel lets nobody probe, and an ordinary one.
+/// Shell commands that start a program that the kernel refuses to probe, and a normal one.
 fn both(folder: &Path) -> Outcome<String> {
     let start = |kind: &'static str| -> Outcome<String> {
         let program = programs::c_defining("refused", kind)?;
@@ -28,7 +28,7 @@ fn both(folder: &Path) -> Outcome<String> {
     Ok(format!("{} {}", start("-DREFUSED")?, start("-DPLAIN")?))
 }
 
-/// What so many of them said.
+/// Waits for `number` lines with this event and returns them.
 fn said(lines: &Lines, event: &str, number: usize) -> Outcome<Vec<Value>> {
     lines.wait_for(event, SOON, |lines| {
         let said = lines
@@ -44,7 +44,7 @@ pub(crate) fn process<'a>(report: &'a Value, pid: &Value) -> Option<&'a Value> {
     processes.find(|process| process["pid"] == *pid)
 }
 
-/// Waits until the session knows of all of them; `now` is its report.
+/// Waits until the session knows all processes; `now` returns its report.
 fn wait_until_known(all: &[Value], lines: &Lines, now: impl Fn() -> Outcome<Option<Value>>) -> Outcome {
     let deadline = Instant::now() + SOON;
     loop {
@@ -57,7 +57,7 @@ fn wait_until_known(all: &[Value], lines: &Lines, now: impl Fn() -> Outcome<Opti
     }
 }
 
-/// The last report that is whole in a file of many.
+/// The last complete report in a file of reports.
 pub(crate) fn newest(file: &Path) -> Outcome<Option<Value>> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -65,7 +65,7 @@ pub(crate) fn newest(file: &Path) -> Outcome<Option<Value>> {
     Ok(last.map(serde_json::from_str).transpose()?)
 }
 
-/// Those that can be probed are counted, and of the one that cannot it is said why.
+/// Checks that processes that can be probed are counted, and that the reason for the other one is reported.
 fn check(report: &Value, all: &[Value], text: &str) -> Outcome {
     let missing = report["completeness"]["missing"].to_string();
     for one in all {
@@ -99,7 +99,7 @@ fn of_the_processes_of_a_command_one_that_cannot_be_probed_is_named_and_the_othe
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script");
-    // Nobody foresees what a file will start that no word of the command names.
+    // `run` cannot know what a script starts if no word of the command names it.
     fs::write(&script, format!("{} wait\n", both(folder.path())?))?;
     let command = ["bash".to_owned(), script.to_string_lossy().into_owned()];
     let series = folder.path().join("series");

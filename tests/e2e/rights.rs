@@ -1,4 +1,5 @@
-//! What each capability is for, measured: the real program as a user with exactly these rights, and without each of them.
+//! The use of each capability: runs the program as a user with exactly these rights, and without each of
+//! them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +25,7 @@ const APPLYING: [&str; 6] = [
     "checkpoint_restore",
 ];
 
-/// Acts at once on whatever has `knob`, and is content with what comes of it.
+/// Sets `knob` in the first window, with no guard.
 pub(crate) const SET_KNOB: &str = "rule: set-knob\nabout: sets knob in whatever has it\nroles:\n  program: has(knob)\n\
     windows:\n  pulse: {every: 100ms}\nmetrics:\n  used: sum(cpu.time) / pulse.duration\ntune:\n  - set: knob\n    \
     role: program\n    value: 20\n    when: used >= 0\n    for: 2\n    \
@@ -69,7 +70,7 @@ fn watching_another_users_program_takes_four_capabilities_and_each_one_that_is_m
     Ok(())
 }
 
-/// Whether the kernel stores fewer than eight bytes at once in process_vm_writev.
+/// Whether process_vm_writev stores fewer than eight bytes in one access on this CPU.
 fn has_fsrm() -> Outcome<bool> {
     let flags = fs::read_to_string("/proc/cpuinfo")?;
     Ok(flags.split_whitespace().any(|flag| flag == "fsrm"))
@@ -90,8 +91,9 @@ fn changing_another_users_program_goes_without_overriding_file_permissions() -> 
         );
         assert_eq!(knobs.values()?["rate"], 1.5);
     }
-    // Nothing in the six opens /proc/PID/mem of another user for writing: it is process_vm_writev that wrote. Eight bytes, for fewer are left
-    // alone then where the CPU has no fsrm.
+    // None of the six capabilities permits opening /proc/PID/mem of another user for writing, so
+    // process_vm_writev wrote. Eight bytes, because shorter values are not written this way on CPUs without
+    // fsrm.
     let ben = User::new(BEN, &APPLYING)?;
     let (code, text) = ben.run(&set)?;
     assert_eq!((code, &knobs.values()?["rate"]), (0, &json!(2.5)), "{text}");
@@ -107,7 +109,7 @@ fn changing_another_users_program_goes_without_overriding_file_permissions() -> 
         assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
     }
 
-    // Code is read-only: it is the thread that is held through which it is written.
+    // Code is read-only, so it is written through the held thread (ptrace).
     let rounds = |knobs: &mut Knobs| Ok::<_, Problem>(knobs.values()?["rounds"].as_u64().ok_or("no rounds")?);
     let (code, text) = ben.run(&["patch", &pid, "remove", "step", "--any-user"])?;
     assert_eq!(code, 0, "{text}");
@@ -115,7 +117,7 @@ fn changing_another_users_program_goes_without_overriding_file_permissions() -> 
     assert_eq!(still.0, still.1, "{text}");
     let (code, text) = ben.run(&["undo", &pid, "--any-user"])?;
     assert_eq!(code, 0, "{text}");
-    // The calls are there again, one in each round.
+    // The calls are back: `rounds` increases again.
     assert!(rounds(&mut knobs)? < rounds(&mut knobs)?, "{text}");
     Ok(())
 }
@@ -153,7 +155,7 @@ fn a_rule_applies_with_the_six_and_says_what_it_lacks_without_the_priority() -> 
     Ok(())
 }
 
-/// A line of /proc/PID/status of every thread.
+/// Field of /proc/PID/status for every thread.
 fn status_of_all_threads(pid: u32, key: &str) -> Outcome<Vec<String>> {
     let mut found = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -164,7 +166,7 @@ fn status_of_all_threads(pid: u32, key: &str) -> Outcome<Vec<String>> {
     Ok(found)
 }
 
-/// Bits of linux/capability.h.
+/// Bits of capabilities, from linux/capability.h.
 const BITS: [(&str, u32); 7] = [
     ("bpf", 39),
     ("perfmon", 38),
@@ -193,7 +195,7 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
             .pid)
     };
     let (report, actuator, closer) = (helper("write-report")?, helper("actuator")?, helper("closer")?);
-    // Rules that wait for places may be added as long as the session runs.
+    // The actuator keeps these, because rules with sync points may be added during the session.
     let writer = [
         "sys_ptrace",
         "dac_read_search",
@@ -203,7 +205,7 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
         "perfmon",
     ];
     let looking = [&WATCHING[..], &["checkpoint_restore"]].concat();
-    // In reserve, to read the seccomp filters of programs that have some.
+    // Permitted but not effective: needed to read the seccomp filters of programs.
     let permitted = [&writer[..], &["sys_admin"]].concat();
     for (pid, in_force, permitted) in [
         (agent.pid(), mask(&looking), mask(&looking)),
@@ -234,7 +236,8 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
     Ok(())
 }
 
-/// Gives the user's copy of the program the six as file capabilities; false where the file system takes none.
+/// Gives the user's copy of the program the six file capabilities. Returns false if the file system does not
+/// support them.
 fn lend(user: &User) -> Outcome<bool> {
     let names: Vec<String> = APPLYING.iter().map(|name| format!("cap_{name}")).collect();
     let mut setcap = Command::new("setcap");
@@ -249,7 +252,7 @@ fn lend(user: &User) -> Outcome<bool> {
 fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let ana = User::new(ANA, &[])?;
-    // Without a bounding set that has them, a file gives nothing: this user keeps root's.
+    // File capabilities are limited by the bounding set, so this user keeps root's.
     assert!(lend(&ana)?, "setcap");
     let run = |arguments: &[&str]| -> Outcome<(i32, String)> {
         let mut command = as_plain_user(&ana);
@@ -280,12 +283,12 @@ fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
         let (code, text) = run(&arguments)?;
         assert_eq!(code, 3, "{arguments:?}: {text}");
     }
-    // Nor does the actuator on its own, which anybody can start and talk to.
+    // The actuator, which any user can start directly, refuses it, too.
     let answer = ask_actuator(&ana, foreign.pid())?;
     assert!(answer.contains("lent for your own processes"), "{answer}");
     assert_eq!(foreign.knob()?, 10);
 
-    // What the user may not read is not read for him either.
+    // Files that the user may not read are not read with the program's rights.
     let secret = ana.file("secret.yaml", "root's own\n")?;
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
     let (code, text) = run(&["rule", "check", &secret])?;
@@ -297,7 +300,7 @@ fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
 fn without_any_capability_ranks_that_share_cores_are_reported_and_repaired_without_being_judged() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let ana = User::new(ANA, &[])?;
-    // So many that they have too few CPUs anywhere.
+    // Enough ranks for too few CPUs on any machine.
     let number = 3 * std::thread::available_parallelism()?.get();
     let mut ranks = ana.ranks(&programs::mpi("allreduce", Mpi::OpenMpi)?, number)?;
     ranks.begun("\"pace\"")?;
@@ -345,7 +348,8 @@ fn without_any_capability_teams_that_share_cores_are_reported_and_left_as_they_a
     Ok(())
 }
 
-/// A session of a user without any capability in which a rule acts, with the evidence of /proc alone, and is not judged; what it said.
+/// A session of a user without capabilities, in which a rule acts on measurements from /proc alone, without a
+/// verdict. Returns the output.
 fn repaired_without_probes(user: &User, pids: &[u32], rule: &str, changes: usize) -> Outcome<String> {
     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
     let mut words = vec!["attach", "--apply", "--plain"];
@@ -365,7 +369,7 @@ fn repaired_without_probes(user: &User, pids: &[u32], rule: &str, changes: usize
     Ok(said)
 }
 
-/// The program as this user and without capabilities, except those that its file gives.
+/// The program as this user, with no capabilities but those of its file.
 fn as_plain_user(user: &User) -> Command {
     let ready = user.command(&[]);
     let mut command = Command::new("setpriv");
@@ -389,7 +393,7 @@ fn as_plain_user(user: &User) -> Command {
     command
 }
 
-/// Starts an actuator by hand and has it write into a process.
+/// Starts an actuator directly and sends it a write to a process.
 fn ask_actuator(user: &User, pid: u32) -> Outcome<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after = stat.rsplit(')').next().ok_or("no name")?;
@@ -461,7 +465,7 @@ fn without_any_capability_one_still_reads_writes_applies_and_takes_back_in_ones_
     );
     let (code, text) = ana.run(&["session", "stop", &pid])?;
     assert_eq!((code, session.wait()?, knobs.knob()?), (0, 0, 10), "{text}");
-    // Of somebody else nothing is to be had.
+    // Processes of other users are refused.
     let mut foreign = Knobs::start_as(BEN)?;
     let foreign_pid = foreign.pid().to_string();
     for arguments in [["get", &foreign_pid, "knob"], ["set", &foreign_pid, "knob=11"]] {

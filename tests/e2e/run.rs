@@ -1,4 +1,4 @@
-//! `tuneagent run`: what a command does is measured from its first instruction on, and the command is as it would be alone.
+//! `tuneagent run`: measures a command from its first instruction, and the command behaves as it does alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Runs tuneagent with these words to its end, beside nothing that the tests know of.
+/// Runs tuneagent with these arguments to its end, with a separate state folder.
 fn output(command: &mut Command, input: &str) -> Outcome<Output> {
     let folder = tempfile::tempdir()?;
     command
@@ -43,7 +43,7 @@ fn output(command: &mut Command, input: &str) -> Outcome<Output> {
 }
 
 fn run(arguments: &[&str]) -> Outcome<Output> {
-    // What should have ended by itself must not hold up the rest: `timeout` then answers with 124.
+    // `timeout` ends a command that hangs, with exit code 124.
     let mut command = Command::new("timeout");
     command.arg("120").arg(binary()?).arg("run").args(arguments);
     output(&mut command, "")
@@ -53,7 +53,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Calls by function, of each process that has any, by pid.
+/// Calls by function and pid, for processes with calls.
 fn calls(report: &Value) -> Outcome<BTreeMap<i64, BTreeMap<String, u64>>> {
     let processes = report["processes"].as_array().ok_or("no processes")?;
     let mut found = BTreeMap::new();
@@ -134,7 +134,7 @@ fn programs_that_live_for_less_than_a_millisecond_are_counted_fifty_times_of_fif
     assert_eq!(seen.len(), 50, "{report}");
     let step = BTreeMap::from([("step".to_owned(), 7)]);
     assert!(seen.values().all(|functions| *functions == step), "{report}");
-    // The command itself is one, too.
+    // The same if the command itself is the short program.
     for round in 0..5 {
         let mut agent = Agent::starting(&["--rules", "none", "--probe", "step"], &words(&[&program, "9"]))?;
         let report = agent.finish(SOON)?;
@@ -229,13 +229,13 @@ fn the_command_has_its_own_input_and_output_and_its_exit_code_is_ours() -> Outco
     Ok(())
 }
 
-/// A shell that says that it began, waits for `end` in the folder, and leaves `ended` there.
+/// A shell that prints a line, waits for the file `end`, and creates the file `ended`.
 fn waits(folder: &Path) -> Vec<String> {
     let text = r#"echo begun; while [ ! -e "$0/end" ]; do read -t 0.05 x <> <(:); done 2>/dev/null; echo yes > "$0/ended"; exit 3"#;
     words(&["bash", "-c", text, &folder.to_string_lossy()])
 }
 
-/// The process of a session that has this among its arguments.
+/// The process with this argument.
 fn process_with(all: &[Member], word: &str) -> Outcome<Member> {
     let has = |member: &&Member| {
         let line = fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
@@ -264,7 +264,7 @@ fn until(what: &str, is_there: impl Fn() -> bool) {
 #[test]
 fn the_command_goes_on_to_its_end_if_any_process_of_ours_is_killed() -> Outcome {
     let _machine = require!(shared: Root);
-    // The one that watches.
+    // The process that watches.
     let folder = tempfile::tempdir()?;
     let mut agent = Agent::starting(&[], &waits(folder.path()))?;
     agent.lines.wait_for_line("begun", SOON)?;
@@ -277,7 +277,7 @@ fn the_command_goes_on_to_its_end_if_any_process_of_ours_is_killed() -> Outcome 
     assert_eq!(agent.wait(SOON)?, 3, "{}", agent.lines.text());
     assert!(folder.path().join("ended").exists());
 
-    // The one that started it.
+    // The process that started it.
     let folder = tempfile::tempdir()?;
     let mut agent = Agent::starting(&[], &waits(folder.path()))?;
     agent.lines.wait_for_line("begun", SOON)?;
@@ -352,7 +352,7 @@ fn under_sudo_nothing_is_started_and_the_line_to_type_is_shown() -> Outcome {
     Ok(())
 }
 
-/// tuneagent as this user and without a capability of his own.
+/// tuneagent as this user, without capabilities.
 fn as_user(user: &User, more: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args([format!("--reuid={ANA}"), format!("--regid={ANA}")]);
@@ -375,7 +375,7 @@ fn a_user_without_rights_runs_his_command_as_himself_and_sudo_runs_the_probes_al
         "run", "--rules", "none", "--probe", "step", "--", "sh", "-c", script, &brief,
     ];
 
-    // Without a sudo, and with one that says no, it is not started.
+    // Without sudo, and with a sudo that refuses, the command is not started.
     let mut command = as_user(&ana, &arguments);
     let none = tempfile::tempdir()?;
     let path = "/usr/bin:/bin";
@@ -401,7 +401,7 @@ fn a_user_without_rights_runs_his_command_as_himself_and_sudo_runs_the_probes_al
     assert_eq!(refused.status.code(), Some(125), "{}", said(&refused));
     assert!(said(&refused).contains("the command was not started") && refused.stdout.is_empty());
 
-    // With one that says yes. Nobody but this user may execute it.
+    // A sudo that permits everything. Only this user may execute it.
     fs::remove_file(&sudo)?;
     fs::copy(programs::c("sudo")?, &sudo)?;
     std::os::unix::fs::chown(&sudo, Some(0), Some(ANA))?;
@@ -425,7 +425,7 @@ fn a_user_without_rights_runs_his_command_as_himself_and_sudo_runs_the_probes_al
         .filter_map(|of| of.get("step").copied())
         .collect();
     assert_eq!(steps, [7], "{text}");
-    // What it left is the user's.
+    // The report belongs to the user.
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&fs::metadata(&report)?), ANA);
     Ok(())
 }
@@ -501,7 +501,7 @@ fn ranks_behind_a_script_are_seen_from_mpi_init_on() -> Outcome {
         let program = programs::mpi("whole", mpi)?;
         fs::write(&script, format!("#!/bin/sh\nexec {} 5\n", program.display()))?;
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-        // The launcher's own MPI is foreseen, whatever it starts.
+        // The MPI library is found by the launcher's, whatever program it starts.
         let mut agent = Agent::starting(&[], &mpi.command(2, folder.path(), &script, &[])?)?;
         let report = agent.finish(SOON)?;
         let seen = calls(&report)?;
@@ -514,7 +514,7 @@ fn ranks_behind_a_script_are_seen_from_mpi_init_on() -> Outcome {
     Ok(())
 }
 
-/// A finding that names the ranks that have a variable of their library.
+/// A rule that reports the ranks whose library has a variable.
 const HAVING: &str = "\
 rule: having
 about: Counts the ranks that have it.

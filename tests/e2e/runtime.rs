@@ -1,6 +1,6 @@
-//! The run-time rules on programs that nobody prepared: how much faster each becomes by its own clock, against one that was
-//! started right, with the same results. The factors asked for are well below what is seen on an idle machine, which the experiment
-//! `runtime` measures. LAMMPS has its tests in `lammps`.
+//! The run-time rules on unprepared programs: each becomes faster by its own clock, compared with a program
+//! that was started with the right settings, and has the same results. The required factors are far below
+//! those of an idle machine, which the experiment `runtime` measures. The tests of LAMMPS are in `lammps`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
 
-/// Seconds that make a pace.
+/// Seconds over which a pace is measured.
 const OVER: f64 = 1.0;
 
-/// Twice as long as a rule takes that acts: four windows of half a second.
+/// Duration of a session: twice the time in which a rule acts, which is four windows of 0.5 s.
 const JUDGED: &str = "4s";
 
 fn becomes_faster(name: &str) -> Outcome {
@@ -26,7 +26,7 @@ fn becomes_faster(name: &str) -> Outcome {
     if lacks(name, case.needs)? {
         return Ok(());
     }
-    // On a busy machine the guard may find too little gained, and code that is in use cannot be changed.
+    // Two attempts: on a busy machine the guard may find too little gain, and code in use cannot be changed.
     let tried = case.tried(OVER).or_else(|error| {
         println!("tried again: {error}");
         case.tried(OVER)
@@ -37,10 +37,10 @@ fn becomes_faster(name: &str) -> Outcome {
     for part in case.done {
         assert!(text.contains(part), "'{part}' was not said; {reported}\n{text}");
     }
-    // Others may use the machine: then starting right does not give as much either.
+    // If other programs use the machine, the right settings gain less, too.
     let gain = ((case.gain)() / 4.0).min(0.5 * paces.right / paces.before);
     assert!(paces.after >= gain * paces.before, "{reported}\n{text}");
-    // For MPICH nobody can start right: the experiment says how far its repair is from the stand-in.
+    // MPICH has no right settings; the experiment compares its repair with a preloaded library.
     if case.rule != "mpich-busy-wait" {
         assert!(paces.after >= 0.5 * paces.right, "{reported}\n{text}");
     }
@@ -50,8 +50,8 @@ fn becomes_faster(name: &str) -> Outcome {
     Ok(())
 }
 
-/// The rule acts on its library and takes it back, and what the program computes stays the same. How much faster it becomes is measured in
-/// long runs: in every run other programs are measured whose rules act in the same way.
+/// The rule acts and its change is reverted, and the results stay the same. Only long runs measure the gain;
+/// in short runs other cases measure rules of the same kind.
 fn is_repaired(name: &str) -> Outcome {
     if is_long() {
         return becomes_faster(name);
@@ -76,7 +76,7 @@ fn is_repaired(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Another case or another test shows the same rule, or the same action, in every run.
+/// Long runs only: in short runs another test covers the same rule or action.
 fn faster_in_long_runs(name: &str) -> Outcome {
     match is_long() {
         true => becomes_faster(name),
@@ -104,7 +104,7 @@ fn ranks_of_mpich_5_that_spin_become_faster_as_root() -> Outcome {
     becomes_faster("MPICH 5")
 }
 
-/// A guard judges the same repair in the quick form of the experiment `resize`.
+/// The quick form of the experiment `resize` includes the verdict on this repair.
 #[test]
 fn openmp_programs_whose_teams_fight_for_cores_become_faster_as_root() -> Outcome {
     is_repaired("OpenMP")
@@ -112,7 +112,7 @@ fn openmp_programs_whose_teams_fight_for_cores_become_faster_as_root() -> Outcom
 
 #[test]
 fn programs_on_other_libraries_of_threads_are_repaired_as_root() -> Outcome {
-    // XGBoost has thousands of bodies of regions, and it loads two copies of OpenBLAS.
+    // XGBoost has thousands of region bodies and loads two copies of OpenBLAS.
     ["NumPy", "MKL", "XGBoost", "llama.cpp"]
         .into_iter()
         .try_for_each(is_repaired)
@@ -121,7 +121,7 @@ fn programs_on_other_libraries_of_threads_are_repaired_as_root() -> Outcome {
 #[test]
 fn memory_that_is_kept_or_given_back_too_soon_is_repaired_as_root() -> Outcome {
     is_repaired("freed 512 MiB")?;
-    // The quick form of the experiment `runtime` is about these.
+    // The quick form of the experiment `runtime` covers these in every run.
     faster_in_long_runs("blocks")
 }
 
@@ -137,7 +137,8 @@ fn programs_whose_compiler_is_that_of_llvm_become_faster_as_root() -> Outcome {
     faster_in_long_runs("on LLVM's OpenMP")
 }
 
-/// The call that sets the size for others would do nothing here, and what does something changes code: it is named, and put back.
+/// The call that sets the team size would have no effect here. The effective repair changes code, so its rule
+/// must be named in `--apply`.
 #[test]
 fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
@@ -162,7 +163,7 @@ fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back_as_root()
     };
     assert_eq!(teams()?, serde_json::json!([[2, 2], [2, 2]]));
     let agent = crowd.attach(&["--apply=openmp-stated-team-size"])?;
-    // Both loops, which start their teams by different functions.
+    // Both loops, which start their teams through different functions.
     let done = "set_arg openmp.size = min(original, 1): done in 2 processes";
     agent.lines.wait_for_line(done, SOON)?;
     assert_eq!(
@@ -190,7 +191,7 @@ fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outc
         .try_for_each(faster_in_long_runs)
 }
 
-/// Each thread has a mask of its own. The team is not made smaller, since it gets the CPUs that it wants.
+/// Each thread has its own CPU mask. The team size is not reduced, because the team gets enough CPUs.
 #[test]
 fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc, IdleCore);
@@ -221,7 +222,7 @@ fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves_as_roo
     crowd.finish().map(|_| ())
 }
 
-/// The CPUs that each thread of a process may use.
+/// Allowed CPUs of each thread of a process.
 fn masks(pid: &str) -> Outcome<BTreeMap<String, String>> {
     let mut masks = BTreeMap::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -235,7 +236,7 @@ fn masks(pid: &str) -> Outcome<BTreeMap<String, String>> {
     Ok(masks)
 }
 
-/// They wait because their group is kept from running, and other CPUs would not help.
+/// The threads wait because of the quota, and more CPUs would not help.
 #[test]
 fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc, Quota);
@@ -248,7 +249,7 @@ fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew_as_roo
     crowd.finish().map(|_| ())
 }
 
-/// As in a container: the machine has more CPUs, and nobody else has to use them.
+/// As in a container: the machine has more CPUs, which may be idle.
 #[test]
 fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc, Quota);
@@ -267,7 +268,7 @@ fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> 
     Ok(())
 }
 
-/// One change, and it is reverted where there are enough CPUs again.
+/// There must be one change, which is reverted when there are enough CPUs again.
 fn follows(name: &str) -> Outcome {
     let found = RESIZED.iter().find(|resized| resized.name.contains(name));
     let resized = found.ok_or("there is no such program")?;
@@ -287,7 +288,8 @@ fn follows(name: &str) -> Outcome {
     Ok(())
 }
 
-/// The quick form of the experiment `resize` follows the first of them, and the rules say it in the same words.
+/// Long runs only: the quick form of the experiment `resize` covers the first case, and the rules share their
+/// texts.
 fn follows_in_long_runs(name: &str) -> Outcome {
     match is_long() {
         true => follows(name),
@@ -318,7 +320,7 @@ fn threads_of_llama_cpp_follow_a_quota_down_and_up_as_root() -> Outcome {
 #[test]
 fn programs_that_are_started_right_are_not_touched_as_root() -> Outcome {
     let _machine = require!(machine: Root);
-    // The experiment `untouched` runs all of them, and the last one in its quick form.
+    // In short runs some programs only; the experiment `untouched` runs all of them.
     let every = if is_long() { 1 } else { 5 };
     for Healthy {
         name, needs, start, ..
@@ -339,7 +341,7 @@ fn programs_that_are_started_right_are_not_touched_as_root() -> Outcome {
             !text.contains("apply when") && !text.contains("must be named"),
             "{name} has nothing to be named for:\n{text}"
         );
-        // It goes on.
+        // The program continues after the session.
         crowd.pace(0.1)?;
         let results = crowd.finish()?;
         assert!(results.values().all(|of| of.len() == 1), "{name}: {results:?}");

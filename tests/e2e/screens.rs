@@ -1,4 +1,4 @@
-//! The live view as a person has it: on a terminal, with keys, and the terminal as it was afterwards.
+//! The live view as users see it: on a terminal, with keys, and the state of the terminal afterwards.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,8 +14,9 @@ use tuneagent_e2e::{Outcome, family, gromacs, require};
 
 use crate::expected::{SOON, start_workers};
 
-/// Numbers are to be seen two seconds after the start: of the optimised program, on a machine that does nothing else (`cargo xtask bench
-/// attach`). Here it is neither, and the terminal's group of processes gets no more of the CPUs than the busy ranks.
+/// Maximum time until numbers are shown. The target is 2 s for the optimised program on an idle machine
+/// (`cargo xtask bench attach`). Here the program is unoptimised, and the busy ranks compete with it for the
+/// CPUs.
 fn seen_within(ranks: Ranks) -> Duration {
     match ranks {
         Ranks::Asleep => Duration::from_secs(8),
@@ -23,10 +24,10 @@ fn seen_within(ranks: Ranks) -> Duration {
     }
 }
 
-/// Of `workers`.
+/// Settings of the program `workers`.
 const SETTINGS: [&str; 3] = ["40000", "2000", "2"];
 
-/// The terminal is the shell's again: its screen, its cursor, its modes.
+/// The shell's screen, cursor and terminal modes are restored.
 fn assert_sane(screen: &Screen) -> Outcome {
     assert_eq!(screen.fact("alternate_on")?, "0", "the other screen is left");
     assert_eq!(screen.fact("cursor_flag")?, "1", "the cursor is seen");
@@ -113,7 +114,7 @@ fn the_live_view_shows_a_run_reads_keys_and_leaves_the_terminal_as_it_was() -> O
     screen.see("called from")?;
 
     screen.press("q")?;
-    // 1 where the switching undid a change that was on trial.
+    // The exit code is 1 if switching the rule off reverted a change on trial.
     screen.wait_for("the end", |text| {
         text.contains("ended with 0") || text.contains("ended with 1")
     })?;
@@ -161,7 +162,7 @@ fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_firs
 
 #[test]
 fn numbers_of_sixteen_ranks_are_seen_within_seconds_of_the_start_whether_they_sleep_or_spin() -> Outcome {
-    // That they are those of all ranks is tested in every run (`coexist`).
+    // Long runs only; `coexist` checks in every run that the numbers are those of all ranks.
     if !is_long() {
         return Ok(());
     }
@@ -200,7 +201,7 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
         binary()?.display(),
         job.pid()
     ))?;
-    // A picture may be taken while the next one is drawn over it.
+    // A screen may be read while the next one is being drawn.
     let text = screen.wait_for("its pace, its finding and its functions", |text| {
         text.contains("one step of the detected loop takes ")
             && text.contains(" 1  openmpi-busy-wait")
@@ -219,7 +220,7 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
         "    next   ",
         " q quit"
     );
-    // On a small screen what matters most stands first.
+    // On a small screen the most important parts come first.
     screen.resize(80, 24)?;
     let small = screen.wait_for("the small screen", |text| {
         text.lines().all(|line| line.chars().count() <= 80) && text.contains(" q quit")
@@ -247,7 +248,7 @@ fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
             .fact("pane_pid")?
             .parse()
             .map_err(|error| format!("{error}"))?;
-        // The agent has processes of its own.
+        // Descendants include the agent's own child processes.
         let program = binary()?.display().to_string();
         let mut members = family::descendants(shell).into_iter();
         let last = members

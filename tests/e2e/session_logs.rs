@@ -1,4 +1,5 @@
-//! The log of a session, as whoever reads a bug report sees it. Tests of sessions record and replay their own (`tuneagent_e2e::sessions`).
+//! Session logs as readers of a bug report see them. Other tests record and replay their logs with
+//! `tuneagent_e2e::sessions`.
 
 use std::fs;
 

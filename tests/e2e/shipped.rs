@@ -1,5 +1,5 @@
-//! Each shipped rule on a running program whose answer is known. Those that no other test attaches are rows of one table; the others are
-//! listed with who does.
+//! Each shipped rule on a running program with a known result. Rules without another test are rows of one
+//! table; for the others the source file of their test is listed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for;
 
-/// Rules that are attached elsewhere: in which source file of these tests.
+/// Rules with another test, and the source file of that test.
 const ELSEWHERE: [(&str, &str); 20] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
@@ -25,7 +25,7 @@ const ELSEWHERE: [(&str, &str); 20] = [
     ("openmp-crowded", "e2e/rights.rs"),
     ("load-imbalance", "e2e/iterations.rs"),
     ("openmpi-busy-wait", "e2e/change.rs"),
-    // Those of the cases of e2e/runtime.rs.
+    // Cases of e2e/runtime.rs.
     ("blas-threads", "src/repairs.rs"),
     ("memory-given-back", "src/repairs.rs"),
     ("memory-kept", "src/repairs.rs"),
@@ -38,46 +38,48 @@ const ELSEWHERE: [(&str, &str); 20] = [
     ("shared-core", "src/repairs.rs"),
 ];
 
-/// A rule, and what is known of it.
+/// A rule, and its known results.
 type Rule = (&'static str, &'static [Known]);
 
-/// Rules on a program.
+/// A program, and rules for it.
 struct Session {
-    /// What starts it.
+    /// How to start the program.
     program: Program,
-    /// What its first process calls in each of its turns, and how often it has before it is looked at; none where a finding ends the session.
+    /// A function that the first process calls once per turn, and the required number of calls; `None` if a
+    /// finding ends the session.
     turns: Option<(&'static str, u64)>,
     rules: &'static [Rule],
 }
 
 enum Program {
-    /// `known`, so many ranks of this mode.
+    /// The program `known`: number of ranks, mode.
     Known(usize, &'static str),
-    /// `loops`
+    /// The program `loops`: number of ranks, arguments.
     Loops(usize, &'static [&'static str]),
-    /// A program of master and workers, what it is given, and what it calls the names of the rule.
+    /// A master/worker program: its arguments, and its names for the rule's symbols.
     Farm {
         name: &'static str,
         ranks: usize,
         given: &'static [&'static str],
         names: &'static [(&'static str, &'static str)],
     },
-    /// `scaling`
+    /// The program `scaling` with its default size.
     Scaling,
 }
 
 enum Known {
-    /// The middle one of the means of a metric in all windows, within a share of it.
+    /// Median of the metric's means over all windows, with a relative tolerance.
     About(&'static str, f64, f64),
-    /// Every value of it.
+    /// Every value of the metric.
     Is(&'static str, f64),
-    /// Every value of it, of each process, is a whole number.
+    /// Every value of the metric, of each process, is an integer.
     Whole(&'static str),
-    /// The middle one of the means of a metric in those windows where another one has a value.
+    /// Median of the metric's means over those windows in which another metric has a value, with a relative
+    /// tolerance.
     Where(&'static str, (&'static str, f64), f64, f64),
-    /// The last value of it.
+    /// The last value of the metric.
     Last(&'static str, f64),
-    /// A finding has this text.
+    /// A finding with this text.
     Finding(&'static str),
 }
 use Known::{About, Finding, Is, Last, Where, Whole};
@@ -112,8 +114,8 @@ const BODIES: Program = Program::Farm {
     names: &programs::FACTORING_NAMES,
 };
 
-/// What a sleep, a message and the beginning of a span may add to times of tens of milliseconds on a machine that is busy: the formulas
-/// are held to their digits by the tests of the rules.
+/// Relative tolerance for times of tens of milliseconds on a busy machine: sleeps, messages and span begins
+/// take longer. Tests of the rules check the formulas exactly.
 const CLOSE: f64 = 0.25;
 
 const TABLE: [Session; 8] = [
@@ -121,14 +123,14 @@ const TABLE: [Session; 8] = [
         Program::Known(3, "phases"),
         Some(("loop_start", 30)),
         &[
-            // Rank 0 waits 0 ms and rank 2 60: of 100.
+            // Of 100 ms, rank 0 waits 0 ms and rank 2 waits 60 ms.
             (
                 "barrier-imbalance",
                 &[About("imbalance", 0.6, CLOSE), About("loop_time", 0.1, CLOSE)],
             ),
-            // Ranks 0 and 1 wait 20 of 100 ms for what they receive.
+            // Ranks 0 and 1 wait 20 of 100 ms in receives.
             ("communication-share", &[About("worst", 0.2, CLOSE)]),
-            // Useful are 80, 40 and 20 ms of 80.
+            // Useful times are 80, 40 and 20 ms of 80 ms.
             (
                 "efficiencies",
                 &[
@@ -145,7 +147,7 @@ const TABLE: [Session; 8] = [
                 "mean-iteration-time",
                 &[About("slow", 0.1, CLOSE), About("recent", 0.1, CLOSE)],
             ),
-            // 100 + 200 + 300 items of 8 bytes in each, and in twenty of them together.
+            // 100 + 200 + 300 items of 8 bytes per turn, and the sum over twenty turns.
             ("send-volume", &[Is("volume", 4800.0), Last("recent", 96_000.0)]),
         ],
     ),
@@ -189,7 +191,7 @@ const TABLE: [Session; 8] = [
         None,
         &[("small-messages", &[Finding("8 B each on average")])],
     ),
-    // T(p) = 10 + 120 / p ms, so that S(p) is 130 ms / T(p).
+    // T(p) = 10 + 120 / p ms, so S(p) is 130 ms / T(p).
     session(
         Program::Scaling,
         Some(("begin_iteration", 25)),
@@ -202,7 +204,7 @@ const TABLE: [Session; 8] = [
             ],
         )],
     ),
-    // A byte takes 1 us and a message 5 ms more.
+    // A byte takes 1 µs, and a message 5 ms more.
     session(
         NETWORK,
         Some(("mw_iterate", 18)),
@@ -211,7 +213,7 @@ const TABLE: [Session; 8] = [
             &[About("latency", 0.005, CLOSE), About("per_byte", 1e-6, CLOSE)],
         )],
     ),
-    // A task takes 0.8 ms, of one of four workers three times as long: x_0 is 1 + 0.693/1.2 sqrt(4/2).
+    // A task takes 0.8 ms, on one of four workers three times as long: x_0 is 1 + 0.693/1.2 sqrt(4/2).
     session(
         BODIES,
         Some(("mw_begin_iteration", 25)),
@@ -276,7 +278,7 @@ impl Program {
     }
 }
 
-/// What a metric was in one window: the mean of its rows, the least and the greatest.
+/// A metric in one window: mean, minimum and maximum of its rows.
 struct Value {
     window: String,
     metric: String,
@@ -284,7 +286,7 @@ struct Value {
     ends: [f64; 2],
 }
 
-/// The values of a rule in a table of `replay --csv`; a metric that has none in a window is left out.
+/// Values of a rule in the table of `replay --csv`, without windows in which the metric has no value.
 fn values(table: &str, rule: &str) -> Vec<Value> {
     let value = |line: &str| {
         let cells: Vec<&str> = line.split(',').collect();
@@ -302,7 +304,7 @@ fn values(table: &str, rule: &str) -> Vec<Value> {
 }
 
 impl Session {
-    /// It made its turns, every rule has windows that count, and each finding is there: however long that takes.
+    /// Whether the program has made its turns, every rule has enough windows, and each finding is there.
     fn is_seen(&self, report: &serde_json::Value) -> bool {
         let calls = |name: &str| {
             let mut of = report["processes"][0]["functions"].as_array()?.iter();
@@ -317,7 +319,7 @@ impl Session {
             && known.all(|known| !matches!(known, Finding(part) if !findings.contains(part)))
     }
 
-    /// What is not as it should be.
+    /// Differences to the known results.
     fn wrong(&self) -> Outcome<Vec<String>> {
         let mut job = self.program.start()?;
         let folder = tempfile::tempdir()?;
@@ -351,7 +353,7 @@ impl Session {
 }
 
 impl Known {
-    /// How it is not so.
+    /// The difference to this known result, if any.
     fn wrong(&self, values: &[Value], findings: &str) -> Option<String> {
         let of = |metric: &str| {
             values

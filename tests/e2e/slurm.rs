@@ -1,4 +1,4 @@
-//! Jobs of a real Slurm, on nodes that each see a part of them.
+//! Jobs of a real Slurm, on nodes that each see a part of the job.
 
 use std::fs;
 
@@ -10,14 +10,15 @@ use tuneagent_e2e::{Outcome, programs, require};
 use crate::expected::{SOON, with_folder};
 use crate::promises::SET_BLOCK;
 
-/// The number of the lowest rank's process, on its node.
+/// Process number of rank 0, on its node.
 fn first_rank(job: &Job, ranks: usize) -> Outcome<String> {
     let ready = job.events("ready", ranks, SOON)?;
     let first = ready.iter().find(|event| event["rank"] == 0);
     Ok(first.ok_or("no rank 0")?["pid"].to_string())
 }
 
-/// Every rank computed with the same value in every iteration, the last time with this one.
+/// Ends the job and checks that every rank used the same value in every iteration, and `block` in the last
+/// one.
 fn ends_well(mut job: Job, ranks: usize, block: u64) -> Outcome {
     job.open("end")?;
     for end in job.events("end", ranks, SOON)? {
@@ -30,7 +31,7 @@ fn ends_well(mut job: Job, ranks: usize, block: u64) -> Outcome {
     job.finish(SOON)
 }
 
-/// Both processes of this node, by the job that they belong to and by its step, and none by others.
+/// Both processes of this node are found by their job number and by their step, and not by other numbers.
 fn are_found(node: u32, number: usize) -> Outcome {
     let job = |number: usize, step: &str| format!("slurm:{number}{step}");
     let (own, other) = (number, number + 1);
@@ -58,7 +59,8 @@ fn a_job_of_slurm_is_found_by_its_number_and_changed_together_only_where_all_of_
     fs::write(&rule, SET_BLOCK.replace("WHEN", "together: iteration"))?;
     let rule = rule.to_string_lossy().into_owned();
     let flags = ["--rules", "none", &rule, "--apply", "--keep"];
-    // The launcher states the rank and not the size; the step does, and without it the communicator of the world.
+    // The launcher sets the rank but not the size, which comes from the step's environment or, without it,
+    // from MPI_COMM_WORLD.
     let cases: [(&[&str], usize, &str); 3] = [
         (
             &[],
@@ -80,7 +82,7 @@ fn a_job_of_slurm_is_found_by_its_number_and_changed_together_only_where_all_of_
         are_found(node, number)?;
         let mut agent = Agent::attach_in_node(node, &target, &flags)?;
         agent.lines.wait_for_line(said, SOON)?;
-        // Where it keeps a change it ends by itself, and where it makes none with the program.
+        // A session that keeps a change ends by itself; one without changes ends with the program.
         if nodes > 1 {
             job.open("end")?;
         }

@@ -1,6 +1,6 @@
-//! `docs/sources.md`: what the five works ask for and where each requirement stands, kept complete and true.
+//! `docs/sources.md` has the requirements of five works with their status; this test keeps it complete.
 //!
-//! Text search, as in `tidy`. That a test really covers its requirement is for a reader to judge; that it exists is not.
+//! Text search, as in `tidy`. It checks that the named tests exist, not that they cover the requirement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,10 +9,10 @@ use std::path::Path;
 use tuneagent_e2e::Outcome;
 use tuneagent_e2e::problem::Context;
 
-/// The works, and how many requirements each has.
+/// The works, and the number of requirements of each.
 const WORKS: [(&str, usize); 5] = [("S0", 76), ("S1", 64), ("S2", 94), ("S3", 40), ("S4", 32)];
 
-/// How many rows have this status.
+/// Number of rows by status.
 type Counts = BTreeMap<&'static str, usize>;
 
 struct Row {
@@ -22,7 +22,7 @@ struct Row {
 }
 
 enum Status {
-    /// Tests as `path::name`.
+    /// Tests of the form `path::name`.
     Test(Vec<(String, String)>),
     /// The part of the product that will do it.
     Later(String),
@@ -70,13 +70,13 @@ fn page() -> Outcome<String> {
     read("docs/sources.md")
 }
 
-/// The cells of a row of a table.
+/// Cells of a table row.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let inside = line.strip_prefix("| ")?.strip_suffix(" |")?;
     Some(inside.split(" | ").collect())
 }
 
-/// All requirements, in the order of the page.
+/// All requirements in page order.
 fn rows(page: &str) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     for line in page.lines().filter(|line| line.starts_with("| S")) {
@@ -95,7 +95,7 @@ fn rows(page: &str) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// The parts of the product that the page lists: the table before the works.
+/// The product parts in the first table of the page.
 fn parts(page: &str) -> BTreeSet<&str> {
     let intro = page.split("\n## S0").next().unwrap_or_default();
     let rows = intro.lines().filter_map(cells);
@@ -116,7 +116,7 @@ fn count<'a>(rows: impl Iterator<Item = &'a Row>) -> Counts {
     counts
 }
 
-/// Whether the text has a function of this name that is marked as a test.
+/// Whether the text has a function of this name with a test attribute.
 fn has_test(text: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -185,7 +185,7 @@ fn every_test_that_is_named_is_there() -> Outcome {
     Ok(())
 }
 
-/// What stands in `backquotes`.
+/// All texts in `backquotes`.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -222,7 +222,7 @@ fn every_promise_names_tests_that_are_there() -> Outcome {
         };
         assert!(is_there, "{name}: no such test");
     }
-    // Each bold promise above has a row.
+    // Each bold promise above the table must have a row.
     let section = page
         .split("## What we promise the program")
         .nth(1)

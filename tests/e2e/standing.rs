@@ -1,5 +1,5 @@
-//! Changes that wait for a place which the program does not come to: what is no longer wanted is not done later, who ends meanwhile keeps
-//! nobody else from a change, and what could not be taken back is, as soon as the program goes on.
+//! Pending changes whose sync point is not reached: a withdrawn order is never executed; a rank that ends
+//! does not block the others; a failed revert is retried when the program continues.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
 
-/// Sets `knob` where the program is about to say what it has, which it does when it is asked.
+/// Sets `knob` at the entry of `say`, which the program calls only on request.
 const ON_REQUEST: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 100ms}}\n\
     metrics: {used: sum(cpu.time) / pulse.duration}\ntune:\n  - set: knob\n    role: one\n    at: {entry: say}\n    \
     value: 20\n    when: used >= 0\n    MORE\n    finding: knob is not 20\n";
 
-/// Sets `knob` of two processes where each takes a step.
+/// Sets `knob` of two processes at the entry of `step`.
 const OF_BOTH: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 100ms}}\n\
     tune:\n  - set: knob\n    role: one\n    at: {entry: step}\n    value: 20\n    when: count(one) == 2\n    \
     finding: two are there\n";
 
-/// Sets `knob` there, and judges that by how often steps are taken.
+/// Sets `knob` at the entry of `step`, with a guard on the number of steps.
 const JUDGED: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nprobes: {step: {role: one, entry: step}}\n\
     capture: {step.before: knob}\nwindows: {pulse: {every: 100ms}}\n\
     tune:\n  - set: knob\n    role: one\n    at: {entry: step}\n    value: 20\n    when: max(step.before) == 10\n    \
     guard: {maximize: count(step), over: 10, undo_if_worse_by: 10%}\n";
 
-/// Less than a change waits for its place, so that what is told then is told for another reason.
+/// Shorter than the time limit of a sync point, so that an outcome within it has another cause.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
 fn rule(text: &str) -> Outcome<(TempDir, String)> {
@@ -39,7 +39,7 @@ fn rule(text: &str) -> Outcome<(TempDir, String)> {
     Ok((folder, file))
 }
 
-/// What came of the first change, as soon as it is known.
+/// Waits for the outcome of the first change.
 fn first_outcome(agent: &Agent) -> Outcome<String> {
     let deadline = Instant::now() + AT_ONCE;
     loop {
@@ -92,7 +92,7 @@ fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_chan
     let _machine = require!(shared: Root, Cc);
     let (_folder, rule) = rule(OF_BOTH)?;
     let (mut stays, ends) = (Knobs::start()?, Knobs::start()?);
-    // It comes to no place any more.
+    // A stopped process does not reach the place.
     signal(&ends, Signal::STOP)?;
     let (one, other) = (stays.pid().to_string(), ends.pid().to_string());
     let agent = Agent::command(&[
@@ -123,7 +123,7 @@ fn what_could_not_be_taken_back_while_the_program_stood_still_is_when_it_goes_on
     agent
         .lines
         .wait_for_line("1 change written and read back", SOON)?;
-    // The guard sees no step any more.
+    // A stopped process takes no steps, so the guard reverts the change.
     signal(&knobs, Signal::STOP)?;
     agent.lines.wait_for_line("; it is tried again", AT_ONCE)?;
     signal(&knobs, Signal::CONT)?;

@@ -1,4 +1,4 @@
-//! How many threads a team has and on which cores processes run, changed by rules and put back.
+//! Team sizes and CPU binding, changed by rules and reverted.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ tune:
     acting.job.open("end")?;
     let own_count = acting.job.events("tally", 1, SOON)?.remove(0);
     acting.job.finish(SOON)?;
-    // Regions alternate: two threads that the region states, then as many as were set last.
+    // Regions alternate: two threads, as the region states, then the size that was last set.
     let teams = acting.job.events("team", 3, SOON)?;
     let [first, grown, last] = teams.as_slice() else {
         return Err(format!("{teams:?}").into());
@@ -53,7 +53,8 @@ tune:
     Ok(())
 }
 
-/// The team size is a setting of each thread: only the one that begins regions can put it back, where it begins one.
+/// The team size is a setting of each thread, so only the thread that begins regions can revert it, at the
+/// begin of a region.
 const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
     was: omp_get_max_threads()
     inverse: omp_set_num_threads(was)
@@ -78,7 +79,7 @@ fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed_as_root() -> 
     acting.job.finish(SOON)
 }
 
-/// The CPUs that a process may use.
+/// Allowed CPUs of a process.
 fn cpus_of(pid: u64) -> Outcome<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status

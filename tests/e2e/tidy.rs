@@ -1,7 +1,7 @@
-//! The shape of the source, kept by reading it: how long things are, where danger lives. What depends on what is in `arrows`.
+//! Structure of the source: sizes, and where unsafe code and writes may be. `arrows` checks dependencies.
 //!
-//! Text search, no parser: rustfmt makes the text regular enough. The kernel side is looked at
-//! for sizes only.
+//! Text search without a parser, because rustfmt makes the text regular. For the kernel side only sizes are
+//! checked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,14 +13,14 @@ use tuneagent_e2e::problem::Context;
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
-/// Lines inside the braces: what is safe stands outside.
+/// Maximum number of lines in an unsafe block; safe code belongs outside.
 const UNSAFE_LINES_MAX: usize = 5;
 
 /// A source file of the product without its unit tests.
 pub(crate) struct Source {
-    /// Relative to the checkout.
+    /// Path relative to the checkout.
     pub(crate) name: String,
-    /// All of it but unit tests that stand in the file itself.
+    /// Text without the unit tests in the same file.
     pub(crate) product: String,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn root() -> &'static Path {
         .unwrap_or(Path::new("."))
 }
 
-/// All Rust sources below these folders, in order, unit tests left out.
+/// All Rust sources in these folders, sorted, without unit tests.
 pub(crate) fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
     let mut files = Vec::new();
     folders
@@ -54,7 +54,7 @@ pub(crate) fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
     Ok(sources)
 }
 
-/// Up to the unit tests that stand at its end; where they are a file of their own, all of it.
+/// Text up to the unit tests at its end; the complete text if they are in another file.
 fn without_tests(text: &str) -> &str {
     let mut heads = text.match_indices("\n#[cfg(test)]\nmod ");
     let is_block = |at: usize, head: &str| {
@@ -80,7 +80,7 @@ fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Outcome {
     Ok(())
 }
 
-/// The lines of code: comments may name anything.
+/// Lines of code with their numbers; comments may contain any word.
 pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
@@ -90,12 +90,12 @@ pub(crate) fn assert_none(found: &[String], rule: &str) {
     assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
 }
 
-/// All `std::…` paths of a text, groups in braces spelled out: `use std::{fs, io::Read}` gives fs and io::Read.
+/// All `std::…` paths of a text, with groups expanded: `use std::{fs, io::Read}` gives fs and io::Read.
 pub(crate) fn std_paths(text: &str) -> BTreeSet<String> {
     paths_below("std::", text)
 }
 
-/// The same for paths that begin with `head`, without it.
+/// All paths that begin with `head`, without `head`.
 pub(crate) fn paths_below(head: &str, text: &str) -> BTreeSet<String> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut dense = String::new();
@@ -125,7 +125,7 @@ pub(crate) fn paths_below(head: &str, text: &str) -> BTreeSet<String> {
     paths
 }
 
-/// The members of a group, up to its closing brace, each with what stands before the group.
+/// Members of a group up to its closing brace, each with the path before the group.
 fn spell_out(head: &str, group: &mut Chars<'_>, into: &mut BTreeSet<String>) {
     let mut member = String::new();
     while let Some(c) = group.next() {
@@ -149,13 +149,13 @@ fn two_worlds_meet_in_one_module_each() -> Outcome {
     for (one, other) in [("abi::", "rules::"), ("rules::", "tuner::")] {
         let mut meeting = BTreeSet::new();
         for source in sources(&AGENT)? {
-            // To find a period is arithmetic, and knows nothing of rules.
+            // `rules::period` is allowed everywhere, because it is arithmetic without rules.
             let names = |world: &str| {
                 code(&source.product)
                     .any(|(_, line)| names_crate(line, world) && !line.contains("rules::period"))
             };
             if names(one) && names(other) {
-                // A module is a file directly in the sources of its crate, or a folder there.
+                // A module is a file or a folder directly in the crate's sources.
                 let module = source.name.split("src/").nth(1).unwrap_or(&source.name);
                 meeting.insert(module.split('/').next().unwrap_or(module).to_owned());
             }
@@ -168,7 +168,7 @@ fn two_worlds_meet_in_one_module_each() -> Outcome {
     Ok(())
 }
 
-/// `rules::x`, but neither `crate::rules::x` nor `my_rules::x`.
+/// Matches `rules::x`, but neither `crate::rules::x` nor `my_rules::x`.
 fn names_crate(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -176,7 +176,7 @@ fn names_crate(line: &str, path: &str) -> bool {
     })
 }
 
-/// The crates of the agent.
+/// Source folders of the agent's crates.
 pub(crate) const AGENT: [&str; 7] = [
     "agent/src",
     "agent/job/src",
@@ -196,7 +196,7 @@ const OTHERS: [&str; 6] = [
     "xtask/src",
 ];
 
-/// The crates of the agent and these.
+/// Source folders of the agent's crates, and these.
 pub(crate) fn agent_and(others: &[&'static str]) -> Vec<&'static str> {
     [&AGENT, others].concat()
 }
@@ -222,7 +222,7 @@ fn no_file_and_no_function_is_too_long_to_read() -> Outcome {
     Ok(())
 }
 
-/// Names and lengths of functions: from the line with `fn` to the brace at the same indentation.
+/// Names and lengths of functions: from the line with `fn` to the closing brace at the same indentation.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let mut open: Vec<(String, usize, usize)> = Vec::new();
     let mut done = Vec::new();
@@ -266,7 +266,7 @@ fn function_name(line: &str) -> Option<String> {
     )
 }
 
-/// Each line of the list in ARCHITECTURE names files; each file with such code is on it.
+/// Each file in the list of ARCHITECTURE.md exists, and each file with unsafe code is in it.
 #[test]
 fn unsafe_code_is_where_the_architecture_says() -> Outcome {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md"))?;
@@ -326,10 +326,10 @@ fn no_unsafe_block_is_longer_than_what_is_unsafe() -> Outcome {
     Ok(())
 }
 
-/// Files in which methods of `Session` may stand: the beginning, the loop, what an event makes happen, the end.
+/// Maximum number of files with methods of `Session`: begin, loop, events, end.
 const SESSION_FILES_MAX: usize = 4;
 const SESSION_FIELDS_MAX: usize = 9;
-/// Lines of these files together.
+/// Maximum sum of lines of these files.
 const SESSION_LINES_MAX: usize = 700;
 
 #[test]
@@ -363,7 +363,7 @@ fn a_session_composes_parts_that_do_not_know_it() -> Outcome {
 
 #[test]
 fn nothing_is_left_for_later_in_the_code() -> Outcome {
-    // Put together here, so that this file does not find itself.
+    // Composed here, so that this file does not match itself.
     let marks = [
         concat!("to", "do!("),
         concat!("unimpl", "emented!("),
@@ -390,7 +390,7 @@ fn nothing_is_left_for_later_in_the_code() -> Outcome {
 /// Where files are opened by their names. Those that a watched process names are opened by the first alone.
 const OPENING: [&str; 31] = [
     "tuner/src/foreign.rs",
-    // The kernel's: what it shows of processes, of the machine, of itself.
+    // Files of the kernel: /proc, /sys.
     "tuner/src/action/affinity.rs",
     "tuner/src/actuator/offspring.rs",
     "tuner/src/live_maps.rs",
@@ -410,10 +410,10 @@ const OPENING: [&str; 31] = [
     "agent/src/priority.rs",
     "agent/src/rights/",
     "agent/src/session/system.rs",
-    // Our own, and the machine's.
+    // Files of ours and of the machine.
     "tuner/src/journal/file.rs",
     "tuner/src/author.rs",
-    // Those that the user names.
+    // Files that the user names.
     "agent/src/commands/replay.rs",
     "agent/src/commands/rule/check.rs",
     "agent/src/commands/rule/new.rs",
@@ -425,7 +425,7 @@ const OPENING: [&str; 31] = [
     "agent/src/atomic_file.rs",
 ];
 
-/// Lines of code with one of these words, in files of these folders that are not among the known.
+/// Lines of code with one of these words, in files of these folders that are not in the list.
 fn lines_with(words: &[&str], folders: &[&str], known: &[&str]) -> Outcome<Vec<String>> {
     let mut found = Vec::new();
     for source in sources(folders)? {
@@ -459,7 +459,7 @@ fn files_that_others_name_are_opened_in_one_module() -> Outcome {
     ];
     let mut found = lines_with(&opens, &agent_and(&["tuner/src"]), &OPENING)?;
     found.retain(|line| !of_kernel.iter().any(|folder| line.contains(folder)));
-    // Ours, which the user names; what makes it is in OPENING.
+    // Output files that the user names; the file that creates them is in OPENING.
     found.retain(|line| !line.contains("AtomicFile::create("));
     assert_none(
         &found,
@@ -481,7 +481,7 @@ fn everything_is_printed_by_one_module() -> Outcome {
         &agent_and(&["tuner/src", "rules/src", "rules/plan/src"]),
         &known,
     )?;
-    // Whether it is a terminal, and how wide.
+    // Queries about the terminal and its width.
     found.retain(|line| !line.contains("is_terminal()") && !line.contains("columns("));
     assert_none(
         &found,

@@ -1,5 +1,5 @@
-//! What MPI calls carry and to whom, against an independent truth: a library on MPI's own profiling interface, preloaded into the same
-//! run, that knows nothing of us (`programs/pmpi_truth.c` and its wrappers).
+//! Sizes and partners of MPI messages, compared with an independent count by a library on MPI's profiling
+//! interface, preloaded into the same run (`programs/pmpi_truth.c` and its wrappers).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, require};
 
 use crate::expected::SOON;
 
-/// What both say of a function of a rank: calls, bytes, and how many messages of which size.
+/// Numbers for a function of a rank: calls, bytes, and messages by size.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Function {
     calls: u64,
@@ -22,27 +22,27 @@ struct Function {
     sizes: BTreeMap<u64, u64>,
 }
 
-/// Seconds in the calls of each function of each rank.
+/// Seconds inside each function, by rank and function.
 type Times = BTreeMap<(u64, String), f64>;
 
-/// Messages and bytes, by the ranks at both ends.
+/// Messages and bytes by sender and receiver.
 type Pairs = BTreeMap<(u64, u64), (u64, u64)>;
 
-/// What both say of a run.
+/// Numbers of one run, from the library or from the agent.
 #[derive(Debug, Default, PartialEq)]
 struct Summary {
     functions: BTreeMap<(u64, String), Function>,
     times: Times,
     sent: Pairs,
     received: Pairs,
-    /// Of those that nobody can tell: sent, received.
+    /// Messages and bytes without a known partner: sent, received.
     unresolved: [(u64, u64); 2],
 }
 
-/// The largest size has no bound.
+/// Upper bound of the last size bucket.
 const ENDLESS: u64 = u64::MAX;
 
-/// The truth counts up to its last moment, which is here; the agent sees this one too.
+/// The library stops counting in this function; the agent counts it.
 const AFTER_THE_TRUTH: &str = "MPI_Finalize";
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -55,7 +55,7 @@ fn number(value: &Value, what: &str) -> Outcome<u64> {
         .ok_or_else(|| format!("no {what} in {value}"))?)
 }
 
-/// What the truth wrote for each rank.
+/// Reads the files that the library wrote for each rank.
 fn truth(folder: &Path, ranks: usize) -> Outcome<Summary> {
     let mut reported = Summary::default();
     for rank in 0..ranks as u64 {
@@ -77,7 +77,7 @@ fn truth(folder: &Path, ranks: usize) -> Outcome<Summary> {
             });
             let sizes: BTreeMap<u64, u64> = sizes.collect();
             let name = function["name"].as_str().ok_or("a function without a name")?;
-            // The Fortran bindings have wrappers of their own, under one name.
+            // The Fortran bindings have separate wrappers with the same name.
             let known = reported.functions.entry((rank, name.to_owned())).or_default();
             known.calls += number(function, "calls")?;
             known.bytes = function["bytes"]
@@ -112,7 +112,7 @@ fn truth(folder: &Path, ranks: usize) -> Outcome<Summary> {
     Ok(reported)
 }
 
-/// What the agent reported.
+/// The same numbers from the agent's report.
 fn reported(report: &Value) -> Outcome<Summary> {
     let completeness = &report["completeness"];
     assert_eq!(completeness["status"], "complete", "{completeness}");
@@ -121,7 +121,7 @@ fn reported(report: &Value) -> Outcome<Summary> {
         let rank = number(process, "rank")?;
         for function in list(&process["functions"]) {
             let name = function["name"].as_str().ok_or("a function without a name")?;
-            // Regions of OpenMP are told, too.
+            // The report also has parallel regions.
             if number(function, "calls")? == 0 || name == AFTER_THE_TRUTH || !name.starts_with("MPI_") {
                 continue;
             }
@@ -159,7 +159,7 @@ fn reported(report: &Value) -> Outcome<Summary> {
     Ok(reported)
 }
 
-/// A program with the truth preloaded, waiting at the end of its MPI_Init.
+/// Starts a program with the library preloaded, which waits at the end of MPI_Init.
 fn start(
     mpi: Mpi,
     ranks: usize,
@@ -169,7 +169,7 @@ fn start(
     start_behind(&[], mpi, ranks, program, arguments)
 }
 
-/// The same behind these words.
+/// As `start`, with a command before the program.
 fn start_behind(
     before: &[&str],
     mpi: Mpi,
@@ -194,7 +194,7 @@ fn start_behind(
     Ok(job)
 }
 
-/// Attaches, lets the program run to its end, and says what truth and agent saw of it.
+/// Attaches and lets the program run to its end. Returns the numbers of the library and of the agent.
 fn watch(job: &mut Job, ranks: usize) -> Outcome<(Summary, Summary)> {
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("go")?;
@@ -203,14 +203,14 @@ fn watch(job: &mut Job, ranks: usize) -> Outcome<(Summary, Summary)> {
     Ok((truth(&job.file(""), ranks)?, reported(&report)?))
 }
 
-/// Compares what both saw of a program.
+/// Fails unless library and agent have the same numbers.
 fn compare(mut job: Job, ranks: usize) -> Outcome<Summary> {
     let (truth, seen) = watch(&mut job, ranks)?;
     for (of, expected) in &truth.functions {
         let function = seen.functions.get(of).cloned().unwrap_or_default();
         assert_eq!(function, *expected, "{of:?} of {}", job.command());
     }
-    // Parallel regions are in the report too.
+    // The report also has parallel regions.
     let of_mpi = seen
         .functions
         .iter()
@@ -288,7 +288,7 @@ fn programs_of_mpi4py_are_seen_as_c_programs_are_with_their_arrays_and_objects()
         vec![script.to_string_lossy().into_owned(), "10".to_owned()]
     })?;
     let seen = compare(job, 3)?;
-    // An array, an object, and the object of the communicator that counts backwards.
+    // An array, an object, and the object of a communicator with reversed ranks.
     assert_eq!(seen.functions[&(1, "MPI_Mrecv".to_owned())].calls, 20);
     assert_eq!(seen.sent.len(), 6);
     assert_eq!(seen.unresolved, [(0, 0); 2]);
@@ -306,13 +306,13 @@ fn lammps_and_gromacs_send_what_mpi_says_they_do_and_to_whom() -> Outcome {
     Ok(())
 }
 
-/// LAMMPS for so many steps, behind these words.
+/// Starts LAMMPS with this number of steps, with a command before it.
 fn start_lammps(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
     start_input(ranks, lammps::input(steps, 50, lammps::CELLS)?, before)
 }
 
-/// LAMMPS with all atoms in one corner, so that whoever has the other end waits for whoever has that one, for as long as a step takes:
-/// 4 000 atoms take about a millisecond.
+/// LAMMPS with all atoms in one corner, so that the ranks with empty boxes wait a whole step for the rank
+/// with all atoms, about 1 ms for 4 000 atoms.
 fn start_uneven_lammps(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
     let cells = 2 * lammps::CELLS;
     let corner = format!("region corner block 0 {0} 0 {0} 0 {0}", cells / 2);
@@ -333,7 +333,7 @@ fn start_input(ranks: usize, input: String, before: &[&str]) -> Outcome<Job> {
     Ok(job)
 }
 
-/// GROMACS.
+/// Starts GROMACS with this number of steps, with a command before it.
 fn start_gromacs(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
     let mut made = Ok(());
     let job = start_behind(before, Mpi::OpenMpi, ranks, PathBuf::from("gmx_mpi"), |folder| {
@@ -344,25 +344,25 @@ fn start_gromacs(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Ranks that others on the machine seldom interrupt: who is interrupted between the clock of the one and that of the other has been
-/// in MPI by the one and not by the other.
+/// High priority: a rank that is preempted between the clock readings of library and agent would be inside
+/// MPI for only one of them.
 const FIRST: [&str; 3] = ["nice", "-n", "-15"];
 
-/// Of functions whose calls last so long at least, in seconds, the times are compared.
+/// Minimum mean duration, in seconds, of calls whose times are compared.
 const LONG: f64 = 20e-6;
 
-/// And that were called so long in all: in less time the first call, which looks its function up, makes a difference.
+/// Minimum total time of a function in seconds; with less the symbol lookup of the first call matters.
 const IN_ALL: f64 = 5e-3;
 
-/// How far both may be apart.
+/// Maximum relative difference of the times.
 const APART: f64 = 0.05;
 
-/// What the truth calls by itself to nobody: it lasts nothing.
+/// A call that the library makes to MPI_PROC_NULL; it does no communication.
 const NOTHING: &str = "MPI_Bsend";
 
-/// Compares how long calls took by both; how many functions of ranks were compared. The truth looks at its clock around our probes: what
-/// they cost is in its time of a call and not in ours, and is seen in calls that last nothing. It is up to twice as much where the
-/// processor did something else for long.
+/// Compares the times of calls and returns the number of compared functions. The library reads its clock
+/// outside our probes, so its times include their cost. Calls without communication give this cost, which can
+/// double after a CPU did other work.
 fn compare_times(mut job: Job, ranks: usize) -> Outcome<usize> {
     let (truth, seen) = watch(&mut job, ranks)?;
     let mut compared = 0;
@@ -391,8 +391,8 @@ fn compare_times(mut job: Job, ranks: usize) -> Outcome<usize> {
     Ok(compared)
 }
 
-/// That the times of so many functions at least agree, in one run of up to three: a run in which the machine stood still between the two
-/// clocks compares nothing.
+/// Requires one of up to three runs in which the times of at least `least` functions agree. The times of a
+/// run differ if the machine was stopped between two clock readings.
 fn times_agree(start: impl Fn() -> Outcome<Job>, ranks: usize, least: usize) -> Outcome {
     let mut why = Vec::new();
     for _ in 0..3 {
@@ -407,7 +407,8 @@ fn times_agree(start: impl Fn() -> Outcome<Job>, ranks: usize, least: usize) -> 
 
 #[test]
 fn calls_of_known_length_last_as_long_as_mpi_says_they_do_under_both_mpis() -> Outcome {
-    // Microseconds of two clocks agree where nothing else runs. Times of calls are those of the closed form in every run (`iterations`).
+    // Long runs only, on an idle machine: times of microseconds are compared. `iterations` compares times
+    // with a closed form in every run.
     if !is_long() {
         return Ok(());
     }
@@ -415,7 +416,7 @@ fn calls_of_known_length_last_as_long_as_mpi_says_they_do_under_both_mpis() -> O
     for mpi in Mpi::ALL {
         let program = programs::mpi("lengths", mpi)?;
         let start = || start_behind(&FIRST, mpi, 2, program.clone(), |_| vec!["300".to_owned()]);
-        // Those in which rank 1 waits: MPI_Recv, MPI_Wait, MPI_Allreduce, MPI_Bcast.
+        // The functions in which rank 1 waits: MPI_Recv, MPI_Wait, MPI_Allreduce, MPI_Bcast.
         times_agree(start, 2, 4)?;
     }
     Ok(())
@@ -423,7 +424,7 @@ fn calls_of_known_length_last_as_long_as_mpi_says_they_do_under_both_mpis() -> O
 
 #[test]
 fn calls_of_lammps_and_gromacs_last_as_long_as_mpi_says_they_do() -> Outcome {
-    // The same as above on real programs.
+    // Long runs only, for the same reason.
     if !is_long() {
         return Ok(());
     }

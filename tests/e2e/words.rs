@@ -1,4 +1,5 @@
-//! The words of texts that users read: pages, rules, dashboards, help and messages. One word for one thing, and the field's word.
+//! Words in texts for users (pages, rules, dashboards, help, messages) and in comments: standard terms, and
+//! one word for one thing.
 
 mod names;
 
@@ -10,7 +11,7 @@ use tuneagent_e2e::problem::Context;
 
 use crate::tidy::{agent_and, assert_none, root, sources};
 
-/// Words that a reader has to decode, and what to write instead.
+/// Words that a reader must decode, with replacements.
 const BANNED: [(&str, &str); 38] = [
     ("ahead", "early, before"),
     ("asked", "requested, required"),
@@ -52,11 +53,11 @@ const BANNED: [(&str, &str); 38] = [
     ("whole", "complete, all of"),
 ];
 
-/// The banned words of a text, with their lines. A path, a name with underscores and a flag are no words.
+/// Banned words of a text, with their lines. Paths, names with underscores and flags are not words.
 fn banned(name: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        // What a text of the program has in braces is a name.
+        // Words with braces are names in format strings.
         for word in line.split_whitespace().filter(|word| !word.contains('{')) {
             let word = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
             if let Some((banned, better)) = BANNED.iter().find(|(banned, _)| *banned == word) {
@@ -67,7 +68,7 @@ fn banned(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// The files below a folder that end so.
+/// Collects the files in a folder with these endings.
 fn files(folder: &Path, endings: &[&str], into: &mut Vec<std::path::PathBuf>) -> Outcome {
     for entry in fs::read_dir(folder).context(folder.display())? {
         let path = entry?.path();
@@ -98,18 +99,18 @@ fn pages_rules_and_dashboards_have_no_banned_word() -> Outcome {
     Ok(())
 }
 
-/// What users may read of a source: its string literals, and in the command line the comments that clap prints.
+/// Texts of a source that users may read: string literals and, in the command line's sources, doc comments.
 fn shown(name: &str, text: &str) -> String {
     let is_help = name.starts_with("agent/src/cli");
     words_of(text, true, |comment| is_help && comment.starts_with("// "))
 }
 
-/// What readers of a source read in it beside code.
+/// Comments of a source.
 fn comments(text: &str) -> String {
     words_of(text, false, |_| true)
 }
 
-/// The string literals of a source and some of its comments, in their lines.
+/// String literals and some comments of a source, at their lines.
 fn words_of(text: &str, has_literals: bool, is_read: impl Fn(&str) -> bool) -> String {
     let mut shown = String::new();
     let mut characters = text.chars().peekable();
@@ -125,7 +126,8 @@ fn words_of(text: &str, has_literals: bool, is_read: impl Fn(&str) -> bool) -> S
                     shown.push_str(&comment);
                 }
             }
-            // A character or a lifetime: a quotation mark as a character begins no text.
+            // A character literal or a lifetime; a quotation mark in a character literal does not begin a
+            // string.
             '\'' => {
                 let is_escape = characters.next_if_eq(&'\\').is_some();
                 let is_quote = characters.next_if_eq(&'"').is_some();
@@ -136,7 +138,7 @@ fn words_of(text: &str, has_literals: bool, is_read: impl Fn(&str) -> bool) -> S
             '"' => {
                 let mut literal = String::new();
                 while let Some(c) = characters.next_if(|c| *c != '"') {
-                    // The next line of a text is shown; `\n` and others part words.
+                    // A continued line is kept on its line; escapes such as `\n` separate words.
                     match c {
                         '\\' => literal.push(if characters.next() == Some('\n') {
                             '\n'
@@ -147,7 +149,7 @@ fn words_of(text: &str, has_literals: bool, is_read: impl Fn(&str) -> bool) -> S
                     }
                 }
                 characters.next();
-                // One word alone is a key, or the name of a map.
+                // A literal of one word is a key or a name.
                 match has_literals && literal.contains(' ') {
                     true => shown.push_str(&format!(" {literal} ")),
                     false => shown.extend(literal.chars().filter(|c| *c == '\n')),
@@ -159,7 +161,7 @@ fn words_of(text: &str, has_literals: bool, is_read: impl Fn(&str) -> bool) -> S
     shown
 }
 
-/// `whole` is as good a word as any where no user reads it.
+/// `whole` is allowed in comments.
 #[test]
 fn comments_have_no_banned_word() -> Outcome {
     let others = [

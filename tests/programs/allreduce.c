@@ -1,9 +1,10 @@
-/* An MPI program as many are: a little work, then one number of all ranks, again and again, until it is told to end.
+/* An MPI program that alternates between a little work and a reduction over all ranks, until it is ended.
  *
  *   allreduce DIRECTORY
  *
- * The work of an iteration is shared out: its sum is the same with however many ranks. Rank 0 prints it about four times a second,
- * {"event":"pace","seconds":...,"count":...,"sum":...}; all end in the same iteration once DIRECTORY/end is there. */
+ * The work of an iteration is divided, so its sum does not depend on the number of ranks. Rank 0 prints
+ * {"event":"pace","seconds":...,"count":...,"sum":...} about four times per second. All ranks end in the same
+ * iteration after DIRECTORY/end exists. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ int main(int argc, char **argv)
     snprintf(end, sizeof end, "%s/end", argv[1]);
     double began = MPI_Wtime(), told = began;
     for (long iterations = 1, ends = 0; !ends; iterations++) {
-        /* Whether rank 0 has seen the gate, and the work. */
+        /* Whether rank 0 has seen the gate, and the result of the work. */
         long mine[2] = {0, 0}, all[2];
         for (volatile long i = rank; i < 6000; i += ranks)
             mine[1] += i * i;

@@ -1,11 +1,12 @@
-/* Threads that take memory in blocks of 8 KiB and free it, but for a small block in 64 KiB: the C library's allocator keeps what lies
- * between those, until it is told to return it.
+/* Threads that allocate blocks of 8 KiB and free them, except for a small block per 64 KiB. The C library's
+ * allocator keeps the memory between these until malloc_trim is called.
  *
  *   arenas DIRECTORY THREADS MEGABYTES [trims]
  *
- * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}: in a second the count
- * grows by the number of such processes that a GiB of memory holds, and the sum is that of the small blocks, always the same. With
- * `trims` it returns the memory itself. Ends when DIRECTORY/end is there. */
+ * Prints {"event":"ready",...}, then twenty times per second
+ * {"event":"pace","seconds":...,"count":...,"sum":...}. The count grows per second by the number of such
+ * processes that fit into 1 GiB. The sum is that of the small blocks and constant. With `trims` the program
+ * calls malloc_trim itself. Ends when DIRECTORY/end exists. */
 #include "gates.h"
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-/* No MPI: sleeps, and never calls its function.
+/* A program without MPI that sleeps and never calls its function.
  *
  * Prints {"event":"ready",...}. */
 #include <stdio.h>

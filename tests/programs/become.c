@@ -1,9 +1,9 @@
-/* A rank that goes on as another program (execve), before it has begun with MPI, as wrappers do.
+/* A rank that executes another program (execve) before MPI_Init, as wrappers do.
  *
  *   mpirun -n RANKS become DIRECTORY PROGRAM ARGUMENTS...
  *
- * Prints {"event":"ready",...}, waits for DIRECTORY/become or DIRECTORY/become-RANK, and becomes PROGRAM; or ends, when it finds
- * DIRECTORY/end. */
+ * Prints {"event":"ready",...}, waits for DIRECTORY/become or DIRECTORY/become-RANK, and executes PROGRAM; or
+ * ends, if DIRECTORY/end exists. */
 #include "gates.h"
 
 #include <mpi.h>

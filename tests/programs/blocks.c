@@ -1,11 +1,12 @@
-/* An MPI program whose ranks rely on having the same `block` in the same iteration: each sends so many numbers to the next one, which
- * expects as many as it sends itself. It finds by itself when a change of `block` was taken by some ranks and not by others, or in the
- * middle of an iteration, says where, and ends with 3.
+/* An MPI program whose ranks must have the same `block` in the same iteration: each sends `block` numbers to
+ * the next rank and expects as many. If a change of `block` affects only some ranks, or the middle of an
+ * iteration, the program detects it, prints the place, and exits with 3.
  *
  *   mpirun -n N blocks DIRECTORY
  *
- * Every rank prints {"event":"ready",...}; rank 0 prints {"event":"block",...} whenever it is another one than before. When DIRECTORY/end
- * exists all end after the same iteration, and print {"event":"end",...} with what they received, which they know beforehand. */
+ * Every rank prints {"event":"ready",...}; rank 0 prints {"event":"block",...} whenever the value has
+ * changed. When DIRECTORY/end exists, all ranks end after the same iteration and print {"event":"end",...}:
+ * the last `block`, and whether they received the expected numbers. */
 #include "gates.h"
 
 #include <mpi.h>
@@ -26,7 +27,7 @@ static const char *directory;
 
 static void say(const char *format, ...)
 {
-    /* One write for a line: lines of several ranks must not mix. */
+    /* One write per line, so that lines of several ranks do not mix. */
     char line[256];
     va_list arguments;
     va_start(arguments, format);
@@ -43,7 +44,7 @@ static void refuse(const char *why, int number, int mine, int theirs)
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-/* The begin of an iteration: `block` is what it is here until the next one begins. */
+/* Begin of an iteration. The value of `block` here is valid for the entire iteration. */
 __attribute__((noinline)) int iterate(int number)
 {
     int mine = block, count = 0;

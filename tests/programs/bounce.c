@@ -1,9 +1,9 @@
-/* Pairs of ranks send one byte, or a few, to and fro as quickly as they can: as many MPI calls a second as a program can make.
+/* Pairs of ranks exchange one byte, or BYTES, as fast as they can: the maximum rate of MPI calls.
  *
  *   mpirun -n EVEN bounce DIRECTORY [BYTES]
  *
- * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go; then rank 0 prints {"event":"pace",...} a few times a second with its
- * round trips so far, until DIRECTORY/end exists. */
+ * Prints {"event":"ready",...} per rank and waits for DIRECTORY/go. Then rank 0 prints {"event":"pace",...}
+ * with the number of its round trips a few times per second, until DIRECTORY/end exists. */
 #include "gates.h"
 
 #include <mpi.h>

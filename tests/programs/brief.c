@@ -1,4 +1,4 @@
-/* Lives for less than a millisecond: takes STEPS steps and ends with CODE.
+/* A program that runs for less than 1 ms: takes STEPS steps and exits with CODE.
  *
  *   brief STEPS [CODE] */
 #include <stdlib.h>

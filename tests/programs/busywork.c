@@ -1,10 +1,11 @@
-/* No MPI: nested, recursive and jumped-through calls, counted by the program itself.
+/* A program without MPI: nested and recursive calls and calls left by longjmp, with its own counts.
  *
  *   busywork DIRECTORY ROUNDS
  *
- * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end.
- * step_outer calls step_inner, which calls itself; may_jump is left by longjmp every third time: an entry without a
- * return, which must neither hurt the program nor shift the pairing of the others. */
+ * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for
+ * DIRECTORY/end. step_outer calls step_inner, which calls itself. Every third call of may_jump is left by
+ * longjmp: an entry without a return, which must neither harm the program nor disturb the pairing of other
+ * entries and returns. */
 #include "gates.h"
 
 #include <setjmp.h>
@@ -22,7 +23,7 @@ FUNCTION int step_inner(int depth)
 {
     inner_calls++;
     sink += depth;
-    /* The volatile read after the call keeps this from becoming a loop. */
+    /* The volatile read after the call prevents the compiler from making a loop of it. */
     return depth == 0 ? 0 : step_inner(depth - 1) + (sink != 0);
 }
 

@@ -1,9 +1,10 @@
-/* No MPI: calls one function again and again, and says what a call takes.
+/* A program without MPI that calls one function repeatedly and measures the duration of a call.
  *
  *   calls DIRECTORY GAP_NS
  *
- * Prints {"event":"ready",...}, waits for DIRECTORY/go; then {"event":"pace",...} for every 2000 calls, with the median of what they
- * took in nanoseconds, until DIRECTORY/end exists. Between two calls it spins for GAP_NS. */
+ * Prints {"event":"ready",...} and waits for DIRECTORY/go. Then it prints {"event":"pace",...} after every
+ * 2000 calls, with their median duration in nanoseconds, until DIRECTORY/end exists. It spins for GAP_NS
+ * between two calls. */
 #include "gates.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ FUNCTION long called(long number, long more)
     return number + more;
 }
 
-/* Something else to probe. */
+/* A second function to probe. */
 FUNCTION void idle(void) { __asm__ volatile(""); }
 
 static int by_size(const void *a, const void *b)

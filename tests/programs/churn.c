@@ -1,10 +1,11 @@
-/* A program that takes large blocks from the C library's allocator, uses them and gives them back, iteration after
- * iteration, until it is told to end.
+/* A program that allocates large blocks from the C library, uses them and frees them in every iteration,
+ * until it is ended.
  *
  *   churn DIRECTORY BLOCKS MEGABYTES
  *
- * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...},
- * where the sum is of one iteration and always the same; ends when DIRECTORY/end is there. */
+ * Prints {"event":"ready",...}, then twenty times per second
+ * {"event":"pace","seconds":...,"count":...,"sum":...}. The sum is that of one iteration and constant. Ends
+ * when DIRECTORY/end exists. */
 #include "gates.h"
 
 #include <stdio.h>
@@ -31,7 +32,7 @@ int main(int argc, char **argv)
             block[i] = malloc(bytes);
             if (!block[i])
                 return 1;
-            /* One word of each page, as a sparse pass over an array. */
+            /* One word per page, as in a sparse pass over an array. */
             for (long at = 0; at < bytes; at += 4096)
                 *(long *)(block[i] + at) = at + i;
         }

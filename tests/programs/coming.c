@@ -1,9 +1,9 @@
-/* Ranks that come and go: linked with MPI, of which nothing is called that needs the others.
+/* Ranks that start and end at different times. Linked with MPI, but makes no call that needs other ranks.
  *
  *   mpirun -n RANKS coming DIRECTORY
  *
- * Prints {"event":"ready",...}, takes a step every millisecond until DIRECTORY/end or DIRECTORY/end-RANK exists, prints
- * {"event":"values",...} as it sees them itself, and ends. */
+ * Prints {"event":"ready",...}, takes a step every millisecond until DIRECTORY/end or DIRECTORY/end-RANK
+ * exists, prints the values of its variables as {"event":"values",...}, and ends. */
 #include "gates.h"
 
 #include <mpi.h>
@@ -18,7 +18,7 @@ int first = 1;
 static long steps;
 
 FUNCTION void step(void) { steps++; }
-/* Nobody calls it. */
+/* The program never calls this. */
 FUNCTION void never(void) { steps--; }
 
 static void say(const char *event, const char *rank)

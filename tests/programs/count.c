@@ -1,13 +1,14 @@
-/* An MPI program that knows exactly which MPI calls it made: the truth that profiles are compared with.
+/* An MPI program that counts its own MPI calls, as a reference for profiles.
  *
  *   mpirun -n N count DIRECTORY [--iterations N] [--seconds S] [--recursion DEPTH]
  *
- * Every rank prints {"event":"ready",...}, waits without any MPI call until DIRECTORY/go exists, makes a fixed set of
- * varied calls, prints {"event":"tally",...}, waits for DIRECTORY/end, and ends. Calls before the first gate and after
- * the tally are not tallied (MPI_Init, MPI_Finalize). Received data is checked: a wrong byte ends the program with 3.
+ * Every rank prints {"event":"ready",...}, waits without MPI calls until DIRECTORY/go exists, makes a fixed
+ * set of varied calls, prints {"event":"tally",...}, waits for DIRECTORY/end, and ends. Calls before the
+ * first gate and after the tally are not counted (MPI_Init, MPI_Finalize). Received data is checked; on a
+ * wrong byte the program exits with 3.
  *
- * Bytes are count x size of type as given to the call, of all-to-all over all ranks; for receives what was posted; to and from
- * MPI_PROC_NULL none. */
+ * Bytes are count x size of type as passed to the call, for all-to-all summed over all ranks, for receives as
+ * posted; 0 to and from MPI_PROC_NULL. */
 #include "gates.h"
 
 #include <mpi.h>
@@ -51,7 +52,7 @@ static const char *directory;
 
 static void say(const char *format, ...)
 {
-    /* One write for a line: lines of several ranks must not mix. */
+    /* One write per line, so that lines of several ranks do not mix. */
     char line[8192];
     va_list arguments;
     va_start(arguments, format);
@@ -86,7 +87,7 @@ static void blocking(int i)
     }
     check(in[0] == left * 1000 + i && in[expected - 1] == left * 1000 + i + expected - 1, "MPI_Recv");
 
-    /* Nothing to carry, and nobody to carry it to. */
+    /* Calls with no data, and calls to MPI_PROC_NULL. */
     BYTES(MPI_Send, 0, MPI_DOUBLE, NULL, 0, MPI_DOUBLE, right, 2, MPI_COMM_WORLD);
     BYTES(MPI_Recv, 0, MPI_DOUBLE, NULL, 0, MPI_DOUBLE, left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     BYTES(MPI_Send, 0, MPI_LONG, out, 5, MPI_LONG, MPI_PROC_NULL, 3, MPI_COMM_WORLD);
@@ -213,7 +214,7 @@ static void round_of_calls(int i)
     collectives(i);
 }
 
-/* The same calls from ever deeper frames: a probe that pairs entry and return by depth must not lose any. */
+/* The same calls from increasing stack depths: pairing of entry and return by depth must not lose any. */
 static __attribute__((noinline)) int deeper(int depth, int i)
 {
     volatile char frame[200] = {(char)depth};
@@ -274,7 +275,7 @@ int main(int argc, char **argv)
     double start = PMPI_Wtime();
     for (int go_on = seconds > 0, i = 0; go_on; i++) {
         round_of_calls(i);
-        /* Ranks must agree on when to stop; rank 0 looks at its clock. */
+        /* Rank 0 decides when to stop, by its clock, because all ranks must agree. */
         go_on = PMPI_Wtime() - start < seconds;
         BYTES(MPI_Bcast, 1, MPI_INT, &go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }

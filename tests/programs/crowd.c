@@ -1,6 +1,8 @@
-/* No MPI: many threads that mostly sleep and check what `f` gives, which is x * 3 + 1 or, replaced by `g`, x * 5 + 2.
+/* A program without MPI: many threads that mostly sleep, and check the result of `f`, which is x * 3 + 1 or,
+ * after replacement by `g`, x * 5 + 2.
  *
- * argv: FOLDER THREADS. Prints {"event":"ready","threads":N}; with FOLDER/stop {"event":"end","wrong":N,"rounds":N}. */
+ * argv: FOLDER THREADS. Prints {"event":"ready","threads":N}; with FOLDER/stop
+ * {"event":"end","wrong":N,"rounds":N}. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,12 +1,14 @@
-/* Writes a jump over the first bytes of one of its own functions while it runs, as the memory hooks of Open MPI and UCX do.
+/* A program that writes a jump over the first bytes of one of its functions, as the memory hooks of Open MPI
+ * and UCX do.
  *
  *   diverts DIRECTORY WHEN
  *
- * WHEN is start, never, or later: once DIRECTORY/divert is there. With thrown it then throws the pages of its code away instead, and has
- * those of the file again. Calls step, kept and nop_first over and over and looks at what they
- * return; ends with 3 at the first wrong answer. Prints {"event":"ready",...}, {"event":"diverted"}, and ten times a second
- * {"event":"pace","seconds":...,"count":...,"sum":...}; ends when DIRECTORY/end is there, with {"event":"end","rounds":...}.
- * x86-64 only. */
+ * WHEN is `start`, `never`, or `later`: when DIRECTORY/divert exists. With `thrown` the program discards its
+ * code pages instead (MADV_DONTNEED), so that they are read from the file again. Calls step, kept and
+ * nop_first repeatedly and checks their return values; exits with 3 at the first wrong value. Prints
+ * {"event":"ready",...}, {"event":"diverted"}, and ten times per second
+ * {"event":"pace","seconds":...,"count":...,"sum":...}. When DIRECTORY/end exists, prints
+ * {"event":"end","rounds":...} and ends. x86-64 only. */
 #define _DEFAULT_SOURCE
 #include "gates.h"
 
@@ -21,7 +23,8 @@
     __asm__(".text\n .globl " #name "\n .type " #name ",@function\n .p2align 5\n" #name ":\n" code " .size " #name ",.-"     \
             #name "\n");
 
-/* The kernel steps over a push by itself: then it goes on at the second byte, which is in the middle of the jump. */
+/* Under a probe the kernel emulates a push and continues at the second byte, which is in the middle of the
+ * jump. */
 FUNCTION(step, "push %rbx\n mov %rdi,%rbx\n lea 1(%rbx),%rax\n pop %rbx\n ret\n")
 FUNCTION(instead, "push %rbx\n mov %rdi,%rbx\n lea 2(%rbx),%rax\n pop %rbx\n ret\n")
 FUNCTION(kept, "push %rbx\n mov %rdi,%rbx\n lea 3(%rbx),%rax\n pop %rbx\n ret\n")

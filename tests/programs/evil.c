@@ -1,5 +1,5 @@
-/* A program whose names are chosen to act on the terminal of whoever looks at it: its short name, and the function and variable below, whose
-   names the test replaces in the file. It works until its input ends. */
+/* A program with names that act on a terminal: its short name, and the function and variable below, whose
+ * names the test replaces in the file. It works until its input ends. */
 #include <poll.h>
 #include <stdio.h>
 #include <sys/prctl.h>

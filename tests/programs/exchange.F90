@@ -1,5 +1,5 @@
-! The calls of a Fortran program that exchanges with its neighbours: run it with pmpi_truth preloaded. With -DF08 it is written for the
-! module mpi_f08, else for the module mpi.
+! A Fortran program that exchanges data with its neighbours, to be run with pmpi_truth preloaded. With -DF08 it uses
+! the module mpi_f08, else the module mpi.
 program exchange
 #ifdef F08
   use mpi_f08
@@ -36,7 +36,7 @@ program exchange
     call MPI_Isend(out, 3 * step, MPI_DOUBLE_PRECISION, right, 1, world, requests(2), error)
     call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE, error)
     if (nint(in(1)) /= left) stop 3
-    ! Within a communicator that counts backwards.
+    ! In a communicator with reversed ranks.
     call MPI_Isend(numbers, step, MPI_INTEGER, mod(here + 1, there), 2, halves, requests(1), error)
     call MPI_Recv(gathered, 64, MPI_INTEGER, MPI_ANY_SOURCE, 2, halves, from, error)
 #ifdef F08

@@ -1,4 +1,4 @@
-"""What a program of mpi4py exchanges, arrays and objects: run it with pmpi_truth preloaded, on three ranks or more.
+"""An mpi4py program that exchanges arrays and objects, to be run with pmpi_truth preloaded, on at least three ranks.
 
     mpirun -n N python3 exchange.py STEPS"""
 import sys
@@ -30,7 +30,7 @@ for step in range(int(sys.argv[1])):
     total = numpy.array([rank], dtype="i")
     world.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
     check(total[0] == size * (size - 1) // 2, "Allreduce")
-    # Objects: how long they are is seen when they are there.
+    # Objects, whose length is known when they arrive.
     sent = world.isend({"rank": rank, "steps": list(range(step))}, dest=right, tag=3)
     got = world.recv(source=MPI.ANY_SOURCE, tag=3)
     sent.wait()

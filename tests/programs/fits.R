@@ -1,9 +1,9 @@
-# Linear models in R, one after the other, until a file says to end.
+# Fits linear models in R until it is ended.
 #
 #   Rscript fits.R DIRECTORY
 #
-# Prints {"event":"ready",...}, then at most twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}, where the sum is of
-# the coefficients of one model and always the same; ends when DIRECTORY/end is there.
+# Prints {"event":"ready",...}, then at most twenty times per second {"event":"pace","seconds":...,"count":...,
+# "sum":...}. The sum is that of the coefficients of one model and constant. Ends when DIRECTORY/end exists.
 end <- file.path(commandArgs(TRUE)[1], "end")
 set.seed(1)
 x <- matrix(rnorm(200 * 5), 200)

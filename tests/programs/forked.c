@@ -1,8 +1,10 @@
-/* No MPI: a program that forks its workers first, as servers and Python's multiprocessing do; each has a value of `knob` of its own.
+/* A program without MPI that forks its workers at its start, as servers and Python's multiprocessing do. Each
+ * worker has a different value of `knob`.
  *
- * argv: FOLDER [WORKERS]. With FOLDER/fork it forks one more, which keeps the value that it finds; with FOLDER/stop all end. Prints
- * {"event":"began","rank":R,"pid":N} of each worker, {"event":"ready"}, {"event":"forked"}, and at the end
- * {"event":"end","rank":R,"knob":N} of each. Workers wait without a CPU. */
+ * argv: FOLDER [WORKERS]. With FOLDER/fork it forks another worker, which keeps the parent's current value.
+ * With FOLDER/stop all end. Prints {"event":"began","rank":R,"pid":N} for each worker, {"event":"ready"},
+ * {"event":"forked"}, and at the end {"event":"end","rank":R,"knob":N} for each. Workers use no CPU while
+ * they wait. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -12,7 +14,7 @@
 
 volatile int knob = 10;
 
-/* What workers begin and end by: the parent holds one end of each. */
+/* Pipes that signal the start and the end of the workers; the parent holds one end of each. */
 static int began[2], over[2];
 
 static void end(int rank)

@@ -1,5 +1,5 @@
-/* What most of these programs need: gates, which are files in the folder of a job, and what the clock says. wildfire.c has its own, for
- * docs/prepare.md compiles it alone. */
+/* Functions for most of these programs: gates, which are files in the folder of a job, and clocks. wildfire.c
+ * has its own copies, because docs/prepare.md compiles it alone. */
 #ifndef GATES_H
 #define GATES_H
 
@@ -14,7 +14,7 @@ static inline int exists(const char *directory, const char *gate)
     return access(path, F_OK) == 0;
 }
 
-/* Waits there without a call of anything that is watched. */
+/* Waits for a gate without calls of functions that are watched. */
 static inline void pass_gate(const char *directory, const char *gate)
 {
     while (!exists(directory, gate))

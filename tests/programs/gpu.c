@@ -1,9 +1,9 @@
-/* Launches kernels of a GPU: ten with a copy, then it waits for them, until it is told to end.
+/* Launches GPU kernels: repeats ten launches, a copy and a wait, until it is ended.
  *
  *   gpu DIRECTORY LIBRARY HOST_US
  *
- * LIBRARY stands for CUDA's run-time (gpu_library.c); between two launches the host computes for so many microseconds. Prints
- * {"event":"ready",...}, and ends when DIRECTORY/stop is there. */
+ * LIBRARY is a stub of CUDA's runtime (gpu_library.c). Between two launches the host computes for HOST_US
+ * microseconds. Prints {"event":"ready",...}, and ends when DIRECTORY/stop exists. */
 #include "gates.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
-/* Stands for libcudart.so and libcuda.so on a machine without a GPU: exports of the same names, of a run-time that calls its driver. A kernel
- * takes 0.1 ms, one after the other, and who waits for them spins. */
+/* A stub of libcudart.so and libcuda.so for machines without a GPU. It exports functions of the same names;
+ * the runtime calls the driver. A kernel takes 0.1 ms, kernels run one after the other, and a waiting host
+ * spins. */
 #include "gates.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ typedef struct {
 
 static long busy_until_ns;
 
-/* A call, and no jump to another function at the end. */
+/* Prevents tail calls, so that the caller's frame stays on the stack. */
 static int returned(int status)
 {
     __asm__ volatile("" : "+r"(status));

@@ -1,10 +1,12 @@
-/* No MPI: iterations with many calls of two functions, and what these come to, for a rule to compare with.
+/* A program without MPI: iterations with many calls of two functions, and the sums over them, with which
+ * rules compare their aggregates.
  *
  *   hot FOLDER [CALLS [PERIOD_US [THREADS [KEYS]]]]
  *
- * Each iteration takes PERIOD_US at least and has CALLS calls of work() and of work_too(), by THREADS threads that share them. The
- * calls of an iteration have its number, or with KEYS in turn one of so many numbers. With CALLS 0 the values are too large to be added
- * up. Prints {"event":"ready"}, works until FOLDER/end is there, and prints {"event":"end","iterations":N,"calls":N}. */
+ * Each iteration takes at least PERIOD_US and makes CALLS calls of work() and of work_too(), divided among
+ * THREADS threads. The key of the calls is the iteration number or, with KEYS, cycles through KEYS numbers.
+ * With CALLS 0 the values are too large for aggregation in the kernel. Prints {"event":"ready"}, works until
+ * FOLDER/end exists, and prints {"event":"end","iterations":N,"calls":N}. */
 #include "gates.h"
 
 #include <math.h>

@@ -1,11 +1,13 @@
-/* The short parallel loops of teams.c as clang and icx compile them: a call of __kmpc_fork_call for each.
+/* The short parallel loops of teams.c as clang and icx compile them, with a call of __kmpc_fork_call for
+ * each.
  *
  *   kmpc DIRECTORY SIZE [THREADS]
  *
- * With THREADS it states the size of its teams, as for num_threads.
+ * With THREADS it states the team size, as num_threads does.
  *
- * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...,"teams":[...]} as teams.c
- * does; ends when DIRECTORY/end is there. */
+ * Prints {"event":"ready",...}, then twenty times per second
+ * {"event":"pace","seconds":...,"count":...,"sum":...,"teams":[...]} as teams.c does; ends when DIRECTORY/end
+ * exists. */
 #include "gates.h"
 
 #include <stdint.h>
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The library's interface to compilers, openmp/runtime/src/kmp.h of LLVM. */
+/* The library's interface for compilers, from openmp/runtime/src/kmp.h of LLVM. */
 typedef struct {
     int32_t reserved_1, flags, reserved_2, reserved_3;
     const char *source;
@@ -33,7 +35,7 @@ struct loop {
     int team;
 };
 
-/* What each thread of the team does: its part of the iterations. */
+/* The body of a region: each thread's part of the iterations. */
 static void part(int32_t *thread, int32_t *bound_thread, struct loop *loop)
 {
     (void)thread, (void)bound_thread;

@@ -1,10 +1,11 @@
-/* No MPI, nothing prepared: variables to be changed, and a function that is called all the time.
+/* A program without MPI and without preparation, with variables to change and a function that is called
+ * continuously.
  *
  *   knobs
  *
- * Prints {"event":"ready",...}, then works until its standard input ends. For every line that it reads it prints the values as it
- * sees them itself: {"event":"values",...}; the line "set N" changes knob first. The work is the same whatever the values are:
- * its result, printed at the end, depends on the number of rounds alone. */
+ * Prints {"event":"ready",...}, then works until its standard input ends. For every input line it prints its
+ * variables as {"event":"values",...}; the line "set N" changes knob first. The work does not depend on these
+ * values: its result, printed at the end, depends only on the number of rounds. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

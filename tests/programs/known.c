@@ -1,14 +1,18 @@
-/* Iterations whose parts are known: what the rules that come with tuneagent must find in them. Functions have the names that the rules give.
+/* Iterations with known parts, which the shipped rules must find. Functions have the names that the rules
+ * use.
  *
- *   mpirun -n 3 known DIRECTORY phases    100 ms: rank 2 sends to rank 0 20 ms late, who sends to rank 1, who sends to rank 2; ranks compute for
- *                                         80, 40 and 20 ms, then meet at a barrier. Rank R sends 100 (R + 1) numbers of 8 bytes
- *   mpirun -n 2 known DIRECTORY parts     110 ms: 30 to divide the data, 10 to send it, 40 to compute in both ranks, 10 to answer, 5 to receive,
- *                                         15 to finish
- *   mpirun -n 2 known DIRECTORY token     20 ms: who has the token computes for 10 ms and gives it away, the other waits for it
- *   mpirun -n N known DIRECTORY small     each rank sends itself 8 bytes, as fast as it can
+ *   mpirun -n 3 known DIRECTORY phases  100 ms: rank 2 sends to rank 0 20 ms late, rank 0 sends to rank 1,
+ *                                       rank 1 to rank 2; ranks compute for 80, 40 and 20 ms, then meet at a
+ *                                       barrier. Rank R sends 100 (R + 1) numbers of 8 bytes
+ *   mpirun -n 2 known DIRECTORY parts   110 ms: 30 to divide the data, 10 to send it, 40 to compute in both
+ *                                       ranks, 10 to answer, 5 to receive, 15 to finish
+ *   mpirun -n 2 known DIRECTORY token   20 ms: the rank with the token computes for 10 ms and passes it on;
+ *                                       the other waits for it
+ *   mpirun -n N known DIRECTORY small   each rank sends itself 8 bytes, as fast as it can
  *
- * Nobody computes, all sleep; as root the ranks go before everything else on the machine, so that times are nearly exact on a busy one too
- * (their MPI must yield). Prints {"event":"ready",...} per rank, and {"event":"end","iterations":N} once DIRECTORY/stop is there. */
+ * Compute times are slept. As root the ranks have real-time priority, so that times are nearly exact on a
+ * busy machine (their MPI must yield). Prints {"event":"ready",...} per rank, and
+ * {"event":"end","iterations":N} once DIRECTORY/stop exists. */
 #include "gates.h"
 
 #include <mpi.h>
@@ -29,7 +33,7 @@ static void take(int milliseconds)
     nanosleep(&time, NULL);
 }
 
-/* Marks of the program's own: nothing happens in them, and the compiler does not know. */
+/* Probe places without work, which the compiler may not remove. */
 FUNCTION loop_start(int number) { __asm__ volatile("" : : "r"(number) : "memory"); }
 FUNCTION loop_stop(int number) { __asm__ volatile("" : : "r"(number) : "memory"); }
 FUNCTION iteration_begin(int number) { __asm__ volatile("" : : "r"(number) : "memory"); }
@@ -142,7 +146,8 @@ int main(int argc, char **argv)
     for (int go_on = 1; go_on;) {
         iteration_number++;
         iterate();
-        /* Every tenth time all agree whether to go on: seldom enough to be no part of what is known. */
+        /* Every tenth iteration all ranks agree whether to continue, rarely enough not to affect the known
+         * times. */
         if (iteration_number % 10 == 0) {
             go_on = !exists(argv[1], "stop");
             MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);

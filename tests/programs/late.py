@@ -1,9 +1,9 @@
-"""A rank that loads its MPI when it is told to.
+"""A rank that loads its MPI when a gate opens.
 
     mpirun -n N python3 late.py DIRECTORY
 
-Prints {"event":"started"}, waits for DIRECTORY/load, loads MPI, waits for DIRECTORY/go, makes seven calls of MPI_Barrier, prints
-{"event":"done"}, and ends when DIRECTORY/end is there."""
+Prints {"event":"started"}, waits for DIRECTORY/load, loads MPI, waits for DIRECTORY/go, calls MPI_Barrier seven times,
+prints {"event":"done"}, and ends when DIRECTORY/end exists."""
 import os
 import sys
 import time

@@ -1,15 +1,15 @@
-// MPI calls that are left otherwise than by a return, because MPI calls user code and that does not return to it. In each round
-// one call is left so, and others are made that return.
+// MPI calls that are left without a return, because a callback of MPI does not return. Each round leaves one
+// call and makes others that return.
 //
 //   leaving DIRECTORY WAY ROUNDS
 //
-// WAY is throw (an error handler throws an exception), jump (it calls longjmp), thread (it ends its thread, on whose stack there are
-// destructors and cleanup functions), fiber (it switches to another stack and is switched back to later), operation (a reduction's
-// operation throws), attribute (what copies an attribute of a communicator throws), request (what is asked for the status of a
-// generalised request throws).
+// WAY is throw (an error handler throws an exception), jump (it calls longjmp), thread (it exits its thread,
+// on whose stack there are destructors and cleanup functions), fiber (it switches to another stack and is
+// switched back to later), operation (a reduction's operation throws), attribute (the copy function of a
+// communicator's attribute throws), request (the query function of a generalised request throws).
 //
-// Prints {"event":"ready",...}, waits for DIRECTORY/go (unless DIRECTORY is -), prints {"event":"tally",...}: how often a call was
-// left, and what was destroyed on the way.
+// Prints {"event":"ready",...}, waits for DIRECTORY/go (unless DIRECTORY is -), and prints
+// {"event":"tally",...} with the numbers of calls that were left and of destroyed objects.
 #include <atomic>
 #include <csetjmp>
 #include <cstdio>
@@ -63,7 +63,7 @@ static int asked(void *, MPI_Status *)
 static int freed(void *) { return MPI_SUCCESS; }
 static int cancelled(void *, int) { return MPI_SUCCESS; }
 
-// Calls the error handler.
+// Makes a call that fails, so that MPI calls the error handler.
 static void send_to_nobody()
 {
     int value = 0;
@@ -103,7 +103,7 @@ static void catching(void (*call)())
 
 static void reduce()
 {
-    // What is under way in a communicator when it is left stays so.
+    // Operations in progress in a communicator stay so when a call is left, so each round uses a new one.
     MPI_Comm own;
     MPI_Op op;
     int value = 1, sum = 0;

@@ -1,8 +1,9 @@
-/* Calls of known length: run it with pmpi_truth preloaded.
+/* Calls of known duration, to be run with pmpi_truth preloaded.
  *
  *   mpirun -n 2 lengths ROUNDS
  *
- * Both meet at a barrier; then rank 0 comes late to a call, by so many microseconds as stand before it, and rank 1 waits for it there. */
+ * Both ranks meet at a barrier. Then rank 0 comes late to a call, by the microseconds given before it, and
+ * rank 1 waits for it there. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

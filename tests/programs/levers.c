@@ -1,10 +1,12 @@
-/* A loop of which every part can be changed from outside: what is called, with what, how its threads are bound.
+/* A loop in which everything can be changed from outside: called functions, their arguments, CPU binding of
+ * threads.
  *
  *   levers DIRECTORY [LIBRARY...]
  *
- * Loads the libraries, prints {"event":"ready",...}, waits for DIRECTORY/go, goes round and round until DIRECTORY/end is there, and
- * prints {"event":"view",...} for each round that was not like the one before it. DIRECTORY/calm takes `heavy` to 0 and `wish` from
- * 5 to 7. Two more threads work all the time. All sums are computed twice; the result says how many were wrong. */
+ * Loads the libraries, prints {"event":"ready",...}, waits for DIRECTORY/go, and makes rounds until
+ * DIRECTORY/end exists. Prints {"event":"view",...} for each round that differs from the previous one.
+ * DIRECTORY/calm sets `heavy` to 0, and `wish` from 5 to 7. Two more threads work continuously. All sums are
+ * computed twice; the result has the number of wrong ones. */
 #define _GNU_SOURCE
 #include "gates.h"
 
@@ -29,7 +31,7 @@ int limits[3] = {10, 20, 30};
 int heavy = 1, wish = 5;
 const int fixed = 9;
 
-/* What a round did. */
+/* Observations of one round. */
 struct view { char sort; int logs, ticks, size, chunk, limit, flushed, loaded, cpus, levels[LIBRARIES_MAX]; };
 static struct view now;
 static int flushed;
@@ -141,7 +143,7 @@ int main(int argc, char **argv)
     pass_gate(directory, "go");
     struct view before;
     memset(&before, 0, sizeof before);
-    /* One whole round more after the end was seen. */
+    /* One more complete round after the gate was seen. */
     for (long round = 0, is_last = 0; !is_last; round++) {
         is_last = exists(directory, "end");
         if (exists(directory, "calm")) {

@@ -1,19 +1,21 @@
-/* Programs whose loop is known: what an observer must find by itself.
+/* Programs with known loops, which the agent must detect.
  *
- *   mpirun -n N loops DIRECTORY nested INNER       each iteration: INNER times two calls, then one
- *   mpirun -n N loops DIRECTORY none               one of eight calls after the other, as chance has it: no loop of calls
+ *   mpirun -n N loops DIRECTORY nested INNER
+ *       each iteration: INNER times two calls, then one
+ *   mpirun -n N loops DIRECTORY none
+ *       one of eight calls at random: no loop of calls
  *   mpirun -n 2 loops DIRECTORY turns LONG SHORT TRANSFER
- *                                                  each iteration: one rank sleeps for the first number of milliseconds and the other for the
- *                                                  second, by turns; then all agree on what is next, by an operation that sleeps for the third:
- *                                                  a network of that latency
- *   mpirun -n N loops DIRECTORY balance MS ...     each iteration: rank R sleeps for the R-th number of milliseconds, then all agree on
- *                                                  what is next; as root the ranks go before everything else on the machine, so that times
- *                                                  are exact on a busy one too (their MPI must yield)
- *   mpirun -n N loops DIRECTORY uneven MS ...      the same among everything else on the machine
+ *       each iteration: one rank sleeps LONG ms and the other SHORT ms, in turns; then all ranks reduce with
+ *       an operation that sleeps TRANSFER ms, which simulates a network of that latency
+ *   mpirun -n N loops DIRECTORY balance MS ...
+ *       each iteration: rank R sleeps the R-th number of milliseconds, then all reduce. As root the ranks
+ *       have real-time priority, so that times are exact on a busy machine (their MPI must yield)
+ *   mpirun -n N loops DIRECTORY uneven MS ...
+ *       the same with normal priority
  *
- * Every rank prints {"event":"ready",...} and goes on until DIRECTORY/stop exists, which rank 0 looks for. At the end each prints
- * {"event":"end","rank":R,"iterations":N,"seconds":S,"computed":C}: the time from its first iteration to its last, and how much of it
- * was outside MPI, by its own clock. */
+ * Every rank prints {"event":"ready",...} and runs until DIRECTORY/stop exists, which rank 0 checks. At the
+ * end each prints {"event":"end","rank":R,"iterations":N,"seconds":S,"computed":C}: the time from its first
+ * iteration to its last, and its time outside MPI, by its own clock. */
 #include "gates.h"
 
 #include <mpi.h>
@@ -32,7 +34,7 @@ static double computed;
 
 static void say(const char *text, int length)
 {
-    /* One write for a line: lines of several ranks must not mix. */
+    /* One write per line, so that lines of several ranks do not mix. */
     if (write(1, text, length) != length)
         _exit(4);
 }
@@ -62,7 +64,7 @@ FUNCTION int nested(int inner)
     return go_on;
 }
 
-/* Every rank makes the same choices. */
+/* Random choices that are the same in every rank. */
 FUNCTION int chance(void)
 {
     static unsigned long long state = 1;

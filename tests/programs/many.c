@@ -1,10 +1,11 @@
-/* Threads that all call MPI at once (MPI_THREAD_MULTIPLE), and what their rank called by its own count.
+/* Threads that call MPI concurrently (MPI_THREAD_MULTIPLE), with counts per rank.
  *
  *   mpirun -n EVEN many DIRECTORY THREADS ROUNDS
  *
- * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go. In each round every thread sends to the thread of its number in the rank
- * beside, receives from it, and adds up over a communicator that is its own; what came is checked, a wrong number ends the program with 3.
- * Prints {"event":"tally",...}, waits for DIRECTORY/end, and ends. Bytes are those of the buffers that each call was given. */
+ * Prints {"event":"ready",...} per rank and waits for DIRECTORY/go. In each round every thread sends to the
+ * thread of the same number in the partner rank, receives from it, and reduces over its own communicator. The
+ * data is checked; on a wrong number the program exits with 3. Prints {"event":"tally",...}, waits for
+ * DIRECTORY/end, and ends. Bytes are those of the buffers passed to each call. */
 #include "gates.h"
 
 #include <mpi.h>

@@ -1,9 +1,10 @@
-/* Marks: by include/tuneagent.h in the program and in a library, and as other headers write them.
+/* Marks by include/tuneagent.h in a program and in a library, and as other headers write them.
  *
  *   marks DIRECTORY ROUNDS
  *
- * With -DLIBRARY it is the library. Prints {"event":"ready",...}, waits for DIRECTORY/go, passes its marks, prints
- * {"event":"result",...}, waits for DIRECTORY/end. Ends with 3 when a mark has disturbed what a function keeps below its stack. */
+ * With -DLIBRARY it is the library. Prints {"event":"ready",...}, waits for DIRECTORY/go, passes its marks,
+ * prints {"event":"result",...}, waits for DIRECTORY/end. Exits with 3 if a mark has overwritten a function's
+ * red zone. */
 #include "tuneagent.h"
 
 #include "gates.h"
@@ -20,7 +21,8 @@ void library_round(int number, double dt) { TUNEAGENT_MARK(lib, round, number, d
 
 void library_round(int number, double dt);
 
-/* A note as SystemTap's header has it, of which we use what we ourselves never write: operands in memory, constants, semaphores. */
+/* A note as SystemTap's header writes it, with features that our header does not use: memory operands,
+ * constants, semaphores. */
 #define NOTE(name, semaphore, arguments, ...) \
     __asm__ volatile("990: nop\n.pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n.4byte 992f-991f, 994f-993f, 3\n" \
                      "991: .asciz \"stapsdt\"\n992: .balign 4\n993: .8byte 990b, 0, " semaphore "\n" \
@@ -30,7 +32,7 @@ unsigned short guarded_semaphore __attribute__((section(".probes"), used));
 static double table[8] = {0, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5};
 static int disturbed;
 
-/* Calls nothing, so that what it keeps may lie below its stack pointer. */
+/* A leaf function, so the compiler may keep values in the red zone below the stack pointer. */
 __attribute__((noinline)) static int leaf(int x)
 {
     volatile int kept[16];
@@ -44,7 +46,7 @@ __attribute__((noinline)) static int leaf(int x)
     return sum;
 }
 
-/* One mark in two places, which hand over different things. */
+/* One mark at two places, with different operands. */
 __attribute__((noinline)) static void copies(int round)
 {
     long wide = round + 100L;

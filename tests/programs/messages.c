@@ -1,8 +1,9 @@
-/* Everything that a call of MPI can carry, and everybody that it can go to, a few times: run it with pmpi_truth preloaded.
+/* All kinds of MPI messages and partners, a few times each, to be run with pmpi_truth preloaded.
  *
  *   mpirun -n N messages DIRECTORY world|all [rounds]
  *
- * "world" keeps to MPI_COMM_WORLD and built-in types; "all" has communicators of every kind and derived types too. */
+ * "world" uses only MPI_COMM_WORLD and built-in types; "all" also uses communicators of every kind and
+ * derived types. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static void check(int holds, const char *what)
     }
 }
 
-/* A ring within any communicator: to the next, from the one before. */
+/* A ring in a communicator: sends to the next rank and receives from the previous one. */
 static void ring(MPI_Comm comm, int count, MPI_Datatype type, void *out, void *in)
 {
     int me, all;
@@ -40,14 +41,14 @@ static void ring(MPI_Comm comm, int count, MPI_Datatype type, void *out, void *i
     check(status.MPI_SOURCE == (me + 1) % all, "a receive from anybody while sending");
 }
 
-/* Tags of its own: elsewhere messages are received from anybody. */
+/* Uses separate tags, because other functions receive from MPI_ANY_SOURCE. */
 static void to_nobody(void)
 {
     double room[8] = {0};
     MPI_Status status;
     MPI_Send(room, 8, MPI_DOUBLE, MPI_PROC_NULL, 21, MPI_COMM_WORLD);
     MPI_Recv(room, 8, MPI_DOUBLE, MPI_PROC_NULL, 21, MPI_COMM_WORLD, &status);
-    /* The ends of a line have one neighbour. */
+    /* The first and the last rank have one neighbour. */
     MPI_Sendrecv(room, 3, MPI_DOUBLE, rank + 1 < size ? rank + 1 : MPI_PROC_NULL, 22, room + 4, 3, MPI_DOUBLE,
                  rank > 0 ? rank - 1 : MPI_PROC_NULL, 22, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Sendrecv_replace(room, 2, MPI_DOUBLE, right, 23, left, 23, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -59,7 +60,7 @@ static void to_nobody(void)
     MPI_Wait(&request, &status);
 }
 
-/* Messages that are found before they are received. */
+/* Messages that are probed before they are received. */
 static void found(MPI_Comm comm)
 {
     int me, all, is_there = 0, out[6] = {rank}, in[6];
@@ -110,7 +111,7 @@ static void persistent(void)
     MPI_Request_free(&list[0]);
 }
 
-/* The same within any communicator, one way. */
+/* The same with persistent requests, in one direction. */
 static void persistent_ring(MPI_Comm comm, MPI_Datatype type)
 {
     int me, all;
@@ -214,7 +215,7 @@ static void files(const char *directory)
     MPI_File_close(&file);
 }
 
-/* Of types that are made of others: what each rank gives and gets has a type of its own. */
+/* Collectives with derived types: each rank sends and receives with different types. */
 static void typed_collectives(MPI_Comm comm, MPI_Datatype type)
 {
     int me, all, counts[MOST], places[MOST];
@@ -234,7 +235,7 @@ static void typed_collectives(MPI_Comm comm, MPI_Datatype type)
     MPI_Alltoall(out, 1, type, in, 1, type, comm);
 }
 
-/* Communicators in which nobody has the rank that he has in the world, and types that are made of others. */
+/* Communicators with other rank numbers than in the world, and derived types. */
 static void others(void)
 {
     double out[64] = {rank}, in[64];

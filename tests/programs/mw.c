@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #define NAMED __attribute__((noinline, used))
-/* Whoever waits looks this often: ranks that spin on few cores would measure only each other. Who has waited long, because it is
- * not in use, looks more seldom: it has time until it is asked for again. */
+/* Interval at which a rank that has waited long looks for messages. Ranks poll with sleeps, because spinning
+ * ranks on few cores would disturb each other. A rank that is not in use polls less often. */
 #define LOOK_IDLE_US 2000
-/* A sleep ends late by some 60 us: what is to be exact is waited for awake from here on. */
+/* A sleep ends about 60 us late, so the last part of an exact wait is spun. */
 #define AWAKE_S 300e-6
 #define LOOKS_UNTIL_IDLE 2000
 #define CHUNK 1
@@ -51,7 +51,7 @@ struct header {
 
 static const char *directory;
 
-/* Phases: plain, work swings, plain, latency swings, and so on; or without the plain ones. */
+/* Phases: plain, more work, plain, more latency, and so on, or without the plain ones. */
 static double swing(int of_latency)
 {
     if (load->phase <= 0)
@@ -74,7 +74,7 @@ static int wait_for(int source, int tag)
     }
 }
 
-/* The network that lies between: the message is there, but has not arrived yet. */
+/* The simulated network: waits until the message would have arrived. */
 static void arrive(const char *message, int bytes)
 {
     struct header header;
@@ -97,7 +97,8 @@ static void stamp(char *message)
     memcpy(message, &header, sizeof header);
 }
 
-/* Of a message with so many tasks. With a payload messages are of one size both ways. */
+/* Size of a message with this number of tasks. With a payload, messages have the same size in both
+ * directions. */
 static int message_bytes(size_t needed, int tasks)
 {
     size_t padded = (size_t)load->payload * tasks;
@@ -107,7 +108,7 @@ static int message_bytes(size_t needed, int tasks)
 NAMED void mw_begin_iteration(void) { __asm__ volatile(""); }
 NAMED void mw_end_iteration(void) { __asm__ volatile(""); }
 
-/* Cuts the next batch: chunks of equal size that together take the factor's share of what is left. */
+/* Cuts the next batch: chunks of equal size that together take the factor's share of the remaining tasks. */
 NAMED void mw_next_batch(int tasks_left)
 {
     mw_batch++;
@@ -129,7 +130,7 @@ NAMED void mw_send(int worker, void *message, int bytes)
     if (load->latency_us > 0)
         usleep(load->latency_us * swing(1));
     stamp(message);
-    /* Buffered: else a message of some kilobytes waits until the worker looks. */
+    /* Buffered: otherwise a message of some kilobytes would wait until the worker polls. */
     MPI_Bsend(message, bytes, MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
     __asm__ volatile("" ::: "memory");
 }
@@ -153,15 +154,15 @@ NAMED void mw_compute(const struct mw_program *program, const void *state, int f
     __asm__ volatile("" ::: "memory");
 }
 
-/* What the master keeps of one iteration. */
+/* The master's state during an iteration. */
 struct round {
     const struct mw_program *program;
     char *message, *answer, *results;
     int next, left_in_batch, answers, answered_tasks;
-    double ended_s; /* before anybody is told: whoever watches the end may want the CPU at once */
+    double ended_s; /* before the result is printed, because a watcher may then take the CPU */
 };
 
-/* How many times as long a worker takes in this phase. */
+/* Factor by which a worker is slower in this phase. */
 static double slowness(int worker)
 {
     int turn = load->phase > 0 ? mw_iteration / load->phase : 0;
@@ -169,7 +170,8 @@ static double slowness(int worker)
     return is_slow ? load->slow : 1;
 }
 
-/* The share of a worker in proportion to its speed, of what is left for it and those behind it. */
+/* Share of the remaining tasks for a worker, in proportion to its speed and to those of the workers after
+ * it. */
 static int fitting(int worker, int left)
 {
     double speeds = 0;
@@ -211,8 +213,8 @@ static void take_answer(struct round *round)
     round->answered_tasks += header.count;
 }
 
-/* The number of workers of this iteration. With MW_NO_SHADOW the loops below read mw_workers itself, again and again, as
- * a program does that was never meant to be tuned: a change in the middle of an iteration loses answers or waits for ever. */
+/* The number of workers of this iteration. With MW_NO_SHADOW the loops below read mw_workers repeatedly, as
+ * in a program that was not prepared: a change in the middle of an iteration loses answers or blocks. */
 static int workers_in_use(int ranks)
 {
     int wanted = mw_workers;

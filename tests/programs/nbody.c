@@ -1,10 +1,11 @@
-/* Bodies in a plane that attract each other, as a master/worker program: what MATE (2007) tuned.
+/* Bodies in a plane that attract each other, as a master/worker program: the program that MATE (2007) tuned.
  *
- *   mpirun -n RANKS nbody DIRECTORY [NAME=VALUE ...]      names: see mw_load in mw.h; and workers, factor, minimum, first_chunk,
- *                                                                later_chunk
+ *   mpirun -n RANKS nbody DIRECTORY [NAME=VALUE ...]   names: mw_load in mw.h; workers, factor, minimum,
+ *                                                      first_chunk, later_chunk
  *
- * Waits for DIRECTORY/go, prints {"event":"iteration",...} for each iteration and {"event":"result",...} with a checksum that is the same
- * however the work was shared. Compute time is slept: `work_us` for all bodies together. */
+ * Waits for DIRECTORY/go, prints {"event":"iteration",...} for each iteration and {"event":"result",...} with
+ * a checksum that does not depend on the distribution of work. Compute time is slept: `work_us` for all
+ * bodies together. */
 #include "mw.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* So many that they can be shared evenly by many numbers of workers, and fit into a message that MPI sends at once. */
+/* Divisible by many numbers of workers, and small enough for one eager message. */
 #define BODIES 120
 #define STEP 1e-3
 #define SOFTENING 1e-2
@@ -32,7 +33,7 @@ static void start(void)
     }
 }
 
-/* Each body by itself, over all others in their order: the sum does not depend on who computes it. */
+/* Sums over all other bodies in a fixed order, so that the result does not depend on the worker. */
 static void move(const void *state, int first, int count, void *results)
 {
     const struct body *all = state;

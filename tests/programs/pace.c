@@ -1,9 +1,11 @@
-/* Makes MPI calls at a rate, in a hundred iterations a second: the calls of an iteration are made at once, and the rest of it is slept away.
+/* Makes MPI calls at a fixed rate, in 100 iterations per second. An iteration makes its calls at once and
+ * then sleeps.
  *
  *   mpirun -n RANKS pace CALLS_PER_SECOND DIRECTORY
  *
- * Prints {"event":"ready",...} per rank, then goes on until DIRECTORY/end exists. The calls concern nobody else. Where they take longer
- * than an iteration, the next one begins late, and none is made up for: the rate is then lower than what was asked for. */
+ * Prints {"event":"ready",...} per rank, then runs until DIRECTORY/end exists. The calls involve no other
+ * rank. If they take longer than an iteration, the next one begins late and no iteration is made up for, so
+ * the rate is lower. */
 #include "gates.h"
 
 #include <mpi.h>

@@ -1,5 +1,5 @@
-// MPI from C++, as programs of today call it: templates over the C functions, containers as buffers, requests in a vector.
-// Run it with pmpi_truth preloaded.
+// MPI in modern C++: templates over the C functions, containers as buffers, requests in a vector. To be run
+// with pmpi_truth preloaded.
 #include <mpi.h>
 #include <cstdio>
 #include <map>
@@ -12,7 +12,7 @@ template <typename T> MPI_Datatype type_of();
 template <> MPI_Datatype type_of<double>() { return MPI_DOUBLE; }
 template <> MPI_Datatype type_of<long>() { return MPI_LONG; }
 
-/* A world of one's own, as libraries make it. */
+/* A duplicate of MPI_COMM_WORLD, as libraries use it. */
 class World {
 public:
     explicit World(MPI_Comm of)

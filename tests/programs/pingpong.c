@@ -1,9 +1,9 @@
-/* Pairs of ranks exchange 8 bytes, then all agree on a sum, for ever or N times: a program whose result is known.
+/* Pairs of ranks exchange 8 bytes, then all ranks reduce, N times or until stopped. The result is known.
  *
  *   mpirun -n EVEN pingpong DIRECTORY ITERATIONS        0: until DIRECTORY/stop exists
  *
- * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go, and at the end {"event":"result",...} on rank 0. The
- * checksum depends on the number of ranks and iterations only: whoever watches or tunes it, it must be the same. */
+ * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go, and at the end prints {"event":"result",...}
+ * on rank 0. The checksum depends only on the numbers of ranks and iterations. */
 #include "gates.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@ static uint64_t mixed(uint64_t value)
     return value * 6364136223846793005u + 1442695040888963407u;
 }
 
-/* The even rank of a pair sends its value, the odd one mixes it and sends it back. */
+/* The even rank of a pair sends its value; the odd one mixes it and sends it back. */
 static uint64_t exchange(uint64_t value)
 {
     int partner = rank ^ 1;
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     uint64_t sum = 0;
     for (int go_on = 1; go_on; done++) {
         value = exchange(value);
-        /* The last bit of the sum says whether rank 0 wants to go on: agreement costs no call of its own. */
+        /* The last bit of the sum says whether rank 0 continues, so that this needs no additional call. */
         uint64_t wish = rank == 0 ? (wanted > 0 ? done + 1 < wanted : !exists(directory, "stop")) : 0;
         uint64_t mine = (value & ~UINT64_C(1)) + wish, total;
         MPI_Allreduce(&mine, &total, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);

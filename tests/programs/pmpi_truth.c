@@ -1,14 +1,16 @@
-/* What a program's MPI calls carry, counted by the profiling interface of MPI itself: the truth that the agent is compared with.
+/* Counts what a program's MPI calls carry, through MPI's profiling interface, as a reference for the agent.
  *
  *   PMPI_TRUTH=DIRECTORY LD_PRELOAD=pmpi_truth.so program
  *
- * At the end of MPI_Init each rank prints {"event":"ready",...} and waits until DIRECTORY/go exists; from then on everything counts.
- * At MPI_Finalize it writes DIRECTORY/truth.RANK.json: of each function its calls, how long they took by the monotonic clock, what
- * they carried; of each rank what went to it and came from it. Calls inside other calls are not counted. A function without a wrapper
- * here is not known here. Before, it makes some calls of MPI_Bsend to nobody of its own: they tell what a call costs that does nothing.
+ * At the end of MPI_Init each rank prints {"event":"ready",...} and waits until DIRECTORY/go exists; counting
+ * begins then. In MPI_Finalize it writes DIRECTORY/truth.RANK.json: for each function the number of calls,
+ * their duration by the monotonic clock, and the data they carried; for each partner the data sent and
+ * received. Calls inside other calls and functions without a wrapper are not counted. Before that, it makes
+ * some calls of MPI_Bsend to MPI_PROC_NULL, which show the overhead of a call.
  *
- * It is written from the MPI standard alone: sizes by PMPI_Type_size, ranks by PMPI_Group_translate_ranks. Here is what is counted, and
- * where it is told; the wrappers are in pmpi_truth_calls.c, those of Fortran in pmpi_truth_fortran.c. */
+ * It is written from the MPI standard alone: sizes by PMPI_Type_size, ranks by PMPI_Group_translate_ranks.
+ * This file has the counters and the output; the wrappers are in pmpi_truth_calls.c, those of Fortran in
+ * pmpi_truth_fortran.c. */
 #include "pmpi_truth.h"
 
 #include <stdio.h>
@@ -21,7 +23,7 @@
 
 struct pair { long messages, bytes; };
 
-/* A persistent request: what each start of it carries. Or a message that was found: from whom it is. */
+/* A persistent request with the data of each start, or a probed message with its sender. */
 struct request { uintptr_t handle; long bytes; int is_sent, rank, in_use; };
 
 enum { NOBODY = -1, UNTOLD = RANKS };

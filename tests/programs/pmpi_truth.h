@@ -1,4 +1,5 @@
-/* What the sources of pmpi_truth share. Nothing of it is seen outside the library: a program may have functions of these names. */
+/* Shared by the sources of pmpi_truth. Symbols are hidden, because a program may have functions of these
+ * names. */
 #ifndef PMPI_TRUTH_H
 #define PMPI_TRUTH_H
 
@@ -9,7 +10,7 @@
 
 #define BUCKETS 32
 
-/* What is known of a function. */
+/* Counters of one function. */
 struct entry {
     const char *name;
     struct entry *next;
@@ -19,10 +20,10 @@ struct entry {
 
 #pragma GCC visibility push(hidden)
 
-/* Calls of MPI that this thread is inside of. */
+/* Number of MPI calls that this thread is inside of. */
 extern __thread int depth;
 
-/* Whether a call counts that begins now; and its end. */
+/* `enter` returns whether the call is counted; `leave` ends it. */
 int enter(struct entry *e);
 void leave(struct entry *e, int counts, long since);
 
@@ -34,27 +35,28 @@ long bytes_of_types(const int counts[], const MPI_Datatype types[], MPI_Comm com
 
 void carries(struct entry *e, long bytes);
 void sends(struct entry *e, long bytes, int to, MPI_Comm comm);
-/* Somebody who is not named is known when the message is there and its status is wanted. */
+/* MPI_ANY_SOURCE is resolved from the status, if the caller requested one. */
 void receives(long bytes, int from, MPI_Comm comm, const MPI_Status *status);
-/* What is posted: the function's bytes. */
+/* Posted bytes, which are the bytes of the function. */
 void posts(struct entry *e, long bytes, int from);
 
-/* A persistent request, by its handle. */
+/* Persistent requests, by handle. */
 void makes(uintptr_t handle, int is_sent, long bytes, int rank, MPI_Comm comm);
 void starts(struct entry *e, uintptr_t handle);
 void frees(uintptr_t handle);
-/* A message that was found: who is not named is known where the status is wanted. */
+/* A probed message; MPI_ANY_SOURCE is resolved from the status, if the caller requested one. */
 void finds(MPI_Message message, int from, MPI_Comm comm, const MPI_Status *status);
 void receives_found(struct entry *e, long bytes, MPI_Message message);
 
 void wait_for_go(void);
 void write_truth(void);
-/* Calls that last nothing, each after a while: what our clock has of them is what else stands around a call. They count as any. */
+/* Calls without communication, at intervals, which show the overhead around a call. They are counted as any
+ * other. */
 void call_nothing(void);
 
 #pragma GCC visibility pop
 
-/* Around the call of the function that a wrapper stands for. The entry has the name under which the agent counts it. */
+/* Wraps a call. The entry has the name under which the agent counts the function. */
 #define COUNTED(label, before, call, after) \
     static struct entry entry = {.name = label}; \
     struct entry *e = &entry; \

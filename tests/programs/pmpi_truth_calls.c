@@ -1,4 +1,5 @@
-/* The wrappers of pmpi_truth: each function's parameters, its arguments, what is counted before the call, what after it. */
+/* The wrappers of pmpi_truth: parameters, arguments, what is counted before the call, what is counted after
+ * it. */
 #include "pmpi_truth.h"
 
 #define WRAP(function, parameters, arguments, before, after) \

@@ -1,5 +1,6 @@
-/* The wrappers of pmpi_truth for Fortran: Open MPI's bindings call PMPI functions, so they have wrappers of their own. MPICH's call those of
- * pmpi_truth_calls.c, but for what has no buffer in the module mpi_f08. */
+/* The wrappers of pmpi_truth for Fortran. Open MPI's bindings call PMPI functions, so they need their own
+ * wrappers. MPICH's bindings call the functions of pmpi_truth_calls.c, except those without a buffer in the
+ * module mpi_f08. */
 #define _GNU_SOURCE
 #include "pmpi_truth.h"
 
@@ -85,7 +86,7 @@ static void *following(const char *name)
     return found;
 }
 
-/* A handle in Fortran's type is the integer that it is in C. */
+/* A Fortran handle is the same integer as in C. */
 #define FORTRAN_08(function, label, parameters, arguments, before) \
     void function parameters; \
     void function parameters \

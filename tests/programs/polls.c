@@ -1,9 +1,10 @@
-/* A rank that asks for messages that never come, with a little work between two questions, and counts how often it asked.
+/* A rank that polls for messages that never come, with a little work in between, and counts its polls.
  *
  *   mpirun -n 1 polls DIRECTORY NANOSECONDS
  *
- * Prints {"event":"ready",...}, waits for DIRECTORY/go, then asks until DIRECTORY/tally exists, with about NANOSECONDS of work between two
- * questions; prints {"event":"tally",...} with its own count, and ends when DIRECTORY/end exists. */
+ * Prints {"event":"ready",...}, waits for DIRECTORY/go, then polls until DIRECTORY/tally exists, with about
+ * NANOSECONDS of work between two polls; prints {"event":"tally",...} with its count, and ends when
+ * DIRECTORY/end exists. */
 #include "gates.h"
 
 #include <mpi.h>
@@ -13,7 +14,8 @@
 
 #define BATCH 2000
 
-/* By the clock: how long a number of rounds takes changes threefold with what surrounds them. */
+/* Timed by the clock, because the duration of a fixed number of rounds varies threefold with the surrounding
+ * code. */
 static void work(double nanoseconds)
 {
     double until = seconds() + nanoseconds / 1e9;

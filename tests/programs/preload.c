@@ -1,9 +1,11 @@
-/* Stands between a program and its MPI, as profilers do that are preloaded: counts each call and its time, and passes it on.
+/* A library between a program and its MPI, as preloaded profilers are: counts each call and its time, and
+ * passes it on.
  *
  *   LD_PRELOAD=LIBRARY mpirun -n RANKS PROGRAM
  *
- * COPY 1 passes calls on to PMPI_*, as the standard has it (mpiP, IPM); another COPY to whoever else has the function (as Darshan does), so that
- * several can stand before one program. In MPI_Finalize each rank prints {"event":"preload","copy":...,"rank":...,"functions":[...]}. */
+ * COPY 1 passes calls on to PMPI_*, as the standard intends (mpiP, IPM). Other values of COPY pass them to
+ * the next library with the function (as Darshan does), so that several can be preloaded. In MPI_Finalize
+ * each rank prints {"event":"preload","copy":...,"rank":...,"functions":[...]}. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -103,7 +105,7 @@ int MPI_Finalize(void)
         at += snprintf(text + at, sizeof text - at, "%s{\"name\":\"%s\",\"calls\":%ld,\"ns\":%ld}", i ? "," : "", entries[i]->name,
                        atomic_load(&entries[i]->calls), atomic_load(&entries[i]->ns));
     at += snprintf(text + at, sizeof text - at, "]}\n");
-    /* One write for a line: lines of several ranks must not mix. */
+    /* One write per line, so that lines of several ranks do not mix. */
     if (write(1, text, at) != at)
         _exit(4);
     return next();

@@ -1,9 +1,10 @@
-/* Products of matrices by whatever BLAS it is linked to, one after the other, until it is told to end.
+/* Multiplies matrices with the linked BLAS until it is ended.
  *
  *   products DIRECTORY SIZE
  *
- * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}, where
- * the sum is of one product, of whole numbers and so always the same; ends when DIRECTORY/end is there. */
+ * Prints {"event":"ready",...}, then twenty times per second
+ * {"event":"pace","seconds":...,"count":...,"sum":...}. The sum is that of one product of integers and
+ * constant. Ends when DIRECTORY/end exists. */
 #include "gates.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
-"""Products of matrices, one after the other, until it is told to end.
+"""Multiplies matrices until it is ended.
 
     products.py DIRECTORY SIZE
 
-Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}, where the
-sum is of one product and always the same; ends when DIRECTORY/end is there."""
+Prints {"event":"ready",...}, then twenty times per second {"event":"pace","seconds":...,"count":...,"sum":...}. The
+sum is that of one product and constant. Ends when DIRECTORY/end exists."""
 import os
 import sys
 import time

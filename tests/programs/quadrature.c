@@ -1,8 +1,9 @@
-/* The area under a curve in strips, on the same master/worker library as nbody: one rule tunes both.
+/* The area under a curve in strips, on the same master/worker library as nbody, so that one rule tunes both.
  *
  *   mpirun -n RANKS quadrature DIRECTORY [NAME=VALUE ...]      as nbody
  *
- * Every iteration halves the width of the strips' steps up to a limit; the results are those of one process. */
+ * Every iteration halves the step width in the strips, up to a limit. The result equals that of one
+ * process. */
 #include "mw.h"
 
 #include <math.h>

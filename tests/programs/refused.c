@@ -1,9 +1,10 @@
-/* No MPI: takes steps.
+/* A program without MPI that takes steps.
  *
  *   refused DIRECTORY STEPS
  *
- * Prints {"event":"ready",...}, waits for DIRECTORY/go, takes STEPS steps, prints {"event":"done",...}, and waits for DIRECTORY/end. With
- * REFUSED the function `step` begins with an instruction that no kernel puts a uprobe on: it has a lock prefix (x86-64). */
+ * Prints {"event":"ready",...}, waits for DIRECTORY/go, takes STEPS steps, prints {"event":"done",...}, and
+ * waits for DIRECTORY/end. With REFUSED the function `step` begins with an instruction that the kernel does
+ * not probe: it has a lock prefix (x86-64). */
 #include "gates.h"
 
 #include <stdio.h>

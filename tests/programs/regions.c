@@ -1,10 +1,11 @@
-/* Teams of threads: so many regions, every second of which asks for two threads.
+/* Parallel regions; every second one requests two threads.
  *
  *   regions DIRECTORY ROUNDS
  *
- * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end. With 0 rounds it
- * works until DIRECTORY/end is there. Prints {"event":"team",...} when a region that asks for no size has another than the last, with what
- * omp_get_max_threads says. */
+ * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for
+ * DIRECTORY/end. With 0 rounds it works until DIRECTORY/end exists. Prints {"event":"team",...} when the team
+ * size of a region without a requested size differs from the last one, with the value of
+ * omp_get_max_threads. */
 #include "gates.h"
 
 #include <omp.h>

@@ -1,5 +1,5 @@
-! A Fortran program whose every step ends in the reduction that its subroutine `relax` calls. Argument: steps, each of 5 ms of sleep. With
-! -DF08 it is written for the module mpi_f08, else for the module mpi.
+! A Fortran program in which every step ends with a reduction in its subroutine `relax`. Argument: the number of steps,
+! each with 5 ms of sleep. With -DF08 it uses the module mpi_f08, else the module mpi.
 program relaxation
   implicit none
   character(len=16) :: argument

@@ -1,5 +1,5 @@
-/* A program that becomes a copy of itself, whose file it then replaces by a FIFO, under both names that the kernel may tell: whoever opens
-   the file by its name waits for ever. Works until its input ends. */
+/* A program that executes a copy of itself and then replaces the copy's file by a FIFO, under both names that
+ * the kernel may show, so that opening the file by its name blocks. Works until its input ends. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static int copy(const char *to) {
     return close(from) | close(out);
 }
 
-/* FOLDER: copies itself there and becomes the copy, which knows by a second argument what it is. */
+/* FOLDER: copies itself there and executes the copy, with a second argument that marks it as the copy. */
 int main(int count, char **arguments) {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     char file[4096], deleted[4096];

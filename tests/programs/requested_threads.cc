@@ -1,9 +1,10 @@
-// What rules probe in a program: a method, functions of one pattern, a span between two functions, members behind pointers,
-// texts.
+// What rules probe and read in a program: a method, functions of one pattern, a span between two functions,
+// members behind pointers, strings.
 //
 //   requested_threads DIRECTORY ROUNDS
 //
-// Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end.
+// Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for
+// DIRECTORY/end.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,7 +22,7 @@ struct Task {
 
 Task tasks[3];
 Task *queue = tasks;
-// Leads nowhere: reading it must not become a number.
+// An invalid pointer, which must not be read as a number.
 Task *volatile broken = reinterpret_cast<Task *>(64);
 volatile long sink;
 

@@ -1,9 +1,10 @@
-/* Iterations of an OpenMP program whose speedup is known: with P threads one takes 10 + 120 / P ms.
+/* An OpenMP program with known speedup: an iteration with P threads takes 10 + 120 / P ms.
  *
  *   scaling DIRECTORY
  *
- * Five iterations with four threads, five with two, and so on. Nobody computes, all sleep; as root it goes before everything else on the
- * machine, so that times are nearly exact on a busy one too. Prints {"event":"ready"}, and ends once DIRECTORY/stop is there. */
+ * Alternates between five iterations with four threads and five with two. Compute times are slept. As root it
+ * has real-time priority, so that times are nearly exact on a busy machine. Prints {"event":"ready"}, and
+ * ends once DIRECTORY/stop exists. */
 #include "gates.h"
 
 #include <sched.h>

@@ -1,4 +1,5 @@
-/* Settings that can be read and written by hand. Says that it is ready, and answers every byte with its view. */
+/* Variables to be read and written by commands. Prints a line when ready, and its values after every input
+ * byte. */
 #include <stdio.h>
 #include <stdlib.h>
 

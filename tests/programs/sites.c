@@ -1,9 +1,9 @@
-/* No MPI: functions that begin differently, to measure what a probe on each costs.
+/* A program without MPI: functions with different first instructions, to measure the cost of a probe on each.
  *
- *   sites              answers each line "NAME CALLS" of its input with what a call takes, in nanoseconds of CPU time
+ *   sites              answers each input line "NAME CALLS" with the duration of a call, in ns of CPU time
  *   sites NAME CALLS   the same, once
  *
- * x86-64 only. Each function does nothing; the loop around the call is part of what is told. */
+ * x86-64 only. The functions do nothing. The duration includes the loop around the call. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static const struct {
 static double now_ns(void)
 {
     struct timespec now;
-    /* Not the time that passes: it is the program that pays for a probe, and others must not be taken for it. */
+    /* CPU time: the program pays for its probes, and other programs must not affect the result. */
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return now.tv_sec * 1e9 + now.tv_nsec;
 }
@@ -46,7 +46,7 @@ static int measure(const char *name, long calls)
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (!strcmp(functions[i].name, name)) {
             void (*volatile function)(void) = functions[i].function;
-            /* The first hits are dearer: the kernel makes a place for them. */
+            /* The first hits are more expensive, because the kernel allocates memory for them. */
             for (int warm = 0; warm < 100; warm++)
                 function();
             double began = now_ns();

@@ -1,9 +1,9 @@
-/* Ranks that sleep their compute time and wait for nobody, so that many of them fit on few cores.
+/* Ranks that sleep their compute time and do not wait for each other, so that many fit on few cores.
  *
  *   mpirun -n RANKS sleepers DIRECTORY MICROSECONDS
  *
- * Prints {"event":"ready",...}, then sleeps and makes one call that concerns nobody else, again and again, until DIRECTORY/end exists; then
- * prints {"event":"done",...} with the number of its calls. */
+ * Prints {"event":"ready",...}, then repeats a sleep and a call that involves no other rank, until
+ * DIRECTORY/end exists; then prints {"event":"done",...} with the number of its calls. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

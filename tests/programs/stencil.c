@@ -1,13 +1,13 @@
-/* Heat in a ring of cells: every rank exchanges its borders with its neighbours, then computes, SPMD.
+/* Heat in a ring of cells (SPMD): every rank exchanges boundary cells with its neighbours, then computes.
  *
  *   mpirun -n RANKS stencil DIRECTORY [NAME=VALUE ...]
- *     steps=2000    in time           block=1        steps between two exchanges, whose borders are as wide
- *     cells=1024    of each rank      step_us=0      slept for each step, for the cells of others in proportion
- *     exchange_us=0 slept for each exchange          slow_rank=-1 slow=1   a rank that sleeps so many times as long
+ *     steps=2000    time steps        block=1     steps between two exchanges, and width of the boundary
+ *     cells=1024    per rank          step_us=0   slept per step, and for the neighbours' cells in proportion
+ *     exchange_us=0 slept per exchange            slow_rank=-1 slow=1   a rank that is slower
  *
- * `block` is a knob that all ranks must turn at the same exchange: a rank whose neighbour has another one waits for a message that is
- * never sent. Prints {"event":"iteration",...} on rank 0 for each exchange, and {"event":"result",...} with a checksum that is the same for
- * every block. Waits for DIRECTORY/go. */
+ * `block` must be changed in all ranks at the same exchange: a rank whose neighbour has another value waits
+ * for a message that is never sent. Prints {"event":"iteration",...} on rank 0 for each exchange, and
+ * {"event":"result",...} with a checksum that is the same for every block. Waits for DIRECTORY/go. */
 #include "gates.h"
 
 #include <mpi.h>
@@ -20,9 +20,9 @@
 #define MOST_CELLS 65536
 #define MOST_BLOCK 64
 
-/* What a rule reads and writes. */
+/* Variables that a rule reads and writes. */
 int block = 1; /* read at the top of the loop */
-int width;     /* what is in use until the next exchange */
+int width;     /* in use until the next exchange */
 int iteration; /* exchanges so far */
 
 static struct {
@@ -36,7 +36,7 @@ static const char *directory;
 NAMED void begin_iteration(void) { __asm__ volatile("" ::: "memory"); }
 NAMED void end_iteration(void) { __asm__ volatile("" ::: "memory"); }
 
-/* The number of values is the tag: a neighbour with another block is never heard. */
+/* The tag is the number of values, so a message from a neighbour with another block is not received. */
 NAMED void exchange(int cells)
 {
     int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
@@ -55,7 +55,7 @@ NAMED void exchange(int cells)
     }
 }
 
-/* Steps until the borders are used up: each step needs one cell more on either side. */
+/* Steps until the boundary cells are used up: each step needs one cell more on either side. */
 NAMED void compute(int cells)
 {
     double *own = heat + MOST_BLOCK, *moved = warmer + MOST_BLOCK;

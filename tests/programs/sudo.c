@@ -1,4 +1,5 @@
-/* What sudo does, for tests: made a set-uid program of root's, it runs a command as root and without the caller's environment.
+/* A replacement of sudo for tests. As a set-uid program of root it runs a command as root, without the
+ * caller's environment.
  *
  *   sudo -- COMMAND ARGUMENT... */
 #define _GNU_SOURCE

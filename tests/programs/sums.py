@@ -1,9 +1,9 @@
-"""A little work, then one number of all ranks, again and again, as programs of mpi4py are: until DIRECTORY/end is there.
+"""An mpi4py program that alternates between a little work and a reduction over all ranks, until DIRECTORY/end exists.
 
     mpirun -n N python3 sums.py DIRECTORY
 
-Rank 0 prints {"event": "pace", "seconds": ..., "count": ..., "sum": ...} about four times a second; all end in the same iteration. The sum
-is the same with however many ranks."""
+Rank 0 prints {"event": "pace", "seconds": ..., "count": ..., "sum": ...} about four times per second; all end in the
+same iteration. The sum does not depend on the number of ranks."""
 import json
 import os
 import sys

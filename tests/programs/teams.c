@@ -1,12 +1,13 @@
-/* An OpenMP program as many are: short parallel loops, one after the other, until it is told to end.
+/* An OpenMP program with short parallel loops, until it is ended.
  *
  *   teams DIRECTORY SIZE [THREADS]
  *
- * With THREADS it states the size of its teams itself, in loops of two schedules.
+ * With THREADS it states its team size, in loops of two schedules.
  *
- * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...,"teams":[...]},
- * where the sum is the result of all regions so far over their number and does not depend on who did what, and the teams are the sizes of
- * those of each loop; ends when DIRECTORY/end is there. */
+ * Prints {"event":"ready",...}, then twenty times per second
+ * {"event":"pace","seconds":...,"count":...,"sum":...,"teams":[...]}. The sum is the result of all regions so
+ * far divided by their number, and does not depend on the distribution of work; the teams are the team sizes
+ * of each loop. Ends when DIRECTORY/end exists. */
 #include "gates.h"
 
 #include <math.h>
@@ -17,10 +18,10 @@
 
 #define OTHERS 1000
 
-/* The size of the team of each loop. */
+/* Team size of each loop. */
 static int teams[2];
 
-/* One iteration of a loop, of which the first takes note of its team. */
+/* One iteration of a loop; the first one records the team size. */
 static long step(long *squares, long i, long number, int *team)
 {
     if (team)
@@ -45,7 +46,7 @@ static long stated(long *squares, long size, long number, int threads)
 #pragma omp parallel for num_threads(threads) reduction(+ : sum)
     for (long i = 0; i < size; i++)
         sum += step(squares, i, number, i == 0 ? &teams[0] : 0);
-    /* Constant bounds and no sum over the team: compilers start team and loop in one call. */
+    /* Constant bounds and no reduction: compilers start team and loop in one call. */
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 100)
     for (long i = 0; i < OTHERS; i++)
         step(others, i, number, i == 0 ? &teams[1] : 0);

@@ -1,9 +1,9 @@
-// Exceptions that pass through functions which may be probed: a return probe there aborts the program.
+// Exceptions that pass through functions which may be probed. A return probe on them would abort the program.
 //
 //   thrower DIRECTORY ROUNDS
 //
-// Prints {"event":"ready",...}, waits for DIRECTORY/go, throws through pass_through every second round, prints
-// {"event":"tally",...}, waits for DIRECTORY/end.
+// Prints {"event":"ready",...}, waits for DIRECTORY/go, throws through pass_through every second round,
+// prints {"event":"tally",...}, waits for DIRECTORY/end.
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>

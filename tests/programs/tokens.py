@@ -1,9 +1,9 @@
-"""Tokens of a tiny language model with random weights, by llama.cpp, until a file says to end.
+"""Computes tokens of a tiny language model with random weights, by llama.cpp, until it is ended.
 
     tokens.py DIRECTORY THREADS
 
-Prints {"event":"ready",...}, then at most twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}: the tokens so far,
-and a sum over those of the newest complete text, always the same; ends when DIRECTORY/end is there."""
+Prints {"event":"ready",...}, then at most twenty times per second {"event":"pace","seconds":...,"count":...,"sum":...}:
+the number of tokens, and a sum over those of the last complete text, which is constant. Ends when DIRECTORY/end exists."""
 import ctypes
 import importlib.util
 import os
@@ -53,7 +53,7 @@ def write_model(path):
 
 
 class Parameters(ctypes.Structure):
-    """As the library gives them and takes them back: more bytes than it has, which differ by version."""
+    """Parameters as the library returns and takes them, in a buffer larger than the struct of any version."""
 
     _fields_ = [("bytes", ctypes.c_char * 1024)]
 
@@ -96,7 +96,7 @@ def next_token(token):
 
 
 def texts():
-    """The sum over the tokens so far, and whether the text is complete, after each token."""
+    """Yields after each token the sum over the tokens so far, and whether the text is complete."""
     while True:
         llama.llama_memory_clear(llama.llama_get_memory(context), True)
         token, total = 1, 0

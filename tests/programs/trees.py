@@ -1,9 +1,9 @@
-"""Gradient boosting with a library that states the size of its OpenMP teams in every region, until a file says to end.
+"""Gradient boosting with a library that states its OpenMP team size in every region, until it is ended.
 
     trees.py DIRECTORY lightgbm|xgboost THREADS
 
-Prints {"event":"ready",...}, then at most twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}: the trees so far, and
-what the newest complete model predicts, always the same; ends when DIRECTORY/end is there."""
+Prints {"event":"ready",...}, then at most twenty times per second {"event":"pace","seconds":...,"count":...,"sum":...}:
+the number of trees, and the prediction of the last complete model, which is constant. Ends when DIRECTORY/end exists."""
 import os
 import sys
 import time

@@ -1,4 +1,5 @@
-/* A library with a variable that others of the same name have too, and a function that can take the place of one of `levers`. */
+/* A library with a variable whose name other libraries have, too, and a replacement for a function of
+ * `levers`. */
 int tuned_level = 1;
 
 int level_now(void) { return tuned_level; }

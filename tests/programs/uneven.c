@@ -1,14 +1,15 @@
-/* A loop of parallel regions whose times are known: what an observer must find.
+/* A loop of parallel regions with known times, which the agent must find.
  *
  *   uneven DIRECTORY SERIAL EVEN MS ...
  *
- * Each iteration: the first thread alone sleeps for SERIAL milliseconds; a region in which every thread sleeps for EVEN; a region in which
- * thread T sleeps for the T-th of the last numbers, as many threads as there are of them. As root it goes before everything else on the
- * machine, so that times are nearly exact on a busy one too; nobody is before a host that stops the whole machine, so it says what they were.
+ * Each iteration: the first thread alone sleeps for SERIAL milliseconds; a region in which every thread
+ * sleeps for EVEN ms; a region in which thread T sleeps for the T-th of the last numbers, with as many
+ * threads as there are numbers. As root it has real-time priority, so that times are nearly exact on a busy
+ * machine. A hypervisor can still stop the machine, so the program prints the measured times.
  *
- * Prints {"event":"ready",...}, for each iteration {"event":"iteration","start_s":...,"regions":[{"start_s":...,"end_s":...,
- * "threads":[[entered,left],...]},...]} in seconds by CLOCK_MONOTONIC; goes on until DIRECTORY/end exists, prints
- * {"event":"end","iterations":N}. */
+ * Prints {"event":"ready",...}, for each iteration {"event":"iteration","start_s":...,
+ * "regions":[{"start_s":...,"end_s":...,"threads":[[entered,left],...]},...]} in seconds by CLOCK_MONOTONIC;
+ * runs until DIRECTORY/end exists, and prints {"event":"end","iterations":N}. */
 #include "gates.h"
 
 #include <omp.h>

@@ -1,8 +1,8 @@
-/* An MPI program that counts every call that it makes, from MPI_Init to MPI_Finalize.
+/* An MPI program that counts all its calls, from MPI_Init to MPI_Finalize.
  *
  *   mpirun -n N whole ITERATIONS
  *
- * Every rank prints {"event":"tally",...} when it has left MPI, and ends. */
+ * Every rank prints {"event":"tally",...} after MPI_Finalize and ends. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,25 +1,25 @@
-/* A fire front that spreads, as a master/worker program on MPI: the simulator of the 2010 thesis on MATE for MPI, made anew.
+/* A spreading fire front, as a master/worker program: the simulator of the thesis on MATE for MPI (2010).
  *
  *   mpirun -n RANKS wildfire DIRECTORY [NAME=VALUE ...]
- *     iterations=100  points=7000   of the front at the start: an ellipse; points are added where the front stretches
- *     speed=0.002     how far the front moves in an iteration; it is 2 high at the start
- *     point_us=100    slept for each point            heavy=0     how much longer a point below the threshold takes: 1 is twice
- *     threshold=0.3   share of the front's height at the start below which points are heavy; the front moves, the threshold does not
- *     heavy_from=0    the iteration in which they become heavy
- *     serial_us=0     slept by the master in each iteration
- *     original=0      1: equal sections, one for each worker, as before factoring was built in
- *     f0=0.5 f1=0.5 f2=0.5   share of the points left that the first, the second, every later batch takes
- *     minimum=25      points a chunk has at least     workers=0   in use, 0: all there are
- *     latency_us=0    slept for each message; a point has point_bytes=16 bytes, and each byte takes byte_ns=0
- *     realtime=0      1: the ranks go before everything else on the machine (root only), so that times are exact on a busy one too
- *     gate=0          the iteration before which it waits for DIRECTORY/more
- *     schedule=FILE   a line "F0 F1 F2 WORKERS" for each iteration, in place of the four above; the last one stays
+ *     iterations=100  points=7000   of the initial front, an ellipse; points are added where the front widens
+ *     speed=0.002     distance that the front moves per iteration; its initial height is 2
+ *     point_us=100    slept per point       heavy=0   extra time of points below the threshold; 1 doubles it
+ *     threshold=0.3   points below this fraction of the initial height are heavy; it does not move
+ *     heavy_from=0    first iteration with heavy points
+ *     serial_us=0     slept by the master per iteration
+ *     original=0      1: equal sections, one per worker, as before factoring was added
+ *     f0=0.5 f1=0.5 f2=0.5   share of the remaining points that the first, second, every later batch takes
+ *     minimum=25      points of a chunk     workers=0   number of active workers, 0: all
+ *     latency_us=0    slept per message     point_bytes=16   per point     byte_ns=0   per byte
+ *     realtime=0      1: real-time priority (root only), so that times are exact on a busy machine
+ *     gate=0          iteration before which it waits for DIRECTORY/more
+ *     schedule=FILE   a line "F0 F1 F2 WORKERS" per iteration, instead of the four above; the last one stays
  *
- * Each batch is cut into as many equal chunks as there are workers; the next batch is cut when fewer than half as many chunks as
- * workers are left to hand out. When its chunks would be no larger than the minimum, it takes all that is left and is the last.
- * Times are slept to a moment that is reckoned from the begin, so that what a sleep or a busy machine adds is made up for, not added up.
- * Prints {"event":"iteration",...} for each iteration and {"event":"result",...} with a checksum that is the same however the front was
- * shared. Waits for DIRECTORY/go; DIRECTORY/stop ends it early. */
+ * A batch is cut into one equal chunk per worker, when fewer chunks than half the workers are left. If its
+ * chunks would not exceed the minimum, it takes all remaining points. Sleeps end at absolute times, so that
+ * late wake-ups do not add up. Prints {"event":"iteration",...} per iteration, and {"event":"result",...} with
+ * a checksum that does not depend on the distribution of the front. Waits for DIRECTORY/go; DIRECTORY/stop ends
+ * it early. */
 #include <math.h>
 #include <mpi.h>
 #include <sched.h>
@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #define NAMED __attribute__((noinline, used))
-/* Whoever waits looks this often: ranks that spin on few cores would measure only each other. */
+/* Poll interval of waiting ranks, because spinning ranks on few cores would disturb each other. */
 #define LOOK_US 200
 #define MOST_POINTS 20000
 #define WORK 1
@@ -46,11 +46,11 @@ double F0 = 0.5, F1 = 0.5, F2 = 0.5; /* partition factors: of the first, the sec
 int NW;                              /* workers in use, read at the top of an iteration */
 int iterId;                          /* on the master and on each worker: the iteration it works for */
 int batchId;                         /* on the master: the batch being cut, dealt or received; on a worker: that of its chunk */
-int numChunks;                       /* chunks of the batch cut last */
-int workerId;                        /* who is sent to, or was received from */
-int NTasks;                          /* points of the chunk sent, received, or computed */
+int numChunks;                       /* chunks of the last batch */
+int workerId;                        /* worker of the message that is sent or was received */
+int NTasks;                          /* points of the chunk that is sent, received or computed */
 int TheTotalWork;                    /* points of the front */
-int TheWorkSizeUnitBytes;            /* of a point, on the network */
+int TheWorkSizeUnitBytes;            /* bytes per point in a message */
 
 static struct {
     double iterations, points, speed, point_us, heavy, threshold, heavy_from, serial_us, original, minimum, workers, latency_us,
@@ -64,7 +64,7 @@ static struct point front[MOST_POINTS], next[MOST_POINTS];
 struct chunk {
     int iteration, batch, first, count;
     double low;     /* points below this height are heavy */
-    double arrives; /* when the worker has it; on the way back: the time that the worker has computed */
+    double arrives; /* arrival at the worker; on the way back: the worker's compute time */
 };
 
 static int exists(const char *name)
@@ -103,7 +103,7 @@ static int wait_for(int source, int tag)
     }
 }
 
-/* The front: where it is. */
+/* The fire front. */
 
 static void ignite(int points)
 {
@@ -123,7 +123,7 @@ static struct point spread(struct point before, struct point here, struct point 
     return (struct point){here.x + speed * nx / length, here.y + speed * ny / length};
 }
 
-/* Makes the moved points the front, with one more in every gap that has become too wide. */
+/* Makes the moved points the front, and inserts a point into every gap that is too wide. */
 static void compose(double widest)
 {
     int count = 0, points = TheTotalWork;
@@ -136,17 +136,17 @@ static void compose(double widest)
     TheTotalWork = count;
 }
 
-/* Batches and chunks: who moves which points. */
+/* Distribution of the points in batches and chunks. */
 
 struct deal {
     int workers, undistributed, next_point, batches, chunks_left, chunk, answered, on_the_way;
     double low, computed_s;
-    double factors[3]; /* that were used: of the first, the second and the last batch */
-    /* The batch cut ahead of time. */
+    double factors[3]; /* factors of the first, the second and the last batch */
+    /* A batch that was cut in advance. */
     int ahead, ahead_chunks, ahead_chunk;
 };
 
-/* Cuts the next batch out of what is left. */
+/* Cuts the next batch from the remaining points. */
 NAMED void Factoring_SetNumTuples(struct deal *deal)
 {
     double factor = deal->batches == 0 ? F0 : deal->batches == 1 ? F1 : F2;
@@ -167,7 +167,7 @@ NAMED void Factoring_SetNumTuples(struct deal *deal)
     __asm__ volatile("" ::: "memory");
 }
 
-/* The network takes the message and the master goes on; one message after another leaves the master. */
+/* The master continues while the network delivers the message; its sends are serialised. */
 NAMED void global_sendwork(int worker, struct chunk *chunk)
 {
     static char message[sizeof(struct chunk) + (MOST_POINTS + 2) * sizeof(struct point)];
@@ -224,8 +224,8 @@ static int deal_one(struct deal *deal, int worker)
     return 1;
 }
 
-/* Distributes the front and collects what came of it: one iteration. Says whether all of it came back, and the number of workers stayed
- * what it was at the entry: this is where it may change. */
+/* One iteration: distributes the front and collects the results. Returns whether all points came back and the
+ * number of workers did not change after the entry of this function, the only place where it may change. */
 NAMED int global_sendreceive(struct deal *deal)
 {
     deal->workers = NW;
@@ -291,8 +291,8 @@ static int master(int ranks)
     return 0;
 }
 
-/* A worker's whole computation on a chunk. `section` has one more point at each end. Heavy points take longer as the thesis has it: the
- * worker is idle for its compute time, times the share of them. */
+/* A worker's computation on a chunk; `section` has one more point at each end. As in the thesis, the worker
+ * idles for its compute time times the share of heavy points. */
 NAMED void arcStepKernel(const struct chunk *chunk, const struct point *section, struct point *moved)
 {
     double began_s = now_s();
@@ -380,7 +380,7 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     prctl(PR_SET_TIMERSLACK, 1000);
-    /* Before it is ready: a rank that goes before others and sends to one that does not would keep it from receiving. */
+    /* Before `ready`: a rank with priority that sends to one without would keep it from receiving. */
     if (given.realtime && sched_setscheduler(0, SCHED_RR, &(struct sched_param){.sched_priority = 1}) != 0)
         MPI_Abort(MPI_COMM_WORLD, 3);
     char ready[200];

@@ -1,12 +1,12 @@
-/* A master and its workers: the shape that the model of the number of workers speaks of (MATE thesis, section 5.1).
+/* A master and its workers, as in the model of the number of workers (MATE thesis, section 5.1).
  *
  *   mpirun -n RANKS workers DIRECTORY WORK_US LATENCY_US WORKERS
  *
- * In each iteration the master sends each of the workers in use its share and waits for all answers. Compute time and the cost
- * of a send are slept, so that many ranks fit on few cores; nobody spins: whoever waits looks every 200 us. Prints
- * {"event":"ready",...} per rank, waits for DIRECTORY/go, prints {"event":"iteration",...} on the master for each iteration,
- * and {"event":"result",...} when DIRECTORY/stop exists. Each iteration sums the same numbers, however many workers share them:
- * a wrong sum ends the program with an error. */
+ * In each iteration the master sends each active worker its share and waits for all answers. Compute time and
+ * the cost of a send are slept, so that many ranks fit on few cores; waiting ranks poll every 200 us. Prints
+ * {"event":"ready",...} per rank, waits for DIRECTORY/go, prints {"event":"iteration",...} on the master for
+ * each iteration, and {"event":"result",...} when DIRECTORY/stop exists. Each iteration sums the same
+ * numbers; a wrong sum ends the program with an error. */
 #include "gates.h"
 
 #include <mpi.h>
@@ -18,12 +18,12 @@
 #define POLL_US 200
 #define BODIES 100000L
 
-/* What the rule reads and writes. */
+/* Variables that the rule reads and writes. */
 int NOptWorkers;       /* written from outside, read at the top of the loop */
 int nw;                /* workers in use */
 int iteration;         /* the master's iteration */
 int current_iteration; /* the iteration that a worker computes for */
-int last_worker;       /* who answered last */
+int last_worker;       /* the worker that answered last */
 int nbytes;            /* size of its answer */
 
 static const char *directory;

@@ -1,5 +1,5 @@
-/* What the rule `mpich-busy-wait` does to a program, from its start on: preloaded, it lets others run whenever MPICH asks UCX for
- * messages. For comparisons; nobody has such a library. */
+/* Does what the rule `mpich-busy-wait` does, from the start of a program: a preloaded library that yields the
+ * CPU whenever MPICH polls UCX for messages. For comparisons only. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sched.h>

@@ -1,6 +1,8 @@
-//! The program under test: `tuneagent`, started as a user would, watched, signalled, its report read.
+//! The program under test: starts `tuneagent` as a user would, sends it signals, reads its output and its
+//! report.
 //!
-//! Which binary: TUNEAGENT_BIN if set, else the one that was taken, else the one in the target directory of the running test.
+//! The binary is TUNEAGENT_BIN if set, else the one given to `take`, else the one in the target directory of
+//! the running test.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,12 +23,12 @@ use crate::{Outcome, Problem, family, programs};
 
 static TAKEN: OnceLock<PathBuf> = OnceLock::new();
 
-/// From now on this binary is the program, unless TUNEAGENT_BIN says otherwise: the first one that was taken.
+/// Uses this binary from now on, unless TUNEAGENT_BIN is set. The first call wins.
 pub fn take(binary: PathBuf) {
     TAKEN.get_or_init(|| binary);
 }
 
-/// Finds the program.
+/// Path of the program under test.
 pub fn binary() -> Outcome<PathBuf> {
     if let Some(given) = std::env::var_os("TUNEAGENT_BIN") {
         return Ok(PathBuf::from(given));
@@ -44,10 +46,10 @@ pub fn binary() -> Outcome<PathBuf> {
     )))
 }
 
-/// A running agent. Dropping it kills it.
+/// A running agent, which is killed on drop.
 pub struct Agent {
     child: Child,
-    /// What it prints, both streams.
+    /// Lines of both output streams.
     pub lines: Lines,
     folder: TempDir,
 }
@@ -55,19 +57,19 @@ pub struct Agent {
 const ENTER_NODE: [&str; 5] = ["nsenter", "--pid", "--mount", "--uts", "--target"];
 
 impl Agent {
-    /// `tuneagent attach PID --plain --json FILE FLAGS…`
+    /// Starts `tuneagent attach PID --plain --json FILE FLAGS…`.
     pub fn attach(pid: u32, flags: &[&str]) -> Outcome<Agent> {
         Agent::attach_in(None, pid, flags)
     }
 
-    /// The same, with all probes attached.
+    /// As `attach`; returns when all probes are attached.
     pub fn attach_armed(pid: u32, flags: &[&str]) -> Outcome<Agent> {
         let agent = Agent::attach(pid, flags)?;
         agent.armed()?;
         Ok(agent)
     }
 
-    /// The same as `attach`, with the journals in `state`. Without a budget, unless the flags say one.
+    /// As `attach`, with the journals in `state`. Without a budget, unless the flags have one.
     pub fn attach_in(state: Option<&Path>, pid: u32, flags: &[&str]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = folder.path().join("report.json");
@@ -79,14 +81,15 @@ impl Agent {
         ];
         arguments.push(report.to_string_lossy().into_owned());
         arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        // Every call is compared; a build for tests costs more than its programs may be asked to pay.
+        // Tests compare every call. An unoptimised build costs more than the default budget permits.
         if !flags.contains(&"--budget") {
             arguments.extend(["--budget", "none"].map(str::to_owned));
         }
         Agent::start(arguments, folder, state)
     }
 
-    /// `tuneagent attach PID --plain --json FILE FLAGS…` on the node of that process, which is another one by its host name.
+    /// As `attach`, in the UTS namespace of that process, so that the agent runs on the same node by its host
+    /// name.
     pub fn attach_on_its_node(pid: u32, flags: &[&str]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = text(&folder.path().join("report.json"));
@@ -99,7 +102,8 @@ impl Agent {
         Agent::start_by(&enter, arguments, folder, &state)
     }
 
-    /// The same in the namespaces of a node, by its process here; TARGET is what has that name there.
+    /// As `attach`, in the namespaces of the process `node`; `target` is the process number in that
+    /// namespace.
     pub fn attach_in_node(node: u32, target: &str, flags: &[&str]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = text(&folder.path().join("report.json"));
@@ -116,7 +120,7 @@ impl Agent {
         )
     }
 
-    /// Runs a command to its end there; its exit code and what it printed.
+    /// Runs a command in the namespaces of `node` to its end. Returns the exit code and the output.
     pub fn run_in_node(node: u32, arguments: &[&str]) -> Outcome<(i32, String)> {
         let folder = tempfile::tempdir()?;
         let state = folder.path().to_owned();
@@ -132,14 +136,14 @@ impl Agent {
         Ok((code, agent.lines.text()))
     }
 
-    /// The processes that write into programs for it. Its report's file is in the hands of another one.
+    /// Actuators of this agent. The process that writes the report file is not one of them.
     pub fn actuators(&self) -> Vec<family::Member> {
         let mut members = family::descendants(self.pid());
         members.retain(|member| member.has_word("actuator"));
         members
     }
 
-    /// `tuneagent run --json FILE FLAGS… -- COMMAND…`, without a budget, unless the flags say one.
+    /// Starts `tuneagent run --json FILE FLAGS… -- COMMAND…`, without a budget, unless the flags have one.
     pub fn starting(flags: &[&str], command: &[String]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = folder.path().join("report.json");
@@ -153,33 +157,33 @@ impl Agent {
         Agent::start(arguments, folder, None)
     }
 
-    /// Any command of the agent.
+    /// Starts a command of the agent with these arguments.
     pub fn command(arguments: &[&str]) -> Outcome<Agent> {
         Agent::command_in(None, arguments)
     }
 
-    /// The same, with the journals in `state`.
+    /// As `command`, with the journals in `state`.
     pub fn command_in(state: Option<&Path>, arguments: &[&str]) -> Outcome<Agent> {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
         Agent::start(arguments, tempfile::tempdir()?, state)
     }
 
-    /// Runs a command to its end, with the journals in `state`; its exit code and what it printed.
+    /// Runs a command to its end, with the journals in `state`. Returns the exit code and the output.
     pub fn run_in(state: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
         Agent::run_by(&[], state, arguments)
     }
 
-    /// What a command printed that has to succeed.
+    /// Runs a command that must succeed. Returns the output.
     pub fn succeed(arguments: &[&str]) -> Outcome<String> {
         succeeded(arguments, Agent::run(arguments)?)
     }
 
-    /// The same, with the journals in `state`.
+    /// As `succeed`, with the journals in `state`.
     pub fn succeed_in(state: &Path, arguments: &[&str]) -> Outcome<String> {
         succeeded(arguments, Agent::run_in(state, arguments)?)
     }
 
-    /// What `get` says that a variable is in each process of a program.
+    /// Value of a variable by process, from the output of `get`.
     pub fn values_in(state: &Path, pid: &str, variable: &str) -> Outcome<BTreeMap<u32, i64>> {
         let text = Agent::succeed_in(state, &["get", pid, variable])?;
         let value = |line: &str| {
@@ -190,9 +194,9 @@ impl Agent {
         Ok(text.lines().filter_map(value).collect())
     }
 
-    /// Runs a command to its end; `by` is a command that becomes the agent.
+    /// Runs a command to its end; the command `by` executes the agent.
     fn run_by(by: &[&str], state: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
-        // A command that should have ended by itself must not hold up the rest: `timeout` then answers with 124.
+        // `timeout` ends a command that hangs, with exit code 124.
         let output = Command::new("timeout")
             .arg("120")
             .args(by)
@@ -206,7 +210,7 @@ impl Agent {
         Ok((code, String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// The same with so few descriptors.
+    /// As `run_in`, with a limit on file descriptors.
     pub fn run_with_descriptors(
         descriptors: u32,
         state: &Path,
@@ -216,7 +220,7 @@ impl Agent {
         Agent::run_by(&["prlimit", &limit], state, arguments)
     }
 
-    /// The same with journals of its own.
+    /// Runs a command to its end, with new journals. Returns the exit code and the output.
     pub fn run(arguments: &[&str]) -> Outcome<(i32, String)> {
         Agent::run_in(tempfile::tempdir()?.path(), arguments)
     }
@@ -226,7 +230,7 @@ impl Agent {
         Agent::start_by(&[], arguments, folder, &state)
     }
 
-    /// `by` is a command that becomes the agent.
+    /// Starts the agent; the command `by` executes it.
     fn start_by(by: &[&str], arguments: Vec<String>, folder: TempDir, state: &Path) -> Outcome<Agent> {
         let binary = binary()?;
         let mut command = Command::new("setpriv");
@@ -235,7 +239,7 @@ impl Agent {
             .args(by)
             .arg(&binary)
             .args(arguments.iter().map(OsStr::new));
-        // A state folder of its own: journals of tests must not mix with each other, nor with the user's.
+        // Journals of a test must not mix with those of other tests or of the user.
         command
             .env("TUNEAGENT_STATE_DIR", state)
             .env("XDG_STATE_HOME", folder.path())
@@ -266,17 +270,17 @@ impl Agent {
             .wait_for("the agent to be armed", Duration::from_secs(30), armed)
     }
 
-    /// Where it has its socket and its report.
+    /// Folder of its socket and its report.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Its process.
+    /// Process number of the agent.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// `tuneagent session VERB PID ARGUMENTS…` of this session; the exit code and what it printed.
+    /// Runs `tuneagent session VERB PID ARGUMENTS…` for this session. Returns the exit code and the output.
     pub fn request(&self, verb: &str, arguments: &[&str]) -> Outcome<(i32, String)> {
         let output = Command::new("timeout")
             .arg("120")
@@ -291,7 +295,7 @@ impl Agent {
         Ok((code, String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// Its report as it is now.
+    /// The current report of the session.
     pub fn snapshot(&self) -> Outcome<Value> {
         match self.request("snapshot", &[])? {
             (0, text) => Ok(serde_json::from_str(&text)?),
@@ -299,22 +303,22 @@ impl Agent {
         }
     }
 
-    /// Sends a signal to the agent alone.
+    /// Sends a signal to the agent only.
     pub fn signal(&self, signal: Signal) -> Outcome {
         family::signal(&self.child, signal)
     }
 
-    /// Stops it and all that it started, until it is to go on.
+    /// Stops the agent and all its descendants until `resume`.
     pub fn pause(&self) -> Outcome {
         family::signal_all(&self.child, Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues the agent and all its descendants.
     pub fn resume(&self) -> Outcome {
         family::signal_all(&self.child, Signal::CONT)
     }
 
-    /// Waits for the end; its exit code, or 128 + the signal.
+    /// Waits for the end. Returns the exit code, or 128 + the signal.
     pub fn wait(&mut self, within: Duration) -> Outcome<i32> {
         let code = family::wait(&mut self.child, within)
             .context(format!("tuneagent; it printed:\n{}", self.lines.text()))?;
@@ -323,18 +327,18 @@ impl Agent {
         Ok(code)
     }
 
-    /// Ctrl-C, then the report; anything but exit code 0 is a problem.
+    /// Sends SIGINT and returns the report. Fails unless the exit code is 0.
     pub fn stop(&mut self) -> Outcome<Value> {
         self.signal(Signal::INT)?;
         self.finish(Duration::from_secs(30))
     }
 
-    /// Waits until it ends by itself with exit code 0, then reads its report.
+    /// Waits for the end with exit code 0 and returns the report.
     pub fn finish(&mut self, within: Duration) -> Outcome<Value> {
         self.finish_with(within, &[0])
     }
 
-    /// The same with one of these exit codes: 1 says that a change was undone.
+    /// As `finish`, with one of these exit codes; 1 means that a change was reverted.
     pub fn finish_with(&mut self, within: Duration, codes: &[i32]) -> Outcome<Value> {
         match self.wait(within)? {
             code if codes.contains(&code) => self.report(),
@@ -345,7 +349,7 @@ impl Agent {
         }
     }
 
-    /// Waits until it ends by itself, whether it says done (0) or that a change had to be undone (1), then reads its report.
+    /// As `finish`, with exit code 0, or 1 if a change had to be reverted.
     pub fn finish_anyhow(&mut self, within: Duration) -> Outcome<Value> {
         match self.wait(within)? {
             0 | 1 => self.report(),

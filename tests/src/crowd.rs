@@ -1,8 +1,8 @@
-//! Programs that run for as long as they are looked at, one or several at once, and what each says of its own pace.
+//! Programs that run until they are ended, one or several at once, and the pace that each reports.
 //!
-//! The programs of ours (`teams.c`, `churn.c`, `allreduce.c`, `sums.py`, `products.py`, `products.c`, `trees.py`) print
-//! `{"event":"pace","seconds":…,"count":…,"sum":…}` a few times a second by their own clock, and end when they find a gate open;
-//! what others say is read by a function that is given. Nothing here believes the agent.
+//! The programs of this project (`teams.c`, `churn.c`, `allreduce.c`, `sums.py`, `products.py`, `products.c`,
+//! `trees.py`) print `{"event":"pace","seconds":…,"count":…,"sum":…}` a few times per second, by their own
+//! clock, and end when a gate is open. Other programs have their own parser. No number comes from the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,19 +18,19 @@ use crate::lines::Line;
 use crate::sessions::Recorded;
 use crate::{Outcome, Problem};
 
-/// A slow program on a busy machine needs its time for a few lines.
+/// Maximum time for a slow program on a busy machine to print a few lines.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// 400 windows of half a second, and what a busy machine adds to them.
+/// Maximum time of a trial: 400 windows of 0.5 s, plus a margin for a busy machine.
 pub(crate) const TRIAL_MAX: Duration = Duration::from_secs(300);
 
-/// Seconds after which an agent does what it does all along.
+/// Seconds until an agent has finished its start-up work.
 const SETTLING: f64 = 2.0;
 
-/// Results as printed, by what they are of.
+/// Results as printed, by the part of the work.
 pub type Results = BTreeMap<u64, BTreeSet<String>>;
 
-/// A result as printed, and what it is of.
+/// A result as printed, with its part of the work.
 pub type Printed = (u64, String);
 
 /// Programs that run side by side.
@@ -41,23 +41,23 @@ pub struct Crowd {
     _group: Option<Group>,
 }
 
-/// How one kind of programs tells what it does.
+/// How to read the progress and the results of one kind of program.
 #[derive(Clone, Copy)]
 pub struct Program {
-    /// Of what it printed.
+    /// Parses the progress from the output.
     pub said: fn(&[Line]) -> Vec<Said>,
-    /// What has come out so far, by what it is of.
+    /// Reads the results so far, with their parts of the work.
     pub results: fn(&Job) -> Outcome<Vec<Printed>>,
-    /// Whether it ends when it finds a gate open.
+    /// Whether the program ends when a gate is open.
     pub has_gate: bool,
 }
 
-/// How far one of them was.
+/// Progress of one program.
 #[derive(Clone, Copy, Debug)]
 pub struct Said {
-    /// Seconds since a moment that is always the same.
+    /// Seconds since a fixed time.
     pub seconds: f64,
-    /// What it had done by then.
+    /// Work done until then.
     pub count: f64,
 }
 
@@ -72,7 +72,7 @@ const OURS: Program = Program {
 };
 
 impl Crowd {
-    /// Starts `number` programs of ours, with more in their environment (`NAME=VALUE`).
+    /// Starts `number` programs of this project, with additional environment variables (`NAME=VALUE`).
     pub fn start(number: usize, environment: &[&str], program: &Path, arguments: &[&str]) -> Outcome<Crowd> {
         let start = || {
             Job::alone(Path::new("env"), |folder| {
@@ -92,12 +92,12 @@ impl Crowd {
         })
     }
 
-    /// A job of a program of ours that was started in another way.
+    /// A running job of a program of this project.
     pub fn of(job: Job) -> Crowd {
         Crowd::of_others(job, OURS)
     }
 
-    /// A job of somebody else's program.
+    /// A running job of another program.
     pub fn of_others(job: Job, program: Program) -> Crowd {
         Crowd {
             jobs: vec![job],
@@ -106,7 +106,7 @@ impl Crowd {
         }
     }
 
-    /// Moves them into a control group, which lasts as long as they do.
+    /// Moves the programs into a control group, which is removed after their end.
     pub fn within(self, group: Group) -> Outcome<Crowd> {
         self.pids().iter().try_for_each(|pid| group.take(pid))?;
         Ok(Crowd {
@@ -115,12 +115,12 @@ impl Crowd {
         })
     }
 
-    /// Their processes.
+    /// Process numbers of the programs.
     pub fn pids(&self) -> Vec<String> {
         self.jobs.iter().map(|job| job.pid().to_string()).collect()
     }
 
-    /// What each of ours printed last under a key of its lines about its pace.
+    /// Value of `key` in the newest pace line of each program of this project.
     pub fn newest(&self, key: &str) -> Vec<Value> {
         let of = |job: &Job| {
             let lines = job.lines.all();
@@ -134,7 +134,7 @@ impl Crowd {
         self.jobs.iter().map(of).collect()
     }
 
-    /// What they do together in a second, over at least so many seconds from their next lines on.
+    /// Work per second of all programs together, over at least `over` seconds from their next lines on.
     pub fn pace(&self, over: f64) -> Outcome<f64> {
         let begun: Vec<usize> = self
             .jobs
@@ -144,7 +144,7 @@ impl Crowd {
         let since = Instant::now();
         let of = |(job, begun): (&Job, &usize)| {
             let (first, last) = job.lines.wait_for("lines about its pace", PATIENCE, |lines| {
-                // To read everything at every line would take CPU time from the program.
+                // Parsing the output at every line would take CPU time from the program.
                 if since.elapsed().as_secs_f64() < over {
                     return None;
                 }
@@ -157,8 +157,8 @@ impl Crowd {
         self.jobs.iter().zip(&begun).map(of).sum()
     }
 
-    /// The same in turns with others, as `self, others, others, self`: whatever else the machine does meets both. Who has no turn is
-    /// stopped. The paces of both.
+    /// Paces of `self` and `others` in turns `self, others, others, self`, so that a disturbance of the
+    /// machine affects both. The programs without a turn are stopped.
     pub fn paces_beside(&self, others: &Crowd, over: f64) -> Outcome<(f64, f64)> {
         let first = self.turn(others, over)?;
         let theirs = others.turn(self, over)? + others.turn(self, over)?;
@@ -167,16 +167,16 @@ impl Crowd {
         Ok((ours / 2.0, theirs / 2.0))
     }
 
-    /// Its pace while the others are stopped.
+    /// Pace while the others are stopped.
     fn turn(&self, others: &Crowd, over: f64) -> Outcome<f64> {
         others.pause()?;
         self.resume()?;
         self.pace(over)
     }
 
-    /// What attaching with these words makes of its pace, as a share of that of the same program beside it, which nobody looks at: in
-    /// `pairs` turns of so many seconds each, in both orders. Who has no turn is stopped, the agent too, so that what it does falls on
-    /// those that it looks at alone. And what it printed.
+    /// Pace with an attached agent, as a share of the pace of the same program without one, and the output of
+    /// the agent. Measures `pairs` turns of `over` seconds, in both orders. The programs without a turn, and
+    /// the agent, are stopped, so that the agent's cost falls only on the attached program.
     fn attached_beside(
         &self,
         others: &Crowd,
@@ -186,7 +186,7 @@ impl Crowd {
         self.turn(others, over)?;
         let agent = self.attach(words)?;
         agent.armed()?;
-        // What it does in its first seconds it does once.
+        // The agent's start-up work is not measured.
         self.pace(SETTLING)?;
         let attached = || {
             agent.resume()?;
@@ -213,17 +213,17 @@ impl Crowd {
         Ok((shares, text))
     }
 
-    /// Stops them until they are to go on.
+    /// Stops the programs until `resume`.
     pub fn pause(&self) -> Outcome {
         self.jobs.iter().try_for_each(Job::pause)
     }
 
-    /// Lets them go on.
+    /// Continues the stopped programs.
     pub fn resume(&self) -> Outcome {
         self.jobs.iter().try_for_each(Job::resume)
     }
 
-    /// Attaches to all of them together, with more words.
+    /// Attaches one agent to all of them, with additional arguments.
     pub fn attach(&self, more: &[&str]) -> Outcome<Agent> {
         let pids = self.pids();
         let mut words = vec!["attach", "--plain"];
@@ -232,8 +232,8 @@ impl Crowd {
         Agent::command(&words)
     }
 
-    /// Lets a rule act on all of them until its change is made, and judged if there is a verdict to print; what was kept stays. What was
-    /// printed.
+    /// Lets a rule act on all of them until the change is made and, if `verdict` is not empty, judged.
+    /// Changes that were kept stay. Returns the output.
     pub fn repair(&self, rule: &str, [change, verdict]: [&str; 2]) -> Outcome<String> {
         let recorded = Recorded::new()?;
         let words = [&*format!("--apply={rule}"), "--keep", &recorded.flag()];
@@ -249,7 +249,7 @@ impl Crowd {
         Ok(text)
     }
 
-    /// Attaches with these words, and waits until a guard has judged.
+    /// Attaches with these arguments and waits for a guard's verdict.
     pub fn judged(&self, words: &[&str]) -> Outcome<Agent> {
         let agent = self.attach(words)?;
         agent.lines.wait_for("a verdict", TRIAL_MAX, |lines| {
@@ -258,7 +258,7 @@ impl Crowd {
         Ok(agent)
     }
 
-    /// Ends them, in order where they know how; what came out.
+    /// Ends the programs, in order if they have a gate. Returns the results.
     pub fn finish(mut self) -> Outcome<Results> {
         if self.program.has_gate {
             self.jobs.iter().try_for_each(|job| job.open("end"))?;
@@ -274,13 +274,13 @@ impl Crowd {
     }
 }
 
-/// Whether a line has what a guard found. A probe that is no longer needed is switched off with a line of its own.
+/// Whether a line has a guard's verdict. The guard also prints lines about probes that are switched off.
 pub fn is_verdict(line: &str) -> bool {
     let is_no_verdict = ["its condition no longer holds", "reverted to compare"];
     line.contains("  guard  ") && !is_no_verdict.iter().any(|words| line.contains(words))
 }
 
-/// Ends a session in order; what it printed.
+/// Ends a session with SIGINT. Returns the output.
 pub fn leave(mut agent: Agent) -> Outcome<String> {
     agent.signal(Signal::INT)?;
     match agent.wait(PATIENCE)? {
@@ -292,7 +292,7 @@ pub fn leave(mut agent: Agent) -> Outcome<String> {
     }
 }
 
-/// How far one of ours was, and the sum that it had come to.
+/// Progress and sums of a program of this project.
 fn ours(lines: &[Line]) -> Vec<(Said, i64)> {
     let parsed = lines
         .iter()
@@ -305,9 +305,9 @@ fn ours(lines: &[Line]) -> Vec<(Said, i64)> {
     pace.filter_map(said).collect()
 }
 
-/// What attaching with these words makes of the pace of one of two alike, as a share of that of the other, pair by pair; in half of the pairs
-/// they have changed parts. What one of the two has of its own, as where its memory lies, goes out of the product of both. `look` is given
-/// what each session printed.
+/// Pace with an attached agent, as a share of the pace of an equal program without one, by pair. In half of
+/// the pairs the two have changed roles, and the geometric mean of both removes differences between the two,
+/// such as the placement of their memory. `look` gets the output of each session.
 pub fn paired(
     one: &Crowd,
     other: &Crowd,

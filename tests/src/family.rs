@@ -1,7 +1,7 @@
-//! Process trees: who descends from a process, waiting for an end without sleeping, and ending all of them.
+//! Process trees: descendants of a process, waiting for an end without sleeping, and ending a tree.
 //!
-//! MPI launchers put their ranks into process groups of their own, so a signal to a group does not reach them:
-//! the tree is read from /proc.
+//! MPI launchers put their ranks into separate process groups, so a signal to a group does not reach them.
+//! The tree is read from /proc.
 
 use std::fs;
 use std::process::Child;
@@ -13,27 +13,27 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use crate::problem::Context;
 use crate::{Outcome, Problem};
 
-/// A process by number and start time: a number alone may be somebody else's tomorrow.
+/// A process by number and start time, because numbers are reused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
-    /// Its number.
+    /// Process number in our namespace.
     pub pid: u32,
     started: u64,
 }
 
 impl Member {
-    /// The process that has this number now.
+    /// The current process with this number.
     pub fn of(pid: u32) -> Option<Member> {
         stat(pid).map(|(_, _, started)| Member { pid, started })
     }
 
-    /// Still there, and not just a corpse waiting to be collected.
+    /// Whether the process exists and is not a zombie.
     pub fn is_alive(&self) -> bool {
         stat(self.pid)
             .is_some_and(|(state, _, started)| started == self.started && !matches!(state, 'Z' | 'X'))
     }
 
-    /// Whether this is a word of its command.
+    /// Whether this is an argument of its command line.
     pub fn has_word(&self, word: &str) -> bool {
         let command = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         command.split(|byte| *byte == 0).any(|of| of == word.as_bytes())
@@ -45,13 +45,14 @@ impl Member {
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid as i32).filter(|_| self.is_alive()) {
-            // It may have ended in between: then all is well.
+            // The process may have ended already.
             let _ = kill_process(pid, signal);
         }
     }
 }
 
-/// State, parent and start time. The name is in parentheses and may hold anything, so we read behind the last one.
+/// State, parent and start time. The name in parentheses may contain any character, so parsing starts after
+/// the last one.
 fn stat(pid: u32) -> Option<(char, u32, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
@@ -62,7 +63,7 @@ fn stat(pid: u32) -> Option<(char, u32, u64)> {
     ))
 }
 
-/// All processes that descend from this one, without it.
+/// All descendants of a process, without itself.
 pub fn descendants(root: u32) -> Vec<Member> {
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let all: Vec<(u32, u32, u64)> = pids
@@ -80,7 +81,7 @@ pub fn descendants(root: u32) -> Vec<Member> {
     found
 }
 
-/// Waits for the end of a child; its exit code, or 128 + the signal that ended it, as a shell says it.
+/// Waits for the end of a child. Returns the exit code or, as a shell does, 128 + the signal.
 pub fn wait(child: &mut Child, within: Duration) -> Outcome<i32> {
     use std::os::unix::process::ExitStatusExt;
     if !ends(child.id(), within)? {
@@ -95,7 +96,7 @@ pub fn wait(child: &mut Child, within: Duration) -> Outcome<i32> {
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
-/// True if the process ends in time. A descriptor of a process is readable once it has ended.
+/// Whether the process ends in time. A pidfd becomes readable when its process ends.
 fn ends(pid: u32, within: Duration) -> Outcome<bool> {
     let number = Pid::from_raw(pid as i32).ok_or("process 0 is not a child")?;
     let Ok(process) = pidfd_open(number, PidfdFlags::empty()) else {
@@ -114,13 +115,13 @@ fn ends(pid: u32, within: Duration) -> Outcome<bool> {
     }
 }
 
-/// Sends a signal to a child that was not waited for yet.
+/// Sends a signal to a child that was not yet waited for.
 pub fn signal(child: &Child, signal: Signal) -> Outcome {
     let pid = Pid::from_raw(child.id() as i32).ok_or("process 0 is not a child")?;
     kill_process(pid, signal).context(format!("cannot signal process {pid:?}"))
 }
 
-/// Sends a signal to all that descends from a child, and to itself.
+/// Sends a signal to a child and all its descendants.
 pub fn signal_all(child: &Child, with: Signal) -> Outcome {
     for member in descendants(child.id()) {
         member.signal(with);
@@ -128,12 +129,13 @@ pub fn signal_all(child: &Child, with: Signal) -> Outcome {
     signal(child, with)
 }
 
-/// Ends a child and all that descends from it: politely, then, after `patience`, for certain.
+/// Ends a child and its descendants: SIGTERM first, SIGKILL after `patience`.
 pub fn end(child: &mut Child, patience: Duration) {
     end_by(child, patience, |_| ());
 }
 
-/// The same for a launcher, which alone is asked: Open MPI gives its ranks a second to end, and here nobody waits for their last words.
+/// As `end`, but only the launcher gets SIGTERM. Open MPI gives its ranks one second to end, and no output is
+/// expected.
 pub fn end_launcher(child: &mut Child, patience: Duration) {
     end_by(child, patience, |ranks| ranks.iter().for_each(Member::kill));
 }
@@ -151,7 +153,7 @@ fn end_by(child: &mut Child, patience: Duration, then: impl FnOnce(&[Member])) {
     family.iter().for_each(Member::kill);
     let _ = child.wait();
     for member in family {
-        // A killed process needs a moment to go; nobody else waits for orphans.
+        // A killed process takes a moment to end; orphans have no other process that waits for them.
         let _ = ends(member.pid, Duration::from_secs(1));
     }
 }

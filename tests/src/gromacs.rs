@@ -1,7 +1,8 @@
-//! GROMACS, Debian's unmodified `gmx_mpi`, on a box of water that is made from what the package brings along, and what it
-//! says of its pace (`-v`) and, in its log, of its results.
+//! GROMACS, Debian's unmodified `gmx_mpi`, on a box of water from the package's own data; parsers for its
+//! pace (`-v`) and for the results in its log.
 //!
-//! With load balancing off and sums in a fixed order its energies are the same in every run of as many ranks.
+//! Without load balancing and with a fixed order of sums, its energies are equal in every run with the same
+//! number of ranks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,22 +18,22 @@ use crate::{Outcome, Problem};
 const TOPOLOGY: &str = "#include \"oplsaa.ff/forcefield.itp\"\n#include \"oplsaa.ff/spce.itp\"\n\
     [ system ]\nwater\n[ molecules ]\n";
 
-/// Until it is ended; energies in its log every 10 steps.
+/// More steps than a test needs; energies in the log every 10 steps.
 const SETTINGS: &str = "integrator = md\nnsteps = 10000000\ndt = 0.002\ncutoff-scheme = Verlet\ncoulombtype = PME\n\
     rcoulomb = 0.9\nrvdw = 0.9\ngen-vel = yes\ngen-seed = 1\nconstraints = h-bonds\nnstlog = 10\nnstenergy = 10\n\
     nstcalcenergy = 10\n";
 
-/// Along each side of the box of water.
+/// Length of an edge of the water box.
 const SMALL_NM: f64 = 2.5;
-/// Three times the box that it is filled from, so that nothing overlaps at the borders: 17 172 atoms.
+/// Three times the box that it is filled from, so that molecules do not overlap at the edges: 17 172 atoms.
 const LARGE_NM: f64 = 3.0 * 1.86206;
 
-/// Starts it under Open MPI, a thread for each rank.
+/// Starts it under Open MPI with one thread per rank.
 pub fn start(waiting: Waiting, ranks: usize) -> Outcome<Job> {
     started(&[], (waiting, ranks), SMALL_NM)
 }
 
-/// The same with much more water, and more in its environment (`NAME=VALUE`).
+/// As `start`, with much more water and additional environment variables (`NAME=VALUE`).
 pub fn start_large(environment: &[String], waiting: Waiting, ranks: usize) -> Outcome<Job> {
     started(environment, (waiting, ranks), LARGE_NM)
 }
@@ -47,7 +48,7 @@ fn started(environment: &[String], (waiting, ranks): (Waiting, usize), box_nm: f
     made.map(|()| job)
 }
 
-/// The command line of a run, a thread for each rank, with more of it.
+/// Command line of a run with one thread per rank, with additional arguments.
 pub fn arguments(more: &[&str]) -> Vec<String> {
     let words = "mdrun -s water.tpr -v -stepout 5 -ntomp 1 -dlb no -reprod -notunepme -pin off";
     words
@@ -57,7 +58,7 @@ pub fn arguments(more: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Makes the input in a folder.
+/// Writes the input files into a folder.
 pub fn prepare(folder: &Path) -> Outcome {
     prepare_box(folder, SMALL_NM)
 }
@@ -81,9 +82,9 @@ fn prepare_box(folder: &Path, box_nm: f64) -> Outcome {
     Ok(())
 }
 
-/// The numbers of the steps that it has told of, and when each line came.
+/// Step numbers from the output, with the arrival time of each line.
 pub fn steps(lines: &[Line]) -> Vec<(u64, Instant)> {
-    // What it says of the balance of its ranks may stand before it.
+    // A text about load balance may precede it on the line.
     let step = |line: &Line| {
         let (_, rest) = line.text.split_once("step ")?;
         let number = rest.split([',', ' ']).next()?.parse().ok()?;
@@ -92,7 +93,7 @@ pub fn steps(lines: &[Line]) -> Vec<(u64, Instant)> {
     lines.iter().filter_map(step).collect()
 }
 
-/// Steps per second over these.
+/// Steps per second between the first and the last of these.
 pub fn pace(steps: &[(u64, Instant)]) -> Outcome<f64> {
     let ends = steps
         .first()
@@ -102,7 +103,7 @@ pub fn pace(steps: &[(u64, Instant)]) -> Outcome<f64> {
     Ok((last - first) as f64 / to.duration_since(*from).as_secs_f64())
 }
 
-/// The energies of each step that is in its log by now, as printed.
+/// Energies by step from the current log, as printed.
 pub fn energies(job: &Job) -> Outcome<BTreeMap<u64, String>> {
     let file = job.file("md.log");
     Ok(energies_in(&fs::read_to_string(&file).context(file.display())?))
@@ -122,7 +123,7 @@ fn energies_in(log: &str) -> BTreeMap<u64, String> {
             energies.extend(step.take().map(|step| (step, pair[1].trim().to_owned())));
         }
     }
-    // The last ones may be half written.
+    // The last entry may be incomplete.
     energies.pop_last();
     energies
 }

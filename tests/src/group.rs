@@ -1,4 +1,4 @@
-//! A control group whose processes together get so much and no more, of CPU time or of threads: what a container is to the kernel.
+//! Control groups with a limit on CPU time or on the number of threads, as the kernel uses for containers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use crate::problem::Context;
 use crate::{Outcome, Problem};
 
-/// Where groups are made, and the file of a quota there.
+/// Parent folders for groups, and the file of the CPU quota (cgroup v1, v2).
 const PLACES: [(&str, &str); 2] = [
     ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"),
     ("/sys/fs/cgroup", "cpu.max"),
 ];
 
-/// The same for how many processes and threads there are.
+/// Parent folders, and the file of the limit on processes and threads.
 const TASKS: [(&str, &str); 2] = [
     ("/sys/fs/cgroup/pids", "pids.max"),
     ("/sys/fs/cgroup", "pids.max"),
@@ -22,10 +22,10 @@ const TASKS: [(&str, &str); 2] = [
 
 const PERIOD_US: f64 = 100_000.0;
 
-/// Processes that have just ended may be in it for a moment.
+/// Maximum time until ended processes have left the group.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A group with a bound; removed when dropped, its processes having ended before.
+/// A group with a limit. It is removed on drop; its processes must have ended.
 #[derive(Debug)]
 pub struct Group {
     folder: PathBuf,
@@ -33,12 +33,12 @@ pub struct Group {
 }
 
 impl Group {
-    /// Of so many CPUs, if this machine lets us make one.
+    /// A group with a quota of `cpus` CPUs. Fails if this machine does not permit groups.
     pub fn with_quota(cpus: f64) -> Outcome<Group> {
         Group::with("quota", &PLACES, &quota(cpus))
     }
 
-    /// Of so many processes and threads, if this machine lets us make one.
+    /// A group of at most `most` processes and threads. Fails if this machine does not permit groups.
     pub fn with_tasks(most: usize) -> Outcome<Group> {
         Group::with("tasks", &TASKS, &most.to_string())
     }
@@ -56,7 +56,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Where the kernel has put the file of the quota into the new folder.
+    /// The new group, if the kernel has created the file of the limit in it.
     fn made(folder: &Path, file: &str) -> Option<Group> {
         fs::create_dir(folder).ok()?;
         let folder = folder.to_owned();
@@ -65,7 +65,7 @@ impl Group {
         group.bound.exists().then_some(group)
     }
 
-    /// Of so many CPUs from now on, as a container is resized in place.
+    /// Changes the quota, as if a container were resized in place.
     pub fn set_quota(&self, cpus: f64) -> Outcome {
         self.set(&quota(cpus))
     }
@@ -74,12 +74,12 @@ impl Group {
         fs::write(&self.bound, bound).context(self.bound.display())
     }
 
-    /// The file into which the number of a process is written that joins.
+    /// File to which a process writes its number to join.
     pub fn members(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
-    /// Takes a process in, with all its threads.
+    /// Moves a process with all its threads into the group.
     pub fn take(&self, pid: &str) -> Outcome {
         let file = self.members();
         fs::write(&file, pid).context(file.display())

@@ -1,6 +1,7 @@
-//! Programs as users start them: under an MPI launcher, or alone; followed line by line, ended for certain.
+//! Starts programs as users do, under an MPI launcher or alone, reads their output by line, and always ends
+//! them.
 //!
-//! It knows the flags with which each MPI runs more ranks than there are cores; it knows nothing of the agent.
+//! Knows each MPI's flags for more ranks than cores. Does not know the agent.
 
 use std::fs;
 use std::os::unix::{fs::PermissionsExt, process::CommandExt};
@@ -16,29 +17,29 @@ use crate::lines::Lines;
 use crate::problem::Context;
 use crate::{Outcome, Problem, family, programs};
 
-/// Which MPI.
+/// The MPI implementation of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mpi {
-    /// Open MPI: ranks that wait spin, and yield the CPU only if told to.
+    /// Open MPI: waiting ranks spin, and yield the CPU only if a parameter is set.
     OpenMpi,
-    /// MPICH: the same, and it has no switch.
+    /// MPICH: waiting ranks spin; there is no parameter.
     Mpich,
 }
 
-/// How ranks wait when they share CPUs.
+/// How waiting ranks behave on shared CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Waiting {
-    /// They keep the CPU: what the agent repairs.
+    /// They keep the CPU, which the run-time rules repair.
     Spinning,
-    /// They let others run.
+    /// They yield the CPU to other ranks.
     Yielding,
 }
 
 impl Mpi {
-    /// Both of them.
+    /// All supported MPI implementations.
     pub const ALL: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
 
-    /// As reports name it.
+    /// Name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Mpi::OpenMpi => "Open MPI",
@@ -53,7 +54,7 @@ impl Mpi {
         }
     }
 
-    /// A whole command line; Open MPI's ranks let others run while they wait. Its host file lies in `folder`.
+    /// A complete command line, in which Open MPI's waiting ranks yield. Its host file is in `folder`.
     pub fn command(
         self,
         ranks: usize,
@@ -81,8 +82,8 @@ impl Mpi {
         }
     }
 
-    /// The launcher's command line up to the program. Open MPI counts a core as a slot, refuses more ranks than
-    /// slots, and refuses root: hence the host file in `folder` and the flags.
+    /// The launcher's command line up to the program. Open MPI counts a core as a slot, refuses more ranks
+    /// than slots, and refuses to run as root: hence the host file in `folder` and the flags.
     fn launcher(self, ranks: usize, waiting: Waiting, folder: &Path) -> Outcome<Vec<String>> {
         let mut words: Vec<String> = Vec::new();
         match self {
@@ -113,17 +114,17 @@ impl Mpi {
     }
 }
 
-/// A running program. Dropping it ends everything that it started.
+/// A running program. It and all its descendants are ended on drop.
 pub struct Job {
     child: Child,
-    /// What it prints, both streams.
+    /// Lines of both output streams.
     pub lines: Lines,
     folder: TempDir,
     command: String,
 }
 
 impl Job {
-    /// Starts a program under MPI. `arguments` sees the folder of the job, where gates are files.
+    /// Starts a program under MPI. `arguments` gets the folder of the job, in which gates are files.
     pub fn mpi(
         mpi: Mpi,
         waiting: Waiting,
@@ -134,7 +135,7 @@ impl Job {
         Job::mpi_under(&[], (mpi, waiting), ranks, program, arguments)
     }
 
-    /// The same with more in the environment of its ranks (`NAME=VALUE`).
+    /// As `mpi`, with additional environment variables for the ranks (`NAME=VALUE`).
     pub fn mpi_under(
         environment: &[String],
         (mpi, waiting): (Mpi, Waiting),
@@ -145,7 +146,7 @@ impl Job {
         let folder = tempfile::tempdir()?;
         let mut words = mpi.launcher(ranks, waiting, folder.path())?;
         if (mpi, waiting) == (Mpi::Mpich, Waiting::Yielding) {
-            // MPICH has no such switch: below it a library does what the rule mpich-busy-wait does.
+            // MPICH has no such parameter. The preloaded library does what the rule mpich-busy-wait does.
             let library = programs::library("yielding", 1)?;
             words.splice(1..1, ["-genv", "LD_PRELOAD"].map(str::to_owned));
             words.insert(3, library.to_string_lossy().into_owned());
@@ -159,7 +160,7 @@ impl Job {
         Job::start(words, folder)
     }
 
-    /// Starts a program alone.
+    /// Starts a program without MPI.
     pub fn alone(program: &Path, arguments: impl FnOnce(&Path) -> Vec<String>) -> Outcome<Job> {
         let folder = tempfile::tempdir()?;
         let mut words = vec![program.to_string_lossy().into_owned()];
@@ -167,8 +168,8 @@ impl Job {
         Job::start(words, folder)
     }
 
-    /// Starts a program under MPICH on several nodes, so many ranks on each. They are on this machine, but have host names of their own,
-    /// and what starts ranks on one of them is no child of the launcher, as if it had come through a network.
+    /// Starts a program under MPICH on several nodes. The nodes are on this machine but have different host
+    /// names, and their ranks are not children of the launcher, as if they had been started over a network.
     pub fn on_nodes(
         nodes: &[&str],
         ranks_each: usize,
@@ -176,7 +177,8 @@ impl Job {
         arguments: impl FnOnce(&Path) -> Vec<String>,
     ) -> Outcome<Job> {
         let folder = tempfile::tempdir()?;
-        // Called as `ssh -x HOST COMMAND...`; the shell stays, so that a node's ranks have a launcher of their own.
+        // Called as `ssh -x HOST COMMAND...`. The shell stays, so that the ranks of a node have a launcher of
+        // their own.
         let shell = folder.path().join("remote-shell");
         let text = "#!/bin/sh\nwhile [ \"$1\" = -x ]; do shift; done\nexport NODE=\"$1\"\nshift\n\
             unshare --uts sh -c 'hostname \"$NODE\"; eval \"$*\"; exit $?' node \"$@\"\n";
@@ -201,7 +203,7 @@ impl Job {
         Job::start(words, folder)
     }
 
-    /// Starts a program by another launcher, whose command line these words are.
+    /// Starts a program under another launcher, given by its command line.
     pub(crate) fn by(
         mut words: Vec<String>,
         program: &Path,
@@ -224,7 +226,8 @@ impl Job {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // A group of its own: Ctrl-C at a terminal is for us, and we end the job in order.
+        // A separate process group: Ctrl-C at a terminal reaches only this process, which ends the job in
+        // order.
         command.process_group(0);
         let mut child = command
             .spawn()
@@ -240,22 +243,22 @@ impl Job {
         })
     }
 
-    /// The launcher's process (the program's own if it was started alone).
+    /// Process number of the launcher, or of the program if it runs alone.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The command line, as one would type it.
+    /// The command line as text.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// Stops everything that it started, until it is to go on.
+    /// Stops all processes of the job until `resume`.
     pub fn pause(&self) -> Outcome {
         family::signal_all(&self.child, Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues all processes of the job.
     pub fn resume(&self) -> Outcome {
         family::signal_all(&self.child, Signal::CONT)
     }
@@ -266,12 +269,12 @@ impl Job {
         fs::write(&file, "").context(file.display())
     }
 
-    /// A file in the job's folder.
+    /// Path of a file in the job's folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Waits for `count` JSON lines with this "event", in the order of their ranks.
+    /// Waits for `count` JSON lines with this "event" and returns them in rank order.
     pub fn events(&self, event: &str, count: usize, within: Duration) -> Outcome<Vec<Value>> {
         let what = format!("{count} lines with the event '{event}' from {}", self.command);
         let mut found = self.lines.wait_for(&what, within, |lines| {
@@ -285,13 +288,13 @@ impl Job {
         Ok(found)
     }
 
-    /// Opens the gate at the end of the program, and waits until it has ended.
+    /// Opens the gate at the program's end and waits until it has ended.
     pub fn end(&mut self, within: Duration) -> Outcome {
         self.open("end")?;
         self.finish(within)
     }
 
-    /// Waits until the program has ended by itself, successfully.
+    /// Waits until the program has ended by itself with exit code 0.
     pub fn finish(&mut self, within: Duration) -> Outcome {
         let code = family::wait(&mut self.child, within).context(&self.command)?;
         self.lines.wait_for_end(Duration::from_secs(5))?;

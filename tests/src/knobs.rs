@@ -1,5 +1,5 @@
-//! The program `knobs` as any user, and the agent as any user with exactly the capabilities that are named: what the tests of
-//! rights and promises need. Both run from folders that every user may enter.
+//! The program `knobs` and the agent, each run by any user with exactly the given capabilities, for the tests
+//! of rights and promises. Both run from folders that every user may enter.
 
 use std::fs;
 use std::io::Write;
@@ -16,23 +16,23 @@ use crate::lines::Lines;
 use crate::problem::Context;
 use crate::{Outcome, Problem, family, programs};
 
-/// Users that no machine gives to anybody.
+/// User ids that no machine assigns.
 pub const ANA: u32 = 54_321;
-/// Another one.
+/// A second user id.
 pub const BEN: u32 = 54_322;
 
-/// Far more than anything here takes.
+/// A limit for anything that works.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A folder that every user may enter.
+/// A temporary folder that every user may enter.
 pub fn open_folder() -> Outcome<TempDir> {
     let folder = tempfile::tempdir_in("/tmp")?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
     Ok(folder)
 }
 
-/// By a process of its own: were the copy open for writing here, a child that another thread starts at this moment would have
-/// it open too, and the kernel would not execute it.
+/// Copies in a child process. If this process had the copy open for writing, a child started by another
+/// thread at that time would inherit the descriptor, and executing the copy would fail with ETXTBSY.
 fn copy(from: &Path, to: &Path) -> Outcome {
     let status = Command::new("cp").arg(from).arg(to).status().context("cp")?;
     match status.success() {
@@ -41,7 +41,7 @@ fn copy(from: &Path, to: &Path) -> Outcome {
     }
 }
 
-/// `knobs`, running.
+/// A running process of `knobs`.
 pub struct Knobs {
     child: Child,
     input: Option<ChildStdin>,
@@ -51,7 +51,7 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// Starts it as the tests' own user.
+    /// Starts it as the current user.
     pub fn start() -> Outcome<Knobs> {
         Knobs::start_with(&[])
     }
@@ -90,22 +90,22 @@ impl Knobs {
         Ok(knobs)
     }
 
-    /// Its process.
+    /// Process number of the program.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it sees itself.
+    /// Values of its variables, read by the program itself.
     pub fn values(&mut self) -> Outcome<Value> {
         self.say("?")
     }
 
-    /// The value of `knob`, as it sees it itself.
+    /// Value of `knob`, read by the program itself.
     pub fn knob(&mut self) -> Outcome<i64> {
         Ok(self.values()?["knob"].as_i64().ok_or("no knob")?)
     }
 
-    /// Has it change `knob` itself.
+    /// Makes the program change `knob` itself.
     pub fn change(&mut self, value: i64) -> Outcome {
         self.say(&format!("set {value}")).map(drop)
     }
@@ -116,7 +116,7 @@ impl Knobs {
         self.event("values", self.requested)
     }
 
-    /// Lets it end by itself, and gives back its last words.
+    /// Lets it end by itself and returns its last line.
     pub fn end(&mut self) -> Outcome<Value> {
         drop(self.input.take());
         let end = self.event("end", 1)?;
@@ -126,7 +126,7 @@ impl Knobs {
         }
     }
 
-    /// The state that it must have reached after so many rounds, computed here a second time.
+    /// The program's state after so many rounds, computed independently.
     pub fn state_after(rounds: u64) -> String {
         let step = |state: u64, _| {
             state
@@ -156,7 +156,7 @@ impl Drop for Knobs {
     }
 }
 
-/// The words for setpriv that make a user with exactly these capabilities (`sys_ptrace`).
+/// Arguments of setpriv for a user with exactly these capabilities (such as `sys_ptrace`).
 fn become_user(uid: u32, capabilities: &[&str]) -> Vec<String> {
     let plus: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
     vec![
@@ -169,17 +169,17 @@ fn become_user(uid: u32, capabilities: &[&str]) -> Vec<String> {
     ]
 }
 
-/// A user of this machine who has the agent.
+/// A user of this machine with a copy of the agent.
 pub struct User {
     uid: u32,
     capabilities: Vec<&'static str>,
-    /// The agent, in a place where this user may run it.
+    /// Copy of the agent that this user may execute.
     pub program: PathBuf,
     folder: TempDir,
 }
 
 impl User {
-    /// One with exactly these capabilities, handed on to what he starts.
+    /// A user with exactly these capabilities, which child processes inherit.
     pub fn new(uid: u32, capabilities: &[&'static str]) -> Outcome<User> {
         let folder = open_folder()?;
         let program = folder.path().join("tuneagent");
@@ -198,30 +198,30 @@ impl User {
         })
     }
 
-    /// The same user on the same files, with other capabilities.
+    /// The same user id with other capabilities.
     pub fn with(&self, capabilities: &[&'static str]) -> Outcome<User> {
         User::new(self.uid, capabilities)
     }
 
-    /// The folder of the sockets of this user's sessions.
+    /// Folder of the sockets of this user's sessions.
     pub fn runtime(&self) -> PathBuf {
         self.folder.path().join("run")
     }
 
-    /// A file that everybody may read.
+    /// Creates a file that every user may read.
     pub fn file(&self, name: &str, text: &str) -> Outcome<String> {
         let path = self.folder.path().join(name);
         fs::write(&path, text).context(path.display())?;
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// The command as this user, ready to be started.
+    /// A command of the agent as this user.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL"])
             .args(become_user(self.uid, &self.capabilities));
-        // Whoever has used up the time did not end by himself: `timeout` then answers with 124.
+        // `timeout` ends a command that hangs, with exit code 124.
         command.args(["--", "timeout", "--foreground", "120"]);
         command.arg(&self.program).args(arguments);
         self.surroundings(&mut command, &self.runtime());
@@ -236,18 +236,19 @@ impl User {
             .stdin(Stdio::null());
     }
 
-    /// Runs a command to its end; its exit code and what it printed.
+    /// Runs a command to its end. Returns the exit code and the output.
     pub fn run(&self, arguments: &[&str]) -> Outcome<(i32, String)> {
         finish(&mut self.command(arguments))
     }
 
-    /// The same, looking for sockets where another user has them.
+    /// As `run`, with the socket folder of another user.
     pub fn run_at(&self, runtime: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
         let mut command = self.command(arguments);
         finish(command.env("XDG_RUNTIME_DIR", runtime))
     }
 
-    /// Starts ranks of a program of Open MPI that spin while they wait, as this user; it is told a folder of this user's own.
+    /// Starts ranks of an Open MPI program as this user, which spin while they wait. The program gets a
+    /// folder of this user.
     pub fn ranks(&self, program: &Path, number: usize) -> Outcome<Running> {
         let here = self.folder.path().join("ranks");
         copy(program, &here)?;
@@ -260,11 +261,12 @@ impl User {
         self.program(&[&launcher[..], &flags, &words].concat())
     }
 
-    /// Starts a process of Debian's NumPy that computes products until it is ended, as this user.
+    /// Starts a process of Debian's NumPy as this user, which multiplies matrices until it is ended.
     pub fn products(&self) -> Outcome<Running> {
         let script = programs::source("products.py");
         let here = self.folder.path().join("products.py");
-        // A second copy would take it away from the first process, which may be reading it: an empty program ends at once, and well.
+        // Not copied again, because the first process may still be reading the file: an empty script ends at
+        // once with success.
         if !here.exists() {
             copy(&script, &here)?;
         }
@@ -272,7 +274,7 @@ impl User {
         self.program(&words)
     }
 
-    /// Starts a program of short parallel regions, as this user.
+    /// Starts a program of short parallel regions as this user.
     pub fn teams(&self) -> Outcome<Running> {
         let here = self.folder.path().join("teams");
         if !here.exists() {
@@ -281,12 +283,12 @@ impl User {
         self.program(&[&*here.to_string_lossy(), &self.own(), "2000"])
     }
 
-    /// A folder of this user's own.
+    /// A folder that this user owns.
     fn own(&self) -> String {
         self.folder.path().join("state").to_string_lossy().into_owned()
     }
 
-    /// Starts a program as this user, in a folder of his own.
+    /// Starts a program as this user, in a folder that this user owns.
     fn program(&self, words: &[&str]) -> Outcome<Running> {
         let own = self.own();
         let mut command = Command::new("setpriv");
@@ -299,7 +301,7 @@ impl User {
         follow(command)
     }
 
-    /// Starts a command and follows what it prints.
+    /// Starts a command and reads its output.
     pub fn start(&self, arguments: &[&str]) -> Outcome<Running> {
         follow(self.command(arguments))
     }
@@ -324,20 +326,20 @@ fn finish(command: &mut Command) -> Outcome<(i32, String)> {
     Ok((code, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// A command of a user that runs.
+/// A running command of a user.
 pub struct Running {
     child: Child,
-    /// What it prints, both streams.
+    /// Lines of both output streams.
     pub lines: Lines,
 }
 
 impl Running {
-    /// Its process.
+    /// Process number of the command.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for a line with `part`; where it ends without one, its exit code is told.
+    /// Waits for a line that contains `part`. Fails with the exit code if the command ends before.
     pub fn begun(&mut self, part: &str) -> Outcome {
         let Err(problem) = self.lines.wait_for_line(part, SOON) else {
             return Ok(());
@@ -349,7 +351,7 @@ impl Running {
         })
     }
 
-    /// Waits for its end; its exit code.
+    /// Waits for the end. Returns the exit code.
     pub fn wait(&mut self) -> Outcome<i32> {
         let code =
             family::wait(&mut self.child, SOON).context(format!("it printed:\n{}", self.lines.text()))?;

@@ -1,8 +1,7 @@
-//! LAMMPS, the real program: Debian's unmodified `lmp` on its own `melt` example, and what its output says of
-//! its pace and its results.
+//! LAMMPS: Debian's unmodified `lmp` on its own `melt` example, and parsers for its pace and its results.
 //!
-//! The example's physics is untouched; only how long it runs and what it prints is ours. For a given number of
-//! ranks its numbers are the same in every run, whatever the timing.
+//! The physics of the example is unchanged; only the number of steps and the output are set here. For a given
+//! number of ranks its numbers are equal in every run, independent of timing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use crate::{Outcome, Problem};
 
 const EXAMPLES: &str = "/usr/share/lammps/examples/melt";
 
-/// The example's input, plain or compressed, if it is installed.
+/// The example's input file, plain or compressed, if installed.
 pub fn example() -> Option<PathBuf> {
     ["in.melt", "in.melt.gz"]
         .iter()
@@ -24,10 +23,11 @@ pub fn example() -> Option<PathBuf> {
         .find(|file| file.exists())
 }
 
-/// Cells of the lattice along each side, as the example has it: 4 000 atoms.
+/// Cells of the lattice per side, as in the example: 4 000 atoms.
 pub const CELLS: u32 = 10;
 
-/// The example with another length: `steps` steps, a line of output every `every` steps, flushed at once; and of another size.
+/// The example with `steps` steps, a line of output every `every` steps, flushed at once, and `cells` cells
+/// per side.
 pub fn input(steps: u64, every: u64, cells: u32) -> Outcome<String> {
     let file = example().ok_or("the LAMMPS example is not installed (package lammps-examples)")?;
     let text = if file.extension().is_some_and(|ending| ending == "gz") {
@@ -58,13 +58,13 @@ pub fn start(waiting: Waiting, ranks: usize, steps: u64) -> Outcome<Job> {
     start_printing((waiting, ranks), steps, 10)
 }
 
-/// The same with a line of output every `every` steps.
+/// As `start`, with a line of output every `every` steps.
 pub fn start_printing(ranks: (Waiting, usize), steps: u64, every: u64) -> Outcome<Job> {
     started(&[], ranks, input(steps, every, CELLS)?)
 }
 
-/// The same with eight times as many atoms, and more in its environment (`NAME=VALUE`). A line is of 20 steps: each 20th finds its
-/// neighbours anew, so that every line has as much to do.
+/// As `start`, with eight times as many atoms and additional environment variables (`NAME=VALUE`). A line
+/// covers 20 steps, because neighbour lists are rebuilt every 20 steps; so every line has the same work.
 pub fn start_large(environment: &[String], waiting: Waiting, ranks: usize, steps: u64) -> Outcome<Job> {
     started(environment, (waiting, ranks), input(steps, 20, 2 * CELLS)?)
 }
@@ -79,20 +79,20 @@ fn started(environment: &[String], (waiting, ranks): (Waiting, usize), input: St
     written.map(|()| job)
 }
 
-/// One line of LAMMPS's own output about the run.
+/// One line of LAMMPS's thermodynamic output.
 #[derive(Clone, Debug)]
 pub struct Thermo {
-    /// The number of the step.
+    /// Number of the step.
     pub step: u64,
-    /// Seconds since the run began, by LAMMPS's clock.
+    /// Seconds since the start of the run, by LAMMPS's clock.
     pub seconds: f64,
-    /// Temperature, energies, pressure, as printed: what must not depend on us.
+    /// Temperature, energies and pressure as printed, which must not depend on the agent.
     pub values: Vec<String>,
-    /// When the line came.
+    /// Arrival time of the line.
     pub at: Instant,
 }
 
-/// All such lines: those below the header that have a number in each of its columns.
+/// All lines below the header that have a number in each of its columns.
 pub fn thermo(lines: &[Line]) -> Vec<Thermo> {
     let header = lines
         .iter()
@@ -122,7 +122,7 @@ fn parsed(line: &Line, columns: usize) -> Option<Thermo> {
     })
 }
 
-/// Steps per second over these lines, by LAMMPS's own clock.
+/// Steps per second over these lines, by LAMMPS's clock.
 pub fn pace(lines: &[Thermo]) -> Outcome<f64> {
     let too_few = || {
         Problem::new(format!(
@@ -142,7 +142,7 @@ pub fn pace(lines: &[Thermo]) -> Outcome<f64> {
     }
 }
 
-/// The pace between two moments.
+/// Pace between two times.
 pub fn pace_between(lines: &[Thermo], from: Instant, to: Instant) -> Outcome<f64> {
     let between: Vec<Thermo> = lines
         .iter()

@@ -1,4 +1,4 @@
-//! The harness of the whole-program tests: real MPI jobs, the real agent, deadlines on everything.
+//! Harness of the whole-program tests: real MPI jobs and the real agent. Every wait has a deadline.
 //!
 //! `problem` is how things fail here, `needs` decides whether a test can run on this machine, `turns`
 //! which tests may run beside each other, `programs` compiles
@@ -8,10 +8,10 @@
 //! several programs that fight for the same cores, `repairs` what the run-time rules are tried on, `prometheus` a Prometheus of our own,
 //! `screen` a terminal, `browser` a browser, `slurm` a Slurm with nodes of its own, `sight` how soon there is something on it, `usage` what a process takes of the machine.
 //!
-//! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Nothing started here
-//! outlives the value that stands for it, nor the test process, however that ends.
+//! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Processes started
+//! here end when their value is dropped and when the test process ends, even if it is killed.
 //!
-//! The tests themselves are in `e2e/`. The demo (`cargo xtask demo`) uses this harness too.
+//! The tests are in `e2e/`. The demo (`cargo xtask demo`) uses this harness, too.
 
 pub mod agent;
 pub mod browser;
@@ -40,7 +40,7 @@ pub mod wheels;
 
 pub use problem::{Outcome, Problem};
 
-/// The elements of an array of a report; none of what is no array.
+/// Elements of a JSON array; empty if the value is not an array.
 pub fn each(value: &serde_json::Value) -> std::slice::Iter<'_, serde_json::Value> {
     value.as_array().map_or(&[][..], Vec::as_slice).iter()
 }

@@ -1,6 +1,6 @@
-//! What a program prints, line by line, with the time at which each line came; and waiting for a line.
+//! Output of a program by line, with the arrival time of each line, and waiting for a line.
 //!
-//! It never sleeps and never loses a line: readers put lines into one list, whoever waits looks at all of it.
+//! Reader threads append to one list, which keeps all lines. Every wait searches the complete list.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use crate::{Outcome, Problem};
 
-/// One line, and when it came.
+/// A line with its arrival time.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The moment at which it was read.
+    /// Time at which the line was read.
     pub at: Instant,
-    /// Without its end.
+    /// Text without the line end.
     pub text: String,
 }
 
-/// Everything that a program has printed so far.
+/// All lines that a program has printed so far.
 #[derive(Clone, Default)]
 pub struct Lines {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl Lines {
-    /// Starts to read a stream, in a thread that ends with it.
+    /// Reads a stream in a thread that ends with the stream.
     pub fn follow(&self, stream: impl Read + Send + 'static) {
         self.locked().readers += 1;
         let lines = self.clone();
@@ -63,12 +63,12 @@ impl Lines {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All lines until now.
+    /// All lines so far.
     pub fn all(&self) -> Vec<Line> {
         self.locked().lines.clone()
     }
 
-    /// All lines until now as one text.
+    /// All lines so far as one text.
     pub fn text(&self) -> String {
         let lines = self.all();
         lines
@@ -78,8 +78,8 @@ impl Lines {
             .join("\n")
     }
 
-    /// Waits until `find` finds something in all lines so far; at the deadline, or at the end of the output, it
-    /// is a problem that shows the output.
+    /// Waits until `find` returns a value for the lines so far. Fails with the output at the deadline or at
+    /// the end of the output.
     pub fn wait_for<T>(
         &self,
         what: &str,
@@ -120,12 +120,12 @@ impl Lines {
         self.wait_for(&format!("a line with '{part}'"), within, find)
     }
 
-    /// True once all streams have ended: nothing will be added.
+    /// Whether all streams have ended, so that no more lines follow.
     pub fn has_ended(&self) -> bool {
         self.locked().readers == 0
     }
 
-    /// Waits until all streams have ended: after that nothing is added.
+    /// Waits until all streams have ended, so that no more lines follow.
     pub fn wait_for_end(&self, within: Duration) -> Outcome {
         let deadline = Instant::now() + within;
         let mut state = self.locked();

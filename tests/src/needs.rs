@@ -1,7 +1,7 @@
-//! Whether a test can run on this machine.
+//! Decides whether a test can run on this machine.
 //!
-//! A test that cannot run says `skipped: …` where everybody sees it; with TUNEAGENT_REQUIRE_ALL=1, as
-//! `cargo xtask test` sets it, it fails instead. Nothing is installed here: that is `cargo xtask setup`.
+//! A test that cannot run prints `skipped: …`; with TUNEAGENT_REQUIRE_ALL=1, which `cargo xtask test` sets,
+//! it fails. Missing software is installed by `cargo xtask setup`.
 
 use std::env;
 use std::io::Write;
@@ -12,13 +12,13 @@ use crate::problem::Context;
 pub use crate::turns::{machine, shared};
 use crate::{Outcome, Problem};
 
-/// Seconds for which a core that is idle is waited for.
+/// Attempts, of one second each, to find an idle core.
 const IDLE_TRIES: u32 = 60;
 
-/// A row: what is needed, in words for people, and whether it is here.
+/// One row per need: variant, text, and the check on this machine.
 macro_rules! needs {
     ($($need:ident: $words:literal => $is_met:expr;)+) => {
-        /// Something that a test may need and a machine may lack.
+        /// A requirement of a test that a machine may not meet.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum Need {
             $(#[doc = $words] $need),+
@@ -71,8 +71,8 @@ needs! {
         crate::group::Group::with_tasks(1).is_ok();
 }
 
-/// Leaves the test (successfully, but visibly) when this machine lacks something that it needs. With `shared:` or `machine:` before the
-/// needs it gives what the test is to hold meanwhile.
+/// Returns from the test with a visible message if the machine lacks a requirement. With `shared:` or
+/// `machine:` before the needs it evaluates to a guard that the test must hold.
 #[macro_export]
 macro_rules! require {
     ($hold:ident: $($need:ident),+ $(,)?) => {{
@@ -86,13 +86,13 @@ macro_rules! require {
     };
 }
 
-/// True if the test is to be skipped, which has then been said; a problem if skipping is not allowed.
+/// Whether to skip the test, after printing the reason. An error if skipping is not allowed.
 pub fn lacks(test: &str, needs: &[Need]) -> Outcome<bool> {
     let lacking: Vec<Need> = needs.iter().copied().filter(|need| !is_met(*need)).collect();
     if lacking.is_empty() {
         return Ok(false);
     }
-    // What else runs on the machine is nothing that could have been installed.
+    // An idle core is not something that could have been installed.
     let is_of_the_moment = lacking.iter().all(|need| matches!(need, Need::IdleCore));
     let lacking = lacking.into_iter().map(said).collect::<Vec<_>>().join(", ");
     if !is_of_the_moment && env::var("TUNEAGENT_REQUIRE_ALL").as_deref() == Ok("1") {
@@ -100,16 +100,16 @@ pub fn lacks(test: &str, needs: &[Need]) -> Outcome<bool> {
             "every test must run here, and this one needs {lacking}"
         )));
     }
-    // Not eprintln: the test runner would hide it, and a skip that nobody sees looks like a pass.
+    // Not eprintln: the test runner captures it, and an invisible skip looks like a pass.
     let name = std::thread::current().name().unwrap_or(test).to_owned();
     writeln!(std::io::stderr(), "skipped: {name} needs {lacking}")?;
     Ok(true)
 }
 
-/// Waits a while for a second in which all cores but one, at least, had nothing to do.
+/// Waits for a second in which all cores but one were idle.
 fn has_idle_core() -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    // In ticks of the clock: idle, and in all.
+    // Clock ticks: idle ones, and all.
     let passed = || {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
         let numbers = stat.lines().next()?.split_whitespace().skip(1).take(8);
@@ -125,7 +125,7 @@ fn has_idle_core() -> bool {
     cores > 1.0 && (0..IDLE_TRIES).any(|_| was_idle() == Some(true))
 }
 
-/// Where Debian has libraries.
+/// Searches Debian's library folder.
 fn finds_library(name: &str) -> bool {
     let folder = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
     PathBuf::from(folder).join(name).exists()
@@ -138,7 +138,8 @@ fn finds(program: &str) -> bool {
         .any(|file| file.is_file())
 }
 
-/// How much a test with a long form makes of something: as the variable says, else `long` with TUNEAGENT_LONG=1, else `short`.
+/// Size of a test with a long form: the value of the variable, else `long` with TUNEAGENT_LONG=1, else
+/// `short`.
 pub fn amount(variable: &str, short: u64, long: u64) -> Outcome<u64> {
     match env::var(variable) {
         Ok(text) => text.parse().context(format!("{variable}={text}")),
@@ -146,7 +147,7 @@ pub fn amount(variable: &str, short: u64, long: u64) -> Outcome<u64> {
     }
 }
 
-/// The run of every test in its long form, which repeats and measures more: TUNEAGENT_LONG=1.
+/// Whether tests run in their long form, which repeats and measures more: TUNEAGENT_LONG=1.
 pub fn is_long() -> bool {
     env::var("TUNEAGENT_LONG").as_deref() == Ok("1")
 }

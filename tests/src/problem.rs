@@ -1,15 +1,15 @@
-//! How things fail in the harness: one text for a person.
+//! The error type of the harness: a text.
 
 use std::fmt;
 
-/// What went wrong, in words; shown as it is by `Debug` too, because that is what a failing test prints.
+/// An error text. `Debug` prints it unquoted, because a failing test prints `Debug`.
 pub struct Problem(String);
 
-/// What a test and most of the harness return.
+/// Result of tests and of most functions of the harness.
 pub type Outcome<T = ()> = Result<T, Problem>;
 
 impl Problem {
-    /// A problem with its text.
+    /// An error with this text.
     pub fn new(text: impl Into<String>) -> Problem {
         Problem(text.into())
     }

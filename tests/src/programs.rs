@@ -1,7 +1,7 @@
-//! Compiles the small programs of `tests/programs`, once per content.
+//! Compiles the programs of `tests/programs`, once per content.
 //!
-//! A program's file name holds a hash of its sources, of all headers beside them and of its compiler's command, so a stale one is never run
-//! and an unchanged one is never compiled again.
+//! The file name of a program has a hash of its sources, of all headers beside them and of the compiler
+//! command, so a stale program is never run and an unchanged one is not compiled again.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,20 +12,21 @@ use crate::job::Mpi;
 use crate::problem::Context;
 use crate::{Outcome, Problem, wheels};
 
-/// -O1 keeps functions recognisable; the debug information is what `symbols`, `get` and `set` read.
+/// -O1 keeps functions recognisable. `symbols`, `get` and `set` read the debug information.
 const FLAGS: [&str; 5] = ["-O1", "-g", "-Wall", "-Wextra", "-Werror"];
 
-/// An MPI program, for one MPI.
+/// An MPI program for one MPI.
 pub fn mpi(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), mpi.compiler(), &["-lm"])
 }
 
-/// An MPI program on the small master/worker library `mw`.
+/// An MPI program with the master/worker library `mw`.
 pub fn master_worker(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
     built(&[&format!("{name}.c"), "mw.c"], mpi.compiler(), &["-lm"])
 }
 
-/// The same without its shadow variable: the number of workers is read wherever it is needed.
+/// As `master_worker`, without the shadow variable: the program reads the number of workers wherever it needs
+/// it.
 pub fn master_worker_without_shadow(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
     let more = ["-lm", "-DMW_NO_SHADOW"];
     built(&[&format!("{name}.c"), "mw.c"], mpi.compiler(), &more)
@@ -33,7 +34,7 @@ pub fn master_worker_without_shadow(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
 
 /// An MPI program in C++.
 pub fn mpi_cxx(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
-    // Both MPIs still bring the bindings that the standard has dropped.
+    // Excludes the C++ bindings, which the standard has removed but both MPIs still have.
     let flags = ["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"];
     compiled(&format!("{name}.cc"), mpi.compiler_of_cxx(), &flags)
 }
@@ -42,14 +43,14 @@ pub fn mpi_cxx(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
 pub fn mpi_fortran(name: &str, mpi: Mpi, f08: bool) -> Outcome<PathBuf> {
     let flags = match (f08, mpi) {
         (true, _) => &["-DF08"][..],
-        // Its module has no interfaces for buffers: each type is another argument to the compiler.
+        // MPICH's module has no interfaces for buffers, so the compiler reports mismatched argument types.
         (false, Mpi::Mpich) => &["-Wno-error"],
         (false, Mpi::OpenMpi) => &[],
     };
     compiled(&format!("{name}.F90"), mpi.compiler_of_fortran(), flags)
 }
 
-/// A program that is not compiled.
+/// Path of a source file.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
@@ -59,22 +60,22 @@ pub fn c(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &[])
 }
 
-/// A C program without MPI that computes and has threads.
+/// A C program without MPI, with libm and threads.
 pub fn c_with_math(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-pthread", "-lm"])
 }
 
-/// One of those with a macro: `-DNAME`.
+/// As `c`, with a compiler flag such as `-DNAME`.
 pub fn c_defining(name: &str, definition: &'static str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &[definition])
 }
 
-/// The same with everything linked in, `-static` or `-static-pie`: at run time there is no linker to ask what is where.
+/// As `c`, linked with `-static` or `-static-pie`, so that there is no dynamic linker at run time.
 pub fn c_alone(name: &str, how: &'static str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &[how])
 }
 
-/// A C++ program.
+/// A program in C++.
 pub fn cxx(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.cc"), "c++", &[])
 }
@@ -84,30 +85,31 @@ pub fn openmp(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-fopenmp"])
 }
 
-/// A shared library; each `copy` is a file of its own.
+/// A shared library. Each `copy` gives a different file.
 pub fn library(name: &str, copy: u32) -> Outcome<PathBuf> {
     let copy = format!("-DCOPY={copy}");
     compiled(&format!("{name}.c"), "cc", &["-shared", "-fPIC", &copy])
 }
 
-/// How a library is built that stands between a program and its MPI. It may name functions of bindings that a program has not; nobody calls
-/// them then.
+/// Flags for a library between a program and its MPI. Lazy binding, because it may reference functions of
+/// language bindings that the program does not have; these are never called.
 const BETWEEN: [&str; 4] = ["-shared", "-fPIC", "-Wl,-z,lazy", "-ldl"];
 
-/// One of those; each `copy` is a file of its own.
+/// A library between a program and its MPI. Each `copy` gives a different file.
 pub fn mpi_library(name: &str, mpi: Mpi, copy: u32) -> Outcome<PathBuf> {
     let copy = format!("-DCOPY={copy}");
     let more = [&BETWEEN[..], &[copy.as_str()]].concat();
     compiled(&format!("{name}.c"), mpi.compiler(), &more)
 }
 
-/// An independent count of what calls carry.
+/// The library that counts independently what MPI calls carry.
 pub fn pmpi_truth(mpi: Mpi) -> Outcome<PathBuf> {
     let sources = ["pmpi_truth.c", "pmpi_truth_calls.c", "pmpi_truth_fortran.c"];
     built(&sources, mpi.compiler(), &BETWEEN)
 }
 
-/// An MPI program with MPICH linked in; Debian has no archive of what MPICH asks of the network.
+/// An MPI program with MPICH linked statically. Debian has no static libraries of MPICH's network
+/// dependencies.
 pub fn mpi_linked_in(name: &str) -> Outcome<PathBuf> {
     let more = [
         "-static-mpi",
@@ -122,7 +124,7 @@ pub fn mpi_linked_in(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), Mpi::Mpich.compiler(), &more)
 }
 
-/// A copy of a program without its symbols.
+/// A copy of a program without symbols.
 pub fn stripped(program: &Path, folder: &Path) -> Outcome<PathBuf> {
     let copy = folder.join(program.file_name().unwrap_or_default());
     let run = Command::new("strip")
@@ -138,12 +140,12 @@ pub fn stripped(program: &Path, folder: &Path) -> Outcome<PathBuf> {
     }
 }
 
-/// A C program that loads libraries and has threads.
+/// A C program with dlopen and threads.
 pub fn threads(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-pthread", "-ldl"])
 }
 
-/// The same as `openmp` on LLVM's library, which has the entry points of GNU's too.
+/// As `openmp`, on LLVM's library, which also has the entry points of GNU's.
 pub fn openmp_of_llvm(name: &str) -> Outcome<PathBuf> {
     compiled(
         &format!("{name}.c"),
@@ -152,7 +154,7 @@ pub fn openmp_of_llvm(name: &str) -> Outcome<PathBuf> {
     )
 }
 
-/// A C program that calls LLVM's library as the code of its compiler does.
+/// A C program that calls LLVM's library as code from LLVM's compiler does.
 pub fn kmpc(name: &str) -> Outcome<PathBuf> {
     compiled(
         &format!("{name}.c"),
@@ -161,17 +163,17 @@ pub fn kmpc(name: &str) -> Outcome<PathBuf> {
     )
 }
 
-/// A C program on MKL, as it was brought.
+/// A C program with the MKL from the Python Package Index.
 pub fn mkl(name: &str) -> Outcome<PathBuf> {
     let libraries = wheels::mkl().ok_or("MKL was not brought: cargo xtask setup")?;
     let folder = format!("-L{}", libraries.display());
-    // The libraries that MKL loads by itself are looked for there, too.
+    // MKL uses this path for the libraries that it loads itself, too.
     let at_run_time = format!("-Wl,--disable-new-dtags,-rpath,{}", libraries.display());
     let more = [folder.as_str(), "-l:libmkl_rt.so.2", &at_run_time];
     compiled(&format!("{name}.c"), "cc", &more)
 }
 
-/// A C program for an MPI of the Python Package Index, as it was brought.
+/// A C program for an MPI from the Python Package Index.
 pub fn mpi_of_wheel(name: &str, wheel: &Path) -> Outcome<PathBuf> {
     compiled(
         &format!("{name}.c"),
@@ -184,7 +186,7 @@ fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     built(&[source], compiler, more)
 }
 
-/// The first source names the program.
+/// Compiles sources; the first one names the program.
 fn built(sources: &[&str], compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     let sources: Vec<PathBuf> = sources.iter().map(|source| folder.join(source)).collect();
@@ -225,7 +227,8 @@ fn headers(folder: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(headers)
 }
 
-/// Into a file of its own, then renamed: tests compile at the same time, and half a program must not be run.
+/// Compiles into a temporary file and renames it: tests compile at the same time, and an incomplete program
+/// must not be run.
 fn compile(compiler: &str, more: &[&str], sources: &[PathBuf], program: &Path) -> Outcome {
     let folder = program.parent().unwrap_or(Path::new("."));
     let draft = tempfile::Builder::new().prefix("draft").tempdir_in(folder)?;
@@ -248,7 +251,8 @@ fn compile(compiler: &str, more: &[&str], sources: &[PathBuf], program: &Path) -
     fs::rename(&output, program).context(program.display())
 }
 
-/// The profile's folder in the target directory: the running test is in its `deps`, other binaries in itself.
+/// Folder of the profile in the target directory. A test binary is in its `deps` folder, other binaries in
+/// the folder itself.
 pub fn target_folder() -> Outcome<PathBuf> {
     let test = std::env::current_exe()?;
     let folder = test.parent().ok_or("the test binary has no folder")?;
@@ -261,7 +265,7 @@ pub fn target_folder() -> Outcome<PathBuf> {
     .to_path_buf())
 }
 
-/// What the rule `factoring` names, as the library `mw` has it.
+/// Symbols of the rule `factoring`, with the names of the library `mw`.
 pub const FACTORING_NAMES: [(&str, &str); 13] = [
     ("begin_iteration", "mw_begin_iteration"),
     ("end_iteration", "mw_end_iteration"),
@@ -278,7 +282,7 @@ pub const FACTORING_NAMES: [(&str, &str); 13] = [
     ("NroTasks", "mw_chunk_tasks"),
 ];
 
-/// What the rule `network` names, as the library `mw` has it: a task is a byte of a message.
+/// Symbols of the rule `network`, with the names of the library `mw`. A task is a byte of a message.
 pub const NETWORK_NAMES: [(&str, &str); 8] = [
     ("global_sendreceive", "mw_iterate"),
     ("global_sendwork", "mw_send"),

@@ -1,4 +1,4 @@
-//! A real Prometheus of the test's own: started on a free port with a folder of its own, asked through its HTTP API.
+//! A real Prometheus server for a test, on a free port and with its own folder, queried through its HTTP API.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,15 +15,15 @@ use crate::lines::Lines;
 use crate::problem::Context;
 use crate::{Outcome, Problem, each, family};
 
-/// What a page may take: a scrape, or a query over the little that there is.
+/// Maximum time for a page, a scrape or a query.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where the repository has what it ships for Prometheus.
+/// Folder of the files that the repository has for Prometheus.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboards/prometheus")
 }
 
-/// A running Prometheus. Dropping it kills it.
+/// A running Prometheus, which is killed on drop.
 pub struct Prometheus {
     child: Child,
     lines: Lines,
@@ -32,7 +32,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// With the configuration that is shipped, pointed at these agents and at one look a second.
+    /// Starts it with the shipped configuration, changed to these agents and to a scrape interval of 1 s.
     pub fn start(agents: &[SocketAddr]) -> Outcome<Prometheus> {
         let folder = tempfile::tempdir()?;
         let targets: Vec<String> = agents.iter().map(|agent| format!("\"{agent}\"")).collect();
@@ -74,7 +74,7 @@ impl Prometheus {
         })
     }
 
-    /// `data` of an answer of the API.
+    /// The field `data` of an API response.
     pub fn get(&self, path: &str) -> Outcome<Value> {
         let (status, body) = get(self.address, path)?;
         let answer: Value = serde_json::from_str(&body).context(format!("{path}: {status}: {body}"))?;
@@ -84,13 +84,13 @@ impl Prometheus {
         Ok(answer["data"].clone())
     }
 
-    /// The series that a query gives now.
+    /// Series that a query returns now.
     pub fn query(&self, query: &str) -> Outcome<Vec<Value>> {
         let data = self.get(&format!("/api/v1/query?query={}", encoded(query)))?;
         Ok(data["result"].as_array().cloned().unwrap_or_default())
     }
 
-    /// The values of a label of a metric, as a variable of a dashboard has them.
+    /// Values of a label of a metric, as for a variable of a dashboard.
     pub fn label_values(&self, metric: &str, label: &str) -> Outcome<Vec<String>> {
         let data = self.get(&format!(
             "/api/v1/label/{label}/values?match[]={}",
@@ -100,7 +100,7 @@ impl Prometheus {
         Ok(values.filter_map(Value::as_str).map(str::to_owned).collect())
     }
 
-    /// What it said, for when something failed.
+    /// Its log output, for error messages.
     pub fn said(&self) -> String {
         self.lines.text()
     }
@@ -112,16 +112,16 @@ impl Drop for Prometheus {
     }
 }
 
-/// Nobody listens there now.
+/// An address on which no process listens now.
 pub fn free_address() -> Outcome<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// The status line and the body of a page.
+/// Status line and body of a page.
 pub fn get(address: SocketAddr, path: &str) -> Outcome<(String, String)> {
     let mut stream = TcpStream::connect(address).context(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // An old version of the protocol: the body comes as it is.
+    // HTTP/1.0, so that the body is not chunked.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text).context(path)?;
@@ -131,13 +131,13 @@ pub fn get(address: SocketAddr, path: &str) -> Outcome<(String, String)> {
 
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
-        // Writing into memory does not fail.
+        // Writing into a String does not fail.
         let _ = write!(encoded, "%{byte:02X}");
         encoded
     })
 }
 
-/// `promtool ARGUMENTS` with a text as its input; what it printed if it is content.
+/// Runs `promtool ARGUMENTS` with a text as input. Returns the output; fails if promtool reports an error.
 pub fn promtool(arguments: &[&str], input: &str) -> Outcome<String> {
     let mut child = Command::new("promtool")
         .args(arguments)

@@ -1,6 +1,7 @@
-//! What the run-time rules are tried on: programs that are started wrong, the rule that repairs them, and the same started right.
+//! Cases of the run-time rules: programs started with wrong settings, the rule that repairs them, and the
+//! same programs started with the right settings.
 //!
-//! The tests ask whether each becomes faster, the experiment `runtime` how much.
+//! Tests check that each becomes faster; the experiment `runtime` measures by how much.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,12 +12,12 @@ use crate::job::{Job, Mpi, Waiting};
 use crate::needs::Need;
 use crate::{Outcome, gromacs, lammps, programs, wheels};
 
-/// How programs are started.
+/// The settings with which programs are started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Start {
-    /// In the way that the rule repairs.
+    /// The settings that the rule repairs.
     Wrong,
-    /// In the way that the rule advises.
+    /// The settings that the rule recommends.
     Right,
 }
 
@@ -29,52 +30,52 @@ impl Start {
     }
 }
 
-/// One kind of programs.
+/// A case of one rule and one kind of program.
 pub struct Case {
-    /// What they are.
+    /// Name of the case.
     pub name: &'static str,
-    /// The rule that repairs them.
+    /// Name of the rule.
     pub rule: &'static str,
-    /// Without which they do not run.
+    /// Requirements of the programs.
     pub needs: &'static [Need],
-    /// What the agent prints of the change, and of its verdict; empty where no guard judges.
+    /// The agent's texts about the change and its verdict; the latter is empty if no guard judges.
     pub done: [&'static str; 2],
-    /// What is counted.
+    /// Unit of the pace.
     pub unit: &'static str,
-    /// On an idle machine the pace after is at least so many times that before.
+    /// Minimum ratio of the paces after and before, on an idle machine.
     pub gain: fn() -> f64,
-    /// Starts them.
+    /// Starts the programs with these settings.
     pub start: fn(Start) -> Outcome<Crowd>,
 }
 
-/// By their own clocks.
+/// Paces by the programs' own clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Paces {
     /// As they were started.
     pub before: f64,
-    /// Once the rule has acted and the agent is gone.
+    /// After the rule has acted and the agent has left.
     pub after: f64,
-    /// Of others that were started right.
+    /// Programs started with the right settings.
     pub right: f64,
 }
 
-/// What came of a case.
+/// Result of one trial of a case.
 #[derive(Debug)]
 pub struct Tried {
-    /// How fast they were.
+    /// Measured paces of the programs.
     pub paces: Paces,
-    /// What the agent printed.
+    /// Output of the agent.
     pub text: String,
-    /// What came out of those that were repaired.
+    /// Results of the repaired programs.
     pub results: Results,
-    /// What came out of those that were started right.
+    /// Results of the programs started with the right settings.
     pub expected: Results,
 }
 
-/// Steps: how quickly a machine computes must not decide whether the guard has time to judge.
+/// Steps of a run; more than the guard needs on any machine.
 const ENDLESS: u64 = 10_000_000;
 
-/// How often those that were repaired and those that were started right take turns.
+/// Turns of the repaired programs and of those started with the right settings.
 const TURNS: usize = 2;
 
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
@@ -86,7 +87,7 @@ const TEAMS_OF_ONE: [&str; 2] = [
     "kept",
 ];
 
-/// Every rule's own.
+/// All cases, at least one for each run-time rule.
 pub static CASES: [Case; 18] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
@@ -115,7 +116,7 @@ pub static CASES: [Case; 18] = [
         needs: &[Need::Root, Need::OpenMpi, Need::Mpi4py],
         done: ["4 changes written and read back", "kept"],
         unit: "iterations/s",
-        // An iteration takes Python longer than a message takes its MPI.
+        // An iteration in Python takes longer than a message in MPI, which limits the gain.
         gain: || 10.0,
         start: |start| {
             let script = programs::source("sums.py");
@@ -215,7 +216,7 @@ pub static CASES: [Case; 18] = [
         start: |start| trees("lightgbm", 2, start),
     },
     Case {
-        // XGBoost divides its work by the size that it requested: a smaller team would leave some of it out.
+        // XGBoost divides its work by the requested size: a smaller team would omit some of it.
         name: "2 XGBoost processes, 2 threads each",
         rule: "xgboost-threads",
         needs: &[Need::Root, Need::PythonWheels],
@@ -247,7 +248,7 @@ pub static CASES: [Case; 18] = [
             let bind = start.either("core", "none");
             let program = programs::openmp("teams")?;
             let program = program.to_string_lossy();
-            // Two jobs that do not know of each other both begin at the first core.
+            // Two independent jobs both bind their ranks from the first core on.
             let words = format!("--allow-run-as-root -n 1 --bind-to {bind} {program} DIRECTORY 2000");
             let words: Vec<&str> = words.split(' ').collect();
             Crowd::start(2, &["OMP_NUM_THREADS=1"], Path::new("mpirun.openmpi"), &words)
@@ -261,7 +262,7 @@ pub static CASES: [Case; 18] = [
         unit: "regions/s",
         gain: || 2.0,
         start: |start| {
-            // It counts the CPUs of the machine, as in a container that has fewer.
+            // The wrong size is the CPU count of the machine, as of a program in a container with fewer CPUs.
             let threads = start.either("OMP_NUM_THREADS=4", "OMP_NUM_THREADS=1");
             Crowd::start(2, &[threads], &programs::kmpc("kmpc")?, &["DIRECTORY", "2000"])
         },
@@ -289,7 +290,8 @@ pub static CASES: [Case; 18] = [
         start: |start| {
             let program = programs::openmp("teams")?;
             let program = program.to_string_lossy();
-            // Regions that are long beside the waking of a thread. `taskset` becomes the program: its mask is the program's own.
+            // Regions that are long compared with the wake-up of a thread. `taskset` executes the program,
+            // which inherits its mask.
             let words = ["taskset", "-c", "0", &program, "DIRECTORY", "2000000"];
             let words = &words[start.either(0, 3)..];
             Crowd::start(1, &["OMP_NUM_THREADS=2"], Path::new("env"), words)
@@ -300,7 +302,7 @@ pub static CASES: [Case; 18] = [
         rule: "memory-kept",
         needs: &[Need::Root, Need::Cc],
         done: ["call malloc_trim(0): done in 1 process", ""],
-        // So many of them fit in the memory of a machine.
+        // Number of processes that fit into 1 GiB.
         unit: "processes/GiB",
         gain: || 1.5,
         start: |start| {
@@ -323,22 +325,22 @@ pub static CASES: [Case; 18] = [
     },
 ];
 
-/// A program that no rule repairs.
+/// A program that needs no rule.
 pub struct Healthy {
-    /// What it is.
+    /// Name of the program.
     pub name: &'static str,
-    /// What it cannot run without.
+    /// Requirements of the program.
     pub needs: &'static [Need],
-    /// Starts one.
+    /// Starts one instance of the program.
     pub start: fn() -> Outcome<Crowd>,
-    /// How long a turn is to be in which its pace is measured, in seconds.
+    /// Length of a turn for measuring the pace, in seconds.
     pub turn_s: f64,
 }
 
-/// A short turn, so that what the machine does meets both of a pair.
+/// Short turns, so that a disturbance of the machine affects both programs of a pair.
 const TURN_S: f64 = 0.5;
 
-/// One of each kind, started right and alone.
+/// One program of each kind, alone and with the right settings.
 pub static HEALTHY: [Healthy; 9] = [
     Healthy {
         name: "LAMMPS, 32 000 atoms, 2 ranks",
@@ -347,7 +349,7 @@ pub static HEALTHY: [Healthy; 9] = [
             let job = lammps::start_large(&[], Waiting::Yielding, 2, ENDLESS)?;
             Ok(Crowd::of_others(job, LAMMPS))
         },
-        // It says how far it is eight times a second.
+        // It reports its progress eight times per second.
         turn_s: 2.0,
     },
     Healthy {
@@ -357,7 +359,7 @@ pub static HEALTHY: [Healthy; 9] = [
         turn_s: 2.0,
     },
     Healthy {
-        // It yields by itself where ranks outnumber the CPUs.
+        // Open MPI 5 yields by itself if there are more ranks than CPUs.
         name: "allreduce, 6 ranks of Open MPI 5",
         needs: &[Need::Root, Need::MpiWheels],
         start: || {
@@ -389,7 +391,7 @@ pub static HEALTHY: [Healthy; 9] = [
         turn_s: TURN_S,
     },
     Healthy {
-        // A container that was given half a CPU: it waits because that was wanted.
+        // A container with half a CPU: the wait is intended.
         name: "OpenMP, one thread under a quota",
         needs: &[Need::Root, Need::Cc, Need::Quota],
         start: || teams(1, Start::Right)?.within(Group::with_quota(0.5)?),
@@ -409,13 +411,13 @@ pub static HEALTHY: [Healthy; 9] = [
     },
 ];
 
-/// MPICH has no switch: what the rule does is preloaded.
+/// MPICH has no parameter, so a library that does what the rule does is preloaded.
 fn yielding(start: Start) -> Outcome<Option<String>> {
     let library = programs::library("yielding", 1)?;
     Ok((start == Start::Right).then(|| format!("LD_PRELOAD={}", library.display())))
 }
 
-/// Ranks that share CPUs, under an MPI of the Python Package Index.
+/// Ranks on shared CPUs, under an MPI from the Python Package Index.
 fn of_wheel(wheel: Option<PathBuf>, flags: &[&str], environment: Option<String>) -> Outcome<Crowd> {
     let wheel = wheel.ok_or("this MPI was not brought: cargo xtask setup")?;
     let program = programs::mpi_of_wheel("allreduce", &wheel)?;
@@ -429,22 +431,22 @@ fn of_wheel(wheel: Option<PathBuf>, flags: &[&str], environment: Option<String>)
     Ok(Crowd::of(job))
 }
 
-/// The case that is about these programs.
+/// The case with this name.
 pub fn case(name: &str) -> Outcome<&'static Case> {
     let found = CASES.iter().find(|case| case.name.contains(name));
     Ok(found.ok_or_else(|| format!("there is no case {name}"))?)
 }
 
 impl Case {
-    /// Starts them wrong, repairs them, and runs them in turns with others that were started right; each pace is taken over at least
-    /// so many seconds.
+    /// Starts programs with wrong settings, repairs them, and runs them in turns with programs started with
+    /// the right settings. Each pace is measured over at least `over` seconds.
     pub fn tried(&self, over: f64) -> Outcome<Tried> {
         let crowd = (self.start)(Start::Wrong)?;
         let before = crowd.pace(over)?;
         let text = crowd.repair(self.rule, self.done)?;
         let others = (self.start)(Start::Right)?;
         let mut turns = Vec::new();
-        // In the first turns they are still at their start.
+        // Without this, the first turns would include the start of the others.
         others.pace(0.1)?;
         for _ in 0..TURNS {
             turns.push(crowd.paces_beside(&others, over / TURNS as f64)?);
@@ -461,7 +463,7 @@ impl Case {
 }
 
 impl Tried {
-    /// Of how many parts of the work both have results; the first that differs.
+    /// Number of parts of the work for which both have results, and the first part with different results.
     pub fn compared(&self) -> (usize, Option<u64>) {
         let both: Vec<(u64, bool)> = self
             .results
@@ -476,7 +478,7 @@ impl Tried {
     }
 }
 
-/// How LAMMPS tells what it does.
+/// How to read the output of LAMMPS.
 pub const LAMMPS: Program = Program {
     said: |lines| {
         let said = |line: lammps::Thermo| Said {
@@ -492,7 +494,7 @@ pub const LAMMPS: Program = Program {
     has_gate: false,
 };
 
-/// How GROMACS does.
+/// How to read the output of GROMACS.
 pub const GROMACS: Program = Program {
     said: |lines| {
         let steps = gromacs::steps(lines);
@@ -511,7 +513,7 @@ fn waiting(start: Start) -> Waiting {
     start.either(Waiting::Spinning, Waiting::Yielding)
 }
 
-/// As words of a command line.
+/// Paths as arguments of a command line.
 fn texts(paths: [&Path; 2]) -> [String; 2] {
     paths.map(|path| path.to_string_lossy().into_owned())
 }
@@ -520,7 +522,7 @@ fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
     start.either(Vec::new(), vec![environment])
 }
 
-/// Each multiplies matrices of so many rows.
+/// Starts processes that multiply matrices of `rows` rows.
 pub fn products(number: usize, environment: &[&str], rows: u32) -> Outcome<Crowd> {
     let script = programs::source("products.py");
     let script = script.to_string_lossy();
@@ -540,7 +542,7 @@ fn python() -> Outcome<PathBuf> {
     Ok(wheels::python().ok_or("NumPy is not there: cargo xtask setup")?)
 }
 
-/// Each grows trees with a library of gradient boosting.
+/// Starts processes that train trees with a library for gradient boosting.
 fn trees(library: &str, number: usize, start: Start) -> Outcome<Crowd> {
     let threads = start.either("2", "1");
     let script = programs::source("trees.py");
@@ -548,7 +550,7 @@ fn trees(library: &str, number: usize, start: Start) -> Outcome<Crowd> {
     Crowd::start(number, &[], &python()?, &[&script, "DIRECTORY", library, threads])
 }
 
-/// Each computes the tokens of a language model.
+/// Starts processes that compute tokens of a language model.
 pub fn tokens(number: usize, threads: u32) -> Outcome<Crowd> {
     let (script, threads) = (programs::source("tokens.py"), threads.to_string());
     let python = wheels::llama_cpp().ok_or("llama.cpp is not there: cargo xtask setup")?;

@@ -1,4 +1,5 @@
-//! Programs in a control group whose quota is halved and restored while a rule follows it, as a container is resized in place.
+//! Programs in a control group whose quota is halved and restored while a rule follows it, as if a container
+//! were resized in place.
 
 use std::fs;
 use std::path::Path;
@@ -9,36 +10,36 @@ use crate::group::Group;
 use crate::needs::Need;
 use crate::{Outcome, programs, repairs};
 
-/// Long enough for a rule to see what it has to see several times.
+/// Maximum time for a rule to see a condition in several windows.
 const SOON: Duration = Duration::from_secs(90);
 
-/// The CPUs that the group gets, phase by phase.
+/// CPUs of the group in each phase.
 pub const CPUS: [f64; 2] = [1.0, 2.0];
 
-/// Programs of one kind, and the rule that follows the CPUs they have.
+/// One kind of program, and the rule that adapts it to the available CPUs.
 pub struct Resized {
-    /// What they are.
+    /// Name of the case.
     pub name: &'static str,
-    /// The rule.
+    /// Name of the rule.
     pub rule: &'static str,
-    /// Without which they do not run.
+    /// Requirements of the program.
     pub needs: &'static [Need],
-    /// What the agent prints of the change.
+    /// The agent's text about the change.
     pub change: &'static str,
-    /// Starts one with so many threads.
+    /// Starts a program with this number of threads.
     pub start: fn(u32) -> Outcome<Crowd>,
 }
 
-/// A pace at one quota, and the threads of a team as the program sees it, if it says so.
+/// Pace at one quota, and the team size if the program reports one.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
-    /// By the program's own clock.
+    /// Pace by the program's own clock.
     pub pace: f64,
-    /// In its newest region.
+    /// Team size of its newest region.
     pub team: Option<u64>,
 }
 
-/// One for each way in which a program comes to its threads.
+/// One case for each way in which a program chooses its number of threads.
 pub static RESIZED: [Resized; 4] = [
     Resized {
         name: "OpenMP, teams left to the library",
@@ -78,7 +79,8 @@ pub static RESIZED: [Resized; 4] = [
 ];
 
 impl Resized {
-    /// Started with two threads, and followed by the rule while the quota is halved and restored: each phase, and what was printed.
+    /// Starts a program with two threads, halves and restores the quota, and lets the rule follow. Returns
+    /// both phases and the output.
     pub fn followed(&self, over: f64) -> Outcome<([Phase; 2], String)> {
         let group = Group::with_quota(CPUS[1])?;
         let crowd = (self.start)(2)?;
@@ -98,7 +100,7 @@ impl Resized {
         };
         let halved = phase()?;
         group.set_quota(CPUS[1])?;
-        // A probe that was switched off before is said in the same words.
+        // The same words are printed for a probe that was switched off before.
         agent
             .lines
             .wait_for("what was kept to be undone", SOON, |lines| {
@@ -113,7 +115,7 @@ impl Resized {
         Ok((phases, text))
     }
 
-    /// The pace of one that was started right, at each quota.
+    /// Pace at each quota of a program started with the right settings.
     pub fn right(&self, over: f64) -> Outcome<[f64; 2]> {
         let at = |cpus: f64| {
             let crowd = (self.start)(cpus as u32)?.within(Group::with_quota(cpus)?)?;
@@ -126,7 +128,8 @@ impl Resized {
     }
 }
 
-/// A shipped rule that knows the CPUs by the quota alone, whatever else this machine does; its file lasts as long as the folder.
+/// A shipped rule that uses only the quota, so that other load on this machine has no effect. The file is
+/// deleted with the folder.
 fn by_the_quota_alone(rule: &str) -> Outcome<(tempfile::TempDir, String)> {
     let folder = tempfile::tempdir()?;
     let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules/library/runtime");

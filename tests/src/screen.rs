@@ -1,4 +1,4 @@
-//! A terminal of the test's own, by tmux: commands are typed into a shell, keys are pressed, and what is seen is read.
+//! A terminal for a test, by tmux: types commands into a shell, presses keys, and reads the screen.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,18 +11,18 @@ use tempfile::TempDir;
 use crate::problem::Context;
 use crate::{Outcome, Problem};
 
-/// The screen is looked at this often, and whenever something was printed.
+/// Interval for reading the screen, in addition to reads after each output.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A shell on a terminal. Dropping it ends it, with all that it runs.
+/// A shell on a terminal. It and its processes are ended on drop.
 pub struct Screen {
     folder: TempDir,
-    /// Something was printed.
+    /// A message for each output.
     printed: Receiver<()>,
 }
 
 impl Screen {
-    /// A terminal of this size. Its shell ends by itself after ten minutes, should nobody end it.
+    /// Starts a terminal of this size. The shell ends by itself after ten minutes.
     pub fn start(columns: u16, rows: u16) -> Outcome<Screen> {
         let folder = tempfile::tempdir()?;
         let pipe = folder.path().join("printed");
@@ -34,7 +34,7 @@ impl Screen {
         .context(pipe.display())?;
         let (sender, printed) = mpsc::channel();
         let to_read = pipe.clone();
-        // Ends with the terminal, or with whoever waits.
+        // The thread ends with the terminal, or when the receiver is dropped.
         std::thread::spawn(move || {
             let Ok(mut file) = File::open(to_read) else { return };
             let mut bytes = [0; 4096];
@@ -83,35 +83,35 @@ impl Screen {
         }
     }
 
-    /// Types a line.
+    /// Types a line and Enter.
     pub fn enter(&self, line: &str) -> Outcome {
         self.tmux(&["send-keys", "-l", line])?;
         self.press("Enter")
     }
 
-    /// Presses a key, by tmux' name for it.
+    /// Presses a key, by its tmux name.
     pub fn press(&self, key: &str) -> Outcome {
         self.tmux(&["send-keys", key]).map(|_| ())
     }
 
-    /// Gives the terminal another size.
+    /// Changes the size of the terminal.
     pub fn resize(&self, columns: u16, rows: u16) -> Outcome {
         let (columns, rows) = (columns.to_string(), rows.to_string());
         self.tmux(&["resize-window", "-x", &columns, "-y", &rows])
             .map(|_| ())
     }
 
-    /// What is on it now.
+    /// Current text of the screen.
     pub fn text(&self) -> Outcome<String> {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// All that was ever on it and was scrolled away, and what is on it now.
+    /// All lines that were scrolled away, and the current text.
     pub fn everything(&self) -> Outcome<String> {
         self.tmux(&["capture-pane", "-p", "-S", "-"])
     }
 
-    /// A fact about the terminal, by tmux' name for it.
+    /// A property of the terminal, by its tmux name.
     pub fn fact(&self, name: &str) -> Outcome<String> {
         Ok(self
             .tmux(&["display-message", "-p", &format!("#{{{name}}}")])?
@@ -119,11 +119,11 @@ impl Screen {
             .to_owned())
     }
 
-    /// Waits until what is seen is as wanted; then it is given back.
+    /// Waits until `is_there` accepts the screen. Returns the text of the screen.
     pub fn wait_for(&self, what: &str, is_there: impl Fn(&str) -> bool) -> Outcome<String> {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
-            // What is printed from here on is looked at again.
+            // Output that arrives from here on causes another read.
             while self.printed.try_recv().is_ok() {}
             let text = self.text()?;
             if is_there(&text) {
@@ -134,17 +134,17 @@ impl Screen {
                     "waited for {what}; on the screen is:\n{text}"
                 )));
             }
-            // A change of the size prints nothing.
+            // A change of the size produces no output.
             let _ = self.printed.recv_timeout(LOOK);
         }
     }
 
-    /// The same for a part of the text.
+    /// Waits until the screen contains `part`.
     pub fn see(&self, part: &str) -> Outcome<String> {
         self.wait_for(&format!("'{part}'"), |text| text.contains(part))
     }
 
-    /// Where the sessions of this terminal have their sockets.
+    /// Folder of the sockets of sessions on this terminal.
     pub fn runtime_folder(&self) -> &std::path::Path {
         self.folder.path()
     }
@@ -152,7 +152,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // What it runs gets SIGHUP.
+        // The processes on the terminal get SIGHUP.
         let _ = self.tmux(&["kill-server"]);
     }
 }

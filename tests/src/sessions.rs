@@ -1,4 +1,5 @@
-//! Session logs: whatever a session of a test decided is replayed by the program, and some logs are kept for the tests that need no root.
+//! Session logs: tests replay the log of their session, and some logs are committed for tests that need no
+//! root.
 
 use std::fs;
 use std::path::Path;
@@ -8,25 +9,26 @@ use tempfile::TempDir;
 use crate::agent::Agent;
 use crate::{Outcome, Problem, programs};
 
-/// Where logs are kept.
+/// Folder of the committed logs.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agent/session/tests/sessions");
 
-/// The logs that are kept, by the rule that acted; `TUNEAGENT_UPDATE=1` makes them anew. Of LAMMPS, of a program under MPICH, of OpenMP.
+/// Committed logs, by the rule that acted: LAMMPS, a program under MPICH, OpenMP. `TUNEAGENT_UPDATE=1`
+/// rewrites them.
 const KEPT: [&str; 3] = ["openmpi-busy-wait", "optimal-workers", "openmp-team-size"];
 
-/// The log of one session.
+/// Log file of one session.
 pub struct Recorded {
     folder: TempDir,
 }
 
 impl Recorded {
-    /// Begins with no log.
+    /// A folder for the log, without a log.
     pub fn new() -> Outcome<Recorded> {
         let folder = tempfile::tempdir()?;
         Ok(Recorded { folder })
     }
 
-    /// The flag that has it written.
+    /// The flag with which the agent writes the log.
     pub fn flag(&self) -> String {
         format!("--record-session={}", self.name())
     }
@@ -39,7 +41,8 @@ impl Recorded {
             .into_owned()
     }
 
-    /// Replays it: the effects are the same. What is listed. Kept, if that is wanted, as the log of the rule that acted.
+    /// Checks that a replay gives the same effects. Returns the listing. Updates the committed log of this
+    /// rule if requested.
     pub fn replay(&self, rule: &str) -> Outcome<String> {
         let (code, listed) = Agent::run(&["replay", &self.name()])?;
         if code != 0 || !listed.contains("with the same effects") {
@@ -47,7 +50,7 @@ impl Recorded {
         }
         if KEPT.contains(&rule) && std::env::var_os("TUNEAGENT_UPDATE").is_some() {
             let text = fs::read_to_string(self.name())?;
-            // Where this was built concerns nobody.
+            // The committed log does not contain the path of the build folder.
             let target = programs::target_folder()?.to_string_lossy().into_owned();
             let kept = Path::new(FOLDER).join(format!("{rule}.jsonl"));
             fs::write(kept, text.replace(&target, "/programs"))?;

@@ -1,4 +1,5 @@
-//! How soon a session has numbers to show, from its start on: in lines, and on a terminal as a person sees it.
+//! Measures the time from the start of a session until its first numbers are shown, on a pipe and on a
+//! terminal.
 
 use std::time::{Duration, Instant};
 
@@ -7,37 +8,37 @@ use crate::job::{Job, Mpi, Waiting};
 use crate::screen::Screen;
 use crate::{Outcome, programs};
 
-/// For what comes in seconds.
+/// Maximum wait for something that takes seconds.
 const SOON: Duration = Duration::from_secs(120);
 
-/// Ranks that sleep make a call this often, in microseconds.
+/// Time between two calls of a sleeping rank, in microseconds.
 const SLEEP_US: &str = "10000";
 
-/// What the ranks do that are looked at.
+/// Behaviour of the watched ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ranks {
-    /// They sleep, and leave the machine to us.
+    /// They sleep and leave the CPUs idle.
     Asleep,
     /// They keep every CPU busy.
     Busy,
 }
 
-/// How long it took.
+/// Times since the start of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight {
-    /// Until all probes sat.
+    /// Until all probes are attached.
     pub armed: Duration,
     /// Until the first line with numbers.
     pub line: Duration,
-    /// Until they were on the screen of a terminal.
+    /// Until the numbers are on the screen of a terminal.
     pub screen: Duration,
 }
 
 impl Ranks {
-    /// All that there are.
+    /// All kinds of ranks.
     pub const ALL: [Ranks; 2] = [Ranks::Asleep, Ranks::Busy];
 
-    /// In a word.
+    /// Name for tables and messages.
     pub fn name(self) -> &'static str {
         match self {
             Ranks::Asleep => "asleep",
@@ -45,7 +46,7 @@ impl Ranks {
         }
     }
 
-    /// So many of them, under MPICH.
+    /// Starts `count` ranks under MPICH.
     pub fn start(self, count: usize) -> Outcome<Job> {
         let (program, event, events) = match self {
             Ranks::Asleep => ("sleepers", "ready", count),
@@ -63,7 +64,7 @@ impl Ranks {
 }
 
 impl Sight {
-    /// Attaches twice: for lines, and on a terminal.
+    /// Attaches twice: with line output, and on a terminal.
     pub fn of(job: &Job) -> Outcome<Sight> {
         let began = Instant::now();
         let mut agent = Agent::attach(job.pid(), &[])?;

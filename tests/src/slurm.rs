@@ -1,6 +1,7 @@
-//! A real Slurm on this machine: a controller, and nodes that have host names and processes of their own, as machines have. Needs root.
+//! A real Slurm on this machine: a controller, and nodes with their own host names and process namespaces.
+//! Needs root.
 //!
-//! It knows how Slurm is configured and asked; it knows nothing of the agent.
+//! Knows how Slurm is configured and used. Does not know the agent.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,13 +16,13 @@ use crate::job::Job;
 use crate::problem::Context;
 use crate::{Outcome, Problem, family};
 
-/// By then all nodes have registered; it takes a second.
+/// Maximum time until all nodes have registered, which normally takes a second.
 const BEGIN: Duration = Duration::from_secs(60);
 
-/// CPUs that a node says it has.
+/// CPUs in the configuration of each node.
 const CPUS: usize = 4;
 
-/// The daemons. Dropping it ends them, and every job.
+/// The daemons. They and all jobs are ended on drop.
 pub struct Slurm {
     daemons: Vec<Child>,
     nodes: Vec<String>,
@@ -29,10 +30,10 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// Starts a Slurm with these nodes, and waits until they take jobs. The first job has the number 1.
+    /// Starts a Slurm with these nodes and waits until they accept jobs. The first job has the id 1.
     pub fn start(nodes: &[&str]) -> Outcome<Slurm> {
         let folder = tempfile::tempdir()?;
-        // The daemons talk through sockets in it, whoever they run as.
+        // The daemons use sockets in this folder and run as different users.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         let mut slurm = Slurm {
             daemons: Vec::new(),
@@ -44,7 +45,7 @@ impl Slurm {
         let configuration = slurm.file("slurm.conf");
         slurm.daemon("slurmctld", &["slurmctld", "-D", "-c", "-f", &configuration])?;
         for node in nodes {
-            // Each has its own folder under the one name that their configuration has for it.
+            // Each node has a separate folder, mounted at the one path in the configuration.
             let script = "hostname \"$1\" && mount --bind \"$2/client_$1\" \"$2/client\" && exec slurmd -D -f \"$2/slurm.conf\" -N \"$1\"";
             let folder = slurm.folder.path().to_string_lossy().into_owned();
             let apart = [
@@ -91,7 +92,7 @@ impl Slurm {
         fs::create_dir(self.folder.path().join("state"))?;
         fs::create_dir(self.folder.path().join("client"))?;
         fs::write(self.file("slurm.conf"), text)?;
-        // What the ranks of a node tell each other their rendezvous by.
+        // Folder through which the ranks of a node find each other (PMIx).
         fs::write(
             self.file("mpi.conf"),
             format!("PmixCliTmpDirBase={folder}/client\n"),
@@ -143,7 +144,7 @@ impl Slurm {
         })
     }
 
-    /// What the daemons print is in the problem.
+    /// Waits for a condition. The error has the output of the daemons.
     fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome {
         let end = Instant::now() + BEGIN;
         while !is_so()? {
@@ -169,7 +170,8 @@ impl Slurm {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Starts a program of Open MPI with so many ranks on each of the first so many nodes; `before` stands before its name.
+    /// Starts an Open MPI program with `ranks_each` ranks on each of the first `nodes` nodes; `before`
+    /// precedes the program's name.
     pub fn job(
         &self,
         (nodes, ranks_each): (usize, usize),
@@ -180,7 +182,7 @@ impl Slurm {
         let words = [
             "env".to_owned(),
             format!("SLURM_CONF={}", self.file("slurm.conf")),
-            // Machines that are one have the loopback in common.
+            // The nodes are one machine, so they communicate through the loopback interface.
             "OMPI_MCA_pml=ob1".to_owned(),
             "OMPI_MCA_btl=self,vader,tcp".to_owned(),
             "OMPI_MCA_btl_tcp_if_include=lo".to_owned(),
@@ -195,7 +197,7 @@ impl Slurm {
         Job::by(words.into_iter().chain(before).collect(), program, arguments)
     }
 
-    /// The process in whose namespaces a node's jobs are, by its number here.
+    /// Process number, in this namespace, of a process in a node's namespaces.
     pub fn node(&self, place: usize) -> Outcome<u32> {
         let daemon = self.daemons.get(2 + place).ok_or("no such node")?;
         let inside = family::descendants(daemon.id()).into_iter().next();
@@ -215,7 +217,7 @@ impl Drop for Slurm {
     }
 }
 
-/// A port of this machine that was free just now.
+/// A free port of this machine.
 fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -1,4 +1,5 @@
-//! Which tests may run beside each other: on two cores those that fill the machine would measure each other.
+//! Limits which tests run at the same time: on two cores, tests that use all CPUs would disturb each other's
+//! measurements.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -6,10 +7,10 @@ use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Tests that share the machine at most. They wait most of the time.
+/// Maximum number of tests that share the machine. They mostly wait.
 const SHARING_MAX: usize = 3;
 
-/// Who has the machine now, and how many wait to have it alone.
+/// Current holders of the machine, and the number of tests that wait to have it alone.
 #[derive(Debug, Default)]
 struct Turns {
     sharing: usize,
@@ -24,8 +25,8 @@ static TURNS: Mutex<Turns> = Mutex::new(Turns {
 });
 static CHANGED: Condvar = Condvar::new();
 
-/// The machine alone: for tests that fill it, that hold times to a bound, or that look at what all of it has (sessions, probes, BPF
-/// programs, processes).
+/// Exclusive use of the machine, for tests that use all CPUs, compare times with a bound, or look at
+/// everything on it (sessions, probes, BPF programs, processes).
 pub fn machine() -> Machine {
     let mut turns = locked();
     turns.waiting += 1;
@@ -35,16 +36,16 @@ pub fn machine() -> Machine {
     Machine::new(true)
 }
 
-/// The machine beside a few others: for tests that are right however slowly they run, and look only at what they started.
+/// Shared use of the machine, for tests that are correct at any speed and look only at what they started.
 pub fn shared() -> Machine {
-    // Who wants it alone goes first, or would wait until nobody else is left.
+    // Tests that wait for exclusive use go first; otherwise they would wait for the last shared test.
     let is_full = |turns: &Turns| turns.is_taken || turns.waiting > 0 || turns.sharing == SHARING_MAX;
     wait_while(locked(), is_full).sharing += 1;
     Machine::new(false)
 }
 
 fn locked() -> MutexGuard<'static, Turns> {
-    // A test that failed while it had the machine has left it in order: its values were dropped.
+    // A poisoned lock is usable: a failed test has dropped its values, so the machine is clean.
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -57,7 +58,8 @@ fn wait_while(
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The machine for one test, until this is dropped. How long that was is added to the file that TUNEAGENT_TIMES names: seconds, a tab, the test.
+/// Use of the machine by one test until drop. Appends seconds, the test's name and `alone` or `shared` to the
+/// file TUNEAGENT_TIMES.
 #[must_use = "the machine is given back when this is dropped"]
 #[derive(Debug)]
 pub struct Machine {
@@ -85,7 +87,7 @@ impl Machine {
             if self.is_alone { "alone" } else { "shared" }
         );
         let file = OpenOptions::new().create(true).append(true).open(file);
-        // A time that cannot be kept is no reason for a test to fail.
+        // A failure to write a time must not fail the test.
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }

@@ -1,5 +1,5 @@
-//! The program under load of the tuner's own tests, for tests of the whole: many threads that check their own results, and what
-//! can be seen of the program from outside.
+//! The program under load of the tuner's tests, for whole-program tests: many threads that check their
+//! results, and functions that inspect the program from outside.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,10 +14,10 @@ use crate::lines::Lines;
 use crate::problem::Context;
 use crate::{Outcome, Problem, family};
 
-/// Far more than anything here takes.
+/// A limit for anything that works.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The program, running.
+/// The program as a running process.
 pub struct Underload {
     child: Child,
     input: Option<ChildStdin>,
@@ -28,7 +28,7 @@ pub struct Underload {
 }
 
 impl Underload {
-    /// What it says of its steps while nothing is changed.
+    /// Its report on its steps while nothing is changed.
     pub const QUIET: &str = "a=1 b=0 logged=1 noted=0 size=4096 weight=2500 tail=8 loop=0 errors=0";
 
     /// Builds and starts it.
@@ -58,7 +58,7 @@ impl Underload {
         })
     }
 
-    /// Its process.
+    /// Process number of the program.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -68,12 +68,12 @@ impl Underload {
         self.folder.path().join("libtuned.so")
     }
 
-    /// What it says of its next steps.
+    /// Its report on its next steps.
     pub fn runs(&mut self) -> Outcome<String> {
         self.say("run")
     }
 
-    /// How often `tick` was called.
+    /// Number of calls of `tick`.
     pub fn ticks(&mut self) -> Outcome<u64> {
         let answer = self.say("ticks")?;
         let count = answer.strip_prefix("ticks=").ok_or("no ticks")?;
@@ -86,13 +86,13 @@ impl Underload {
         self.answer(self.requested)
     }
 
-    /// Its greeting is answer 0.
+    /// Answer by number; its greeting is answer 0.
     fn answer(&self, number: usize) -> Outcome<String> {
         let nth = |lines: &[crate::lines::Line]| lines.get(number).map(|line| line.text.clone());
         self.lines.wait_for(&format!("answer {number}"), SOON, nth)
     }
 
-    /// Lets it end by itself, and gives back its last words.
+    /// Lets it end by itself and returns its last line.
     pub fn end(&mut self) -> Outcome<String> {
         drop(self.input.take());
         let words = self.answer(self.requested + 1)?;
@@ -110,7 +110,7 @@ impl Underload {
         Ok(bytes)
     }
 
-    /// The CPUs that each of its threads may use.
+    /// Allowed CPUs by thread.
     pub fn cpus(&self) -> Outcome<Vec<(u64, String)>> {
         let mut found = Vec::new();
         for task in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
@@ -126,12 +126,12 @@ impl Underload {
         Ok(found)
     }
 
-    /// How many descriptors it has.
+    /// Number of its open descriptors.
     pub fn descriptors(&self) -> Outcome<usize> {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count())
     }
 
-    /// How many of its threads somebody debugs.
+    /// Number of its threads that are traced.
     pub fn tracers(&self) -> Outcome<usize> {
         let mut count = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
@@ -141,12 +141,12 @@ impl Underload {
         Ok(count)
     }
 
-    /// Its mappings, a line each.
+    /// Its mappings, one per line.
     pub fn maps(&self) -> Outcome<String> {
         Ok(fs::read_to_string(format!("/proc/{}/maps", self.pid()))?)
     }
 
-    /// All code that it has mapped: where, and its bytes.
+    /// All mapped code, with its location and bytes.
     pub fn code(&self) -> Outcome<Vec<(String, Vec<u8>)>> {
         let mut found = Vec::new();
         for line in self.maps()?.lines().filter(|line| line.contains(" r-xp ")) {

@@ -1,26 +1,26 @@
-//! What a process takes of the machine, from /proc: CPU time to the nanosecond, how often it woke up, how often it read.
+//! Resources of a process from /proc: CPU time in nanoseconds, wake-ups, reads, memory.
 
 use std::fs;
 
 use crate::Outcome;
 
-/// Totals since the process started, all its threads together.
+/// Totals of all threads since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// CPU time in nanoseconds.
     pub cpu_ns: u64,
-    /// How often its threads gave the CPU up by themselves, to wait for something.
+    /// Number of voluntary context switches.
     pub waits: u64,
     /// System calls that read.
     pub reads: u64,
-    /// Memory in use now, in KiB.
+    /// Current resident memory in KiB.
     pub resident_kib: u64,
-    /// Of it what no other process can have and no file holds.
+    /// The part of it that is private and not backed by a file, in KiB.
     pub private_kib: u64,
 }
 
 impl Usage {
-    /// Of a process now.
+    /// Current totals of a process.
     pub fn of(pid: u32) -> Outcome<Usage> {
         let maps = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let mut usage = Usage {
@@ -33,7 +33,7 @@ impl Usage {
             let folder = thread?.path();
             let read = |name| fs::read_to_string(folder.join(name));
             let (Ok(times), Ok(status)) = (read("schedstat"), read("status")) else {
-                // It has ended since it was listed.
+                // The thread has ended since it was listed.
                 continue;
             };
             let ran = times.split_whitespace().next().ok_or("no schedstat")?;
@@ -43,7 +43,7 @@ impl Usage {
         Ok(usage)
     }
 
-    /// What it took since then; its memory is that of now.
+    /// Difference to an earlier reading; memory is the current value.
     pub fn since(self, before: Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
@@ -55,7 +55,7 @@ impl Usage {
     }
 }
 
-/// The number of a line.
+/// The number in a line of the form `key: number`.
 fn number(text: &str, key: &str) -> Outcome<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());

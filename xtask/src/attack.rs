@@ -1,14 +1,15 @@
-//! `cargo xtask attack`: the attacks that hold, repeated at their full length on the release build: the agent
-//! and its actuator are killed at random instants, sessions come and go on one program, one session stays,
-//! and hostile programs are watched and changed.
+//! `cargo xtask attack`: repeats the stress tests at full length on the release build. Agent and actuator are
+//! killed at random times, many sessions attach to one program, one session stays for minutes, and hostile
+//! programs are watched and changed.
 //!
-//! Each is a whole-program test that every run of `cargo xtask test` makes in its short form; here are only
-//! the numbers.
+//! `cargo xtask test` runs a short form of each of these tests. This module only sets the numbers of
+//! repetitions.
 
 use crate::process::run;
 use crate::{Result, ci};
 
-/// A flag, the variable that the test reads, the test, and how often by default: with `--quick`, and without.
+/// Flag, environment variable that the test reads, filter of the test, default number with and without
+/// `--quick`.
 const ATTACKS: [(&str, &str, &str, [u32; 2]); 4] = [
     ("--kills", "TUNEAGENT_KILLS", "kills::", [20, 330]),
     (
@@ -53,7 +54,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     }
 }
 
-/// How often each is to be made, 0 to leave it out, and whether the quick form was wanted.
+/// Parses the number of repetitions of each attack (0 omits it) and `--quick`.
 fn numbers(words: &[&str]) -> Result<([u32; ATTACKS.len()], bool)> {
     let is_quick = words.contains(&"--quick");
     let mut numbers = ATTACKS.map(|(_, _, _, [quick, full])| if is_quick { quick } else { full });

@@ -1,15 +1,15 @@
-//! `cargo xtask test`: what continuous integration runs, and so what a developer runs before a push.
+//! `cargo xtask test`: the steps of continuous integration, for developers to run before a push.
 //!
-//! A list of steps, each timed; the first that fails is named and ends the run. What the tests need is installed
-//! first; nothing is skipped in silence: where a test cannot run, that is a failure. A few that fail beside others are tried once more,
-//! alone, and named (`twice`).
+//! Steps are timed; the first that fails is named and ends the run. Missing packages are installed first. A
+//! test that cannot run is a failure, not a skip. A few tests that fail beside others are repeated alone and
+//! listed (`twice`).
 //!
-//! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
-//! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
-//! build, each fuzz target for five minutes, the law of the rule language on many more streams, and the
-//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes, of whole programs too; and
-//! whether Linux 6.1 takes our programs and what they count there, in a virtual machine; and every benchmark in its quick form, which fails
-//! where a figure is far off its target.
+//! The whole-program tests run the unoptimised `tuneagent`, which is built anyway; the slow parts of the
+//! product run in the kernel and in the target. `--long` adds: the same tests on the release build; five
+//! minutes for each fuzz target; many more streams for the law tests of the rule language; thousands of
+//! changes of running programs, also at sync points, and hundreds of crashes; loading and counting on Linux
+//! 6.1 in a virtual machine; and the quick form of every benchmark, which fails if a figure is far off its
+//! target.
 
 use std::ffi::OsString;
 use std::panic::resume_unwind;
@@ -23,19 +23,21 @@ use crate::{
     Result, deny, ebpf, experiment, fuzz, minimum, process, release, slowest, target_folder, twice, vm,
 };
 
-/// Threads of the whole-program tests. Most of them wait; how many may run beside each other is known to them (`tests/src/turns.rs`).
+/// Threads of the whole-program tests. Most of them wait. `tests/src/turns.rs` limits which run at the same
+/// time.
 const TEST_THREADS: &str = "3";
 
-/// Groups of experiments that run side by side.
+/// Number of experiments that run at the same time.
 const EXPERIMENTS_AT_ONCE: usize = 3;
 
-/// Cases of the law of the crate `rules`; each run without `--long` has 200.
+/// Cases of the law tests of the crate `rules`. Without `--long` there are 200.
 const LAW_CASES: &str = "10000";
 
-/// The experiments mostly wait, and claim nothing about times in their quick form: they run beside the steps that attach to nothing.
+/// Experiments mostly wait, and their quick form claims nothing about times, so they run beside steps that
+/// attach to nothing.
 const EXPERIMENTS: &str = "experiments, quick form";
 
-/// Steps beside which nothing else may run: they attach to programs that fill the machine.
+/// Steps beside which nothing else may run, because they attach to programs that use all CPUs.
 const RUN_PROGRAMS: [&str; 2] = ["tests", "whole programs"];
 
 type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + Sync + 'a>);
@@ -49,7 +51,7 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     let root = crate::root();
     let started = Instant::now();
     let is_long = flags.contains(&"--long");
-    // All of it at once: who has waited an hour for the steps before does not want to be asked then.
+    // Installs for all steps at the start, so that the user gets no prompt after an hour of tests.
     let needed: &[Purpose] = match is_long {
         true => &[Purpose::Build, Purpose::Test, Purpose::Bench, Purpose::Vm],
         false => &[Purpose::Build, Purpose::Test],
@@ -76,7 +78,7 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// In their order; the experiments end before the next step that runs programs.
+/// Runs the steps in order. The experiments end before the next step that runs programs.
 fn all(steps: &[Step<'_>]) -> Result<()> {
     std::thread::scope(|scope| {
         let mut beside = None;
@@ -106,7 +108,7 @@ fn one((name, step): &Step<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The steps of these names, in their order in the list: what failed is tried again without what passed before it.
+/// Selects the steps with these names, in list order, to repeat a failed step without those before it.
 fn only<'a>(steps: Vec<Step<'a>>, wanted: &[&str]) -> Result<Vec<Step<'a>>> {
     let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
     match wanted.iter().find(|name| !names.contains(name)) {
@@ -125,7 +127,7 @@ fn step<'a>(name: &'a str, run: impl Fn() -> Result<()> + Sync + 'a) -> Step<'a>
     (name, Box::new(run))
 }
 
-/// The quick ones first; those that attach to programs last.
+/// All steps: quick ones first, those that attach to programs last.
 fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
     let build = move |words: &'static str| move || run(&mut cargo(root, words));
     let tests = move |words: &'static str| move || twice::run(&|| Ok(cargo(root, words)));
@@ -135,7 +137,8 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
         step("object", || ebpf::check(root, true)),
         step("supply chain", || deny::check(root)),
         step("minimum Rust", || minimum::check(root)),
-        // With the tests: for the programs alone cargo chooses fewer features, with which nearly all would be built twice.
+        // With `--tests`: for the programs alone cargo unifies fewer features and would build nearly
+        // everything twice.
         step("build", build("build --quiet --workspace --lib --bins --tests")),
         step(EXPERIMENTS, move || quick_experiments(root)),
         step("tests inside", tests("test --quiet --workspace --lib --bins")),
@@ -167,7 +170,7 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             let mut command = cargo(root, "test --quiet --release -p tuneagent-rules --lib law::");
             run(command.env("PROPTEST_CASES", LAW_CASES))
         }),
-        // Optimised: most of the time goes into decoding instructions.
+        // Optimised, because most of the time is spent decoding instructions.
         step(
             "changes of running programs, long",
             long("test --quiet --release --package tuneagent-tuner --test suite"),
@@ -195,14 +198,14 @@ fn documentation(root: &Path) -> Result<()> {
     run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The tests attach probes and so need root. Cargo itself stays with the user: only the test binary goes through
-/// sudo, as cargo's "runner".
-/// `settings` are variables that the tests read.
+/// Command for the whole-program tests. They attach probes and need root. Cargo runs as the user; only the
+/// test binary goes through sudo, as cargo's "runner". `settings` are environment variables for the tests.
 pub(crate) fn program_tests(root: &Path, profile: &str, settings: &[(&str, &str)]) -> Result<Command> {
-    // Of the whole workspace: for one package alone cargo chooses fewer features, with which half of what it needs would be built anew.
+    // The entire workspace: for one package alone cargo unifies fewer features and would rebuild half of the
+    // dependencies.
     let mut command = cargo(root, "test --workspace --test e2e");
     command.args(profile.split_whitespace());
-    // The release build is tried by `--long` alone.
+    // Only `--long` runs these tests on the release build.
     let is_long = !profile.is_empty();
     if is_long {
         command.env("TUNEAGENT_LONG", "1");
@@ -214,12 +217,12 @@ pub(crate) fn program_tests(root: &Path, profile: &str, settings: &[(&str, &str)
     if !rustix::process::geteuid().is_root() {
         let sudo = find_program("sudo")
             .ok_or("the whole-program tests need root, and sudo is not here; run this command as root")?;
-        // Made by us, so that what root puts into it can be removed without root.
+        // Created as the user, so that files that root writes into it can be removed without root.
         let programs = target_folder(root)
             .join(if profile.is_empty() { "debug" } else { "release" })
             .join("programs");
         std::fs::create_dir_all(&programs).map_err(|error| format!("{}: {error}", programs.display()))?;
-        // `env` restores what sudo takes away.
+        // sudo clears the environment; `env` sets the variables again.
         let mut runner = OsString::from(sudo);
         runner.push(format!(
             " env TUNEAGENT_REQUIRE_ALL=1 RUST_TEST_THREADS={TEST_THREADS}"
@@ -238,9 +241,9 @@ pub(crate) fn program_tests(root: &Path, profile: &str, settings: &[(&str, &str)
     Ok(command)
 }
 
-/// A chore in a form that says only whether it works, as root and with the build of the product that is there.
+/// An xtask command in its quick form, as root, with the existing build of the product.
 fn quick(root: &Path, profile: &str, words: &[&str]) -> Result<Command> {
-    // Not this program's own file: building the workspace has replaced it.
+    // Not the running executable: building the workspace has replaced its file.
     let this = target_folder(root).join("debug/xtask");
     let mut agent = OsString::from("TUNEAGENT_BIN=");
     agent.push(target_folder(root).join(profile).join("tuneagent"));
@@ -256,7 +259,7 @@ fn quick(root: &Path, profile: &str, words: &[&str]) -> Result<Command> {
             let mut path = OsString::from("PATH=");
             path.push(std::env::var_os("PATH").unwrap_or_default());
             let mut command = Command::new(sudo);
-            // Where cargo is, and what it has, is the caller's.
+            // PATH and cargo's folders are those of the caller.
             command.args(["-E", "env"]).arg(path);
             command
         }
@@ -265,8 +268,9 @@ fn quick(root: &Path, profile: &str, words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Every experiment, some at a time: their programs sleep their compute time, and the quick form settles no claim about times. What one group
-/// says is shown together, and every group that fails.
+/// Runs every experiment, several at a time: their programs sleep their compute time, and the quick form
+/// claims nothing about times. The output of each group is printed in one piece, and every failed group is
+/// listed.
 fn quick_experiments(root: &Path) -> Result<()> {
     let names: Vec<&str> = experiment::names().collect();
     let group = |first: usize| {
@@ -299,7 +303,8 @@ fn quick_experiments(root: &Path) -> Result<()> {
     }
 }
 
-/// Every benchmark, which asserts that nothing is far off; what they measure with is built by the caller, not by root.
+/// Runs every benchmark; each checks that no figure is far off its target. The caller, not root, builds the
+/// programs that measure.
 fn quick_benches(root: &Path) -> Result<()> {
     run(&mut cargo(
         root,

@@ -1,10 +1,9 @@
-//! `cargo xtask demo`: from a clean clone to a faster program, with nothing prepared.
+//! `cargo xtask demo`: makes an unmodified program faster, from a clean clone, with no preparation.
 //!
-//! The job is Debian's unmodified LAMMPS on its own `melt` example, six ranks under Open MPI. Ranks that wait
-//! spin there, unless Open MPI knows that they share CPUs; the host file hides it, as do quotas, containers
-//! and other jobs on a node. The figures at the end are LAMMPS's own (its step and CPU columns): nothing here
-//! believes the agent. The job and the agent end with the demo, however it ends; starting and ending is the
-//! tests' harness.
+//! The job is Debian's LAMMPS on its `melt` example, six ranks under Open MPI. Waiting ranks spin there
+//! unless Open MPI knows that they share CPUs. The host file hides this, as quotas, containers and other jobs
+//! on a node do. The figures at the end are LAMMPS's own (its step and CPU columns), not the agent's. The job
+//! and the agent always end with the demo. Processes are started and ended by the harness of the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,13 +19,13 @@ use crate::process::{run, shown};
 use crate::setup::{self, Purpose};
 
 const RANKS: usize = 6;
-/// Far more than the demo takes; the job is ended before.
+/// More steps than the demo needs; it ends the job.
 const STEPS: u64 = 10_000_000;
-/// How long LAMMPS is watched before the agent comes, and after it left.
+/// Time for which LAMMPS is observed before the agent attaches and after it has left.
 const ALONE: Duration = Duration::from_secs(6);
-/// How long the agent stays.
+/// Duration of the agent's session.
 const SESSION: &str = "20s";
-/// The last part of the session: by then the change was made and judged.
+/// Last part of the session, after the change was made and judged.
 const SETTLED: Duration = Duration::from_secs(5);
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
@@ -55,7 +54,7 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     conclude(&lammps::thermo(&job.lines.all()), first, came, left)
 }
 
-/// The release build: what a user would install. TUNEAGENT_BIN names another one, as for the tests.
+/// Builds the release that a user would install. TUNEAGENT_BIN names another one, as in the tests.
 fn build(root: &Path) -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("TUNEAGENT_BIN") {
         return Ok(PathBuf::from(given));
@@ -68,7 +67,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     Ok(crate::target_folder(root).join("release/tuneagent"))
 }
 
-/// Ctrl-C reaches the agent too, being in our group: it leaves in order, and we end the job after it.
+/// The agent is in our process group and gets Ctrl-C, too. It detaches, and then we end the job.
 fn catch_interrupts() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [
@@ -89,11 +88,11 @@ fn stop_if(interrupted: &AtomicBool) -> Result<()> {
     }
 }
 
-/// Waits until LAMMPS prints a line about its steps after `moment`; says when it came.
+/// Waits until LAMMPS prints a line about its steps after `moment`, and returns the time of this line.
 fn wait_for_line_after(job: &Job, moment: Instant, interrupted: &AtomicBool) -> Result<Instant> {
     let deadline = moment.max(Instant::now()) + Duration::from_secs(120);
     loop {
-        // Short waits, only to look for a Ctrl-C in between.
+        // Short waits, to notice a Ctrl-C in between.
         let found = job
             .lines
             .wait_for("a step of LAMMPS", Duration::from_millis(200), |lines| {
@@ -113,7 +112,7 @@ fn wait_for_line_after(job: &Job, moment: Instant, interrupted: &AtomicBool) -> 
     }
 }
 
-/// Runs the agent in the foreground; its terminal is ours.
+/// Runs the agent in the foreground, on our terminal.
 fn attach(agent: &Path, pid: u32) -> Result<()> {
     let mut words = vec![agent.to_string_lossy().into_owned()];
     words.extend(["attach", &pid.to_string(), "--apply", "--duration", SESSION].map(str::to_owned));
@@ -121,7 +120,7 @@ fn attach(agent: &Path, pid: u32) -> Result<()> {
         words.insert(0, "sudo".to_owned());
     }
     let mut command = Command::new("setpriv");
-    // If we are killed, the agent leaves as after Ctrl-C (behind sudo it ends with the job instead).
+    // If we are killed, the agent gets SIGINT and detaches (under sudo it ends with the job instead).
     command.args(["--pdeathsig", "INT", "--"]).args(&words);
     let mut typed = Command::new(&words[0]);
     println!("\n$ {}", shown(typed.args(&words[1..])));
@@ -147,7 +146,7 @@ fn conclude(lines: &[Thermo], first: Instant, came: Instant, left: Instant) -> R
     Ok(())
 }
 
-/// Three digits are what such a measurement carries.
+/// Three digits, which is the accuracy of these measurements.
 fn figure(value: f64) -> String {
     if value < 100.0 {
         format!("{value:.1}")

@@ -1,5 +1,5 @@
-//! What comes with the dependencies: licences, sources, second versions, known vulnerabilities. `deny.toml`
-//! says what is allowed, `cargo deny` checks it, and `setup` brings that program.
+//! Checks licences, sources, duplicate versions and known vulnerabilities of the dependencies with `cargo
+//! deny`. The rules are in `deny.toml`; `setup` installs the program.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,13 +7,13 @@ use std::process::Command;
 use crate::process::{capture, run};
 use crate::{Result, wheels};
 
-/// Seconds for the database of vulnerabilities to arrive: where nothing answers, git waits for minutes.
+/// Seconds for the download of the vulnerability database. Without a connection git would wait for minutes.
 const FETCH_S: &str = "60";
 
 pub(crate) fn check(root: &Path) -> Result<()> {
     let program = wheels::deny().ok_or("cargo deny is not here: cargo xtask setup --only test")?;
     let check = |words: &str| {
-        // The kernel side is a workspace of its own, and part of the program all the same.
+        // The kernel side has a workspace of its own, but is part of the program.
         ["Cargo.toml", "ebpf/Cargo.toml"]
             .into_iter()
             .try_for_each(|manifest| {

@@ -1,10 +1,9 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of the crate `rules` and runs them for some seconds, with
-//! `--long` for five minutes, side by side: each keeps one CPU busy. A crash, an input that takes ten seconds
-//! or more than 256 MiB is a failure.
+//! `cargo xtask fuzz`: builds the fuzz targets of the crate `rules` and runs them side by side, each on one
+//! CPU, for some seconds or, with `--long`, for five minutes. A crash, or an input that takes more than ten
+//! seconds or 256 MiB, is a failure.
 //!
-//! Built by the compiler that builds everything else: libFuzzer only needs the coverage counters that LLVM
-//! puts in. An address sanitizer, for which a nightly compiler would be needed, has nothing to find in a
-//! crate that forbids unsafe code.
+//! Stable Rust builds them: libFuzzer needs only LLVM's coverage counters. An address sanitizer would need a
+//! nightly compiler and finds nothing in a crate that forbids unsafe code.
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -16,11 +15,10 @@ use crate::{Result, target_folder};
 const TARGETS: [&str; 2] = ["rule_file", "recording"];
 const SMOKE_SECONDS: u32 = 5;
 const LONG_SECONDS: u32 = 300;
-/// Of what a target says that fails.
+/// Number of output lines shown of a target that fails.
 const LAST_LINES: usize = 40;
 
-/// What cargo-fuzz gives to the compiler, without a sanitizer. Debug assertions compare values with their
-/// types.
+/// The flags of cargo-fuzz without a sanitizer. Debug assertions compare values with their static types.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1";
@@ -41,14 +39,14 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the targets still compile. Their laws are held by tests of the crate `rules`, on the corpus and on
-/// mutations of it.
+/// Checks that the targets compile. Tests of the crate `rules` check the same laws on the corpus and its
+/// mutations.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut command = cargo(root, "check --quiet --locked");
     command
         .current_dir(root.join("rules/fuzz"))
         .env("CARGO_TARGET_DIR", target_folder(root))
-        // Nothing is linked: libFuzzer need not be built.
+        // A check links nothing, so libFuzzer need not be built.
         .env("CUSTOM_LIBFUZZER_PATH", "/none/libfuzzer.a");
     run(&mut command)
 }
@@ -59,7 +57,7 @@ pub(crate) fn long(root: &Path) -> Result<()> {
     fuzz_all(root, LONG_SECONDS)
 }
 
-/// All targets at once. What one says is told as a whole, and all that fail are.
+/// Runs all targets at once. Prints the output of each in one piece and lists all that fail.
 fn fuzz_all(root: &Path, seconds: u32) -> Result<()> {
     let outcomes = std::thread::scope(|scope| {
         let running = TARGETS.map(|target| scope.spawn(move || fuzz(root, target, seconds)));
@@ -85,7 +83,7 @@ fn folder(root: &Path) -> PathBuf {
 fn build(root: &Path) -> Result<()> {
     let mut command = cargo(root, "build --quiet --release --locked --target");
     command
-        // Named, so that build scripts are built without the counters.
+        // With an explicit target, RUSTFLAGS do not apply to build scripts.
         .arg(host()?)
         .current_dir(root.join("rules/fuzz"))
         .env("CARGO_TARGET_DIR", folder(root))
@@ -93,7 +91,8 @@ fn build(root: &Path) -> Result<()> {
     run(&mut command)
 }
 
-/// The target, what it has found before, and the committed corpus. New inputs go into the first folder.
+/// Command, folder of earlier findings, and committed corpus of a target. New inputs go into the first
+/// folder.
 fn target(root: &Path, name: &str) -> Result<(Command, PathBuf, PathBuf)> {
     let binary = folder(root).join(host()?).join("release").join(name);
     let found = folder(root).join("found").join(name);
@@ -105,7 +104,7 @@ fn target(root: &Path, name: &str) -> Result<(Command, PathBuf, PathBuf)> {
     ))
 }
 
-/// The target's figures when it was done.
+/// Runs a target and returns its final statistics.
 fn fuzz(root: &Path, name: &str, seconds: u32) -> Result<String> {
     let (mut command, found, corpus) = target(root, name)?;
     command
@@ -142,8 +141,8 @@ fn fuzz(root: &Path, name: &str, seconds: u32) -> Result<String> {
     ))
 }
 
-/// Adds to the committed corpus the fewest inputs that reach what it does not reach yet; how often does not
-/// count.
+/// Adds the smallest set of found inputs with new coverage to the committed corpus, ignoring execution
+/// counts.
 fn keep(root: &Path, name: &str) -> Result<()> {
     let (mut command, found, corpus) = target(root, name)?;
     run(command

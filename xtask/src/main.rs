@@ -1,10 +1,9 @@
-//! The project's own chores, as `cargo xtask CMD`.
+//! Development tasks of the project, as `cargo xtask CMD`.
 //!
-//! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
-//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `attack` repeats the attacks
-//! that must hold, `bench` measures, `vm` runs tests on another kernel, `experiment` repeats published
-//! experiments, `demo` shows the product on a real program. Nothing here is part of the product, and nothing
-//! of the product depends on it.
+//! Each command is a module: `setup` installs what the others need, `ebpf` builds the kernel side, `ci` has
+//! the steps of continuous integration, `fuzz` runs the fuzz targets, `attack` repeats stress tests, `bench`
+//! measures, `vm` runs tests on another kernel, `experiment` repeats published experiments, `demo` shows the
+//! product on a real program. The product does not depend on this crate.
 
 mod attack;
 mod bench;
@@ -27,26 +26,26 @@ mod wheels;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What a chore ends with: an error is one text for the person at the terminal, saying what to do.
+/// Result of a task. The error is a text for the terminal with the remedy.
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str = "\
 cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench|vm]
-                                                          install what this machine lacks, saying why
-cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
-cargo xtask test [--long] [--step NAME...]                everything that continuous integration checks, or these steps of it
-cargo xtask release                                       the program as it is given away, its debug information beside it
-cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
+                                                          install what this machine lacks; lists it with reasons first
+cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF objects; --check: compare the committed ones with their sources
+cargo xtask test [--long] [--step NAME...]                all steps of continuous integration, or these steps
+cargo xtask release                                       build the program for distribution, with its debug information in a separate file
+cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add new inputs to the committed corpus
 cargo xtask attack [--quick] [--kills N] [--cycles N] [--soak-s N] [--rounds N]
-                                                          kills, sessions, a soak, hostile programs: what must hold, repeated
-cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
-cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experiments, with the published figures beside ours
-cargo xtask bench NAME|all [--quick] [--out DIR]           measurements of the release build; without a name it lists them
-cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
-cargo xtask bench rules                                   what five rules on one function cost the program, beside one
-cargo xtask bench engine                                  how many hits a second rules are evaluated on
-cargo xtask vm KERNEL.deb [--preempt none|full] [--long]  the tests of sync points on another kernel of Debian's
-cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
+                                                          repeat the stress tests: kills, sessions, a soak, hostile programs
+cargo xtask docs                                          rewrite the generated documents: docs/rules, schema, tables
+cargo xtask experiment NAME|all [--quick] [--out DIR]     repeat published experiments and compare the figures
+cargo xtask bench NAME|all [--quick] [--out DIR]          measure the release build; without a name: list the benchmarks
+cargo xtask bench actions                                 duration of each tuning action, compared with MATE's times
+cargo xtask bench rules                                   cost for the program of five rules on one function, compared with one rule
+cargo xtask bench engine                                  hits per second through the rule engine
+cargo xtask vm KERNEL.deb [--preempt none|full] [--long]  run the tests that depend on the kernel on another Debian kernel
+cargo xtask demo [--yes]                                  make an unmodified LAMMPS faster while it runs
 ";
 
 fn main() -> ExitCode {
@@ -83,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The tests that compare these documents with their sources write them where this is asked for.
+/// Rewrites the generated documents: the tests that compare them write instead of compare.
 fn docs(flags: &[&str]) -> Result<()> {
     only_flags("docs", flags, &[])?;
     let tests = [
@@ -98,18 +97,18 @@ fn docs(flags: &[&str]) -> Result<()> {
     })
 }
 
-/// The folder of the checkout, whichever folder the command was given in.
+/// The folder of the checkout, independent of the current directory.
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder; CARGO_TARGET_DIR overrides the default.
 fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Refuses what a command does not know, so that a mistyped flag is never silently ignored.
+/// Rejects unknown flags, so that a mistyped flag is not ignored.
 fn only_flags(command: &str, given: &[&str], known: &[&str]) -> Result<()> {
     match given.iter().find(|flag| !known.contains(flag)) {
         None => Ok(()),

@@ -1,7 +1,7 @@
-//! The oldest Rust that builds this project, `rust-version` in Cargo.toml. Where rustup has that toolchain,
-//! the workspace is checked with it. Elsewhere three facts stand for it: this toolchain is not older, no
-//! dependency declares a newer one, and clippy's `incompatible_msrv` (a step of its own) refuses functions of
-//! the standard library that came later.
+//! Checks `rust-version` in Cargo.toml, the oldest Rust that builds this project. If rustup has that
+//! toolchain, it checks the workspace. Otherwise three facts replace this: this toolchain is not older, no
+//! dependency declares a newer version, and clippy's `incompatible_msrv` (a separate step) rejects newer
+//! functions of the standard library.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::process::{capture, find_program, run};
 use crate::{Result, process, target_folder};
 use tuneagent_e2e::each;
 
-/// Major and minor number.
+/// Major and minor version number.
 type Version = (u32, u32);
 
 pub(crate) fn check(root: &Path) -> Result<()> {
@@ -64,7 +64,7 @@ fn build(root: &Path, toolchain: &str) -> Result<()> {
     Ok(())
 }
 
-/// The name that rustup has for a toolchain of this version.
+/// Name of rustup's toolchain of this version.
 fn toolchain((major, minor): Version) -> Option<String> {
     let list = capture(Command::new(find_program("rustup")?).args(["toolchain", "list"])).ok()?;
     let mut names = list.lines().filter_map(|line| line.split(' ').next());
@@ -77,7 +77,7 @@ fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
     each(&metadata["packages"])
 }
 
-/// The newest that a package of the workspace declares.
+/// The newest version that a package of the workspace declares.
 fn declared(metadata: &Value) -> Option<Version> {
     let own = packages(metadata).filter(|package| package["source"].is_null());
     own.filter_map(|package| version(package["rust_version"].as_str()?))
@@ -101,7 +101,7 @@ fn newer_than(metadata: &Value, declared: Version) -> Vec<String> {
     packages(metadata).filter(is_newer).map(shown).collect()
 }
 
-/// Of `1.88`, `1.88.0`, `1.88.0-nightly`, `1.88-x86_64-unknown-linux-gnu`.
+/// Parses `1.88`, `1.88.0`, `1.88.0-nightly`, `1.88-x86_64-unknown-linux-gnu`.
 fn version(text: &str) -> Option<Version> {
     let numbers = text.split('-').next()?;
     let mut numbers = numbers.split('.').map(str::parse);

@@ -1,13 +1,13 @@
-//! Running other programs: to the end, with the error a person needs.
+//! Runs other programs to their end, with error texts that name the command.
 //!
-//! Not here: programs that outlive one call (the demo's job), which need a group and a guard of their own.
+//! Programs that outlive one call (the demo's job) are not here; they need a process group and a guard.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Result;
 
-/// A call of cargo for the tests: nothing that they need may be missing.
+/// A cargo command for the tests, with the variable that makes missing requirements an error.
 pub(crate) fn cargo(root: &Path, words: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -24,12 +24,12 @@ pub(crate) fn host() -> Result<String> {
     Ok(host.ok_or("rustc does not print its host")?.to_owned())
 }
 
-/// The same as cargo writes it in variables.
+/// The target triple in the spelling of cargo's environment variables.
 pub(crate) fn host_in_variables() -> Result<String> {
     Ok(host()?.to_uppercase().replace(['-', '.'], "_"))
 }
 
-/// Runs a command whose output belongs to the terminal.
+/// Runs a command with its output on the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().map_err(|error| cannot_start(command, &error))?;
     if status.success() {
@@ -39,7 +39,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     }
 }
 
-/// Runs a command and returns what it printed; its error output is shown only when it fails.
+/// Runs a command and returns its output. Its error output is shown only if it fails.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -57,7 +57,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     ))
 }
 
-/// The command as one would type it.
+/// The command line as text.
 pub(crate) fn shown(command: &Command) -> String {
     let program = command.get_program().to_string_lossy();
     let mut words = vec![program.into_owned()];
@@ -78,7 +78,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Looks a program up as the shell would.
+/// Searches PATH as the shell does.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -92,7 +92,7 @@ pub(crate) fn is_executable(file: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The error of a command that is not there or may not run.
+/// Error text for a command that is missing or not executable.
 pub(crate) fn cannot_start(command: &Command, error: &std::io::Error) -> String {
     format!("cannot start {}: {error}", shown(command))
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask release`: the program as it is given away, and what debuggers and backtraces know of it in a
-//! file beside it.
+//! `cargo xtask release`: builds the program for distribution, with its debug information in a separate file.
 //!
-//! `cargo build --release` strips the program, as most who build it only want to run it. Here it is linked
-//! once more with all that is known, which `objcopy` then divides; the program names the file, which gdb,
-//! perf and Rust's own backtraces look for in the program's folder.
+//! `cargo build --release` strips the program. Here it is linked with debug information, and `objcopy` moves
+//! this to a file beside it. The program names that file, which gdb, perf and Rust's backtraces look for in
+//! the program's folder.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +11,7 @@ use std::process::Command;
 use crate::process::run;
 use crate::{Result, process, target_folder};
 
-/// Bytes; a bound for what there is. The aim is 15 MB: the code alone has 13.2 MB with thin LTO.
+/// Maximum size in bytes. The aim is 15 MB; the code alone has 13.2 MB with thin LTO.
 const PROGRAM_MAX: u64 = 18_000_000;
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
@@ -20,7 +19,7 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     build(&crate::root())
 }
 
-/// Fails when the program is larger than it may be.
+/// Builds the release. Fails if the program is larger than `PROGRAM_MAX`.
 pub(crate) fn build(root: &Path) -> Result<()> {
     let words = "rustc --quiet --release --package tuneagent --bin tuneagent -- -C strip=none";
     run(&mut process::cargo(root, words))?;

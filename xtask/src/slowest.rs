@@ -1,28 +1,28 @@
-//! The tests that had the machine longest, alone or beside others (`tests/src/turns.rs`): where a faster run
-//! is to be had.
+//! The tests that occupied the machine longest, alone or beside others (`tests/src/turns.rs`): where time can
+//! be saved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::target_folder;
 
-/// The variable that names the file for the tests.
+/// Environment variable with the name of the file.
 pub(crate) const VARIABLE: &str = "TUNEAGENT_TIMES";
 
 const SHOWN: usize = 20;
 
-/// Each test adds a line: seconds, its name, `alone` or `shared`, with tabs between.
+/// Each test appends a line: seconds, name, `alone` or `shared`, separated by tabs.
 pub(crate) fn file(root: &Path) -> PathBuf {
     target_folder(root).join("times.tsv")
 }
 
-/// Forgets the times of an earlier run.
+/// Deletes the times of an earlier run.
 pub(crate) fn forget(root: &Path) {
-    // It is not there before the first run.
+    // The file does not exist before the first run.
     let _ = fs::remove_file(file(root));
 }
 
-/// Empty where no such test has run.
+/// The table as text; empty if no test wrote a line.
 pub(crate) fn table(root: &Path) -> String {
     shown(&fs::read_to_string(file(root)).unwrap_or_default())
 }

@@ -1,8 +1,5 @@
-//! Tests of running programs, with a second try for the few that fail beside others: what asks a machine with
-//! two cores for sixteen ranks and their watcher can be late once. A test that fails alone as well fails, and
-//! one that needed its second try is named: it is to be mended.
-//!
-//! Not here: which tests there are, and how cargo is called for them.
+//! Runs tests of complete programs, and repeats the few that fail. On two cores a test with sixteen ranks can
+//! miss a deadline. A failed test is run once more, alone; tests that needed this are listed as flaky.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -11,18 +8,18 @@ use std::sync::{Mutex, PoisonError};
 use crate::Result;
 use crate::process::{cannot_start, shown};
 
-/// More failures than this are no coincidence.
+/// Maximum number of failures that may be coincidence; with more nothing is repeated.
 const RETRIES_MAX: usize = 4;
 
-/// Who needed the second try, since this program started.
+/// Tests that needed a second try since this program started.
 static DEFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The tests that failed once and passed alone: each is a defect, of the test or of the product.
+/// Tests that failed once and then passed alone. Each is a defect of the test or of the product.
 pub(crate) fn defects() -> Vec<String> {
     DEFECTS.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Runs the tests of a command of cargo.
+/// Runs the tests of a cargo command.
 pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
     let mut first = command()?;
     first.arg("--no-fail-fast");
@@ -63,8 +60,8 @@ pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
     Ok(())
 }
 
-/// The output of a first try. What it says of failures is held back until it is known whether there is a
-/// second one: who reads that a test failed is to know that this is the last word.
+/// Prints the output of the first try. Failures are printed only if the second try fails too, so that every
+/// printed failure is final.
 #[derive(Default)]
 struct Shown {
     held: String,
@@ -86,7 +83,7 @@ impl Shown {
     }
 }
 
-/// Runs a command to its end and hands over every line; whether it succeeded.
+/// Runs a command to its end and passes on every line. Returns whether it succeeded.
 fn follow(command: &mut Command, line: &mut dyn FnMut(&str)) -> Result<bool> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -104,7 +101,7 @@ fn follow(command: &mut Command, line: &mut dyn FnMut(&str)) -> Result<bool> {
     Ok(status.success())
 }
 
-/// The names that the test programs list at their end, each once.
+/// Names of failed tests from the lists at the end of the test programs' output, without duplicates.
 fn failed(output: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_list = false;
@@ -122,7 +119,7 @@ fn failed(output: &str) -> Vec<String> {
     names
 }
 
-/// How many passed, in all test programs.
+/// Number of passed tests, over all test programs.
 fn passed(output: &str) -> usize {
     let results = output
         .lines()

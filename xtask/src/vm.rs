@@ -1,15 +1,14 @@
-//! `cargo xtask vm KERNEL.deb`: what depends on the kernel, on another one, in a virtual machine of this
-//! one's files: what the verifier says of our programs, what `doctor` says and whether calls are counted,
-//! those of MPI's jobs too, and the tests of sync points.
+//! `cargo xtask vm KERNEL.deb`: runs tests that depend on the kernel on another kernel, in a virtual machine
+//! with this machine's files: loading of our programs by the verifier, `doctor`, counting of calls, also of
+//! MPI jobs, and sync points.
 //!
-//! Which kernel is one package of Debian's (`apt-get download linux-image-6.1.0-56-amd64`; nothing is
-//! installed). The machine boots it with an initial file system of busybox and the few modules that it needs
-//! to mount this machine's root, read-only, and runs the test binary there. Cargo starts this program once
-//! more as its "runner", so that it alone knows where that binary is.
+//! The kernel is a Debian package (`apt-get download linux-image-6.1.0-56-amd64`), which is not installed.
+//! The virtual machine boots it with an initial file system of busybox and the modules for mounting this
+//! machine's root file system, read-only, and runs the test binary there. Cargo starts this program again as
+//! its "runner", because only cargo knows the path of that binary.
 //!
-//! Without --kvm the processor is emulated: then everything takes a hundred times as long, the tests get a
-//! wider bound on a hold (`TUNEAGENT_SYNC_ANSWER_US`), and the times that they print are those of an
-//! emulator.
+//! Without --kvm the processor is emulated: everything takes a hundred times as long, the tests get a larger
+//! bound on a hold (`TUNEAGENT_SYNC_ANSWER_US`), and the printed times are those of an emulator.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -21,11 +20,11 @@ use crate::{Result, target_folder};
 
 const USAGE: &str = "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [verifier] [counting] [mpi] [sync] [TEST...]";
 
-/// The programs of tests that run there, each in a machine of its own: all, or those that are named.
+/// Test programs for the virtual machine. Each gets a machine of its own.
 const SUITES: [&str; 4] = ["verifier", "counting", "mpi", SYNC];
 const SYNC: &str = "sync";
 
-/// What mounting the root takes; some kernels have some of these built in.
+/// Modules for mounting the root file system. Some kernels have some of them built in.
 const MODULES: [&str; 10] = [
     "virtio",
     "virtio_ring",
@@ -39,20 +38,20 @@ const MODULES: [&str; 10] = [
     "9p",
 ];
 
-/// The programs that the tests start.
+/// Target programs of the tests.
 const PROGRAMS: [&str; 3] = ["steps", "ranks", "counted"];
-/// The one that they start under each MPI.
+/// Target program that the tests start under each MPI.
 const PROGRAM_OF_MPI: &str = "exchanges";
 const MPIS: [&str; 2] = ["openmpi", "mpich"];
 
-/// The bound on a hold where the processor is emulated.
+/// Maximum duration of a hold, in µs, on an emulated processor.
 const EMULATED_ANSWER_US: &str = "300000";
-/// A machine that hangs ends all the same.
+/// Time limit of the virtual machine, which also ends one that hangs.
 const SECONDS_MAX: &str = "14400";
 
 const ENDED: &str = "TESTS-ENDED ";
 
-/// Modules may need each other: as many rounds as there can be steps.
+/// First program of the machine. It loads the modules in several rounds, because they depend on each other.
 const INIT: &str = r#"#!/bin/busybox sh
 B=/bin/busybox
 $B mount -t proc proc /proc; $B mount -t devtmpfs dev /dev
@@ -119,8 +118,8 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     run(&mut command)
 }
 
-/// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must,
-/// and what they count there, of a job of MPI's too.
+/// Checks on the oldest supported kernel, Debian 12's, that the verifier accepts all programs and that calls
+/// are counted, also those of an MPI job.
 pub(crate) fn oldest(root: &Path) -> Result<()> {
     let reported = capture(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
     let name = reported
@@ -149,16 +148,16 @@ pub(crate) fn oldest(root: &Path) -> Result<()> {
 #[derive(Default)]
 struct Wanted {
     kernel: Option<PathBuf>,
-    /// All where there are none.
+    /// Suites to run; empty means all.
     suites: Vec<String>,
-    /// The kernel's own choice where it is empty.
+    /// Preemption model; empty means the kernel's default.
     preempt: String,
     long: bool,
     kvm: bool,
     tests: Vec<String>,
 }
 
-/// A kernel's package, unpacked; its folder has the rest of the machine too.
+/// An unpacked kernel package. Its folder also has the other files of the virtual machine.
 struct Kernel {
     folder: PathBuf,
 }
@@ -195,7 +194,7 @@ impl Kernel {
         })
     }
 
-    /// The initial file system, with what is to be run.
+    /// Makes the initial file system, which contains the command to run.
     fn initial(&self, command: &str) -> Result<PathBuf> {
         let tree = self.folder.join("initial");
         for folder in ["bin", "dev", "proc", "root", "modules"] {
@@ -222,7 +221,7 @@ impl Kernel {
     }
 }
 
-/// What cargo starts in the place of the test binary: boots the machine and runs it there.
+/// Cargo runs this instead of the test binary: boots the machine and runs the binary there.
 pub(crate) fn runner(words: &[&str]) -> Result<()> {
     let Some((folder, command)) = words.split_first() else {
         return Err("cargo xtask vm starts this by itself".to_owned());
@@ -241,25 +240,25 @@ pub(crate) fn runner(words: &[&str]) -> Result<()> {
         let bound = variable("TUNEAGENT_SYNC_ANSWER_US").unwrap_or_else(|| EMULATED_ANSWER_US.to_owned());
         script += &format!("export TUNEAGENT_SYNC_ANSWER_US={bound}\n");
     }
-    // Debian's default is 3, at which kernels before 6.6 want CAP_SYS_ADMIN for each probe at a place, which
-    // no session keeps.
+    // Debian's default is 3, with which kernels before 6.6 require CAP_SYS_ADMIN for each uprobe; sessions
+    // drop that capability.
     if command.first().is_some_and(|program| is_of(program, SYNC)) {
         script += "[ \"$(cat /proc/sys/kernel/perf_event_paranoid)\" -le 2 ] || echo 2 > /proc/sys/kernel/perf_event_paranoid\n";
     }
-    // Neither paths of test binaries nor names of tests have blanks.
+    // Paths of test binaries and names of tests contain no blanks.
     script += &command.join(" ");
     let initial = kernel.initial(&script)?;
     boot(&kernel.image()?, &initial, has_kvm)
 }
 
-/// Cargo adds a number to the name of a suite.
+/// Whether a path is the binary of this suite; cargo appends a hash to its name.
 fn is_of(program: &str, suite: &str) -> bool {
     let name = Path::new(program).file_name().and_then(|name| name.to_str());
     name.and_then(|name| name.rsplit_once('-'))
         .is_some_and(|(name, _)| name == suite)
 }
 
-/// Shows what the machine says, to the end of the tests in it.
+/// Runs the virtual machine and prints its output until the tests end.
 fn boot(image: &Path, initial: &Path, has_kvm: bool) -> Result<()> {
     let preempt = variable("TUNEAGENT_VM_PREEMPT").map_or_else(String::new, |how| format!(" preempt={how}"));
     let mut machine = Command::new("timeout");
@@ -272,7 +271,7 @@ fn boot(image: &Path, initial: &Path, has_kvm: bool) -> Result<()> {
             "-virtfs",
             "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
         ])
-        // An emulated timer is late at times, which the kernel would take for a broken one.
+        // An emulated timer is sometimes late, and the kernel would report it as broken.
         .arg("-append")
         .arg(format!("console=ttyS0 quiet panic=-1 no_timer_check{preempt}"))
         .stdin(Stdio::null())
@@ -300,7 +299,7 @@ fn boot(image: &Path, initial: &Path, has_kvm: bool) -> Result<()> {
     }
 }
 
-/// An empty one is none.
+/// An empty variable counts as unset.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -328,7 +327,7 @@ fn find_modules(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Some packages have them compressed.
+/// Copies a module, decompressed if necessary.
 fn bring_module(file: &Path, folder: &Path) -> Result<()> {
     let name = file.file_name().ok_or("a module without a name")?;
     let copied = folder.join(name);

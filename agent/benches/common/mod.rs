@@ -1,4 +1,4 @@
-//! What the instruments share: the program whose functions they probe, and where.
+//! Shared by the measuring programs: the target program whose functions they probe, and the probe places.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -10,10 +10,10 @@ use abi::{ExitSite, SumRule};
 use probe::kernel::{self, CallMoment, LinkRequest, ProbeSite};
 use tuner::{EntrySite, EntrySites, ExitFinder, FileOffset, Function, Image};
 
-/// The functions that the program was made for.
+/// Prefix of the functions of the target program.
 const PREFIX: &str = "begins_with_";
 
-/// A function and where it is probed.
+/// A function and its probe place.
 pub(crate) struct Case {
     pub(crate) function: String,
     begin: u64,
@@ -22,13 +22,13 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// How far behind the begin of the function it is probed.
+    /// Offset of the probe from the begin of the function.
     pub(crate) fn bytes(&self) -> u64 {
         self.site.offset.0 - self.begin
     }
 }
 
-/// Each function at its first byte, and at its site where that is another one.
+/// Each function at its first byte, and at its site if that is different.
 pub(crate) fn cases(image: &Image) -> Vec<Case> {
     let symbols = image.defined_symbols().unwrap();
     let mut names: Vec<&str> = symbols.iter().map(|symbol| symbol.name.as_str()).collect();
@@ -40,7 +40,7 @@ pub(crate) fn cases(image: &Image) -> Vec<Case> {
     for function in image.functions(&names).unwrap() {
         let begin = function.offset.0;
         let chosen = sites.of(image, function.offset, function.size);
-        // A function whose end is not known has no other site than its first byte.
+        // A function of unknown length has its first byte as its only site.
         let first_byte = sites.of(image, FileOffset(begin), 0);
         let mut both = vec![first_byte, chosen];
         both.dedup_by_key(|site| site.offset);
@@ -55,7 +55,7 @@ pub(crate) fn cases(image: &Image) -> Vec<Case> {
     cases
 }
 
-/// Where a function is left, as a session has it.
+/// Exits of a function, as in a session.
 fn exits(image: &Image, function: &Function) -> Vec<ProbeSite> {
     let found = ExitFinder::new(image).exits(function).unwrap().own;
     let site = |offset: FileOffset, exit| ProbeSite {
@@ -70,13 +70,13 @@ fn exits(image: &Image, function: &Function) -> Vec<ProbeSite> {
     jumps.chain(returns).collect()
 }
 
-/// What calls took, added up by the first rule there is room for.
+/// Durations of calls, aggregated by the first rule.
 pub(crate) const DURATIONS: SumRule = SumRule {
     number: 1,
     ..SumRule::DURATIONS
 };
 
-/// The program, which answers what a call of a function takes.
+/// The target program, which answers with the duration of a call of a function.
 pub(crate) struct Target {
     child: Child,
     output: BufReader<std::process::ChildStdout>,

@@ -1,4 +1,4 @@
-//! Calls: which entry a return belongs to, however a call ends, and how deep that goes.
+//! Calls: the pairing of entries and returns, all ways to end a call, and nesting.
 
 use abi::{SpecFlags, Totals};
 use probe::kernel::{LinkChoice, LinkKind};
@@ -14,7 +14,7 @@ fn nested_and_recursive_calls_pair_with_their_entries_as_root() {
         let totals = probed.kernel.totals(2).unwrap();
         let counts = |totals: &Totals| (totals.calls, totals.timed, totals.unpaired, totals.too_deep);
         assert_eq!(counts(&totals[0]), (100, 100, 0, 0), "{way:?}");
-        // inner(3) is four activations deep; the outermost ones are timed.
+        // inner(3) has four nested activations; only the outermost one is timed.
         assert_eq!(counts(&totals[1]), (400, 100, 0, 0), "{way:?}");
         assert!(totals[0].time_ns > totals[1].time_ns && totals[1].time_ns > 0);
         assert!(probed.kernel.losses().iter().all(|(_, count)| *count == 0));

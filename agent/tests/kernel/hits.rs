@@ -1,4 +1,4 @@
-//! Hits: what each carries, and what becomes of those that nobody takes.
+//! Hits: their contents, and losses of hits that are not read.
 
 use abi::{Durations, HitKind, SpecFlags};
 use probe::kernel::{is_filling, read_hit};
@@ -52,7 +52,8 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
                 .iter()
                 .all(|hit| hit.captures[1] == 3 && hit.duration_ns < 1_000_000_000)
         );
-        // A hit takes its time when it has its place in the ring, a moment after the call began or ended.
+        // The timestamp of a hit is taken after its place in the ring is reserved, shortly after the call
+        // began or ended.
         let between = returns
             .iter()
             .zip(&entries)
@@ -82,7 +83,7 @@ fn calls_are_counted_by_the_very_durations_that_hits_carry_as_root() {
             (0..FUNCTIONS.len() as u32).map(|probe| probed.kernel.histogram(2, rows(probe)).unwrap());
         let counted: Vec<Vec<u64>> = counted.collect();
         assert_eq!(counted, expected, "{way:?}");
-        // Of a function that calls itself each call, and none of those that were left by a jump.
+        // All recursive calls are included; calls left by longjmp are not.
         let sums: Vec<u64> = counted.iter().map(|counts| counts.iter().sum()).collect();
         assert_eq!(sums, [4101, 16_401, 1]);
         assert_eq!(
@@ -99,7 +100,7 @@ fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
     for_every_way(|way| {
         let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
         let mut probed = Probed::new(flags, way);
-        // Nobody takes the hits while they are made: two for each call of each function.
+        // No hit is read meanwhile: two hits for each call of each function.
         (0..3).for_each(|_| probed.target.run("flood"));
         let taken = std::iter::from_fn(|| probed.ring.take().map(|_| ())).count() as u64;
         let losses = probed.kernel.losses();
@@ -125,7 +126,7 @@ fn a_sleeper_on_a_half_full_ring_of_calls_is_woken_once_as_root() {
             (0..times).for_each(|_| probed.target.run("outer"));
             std::iter::from_fn(|| probed.ring.take().map(|item| assert!(is_filling(item)))).count()
         };
-        // 200 calls each time.
+        // Each run has 200 calls.
         let half = abi::RING_CALLS / 2 / 200;
         assert_eq!(woken_after(half + 1), 0, "nobody sleeps yet");
         let next = probed.kernel.calls_so_far(2).unwrap();

@@ -1,4 +1,4 @@
-//! Links: how long it takes to attach many probes, and to let go of them.
+//! Links: the time for attaching and detaching many probes.
 
 use std::{
     io::Write,
@@ -12,7 +12,7 @@ use tuner::{ExitFinder, FileOffset};
 
 use crate::needs::{is_root, needs, require_root};
 
-/// The probes of a whole MPI library: about 800 with the returns.
+/// The probes of an entire MPI library: about 800, including the returns.
 #[test]
 fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libmpi.so.40";
@@ -70,8 +70,8 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     );
 }
 
-/// What is timed at jumps costs a tenth of what is timed at returns: most of MPI is, and what programs call
-/// most.
+/// A function timed at jumps costs a tenth of one timed at returns. Most MPI functions, and those called most
+/// often, end in jumps.
 #[test]
 fn mpi_is_left_by_jumps_before_its_returns() {
     for library in ["libmpi.so.40", "libmpich.so.12"] {
@@ -116,7 +116,7 @@ fn mpi_is_left_by_jumps_before_its_returns() {
     }
 }
 
-/// A process that has ended is no reason to refuse a session.
+/// A session must not be refused because a process has ended.
 #[test]
 fn a_process_that_has_ended_is_distinguished_from_a_file_that_cannot_be_probed_as_root() {
     require_root!();

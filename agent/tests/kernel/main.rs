@@ -1,5 +1,5 @@
-//! The kernel side on a real kernel: what the two programs count, time, pair and lose. Needs root; says so
-//! where it is not there.
+//! The kernel side on a real kernel: counting, timing, pairing and losses of both objects. Needs root;
+//! otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod calls;

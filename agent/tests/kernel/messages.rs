@@ -1,4 +1,4 @@
-//! Messages: who sends how much to whom, and those there is no place for.
+//! Messages: partners and bytes, and partners for which the table has no room.
 
 use abi::{MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
 use job::Implementation;
@@ -7,10 +7,10 @@ use profile::mpi;
 
 use crate::{needs::require_root, target::Target};
 
-/// Ranks that the program sends a message to, each one.
+/// Number of ranks to which the program sends one message each.
 const PARTNERS: u64 = 70_000;
 
-/// Of a function with the arguments of MPI_Send.
+/// A rule for a function with the arguments of MPI_Send.
 fn send() -> MessageRule {
     let library = Implementation {
         name: "MPICH",
@@ -67,7 +67,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
     let _links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     target.run("pairs");
     let totals = kernel.totals(0).unwrap()[0];
-    // One more goes to nobody, and carries nothing.
+    // One more message goes to MPI_PROC_NULL and carries no data.
     assert_eq!((totals.calls, totals.bytes), (PARTNERS + 1, 12 * PARTNERS));
     let sizes = kernel.histogram(0, 0..Sizes::ROWS).unwrap();
     assert_eq!(sizes[Sizes::bucket(12)], PARTNERS);

@@ -1,4 +1,4 @@
-//! Threads and processes: whom a call counts for, and who is forgotten.
+//! Threads and processes: the process that a call counts for, and removal of threads.
 
 use abi::{SpecFlags, Totals};
 use probe::kernel::{Kernel, LoadOptions};
@@ -31,7 +31,7 @@ fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
             (5000, room, 5000 - room)
         );
         let lost: u64 = probed.kernel.losses().iter().map(|(_, count)| count).sum();
-        // Each such thread asks for a record twice: in the outer function and in the inner one.
+        // Each such thread requests a record twice: in the outer and in the inner function.
         assert_eq!(lost, 2 * (5000 - room));
         for (key, _) in probed.kernel.threads().unwrap() {
             probed.kernel.forget_thread(key).unwrap();

@@ -1,4 +1,4 @@
-//! The program that is probed, and the ways to attach to it.
+//! The probed program, and the ways to attach to it.
 
 use std::{ops::Range, process::Command};
 
@@ -9,7 +9,8 @@ use tuner::FileOffset;
 
 use crate::{needs::is_root, running::Running};
 
-/// Waits for a line, works, answers with a line; so that probes can be armed and read while it stands still.
+/// Waits for a line, works, and answers with a line, so that probes can be attached and read while it is
+/// idle.
 const PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ impl Target {
     }
 
     pub(crate) fn offset(&self, function: &str) -> u64 {
-        // The test's programs are small executables whose code segment is mapped at its own offset.
+        // The code segment of these small executables is mapped at its file offset.
         let listing = Command::new("nm").arg(&self.0.path).output().unwrap();
         let text = String::from_utf8(listing.stdout).unwrap();
         let line = text
@@ -75,19 +76,19 @@ impl Target {
 
 pub(crate) const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
 
-/// How a test attaches.
+/// A way to attach in a test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) links: LinkChoice,
 }
 
-/// Those that count the calls of a function by duration.
+/// Table rows of the duration histogram of a function.
 pub(crate) fn rows(probe: u32) -> Range<u32> {
     let first = probe * Durations::ROWS;
     first..first + Durations::ROWS
 }
 
-/// The program with its functions probed, and the ring that hits come out of. Links are the first to go.
+/// The program with probed functions, and the ring. Links are dropped first.
 pub(crate) struct Probed {
     _links: Vec<Link>,
     pub(crate) ring: Ring,
@@ -125,7 +126,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
         kind: kind as u8,
         index,
         width,
-        // A variable is read where it lies; a register is the value.
+        // A variable is read from memory; a register is the value.
         reads: u8::from(matches!(
             kind,
             CaptureKind::VariableAtEntry | CaptureKind::VariableAtReturn
@@ -167,7 +168,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
                 .set_address(pid, target.0.base() + site.offset, site.probe)
                 .unwrap();
         }
-        // The fifth capture has no address: it cannot be read, and is said so.
+        // The fifth capture has no address, so it must be reported as not read.
         for place in [2, 3] {
             kernel
                 .set_variable(2, probe, place, target.0.base() + target.offset("calls"))
@@ -181,7 +182,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
     (kernel, links.into())
 }
 
-/// Links of both kinds.
+/// Runs a test with both kinds of links.
 pub(crate) fn for_every_way(test: impl Fn(Way)) {
     if is_root() {
         for links in LinkChoice::ALL {

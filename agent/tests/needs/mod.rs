@@ -1,4 +1,4 @@
-//! What a test cannot do without.
+//! Requirements of tests.
 
 use std::{io::Write, os::unix::fs::MetadataExt};
 
@@ -6,8 +6,8 @@ pub(crate) fn is_root() -> bool {
     needs(std::fs::metadata("/proc/self").unwrap().uid() == 0, "root")
 }
 
-/// A test that cannot run here says so, past the harness's capture; where everything is to be tested it
-/// fails.
+/// Whether a test can run. If not, prints a message past the test runner's capture, or fails if all tests are
+/// required.
 pub(crate) fn needs(is_there: bool, what: &str) -> bool {
     if !is_there {
         assert!(
@@ -19,7 +19,7 @@ pub(crate) fn needs(is_there: bool, what: &str) -> bool {
     is_there
 }
 
-/// Leaves the test where there is no root.
+/// Returns from the test without root.
 #[allow(unused_macros, reason = "`sync` takes its turn and root together")]
 macro_rules! require_root {
     () => {

@@ -1,4 +1,5 @@
-/* Calls work() as often as each line of its input says, then answers with how often that was in all and how many nanoseconds it took. */
+/* Calls work() the number of times given by each input line, then answers with the total number of calls and
+ * their nanoseconds. */
 #include <stdio.h>
 #include <time.h>
 

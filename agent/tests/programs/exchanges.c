@@ -1,5 +1,6 @@
-/* Ranks of MPI that exchange as often as each line of rank 0's input says: two sends and receives of 100 ints in a ring, and a sum over all. Rank 0
- * answers with how many rounds there were in all. Nothing, or 0, ends the job. */
+/* MPI ranks that exchange data in the number of rounds given by each input line of rank 0: two sends and
+ * receives of 100 ints in a ring, and a reduction. Rank 0 answers with the total number of rounds. An empty
+ * line or 0 ends the job. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,11 +1,13 @@
-/* Several processes that take the same iteration together, and rely on having the same `block` in it, as both sides of a message do.
+/* Several processes that make the same iteration together and must have the same `block` in it, as the two
+ * sides of a message.
  *
- * usage: ranks COUNT even|odd|absent|drifting
+ *   usage: ranks COUNT even|odd|absent|drifting
  *
- * Each publishes its block, waits for all, and compares. When they differ it says so and ends everything: a change was half-applied.
- * odd: the numbers of the iterations go up by 10. absent: the last rank never begins one, and nobody waits for it. drifting: nobody waits for anybody, and
- * each has numbers of its own. `restless` is written by the last rank in every iteration. At SIGUSR1 the last rank runs another program, and
- * the others go on without it. */
+ * Each process publishes its block, waits for all, and compares. If they differ, it prints this and ends all
+ * processes: a change was made in some ranks only. odd: iteration numbers increase by 10. absent: the last
+ * rank never iterates, and the others do not wait for it. drifting: no rank waits, and each has different
+ * numbers. The last rank writes `restless` in every iteration. At SIGUSR1 the last rank executes another
+ * program, and the others continue without it. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -43,7 +45,7 @@ __attribute__((noinline)) void iterate(int number) {
     static int last;
     int mine = block;
     shared->block[rank] = mine;
-    /* All have seen it behind the barrier. */
+    /* All ranks have seen it after the barrier. */
     if (leaves && !atomic_load(&shared->last_leaves_at)) atomic_store(&shared->last_leaves_at, iteration + 1);
     barrier();
     for (int other = 0; waits && other < takers; other++)

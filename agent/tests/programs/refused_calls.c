@@ -1,5 +1,6 @@
-/* Preloaded into tuneagent. At SIGUSR2 it makes the system calls that an agent which only looks has no use for, from inside of it, and writes
- * for each a line "ERRNO CALL" (0: it was permitted) into $CALLS/report. What the calls would change is in $CALLS; $TARGET is a process. */
+/* Preloaded into tuneagent. At SIGUSR2 it makes, from inside the agent, the system calls that an agent
+ * without the right to write does not need, and writes a line "ERRNO CALL" for each (0: permitted) into
+ * $CALLS/report. The files that the calls would change are in $CALLS; $TARGET is a process. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

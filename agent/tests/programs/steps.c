@@ -1,11 +1,12 @@
-/* Calls step() for ever, and checks in every iteration at which instant `knob` or `wide` changed.
+/* Calls step() in an endless loop, and checks in every iteration where `knob` or `wide` has changed.
  *
- * usage: steps entry|return busy|sleep|threads
+ *   usage: steps entry|return busy|sleep|threads
  *
- * threads: three more run all the time, and call the same functions of the C library, but not step.
+ * threads: three more threads run continuously and call the same functions of the C library, but not step.
  *
- * A change that is seen first behind the sync point (the entry of step, or its return) is right; one that is seen anywhere else
- * is wrong. `longest_ns` is the longest time between two iterations since it was set to 0: how long we were held at most. */
+ * A change that is seen first right after the sync point (the entry of step, or its return) is right; one
+ * that is seen elsewhere is wrong. `longest_ns` is the longest time between two iterations since it was set
+ * to 0, which is the longest hold. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ volatile long iteration, right, wrong, changed_at, longest_ns;
 static long seen;
 static int at_return;
 
-/* Called from outside; says what was there. */
+/* Called from outside; returns the previous value. */
 __attribute__((noinline, used)) int set_knob(int value) {
     int before = knob;
     knob = value;
@@ -42,7 +43,7 @@ __attribute__((noinline)) void step(long work) {
     for (long i = 0; i < work; i++) first_seen(knob + wide, 0);
 }
 
-/* For returns: a call that a compiler cannot put in the last position, and more than one way out. */
+/* For returns: a call that the compiler cannot make a tail call, and several return instructions. */
 __attribute__((noinline)) long leave(long work) {
     for (long i = 0; i < work; i++) first_seen(knob + wide, 0);
     if (iteration & 1) return iteration + work;

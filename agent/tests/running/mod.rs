@@ -1,4 +1,4 @@
-//! A program that a test runs: built, started, asked line by line, ended with the test.
+//! A program for tests: builds and starts it, queries it line by line, and ends it with the test.
 #![allow(dead_code, reason = "not every test asks everything")]
 
 use std::{
@@ -15,7 +15,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Builds a C program from its text, starts it and waits until it is ready.
+    /// Builds a C program from its text, starts it, and waits until it is ready.
     pub(crate) fn built(directory: &Path, text: &str, flags: &[&str]) -> Running {
         let (source, path) = (directory.join("target.c"), directory.join("target"));
         std::fs::write(&source, text).unwrap();
@@ -54,13 +54,13 @@ impl Running {
         line.trim().to_owned()
     }
 
-    /// Sends a line; what it answers.
+    /// Sends a line and returns the answer.
     pub(crate) fn answers(&mut self, line: &str) -> String {
         writeln!(self.input, "{line}").unwrap();
         self.line()
     }
 
-    /// Sends a line after which the program ends by itself.
+    /// Sends a line after which the program ends by itself, and waits for the end.
     pub(crate) fn ends(mut self, line: &str) {
         writeln!(self.input, "{line}").unwrap();
         assert!(self.child.wait().unwrap().success());
@@ -70,7 +70,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Where its file begins in memory; the kernel's own mappings, which probes bring, may lie below.
+    /// Address of the first mapping of its file. Mappings of the kernel for probes may be below.
     pub(crate) fn base(&self) -> u64 {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
         let path = self.path.to_str().unwrap();
@@ -86,7 +86,7 @@ impl Drop for Running {
     }
 }
 
-/// The program, with everything that it writes in a folder.
+/// The product, with a folder for all files that it writes.
 pub(crate) fn tuneagent(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
     for variable in ["TUNEAGENT_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
@@ -96,13 +96,13 @@ pub(crate) fn tuneagent(folder: &Path) -> Command {
     command
 }
 
-/// One of `tests/programs`, compiled.
+/// Compiles a program of `tests/programs`.
 pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
     let flags = ["-g", "-pthread", "-fno-optimize-sibling-calls"];
     compiled(directory, name, name, "cc", &flags)
 }
 
-/// The same for `openmpi` or `mpich`.
+/// Compiles a program for `openmpi` or `mpich`.
 pub(crate) fn program_of_mpi(directory: &Path, name: &str, mpi: &str) -> PathBuf {
     compiled(
         directory,
@@ -114,7 +114,7 @@ pub(crate) fn program_of_mpi(directory: &Path, name: &str, mpi: &str) -> PathBuf
 }
 
 fn compiled(directory: &Path, name: &str, program: &str, compiler: &str, flags: &[&str]) -> PathBuf {
-    // Machines without a compiler bring the programs along.
+    // A folder with compiled programs, for machines without a compiler.
     if let Some(programs) = std::env::var_os("TUNEAGENT_SYNC_PROGRAMS") {
         return Path::new(&programs).join(program);
     }

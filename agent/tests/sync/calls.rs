@@ -1,4 +1,4 @@
-//! Functions called at a sync point, by the thread that is there.
+//! Function calls at a sync point, by the thread that reaches it.
 
 use std::{io::Write as _, time::Duration};
 
@@ -44,7 +44,7 @@ fn called(actuator: &mut Actuator, command: ArmActCommand) -> Result<ActionRecei
     result.unwrap().1.map_err(|refusal| refusal.to_string())
 }
 
-/// Every call must be seen first right behind the point at which it was to be made.
+/// The effect of every call must be seen first right after its sync point.
 fn all_at_the_right_iteration(case: &str, moment: &str, pace: &str, place: &str) {
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), moment, pace);
@@ -121,13 +121,13 @@ fn the_program_goes_on_whenever_we_are_killed_while_it_calls_as_root() {
             .client()
             .arm_act(call(target.pid(), "entry:step", round + 1))
             .unwrap();
-        // Anywhere between the first hit and the last word of it.
+        // Sets the time of the kill, between the first hit and the receipt; not a synchronisation.
         std::thread::sleep(Duration::from_micros(round.unsigned_abs() * 137 % 5_000));
         actuator.signal(rustix::process::Signal::KILL);
         drop(actuator);
         target.goes_on();
     }
-    // Whoever comes next settles what was left, and can call.
+    // The next actuator settles unfinished calls and can make calls.
     let mut actuator = Actuator::start(directory.path(), true);
     called(&mut actuator, call(target.pid(), "entry:step", -1)).unwrap();
     wait_until("the last one is seen", || target.reads("knob") as i32 == -1);

@@ -1,4 +1,4 @@
-//! What a hold and a stop do to the thread, and that they end.
+//! Effects of a hold and a stop on the thread, and that both end.
 
 use std::{
     path::Path,
@@ -13,7 +13,7 @@ use tuner::rendezvous::{HoldRequest, Progress, Rendezvous, Then, ThreadAtSync};
 
 use crate::target::{Actuator, Target, alone_as_root, at, set, wait_until};
 
-/// In this process, with an action of the test's own.
+/// Arms a sync point in this process, with the test's own action.
 fn armed(
     rendezvous: &mut KernelRendezvous,
     target: &Target,
@@ -44,7 +44,7 @@ fn over(rendezvous: &mut KernelRendezvous, ticket: tuner::rendezvous::HoldTicket
 #[test]
 fn the_thread_executes_nothing_of_the_program_while_it_is_held_as_root() {
     let Some(_alone) = alone_as_root() else { return };
-    // Both kinds of links.
+    // With both kinds of links.
     for links in LinkChoice::ALL {
         let directory = tempfile::tempdir().unwrap();
         let target = Target::start(directory.path(), "entry", "busy");
@@ -78,7 +78,7 @@ fn an_action_that_takes_too_long_is_reported_and_the_program_goes_on_at_the_boun
     let target = Target::start(directory.path(), "entry", "busy");
     let mut rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
-    // As if whoever answers had died in the middle: it does not end before the test says so.
+    // An action that blocks until the test ends it, as if the actuator hung.
     let ticket = armed(&mut rendezvous, &target, 1, move |_| {
         let _ = receiver.recv();
         Then::Nothing
@@ -105,7 +105,7 @@ fn an_action_that_is_taken_back_is_not_called_as_root() {
     let target = Target::start(directory.path(), "return", "busy");
     let mut rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
-    // step is never called by this program.
+    // This program never calls step.
     let ticket = armed(&mut rendezvous, &target, 1, move |_| {
         sender.send(()).unwrap();
         Then::Nothing
@@ -118,10 +118,10 @@ fn an_action_that_is_taken_back_is_not_called_as_root() {
     assert!(receiver.recv().is_err(), "the action is gone without having run");
 }
 
-/// The program is held, and whoever should answer stands still: the actuator, and what the program holds.
+/// A program that is held repeatedly, with a stopped actuator that does not answer.
 fn held_without_an_answer(directory: &Path) -> (Target, Actuator) {
     use rustix::process::Signal;
-    // Hold upon hold, with hardly anything between them.
+    // The time limit of a hold; holds follow each other closely.
     let bound = Duration::from_millis(50);
     let target = Target::start(directory, "entry", "busy");
     let mut actuator = Actuator::start(directory, false);
@@ -165,7 +165,8 @@ fn an_agent_that_dies_while_the_program_is_held_leaves_the_old_value_as_root() {
     let (target, mut actuator) = held_without_an_answer(directory.path());
     drop(actuator.client.take());
     actuator.signal(rustix::process::Signal::CONT);
-    // It answers the hold that is on, finds the stream ended, and takes the change back at the same place.
+    // The actuator answers the current hold, finds the connection closed, and reverts the change at the same
+    // place.
     assert!(actuator.child.wait().unwrap().success());
     target.goes_on();
     assert_eq!((target.reads("knob"), target.reads("wrong")), (0, 0));

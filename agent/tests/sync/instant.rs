@@ -1,4 +1,4 @@
-//! At the right iteration, whichever way it is written.
+//! Changes take effect at the right iteration, with every way of writing.
 
 use std::io::Write as _;
 
@@ -10,19 +10,19 @@ use tuner::rendezvous::Rendezvous as _;
 
 use crate::target::{Actuator, Busy, Target, alone_as_root, at, changes, percentile, set, wait_until};
 
-/// Changes `variable` again and again at the point; all of them must be seen first right behind it, and
-/// nearly all at the first hit.
+/// Changes `variable` repeatedly at a sync point. All changes must be seen first right after it, and nearly
+/// all must be made at the first hit.
 struct Case {
     by: Mechanism,
     variable: &'static str,
-    /// At an entry or a return of the program, and how it spends its time.
+    /// Entry or return, and how the program spends its time.
     moment: &'static str,
     pace: &'static str,
     machine: &'static str,
 }
 
 impl Case {
-    /// Four bytes: never written by the probe itself.
+    /// Four bytes, which the probe itself never writes.
     fn held(moment: &'static str, pace: &'static str) -> Case {
         Case {
             by: Mechanism::Rendezvous,
@@ -41,7 +41,7 @@ impl Case {
         }
     }
 
-    /// Eight bytes: by the probe where the kernel lets it write.
+    /// Eight bytes, which the probe itself writes if the kernel permits it.
     fn by_itself(moment: &'static str, pace: &'static str) -> Case {
         let rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
         let by = match rendezvous.store_refusal() {
@@ -113,15 +113,14 @@ impl Case {
     }
 }
 
-/// What the host gave to others while this machine had work, in ticks of 10 ms. Nobody answers a hold in time
-/// while that lasts: a hit that was let go meanwhile is the host's.
+/// CPU time that the hypervisor took from this machine while it had work (steal time), in ticks of 10 ms.
+/// Holds cannot be answered in that time, so hits that were missed meanwhile are not counted.
 fn taken_by_the_host() -> u64 {
     KernelStats::current().unwrap().total.steal.unwrap_or(0)
 }
 
-/// One in a hundred of a thousand. Fifty are too few to hold a machine to that on which others work, and
-/// an emulated machine is stopped in the middle by the one that emulates it: there it is enough that each
-/// came about.
+/// Maximum number of missed hits: 1 % of a thousand changes. Fifty changes are too few for this on a busy
+/// machine, and an emulated machine is stopped by its host, so there it is enough that each change was made.
 fn most_missed(count: i64) -> i64 {
     match count {
         _ if std::env::var_os("TUNEAGENT_SYNC_ANSWER_US").is_some() => count,

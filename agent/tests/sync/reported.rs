@@ -1,4 +1,4 @@
-//! What is written down and said of a change at a sync point, by hand and by a rule.
+//! Journal entries and output of a change at a sync point, by command and by rule.
 
 use std::io::Write as _;
 
@@ -57,7 +57,7 @@ fn the_journal_says_how_a_change_met_its_sync_point_and_it_is_taken_back_there_a
     assert_eq!(change.intent.action.sync(), Some(&"entry:step".parse().unwrap()));
     let how = change.hold.unwrap();
     assert_eq!((how.mechanism, how.passage), (receipt.mechanism, receipt.passage));
-    // The end of the session takes it back, and the program sees that at the same place.
+    // The end of the session reverts the change, and the program sees this at the same place.
     drop(actuator);
     assert_eq!(history().changes()[0].status, Status::Reverted);
     wait_until("both are seen", || {
@@ -79,7 +79,7 @@ fn a_point_that_is_not_reached_is_given_up_and_nothing_is_written_as_root() {
         actuator.set(command.clone()),
         Err("the program did not reach entry:step in time: nothing was written".to_owned())
     );
-    // The same by word.
+    // The same when the order is withdrawn.
     command.within_ms = 60_000;
     let ticket = actuator.client().arm(command).unwrap();
     actuator.client().disarm(ticket).unwrap();
@@ -194,7 +194,7 @@ fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_n
         );
         assert_eq!(code, 0, "{text}");
         assert!(text.contains(said), "{text}");
-        // It was reverted at the end, at the same place.
+        // The change was reverted at the end, at the same place.
         let history = StateDir::at(directory.path()).history(target.pid()).unwrap();
         assert_eq!(history.changes().len(), usize::from(knob != 0), "{text}");
         wait_until("all is seen", || {

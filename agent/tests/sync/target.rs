@@ -1,4 +1,4 @@
-//! The program that is changed, the actuator that changes it, and what else the tests share.
+//! The program that is changed, the actuator, and shared helpers.
 
 use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
@@ -18,10 +18,10 @@ use plan::SyncPoint;
 use tuner::actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand};
 use tuner::{AddressSpace, Author, Images, Pid, Process, Receipt, ResolvedPoint, VariableName};
 
-/// One at a time: these tests measure, and one of them keeps every CPU busy.
+/// One test at a time: the tests measure times, and one of them uses every CPU.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// None without root.
+/// A lock on the machine; `None` without root.
 pub(crate) fn alone_as_root() -> Option<std::sync::MutexGuard<'static, ()>> {
     is_root().then(|| ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
@@ -56,7 +56,7 @@ impl Target {
         ResolvedPoint::resolve(&self.space, &place.parse().unwrap()).unwrap()
     }
 
-    /// No iteration is held any more, of very many.
+    /// Waits for 1000 iterations, which is possible only without holds.
     pub(crate) fn runs_freely(&self) {
         let before = self.reads("iteration");
         wait_until("the program runs freely", || {
@@ -64,7 +64,7 @@ impl Target {
         });
     }
 
-    /// It goes on: its iterations count up.
+    /// Waits until the program has made some iterations.
     pub(crate) fn goes_on(&self) {
         let before = self.reads("iteration");
         wait_until("the program goes on", || self.reads("iteration") > before + 3);
@@ -79,7 +79,7 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The actuator as the agent starts it.
+/// An actuator, started as the agent does.
 pub(crate) struct Actuator {
     pub(crate) client: Option<ActuatorClient>,
     pub(crate) child: Child,
@@ -165,7 +165,7 @@ pub(crate) fn at(place: &str, set: SetCommand) -> ArmCommand {
     }
 }
 
-/// As many loops as keep every CPU busy twice.
+/// Two spinning threads per CPU.
 pub(crate) struct Busy {
     stop: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -205,7 +205,7 @@ pub(crate) fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
-/// Runs the product; its exit code and what it said.
+/// Runs the product. Returns the exit code and the output.
 pub(crate) fn tuneagent(state: &Path, arguments: &[&str]) -> (i32, String) {
     let done = Command::new(env!("CARGO_BIN_EXE_tuneagent"))
         .args(arguments)

@@ -1,5 +1,5 @@
-//! Changes of several processes together: at the same iteration of all, or of none. The program itself ends
-//! when it finds that one was half-applied.
+//! Changes of several processes at the same iteration of all, or of none. The program itself ends if it finds
+//! a change in some ranks only.
 
 use std::{
     io::{BufRead, BufReader, Write as _},
@@ -62,7 +62,7 @@ impl Ranks {
         (0..RANKS).map(|rank| self.read(rank, variable)).collect()
     }
 
-    /// Nobody found a half-applied change, and the first ranks begin iterations still.
+    /// Checks that no rank found a partial change, and that the first ranks continue to iterate.
     fn go_on(&mut self, ranks: usize) {
         for rank in 0..ranks {
             let before = self.read(rank, "iteration");
@@ -119,8 +119,8 @@ fn collected(actuator: &mut Actuator, mut tickets: Vec<u64>) -> Vec<Result<Recei
     receipts
 }
 
-/// Ranks that iterate so, and an actuator whose changes stay or not, with nothing else beside them; none
-/// without root. What is named last goes first.
+/// Ranks with this kind of iterations, and an actuator that keeps or reverts its changes; `None` without
+/// root. The fields are dropped in reverse order.
 fn ranks_and_actuator(how: &str, keep: bool) -> Option<(MutexGuard<'static, ()>, TempDir, Ranks, Actuator)> {
     let alone = alone_as_root()?;
     let directory = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn ranks_and_actuator(how: &str, keep: bool) -> Option<(MutexGuard<'static, ()>,
     Some((alone, directory, ranks, actuator))
 }
 
-/// The same reason for all.
+/// The reason of the refusal, which must be the same for all.
 fn refusal(actuator: &mut Actuator, command: TogetherCommand) -> String {
     let mut reasons: Vec<String> = receipts(actuator, command)
         .into_iter()
@@ -170,8 +170,8 @@ fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_
             holds[holds.len() - 1] / 1000,
         );
         ranks.go_on(RANKS);
-        // The end of the session takes all of them back at one iteration, within a bound; on a machine that
-        // is too busy for that all ranks have them still, and whoever comes next tries again.
+        // The end of the session reverts all at one iteration, within a time limit. On a machine that is too
+        // busy for this, all ranks keep the change, and the next actuator retries.
         drop(actuator);
         let mut next = Actuator::start(directory.path(), true);
         let mut tries = 1;
@@ -197,7 +197,7 @@ fn a_change_together_that_lies_under_one_of_a_single_rank_is_taken_back_after_it
     let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("even", false) else {
         return;
     };
-    // What the program itself does not compare.
+    // A variable that the program itself does not compare.
     for receipt in receipts(&mut actuator, ranks.change("seen", 100)) {
         receipt.unwrap();
     }
@@ -256,8 +256,7 @@ fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
     let Some((_alone, directory, mut ranks, mut actuator)) = ranks_and_actuator("even", true) else {
         return;
     };
-    // The last rank writes it in every iteration, so that it does not hold what it held when the change was
-    // announced.
+    // The last rank writes this variable in every iteration, so its value differs from the announced one.
     let command = ranks.change("restless", -7);
     let why = refusal(&mut actuator, command);
     assert!(
@@ -282,7 +281,7 @@ fn ranks_whose_iterations_do_not_count_alike_are_refused_as_root() {
     let _ = writeln!(std::io::stderr(), "drifting ranks: {why}");
     assert_eq!(ranks.all("block"), [0; RANKS]);
     ranks.go_on(RANKS);
-    // Nor are numbers that nobody can read.
+    // Iteration numbers that cannot be read are refused, too.
     let mut command = ranks.change("block", 7);
     command.key = Key::NamedArgument {
         name: "nowhere".to_owned(),
@@ -319,7 +318,7 @@ fn a_rank_that_dies_meanwhile_leaves_the_others_unwritten_as_root() {
 fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running_as_root() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
-    // These are at no common iteration, so that those who come first wait for the others.
+    // These ranks never have a common iteration, so the first ones wait for the others.
     let mut ranks = Ranks::start(directory.path(), "drifting");
     let mut actuator = Actuator::start(directory.path(), true);
     let command = ranks.change("block", 7);
@@ -332,7 +331,7 @@ fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running_a
     actuator.signal(Signal::KILL);
     ranks.go_on(RANKS);
     assert_eq!(ranks.all("block"), [0; RANKS]);
-    // Whoever comes next finds that nothing was written.
+    // The next actuator finds that nothing was written.
     let mut next = Actuator::start(directory.path(), true);
     for pid in ranks.pids() {
         let summary = next.client().revert_all(&[pid]).unwrap();

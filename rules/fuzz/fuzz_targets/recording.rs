@@ -1,5 +1,5 @@
-//! Recordings: run by `cargo xtask fuzz`. The law is in `oracles/recording.rs`, and
-//! `cargo test` holds it too.
+//! Fuzz target for recordings, run by `cargo xtask fuzz`. The checked properties are in
+//! `oracles/recording.rs`; `cargo test` checks them, too.
 #![no_main]
 
 include!("../oracles/recording.rs");

@@ -1,8 +1,8 @@
-//! Rule files: run by `cargo xtask fuzz`. The law is in `oracles/rule_file.rs`, and
-//! `cargo test` holds it too.
+//! Fuzz target for rule files, run by `cargo xtask fuzz`. The checked properties are in
+//! `oracles/rule_file.rs`; `cargo test` checks them, too.
 #![no_main]
 
-// Without them values are not compared with their types.
+// Debug assertions compare values with their static types.
 const _: () = assert!(cfg!(debug_assertions));
 
 include!("../oracles/rule_file.rs");

@@ -1,8 +1,8 @@
-// What holds for all bytes that are given as a recording. Included by the fuzz target and by the tests of
+// Properties of all byte sequences read as a recording. Included by the fuzz target and by the tests of
 // `rules`.
 
-/// Reading does not panic, and what was read is the same after it was written and read again: of the bytes as
-/// they are, and of the bytes as a block of a recording whose sums are right, which chance would not find.
+/// Reading does not panic, and records are unchanged after they are written and read again. Tests the bytes
+/// themselves, and the bytes as a block with valid checksums, which random inputs do not have.
 fn recording(bytes: &[u8]) {
     round_trip(bytes);
     let mut writer = rules::recording::RecordingWriter::new(&Default::default()).expect("an empty header is small");
@@ -18,7 +18,7 @@ fn round_trip(bytes: &[u8]) {
     let once = written_again(reader.clone());
     let again = rules::recording::Reader::new(&once).expect("it was just written");
     assert_eq!(again.clone().find_map(Result::err), None);
-    // Bytes are compared and not values: a number that is none equals nothing.
+    // Compares bytes and not values, because NaN equals nothing.
     assert_eq!(written_again(again), once);
     for item in rules::recording::RecordingMerge::new(vec![reader.clone(), reader]) {
         let _ = item.map_err(|broken| broken.to_string());

@@ -1,9 +1,8 @@
-// What holds for every text that is given as a rule file. Included by the fuzz target and by the tests of
-// `rules`.
+// Properties of all texts read as a rule file. Included by the fuzz target and by the tests of `rules`.
 
-/// Parsing, checking and showing what is wrong do not panic; nor does the evaluation of what was accepted,
-/// whatever was observed. That each value of each formula has the type that the check gave it, kind and table
-/// or not, is asserted where formulas are evaluated, in builds with debug assertions.
+/// Parsing, checking and rendering of errors do not panic, and neither does the evaluation of an accepted
+/// rule on any observations. With debug assertions the evaluation also checks that each value has its static
+/// type.
 fn rule_file(bytes: &[u8]) {
     let Ok(source) = std::str::from_utf8(bytes) else {
         return;
@@ -11,7 +10,7 @@ fn rule_file(bytes: &[u8]) {
     match rules::CheckedRule::from_source(source) {
         Ok(rule) => {
             rules::render("rule.yaml", source, rule.warnings());
-            // Other data for each text, the same each time.
+            // A seed that depends on the text, for reproducible data.
             let seed = bytes.iter().fold(7, |seed: u64, byte| {
                 seed.wrapping_mul(31).wrapping_add(u64::from(*byte))
             });
@@ -23,11 +22,11 @@ fn rule_file(bytes: &[u8]) {
     }
 }
 
-/// What is measured: everything goes up from window to window, or anything, by dice.
+/// Source of observations: values that increase from window to window or, with a seed, pseudo-random values.
 struct Data(Option<u64>);
 
 impl Data {
-    /// Below `limit`; by dice if there are some.
+    /// A random number below `limit`, or `else_it_is` without a seed.
     fn below(&mut self, limit: u64, else_it_is: u64) -> u64 {
         let Some(state) = &mut self.0 else {
             return else_it_is;
@@ -70,12 +69,12 @@ impl Data {
     }
 }
 
-/// A job of so many processes; every decision is followed.
+/// A job of some processes in which every decision is carried out.
 struct Farm {
     engine: rules::Engine,
     plan: rules::Plan,
     processes: u32,
-    /// Nanoseconds from tick to tick.
+    /// Nanoseconds between two ticks.
     every: u64,
     data: Data,
 }
@@ -136,7 +135,7 @@ impl Farm {
     fn observe(&mut self, process: rules::ProcessId, window: u64) {
         let time = rules::Time(self.every.saturating_mul(window));
         self.sample(process, window, time);
-        // The probes are hit one after the other, in the order of the file; by dice some are not, or twice.
+        // Every probe is hit in file order; with a seed, zero to two times.
         let between = self.every / (self.plan.probes.len() as u64 + 1);
         for place in 0..self.plan.probes.len() {
             let hits = self.data.below(3, 1);
@@ -180,7 +179,7 @@ impl Farm {
 
     fn hit(&mut self, process: rules::ProcessId, place: usize, window: u64, later: u64) {
         let captures = &self.plan.probes[place].captures;
-        // A key if one is asked for; now and then none, or fewer than there should be.
+        // Captures of the hit; in some windows they are missing or fewer than planned.
         let captures = match window % 5 {
             3 => vec![Err("not resident".to_string()); captures.len()],
             4 => Vec::new(),

@@ -183,7 +183,7 @@ impl Job {
         assert_eq!(self.status(), (standing, why.to_string()));
     }
 
-    /// Passes in the receipt of a decision; returns whether it was awaited.
+    /// Passes the receipt of a decision to the engine. Returns whether the engine was waiting for it.
     fn receipt(&mut self, decision: u64, outcome: DecisionOutcome) -> bool {
         self.engine.receipt(DecisionId(decision), outcome, self.now)
     }
@@ -257,7 +257,7 @@ fn a_healthy_job_is_left_alone_and_the_reason_is_shown() {
     let (standing, why) = job.status();
     assert_eq!(standing, Standing::Quiet);
     insta::assert_snapshot!("healthy", why);
-    // Six busy ranks on one CPU less than they demand are left alone as long as none waits for it.
+    // Six busy ranks with one CPU less than they demand are not changed while none of them waits for a CPU.
     assert_eq!(
         job.engine.metrics(RuleId(0))[1],
         ("wanted".to_string(), "5.98".to_string())

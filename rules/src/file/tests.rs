@@ -11,7 +11,7 @@ pub(crate) fn cases(text: &str) -> impl Iterator<Item = (&str, &str)> {
     cases.map(|case| case.split_once('\n').expect("a name, then the text"))
 }
 
-/// Pitfalls of YAML and of the file's form; each has its snapshot.
+/// Frequent errors in YAML and in the structure of the file; each has its snapshot.
 #[test]
 fn what_is_wrong_with_a_file_is_shown_at_its_place_with_what_to_do() {
     for (name, source) in cases(include_str!("tests/wrong.txt")) {

@@ -1,4 +1,4 @@
-//! Constructed sequences: one loop, nested loops, noise, other paths through a loop, and no loop.
+//! Constructed sequences: one loop, nested loops, noise, alternative paths through a loop, and no loop.
 
 use proptest::prelude::*;
 
@@ -62,8 +62,8 @@ fn inner_loops_may_go_round_another_number_of_times_each_time() {
     );
 }
 
-/// A step of molecular dynamics: the exchange of positions and of forces, six messages each; every 20th time
-/// the lists are rebuilt instead of the first exchange.
+/// A step of molecular dynamics: exchanges of positions and of forces, six messages each. Every 20th step
+/// rebuilds neighbour lists instead of the first exchange.
 fn step(builds: bool) -> Vec<u64> {
     let exchange = if builds {
         [[31, 32, 33].repeat(3), [41, 42, 43, 44].repeat(6)].concat()
@@ -149,7 +149,7 @@ proptest! {
         prop_assert_eq!(detector.known(), None);
     }
 
-    /// A loop of any body is found with the length of its body, or of a part whose repetition gives the body.
+    /// The detected length is that of the loop's body, or of a part of it whose repetition gives the body.
     #[test]
     fn a_loop_of_distinct_calls_is_found_with_its_length(length in 1usize..300, look in 20usize..400) {
         let body: Vec<u64> = (0..length as u64).collect();
@@ -189,7 +189,7 @@ proptest! {
         prop_assert!(calls.is_some_and(|calls| (calls - length as f64).abs() < 1.0), "{:?}", calls);
     }
 
-    /// No input makes it fail, and the window is bounded.
+    /// No input causes an error, and the window is bounded.
     #[test]
     fn any_calls_are_taken(calls in proptest::collection::vec(0u64..6, 0..600), gap in 0usize..600) {
         let mut detector = Detector::default();

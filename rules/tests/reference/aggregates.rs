@@ -1,5 +1,5 @@
-//! Mean and standard deviation from parts: S2 has MEAN and STDEV at every level and says nothing of how parts
-//! combine; S0 sends every value up because σ needs μ first (§5.2.4).
+//! Mean and standard deviation from partial aggregates. S2 has MEAN and STDEV at every level but does not
+//! describe how parts combine; S0 sends every value, because its σ needs μ first (§5.2.4).
 
 use proptest::prelude::*;
 use rules::aggregate::{Merge, Numbers};
@@ -33,7 +33,7 @@ metrics:
   sigma:   stddev(work.duration)
 ";
 
-/// The mean and the deviation that the language has of these durations (ms), each on a rank of its own.
+/// Mean and standard deviation that a rule computes from these durations (ms), each on another rank.
 fn by_rule(values: &[f64]) -> (f64, f64) {
     let mut bench = Bench::new(SPREAD, values.len() as u32);
     for (rank, value) in (0..).zip(values) {
@@ -55,7 +55,7 @@ fn s1_9_1_mean_and_deviation_of_the_measured_chunks() {
 
 #[test]
 fn s2_6_2_means_of_means_and_deviations_of_deviations_are_wrong() {
-    // Two hosts of three values and one: the mean of their means is not the mean.
+    // Two hosts with three values and one value: the mean of their means is not the mean.
     let (mut left, right) = (of(&C[..3]), of(&C[3..]));
     let mean_of_means = f64::midpoint(left.mean().unwrap(), right.mean().unwrap());
     near!(mean_of_means => 2.5, 12, "S2 §6.2");

@@ -1,5 +1,5 @@
-//! S3, performance contracts of ASSIST programs: rates, from what is counted. Everything else belongs to
-//! contracts, which come later.
+//! S3, performance contracts of ASSIST programs: rates from counters. Contracts themselves are not
+//! implemented.
 
 use crate::bench::Bench;
 
@@ -25,7 +25,7 @@ metrics:
     for phase in 0..4_u32 {
         let start = f64::from(phase) * 2000.0;
         bench.hit("begin", 0, start, 0.0, &[]);
-        // The first phase fills the buffers: it is left out (S3 §5).
+        // The first phase fills the buffers and is skipped (S3 §5).
         let items = if phase == 0 { 3 } else { 20 };
         for item in 1..=items {
             let at = start + 90.0 * f64::from(item);

@@ -1,5 +1,4 @@
-//! A job of ranks whose hits are handed in by hand, and the numbers that a rule makes of them. No test is
-//! here.
+//! A job of ranks with hits supplied by tests, and the resulting numbers of a rule. Has no tests itself.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use rules::{
 
 const RULE: RuleId = RuleId(0);
 
-/// A shipped model or metric by its name.
+/// Text of a shipped model or metric.
 pub(crate) fn shipped(name: &str) -> &'static str {
     let mut all = rules::models().iter().chain(rules::library());
     let (_, text) = all
@@ -19,7 +18,7 @@ pub(crate) fn shipped(name: &str) -> &'static str {
     text
 }
 
-/// A closed window: its name, and its metrics with their values as numbers and as people read them.
+/// A closed window: its name, and its metrics as numbers and as displayed texts.
 #[derive(Clone, Debug)]
 pub(crate) struct Shut {
     pub(crate) window: String,
@@ -27,7 +26,7 @@ pub(crate) struct Shut {
 }
 
 impl Shut {
-    /// A single value; of a table the mean of its rows.
+    /// The value; for a table, the mean of its rows.
     pub(crate) fn value(&self, metric: &str) -> f64 {
         self.reading(metric).mean
     }
@@ -38,12 +37,12 @@ impl Shut {
         (reading.low, reading.high)
     }
 
-    /// As people read it, or why there is none.
+    /// The displayed text, or the reason why there is no value.
     pub(crate) fn reported(&self, metric: &str) -> &str {
         &self.metrics[metric].1
     }
 
-    /// Every metric as people read it.
+    /// Name and displayed text of every metric.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.metrics.iter();
         all.map(|(name, (_, reported))| (name.as_str(), reported.as_str()))
@@ -71,7 +70,7 @@ impl Bench {
         Bench::with(source, &[], ranks)
     }
 
-    /// With these parameters in place of the rule's own.
+    /// A job with some parameters of the rule replaced.
     pub(crate) fn with(source: &str, parameters: &[(&str, &str)], ranks: u32) -> Bench {
         let mut bench = Bench::empty(checked(source, parameters));
         for rank in 0..ranks {
@@ -96,13 +95,13 @@ impl Bench {
         self.ranks += 1;
     }
 
-    /// From now on it decides, and whatever it decides is done at once.
+    /// Switches the rule to applying; every decision is then confirmed at once.
     pub(crate) fn applying(mut self) -> Bench {
         self.engine.set_mode(RULE, Mode::Applying);
         self
     }
 
-    /// A hit of a probe in a rank: when it ended, how long it took, what was read.
+    /// Adds a hit of a probe in a rank: end, duration, captured values.
     pub(crate) fn hit(&mut self, probe: &str, rank: u32, end_ms: f64, took_ms: f64, reads: &[f64]) {
         let place = self.probes.iter().position(|known| known == probe);
         let hit = Observation::Hit {
@@ -117,7 +116,7 @@ impl Bench {
         self.engine.observe(hit);
     }
 
-    /// A call of an MPI function, for rules that ask for the calls of one.
+    /// Adds a call of an MPI function, for rules that probe all calls.
     pub(crate) fn call(&mut self, function: &str, rank: u32, end_ms: f64, took_ms: f64) {
         let place = self.probes.iter().position(|known| known == "mpi.*");
         self.engine.observe(Observation::Hit {
@@ -131,7 +130,7 @@ impl Bench {
         });
     }
 
-    /// What a probe has counted in a rank: hits, and the sum of their durations.
+    /// Adds the totals of a probe in a rank: hits, and the sum of their durations.
     pub(crate) fn totals(&mut self, probe: &str, rank: u32, ms: f64, count: u64, took_ms: f64) {
         let place = self.probes.iter().position(|known| known == probe);
         self.engine.observe(Observation::ProbeTotals {
@@ -144,7 +143,7 @@ impl Bench {
         });
     }
 
-    /// The CPU time that a rank has had, both in ms.
+    /// Adds the CPU time of a rank, in ms.
     pub(crate) fn cpu_time(&mut self, rank: u32, ms: u64, total: u64) {
         self.engine.observe(Observation::counter(
             Subject::Process(ProcessId(rank)),
@@ -154,18 +153,18 @@ impl Bench {
         ));
     }
 
-    /// One more thing that was measured.
+    /// Adds an observation of any kind.
     pub(crate) fn observe(&mut self, observation: Observation) {
         self.engine.observe(observation);
     }
 
-    /// A rank has handed in all its hits up to this time.
+    /// Advances the watermark of a rank: all its earlier hits have been added.
     pub(crate) fn watermark(&mut self, rank: u32, ms: f64) {
         let (process, time) = (ProcessId(rank), time(ms));
         self.engine.observe(Observation::Watermark { process, time });
     }
 
-    /// Every rank has handed in all its hits up to this time; what was decided is told, and counts as done.
+    /// Advances the watermarks of all ranks and ticks. Returns the decisions, which are confirmed.
     pub(crate) fn until(&mut self, ms: f64) -> Vec<Decision> {
         (0..self.ranks).for_each(|rank| self.watermark(rank, ms));
         self.tick(ms)
@@ -185,7 +184,7 @@ impl Bench {
         decisions
     }
 
-    /// The windows that closed since this was last asked.
+    /// Windows closed since the last call.
     pub(crate) fn shut(&mut self) -> Vec<Shut> {
         let shut = |closed: rules::ClosedWindow| Shut {
             window: closed.window,
@@ -199,7 +198,7 @@ impl Bench {
         self.engine.drain_windows().into_iter().map(shut).collect()
     }
 
-    /// What was decided since the beginning.
+    /// All decisions so far.
     pub(crate) fn decided(&self) -> Vec<&Decision> {
         let all = self.outputs.iter();
         all.filter_map(|output| match output {
@@ -209,7 +208,7 @@ impl Bench {
         .collect()
     }
 
-    /// Of each change that a guard has judged whether it stays.
+    /// For each change that a guard has judged, whether it was kept.
     pub(crate) fn verdicts(&self) -> Vec<bool> {
         let all = self.outputs.iter();
         all.filter_map(|output| match output {
@@ -219,13 +218,13 @@ impl Bench {
         .collect()
     }
 
-    /// Why a rule does not act.
+    /// The reason why a rule does not act.
     pub(crate) fn why(&self) -> String {
         format!("{:?} {:?}", self.engine.status(), self.engine.dropped(RULE))
     }
 }
 
-/// What is known of a rank: its number, and that it may start teams of threads.
+/// Facts of a rank: its number, and that it may start thread teams.
 pub(crate) fn facts(rank: u32) -> ProcessFacts {
     ProcessFacts {
         rank: Some(rank),
@@ -234,7 +233,7 @@ pub(crate) fn facts(rank: u32) -> ProcessFacts {
     }
 }
 
-/// The rule of a text with some of its parameters replaced.
+/// The rule of a text, with some parameters replaced.
 pub(crate) fn checked(source: &str, parameters: &[(&str, &str)]) -> CheckedRule {
     let overrides = parameters
         .iter()
@@ -244,7 +243,7 @@ pub(crate) fn checked(source: &str, parameters: &[(&str, &str)]) -> CheckedRule 
         .unwrap_or_else(|wrong| panic!("{}", rules::render("rule.yaml", source, &wrong)))
 }
 
-/// What a decision writes to a variable.
+/// The value that a decision writes to a variable.
 pub(crate) fn written(decision: &Decision, variable: &str) -> Option<f64> {
     decision
         .changes
@@ -259,7 +258,7 @@ fn time(ms: f64) -> Time {
     Time((ms * 1e6).round() as u64)
 }
 
-/// Equal to so many digits behind the point.
+/// Asserts equality up to this number of decimal places.
 #[track_caller]
 pub(crate) fn near(found: f64, expected: f64, digits: i32, what: &str) {
     let off = 0.500_001 * 10_f64.powi(-digits);

@@ -1,5 +1,5 @@
-//! The rules of MPI's time (`rules/library/runtime`): what they find in ranks whose times are made up, and
-//! where they are silent.
+//! The rules about MPI time (`rules/library/runtime`): their findings for ranks with given times, and cases
+//! without findings.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use rules::{CheckedRule, Engine, Measure, Observation, ProcessFacts, ProcessId, 
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What one rank does in a second.
+/// Activity of one rank per second.
 #[derive(Clone, Default)]
 struct Rank {
     useful: f64,
-    /// Waiting for a CPU, in ms, and how much of that inside MPI.
+    /// Time waiting for a CPU, in ms, and the part of it inside MPI.
     queue_ms: u64,
     queue_in_mpi_ms: u64,
-    /// Calls, their time in ms and the bytes that they send.
+    /// Function, calls, their time in ms, and sent bytes.
     calls: Vec<(&'static str, u64, u64, u64)>,
 }
 
-/// The finding of a rule that watches these ranks for four seconds.
+/// The finding of a rule after four seconds of this activity.
 fn finding(rule: &str, ranks: &[Rank]) -> Option<String> {
     let (_, source) = rules::library()
         .iter()

@@ -1,12 +1,12 @@
-//! Every formula, table and test vector of the works that the product is built on (`docs/sources.md`), a file
-//! or two for each work, evaluated through the language: a rule and hits go in, numbers come out. Each row
-//! names its section.
+//! Every formula, table and test vector of the works on which the product is based (`docs/sources.md`), in
+//! one or two files per work. They are evaluated through the language, from a rule and hits to numbers. Each
+//! row names its section.
 //!
 //! S0 is the MATE thesis (2007), S1 MATE for MPI (2010), S2 PMSL (2009), S3 ASSIST contracts, S4
-//! SelfAnalyzer. What a work prints wrongly stands beside its correction: the corrected value is asserted,
-//! and that the printed one differs.
+//! SelfAnalyzer. For each error in a work, a test asserts the corrected value and that the printed value
+//! differs.
 
-/// `found => expected`, to so many digits behind the point.
+/// Asserts `found => expected` up to this number of decimal places.
 macro_rules! near {
     ($found:expr => $expected:expr, $digits:expr, $($what:tt)+) => {
         $crate::bench::near($found, $expected, $digits, &format!($($what)+))

@@ -36,14 +36,14 @@ fn s0_4_4_the_parts_of_an_iteration_of_two_processes_add_up_to_it() {
     for (metric, ms) in parts {
         near!(shut.value(metric) * 1e3 => ms, 6, "S0 §4.4 {metric}");
     }
-    // By the conditions of Fig. 4.10 a send ends before every Process begins: the second process' answer is
-    // left out, and the parts do not add up to the iteration.
+    // By the conditions of Fig. 4.10 a send ends before every begin of Process. They omit the second
+    // process's answer, so the parts do not add up to the iteration.
     let printed = shut.value("T_Comp") * 1e3 + (i4 - i3) + (i9 - i8);
     near!(i10 - i1 - printed => i8 - i7, 6, "S0 Fig. 4.10");
 }
 
-/// One iteration of the farm of `optimal-workers`: Tc as told, spread over the workers, λV and the latency as
-/// told.
+/// One iteration of the farm of `optimal-workers`, with this latency, λV, and Tc distributed over the
+/// workers.
 fn farmed(bench: &mut Bench, workers: u32, tl: f64, lambda_v: f64, tc: f64) {
     let share = tc / f64::from(workers);
     bench.hit("begin", 0, 100.0, 0.0, &[1.0, workers.into()]);
@@ -64,8 +64,8 @@ fn farmed(bench: &mut Bench, workers: u32, tl: f64, lambda_v: f64, tc: f64) {
 
 #[test]
 fn s0_5_1_the_number_of_workers_follows_the_latency_as_the_closed_form_says() {
-    // S0 §5.1, Nopt = sqrt((λV + Tc)/tl) with λV = 10 ms and Tc = 60 s: the values for four latencies, which
-    // the digest rounds now up, now down.
+    // S0 §5.1, Nopt = sqrt((λV + Tc)/tl) with λV = 10 ms and Tc = 60 s, for four latencies. The digest rounds
+    // inconsistently.
     for (tl, printed) in [(0.05, 1095.0), (0.1, 775.0), (1.0, 245.0), (1000.0, 7.7)] {
         let closed = "metrics:\n  closed: sqrt((lambda * V + Tc) / latency)\n";
         let source = shipped("optimal-workers").replacen("metrics:\n", closed, 1);
@@ -80,32 +80,33 @@ fn s0_5_1_the_number_of_workers_follows_the_latency_as_the_closed_form_says() {
 
 #[test]
 fn s0_5_1_errata_of_the_listing() {
-    // App. B takes the master's own number for the worker that answered last: it has no computation.
+    // Erratum: App. B uses the master's own number for the worker that answered last, and the master has no
+    // computation.
     let printed = shipped("optimal-workers").replace("busy[last(reply.from)]", "busy[last(reply.process)]");
     let mut bench = Bench::new(&printed, 9);
     farmed(&mut bench, 8, 10.0, 90.0, 160.0);
     assert!(bench.shut()[0].reported("t_comm").starts_with("none"));
 
-    // Nor does the order matter in which the last receive and its sender are looked at: both are of the
+    // The order in which the last receive and its sender are evaluated does not matter: both belong to the
     // latest reply.
     let mut bench = Bench::new(shipped("optimal-workers"), 9);
     farmed(&mut bench, 8, 10.0, 90.0, 160.0);
     let shut = bench.shut().remove(0);
     near!(shut.value("t_comm") * 1e3 => 90.0, 6, "S0 §5.1.4 communication time");
-    // §5.1.4 prints the difference with the other sign.
+    // Erratum: §5.1.4 prints the difference with the opposite sign.
     assert!(shut.value("t_comm") > 0.0);
-    // λ as coded divides by all that was sent and a mean answer, and is then multiplied by all that was sent
-    // and received. 90 ms become 90 · 8800/8100.
+    // Erratum: the listing divides λ by all sent data and a mean answer, but multiplies it by all sent and
+    // received data, which turns 90 ms into 90 · 8800/8100.
     near!(shut.value("lambda") * shut.value("V") * 1e3 => 90.0, 6, "S0 §5.1.1 λV");
 
-    // Two sends to one worker count twice, where the listing keeps the last.
+    // Two sends to one worker are summed; the listing keeps only the last.
     let mut bench = Bench::new(shipped("optimal-workers"), 3);
     bench.hit("send", 0, 150.0, 1.0, &[500.0]);
     farmed(&mut bench, 2, 10.0, 90.0, 160.0);
     near!(bench.shut()[0].value("V") => 2500.0 + 200.0, 6, "S0 §5.1.1 V");
 
-    // Less time between first send and last reply than the worker computed: λ is 0, never negative, and there
-    // is a worker.
+    // If the time between first send and last reply is shorter than the worker's computation, λ is 0, never
+    // negative, and at least one worker is used.
     let mut bench = Bench::new(shipped("optimal-workers"), 3);
     farmed(&mut bench, 2, 10.0, -50.0, 160.0);
     let shut = bench.shut().remove(0);
@@ -115,8 +116,8 @@ fn s0_5_1_errata_of_the_listing() {
 
 #[test]
 fn s0_5_1_an_iteration_is_complete_whatever_order_its_parts_arrive_in() {
-    // App. B computes the communication time when the iteration ends; the last worker's computation may be
-    // known later.
+    // App. B computes the communication time at the end of the iteration, but the last worker's computation
+    // may arrive later.
     let mut bench = Bench::new(shipped("optimal-workers"), 2);
     bench.hit("end", 0, 400.0, 0.0, &[]);
     bench.hit("reply", 0, 290.0, 0.0, &[1.0, 100.0]);
@@ -134,8 +135,8 @@ fn s0_5_1_an_iteration_is_complete_whatever_order_its_parts_arrive_in() {
     near!(bench.shut()[0].value("t_comm") * 1e3 => 10.0, 6, "S0 §5.1.4");
 }
 
-/// A master that hands out its tasks in chunks of the size that the rule sets, and workers of these task
-/// times (ms).
+/// A master that distributes its tasks in chunks of the size set by the rule, and workers with these times
+/// per task (ms).
 struct Farm {
     bench: Bench,
     times: Vec<f64>,
@@ -155,8 +156,8 @@ impl Farm {
         }
     }
 
-    /// An iteration of so many tasks: the chunks of its batches that were whole, and what was left behind the
-    /// last of them of more than twice as many tasks as workers.
+    /// Runs an iteration with this number of tasks. Returns the chunk sizes of its complete batches, and the
+    /// number of tasks after the last of them.
     fn iteration(&mut self, tasks: u32) -> (Vec<u32>, u32) {
         let workers = self.times.len() as u32;
         let start = 1000.0 + f64::from(self.number) * 1e6;
@@ -179,7 +180,7 @@ impl Farm {
             left -= chunk * workers;
             sizes.push(chunk);
             at += 1.0;
-            // Nobody has to be finished for it: what workers compute is still to come.
+            // The rule may decide before the workers have finished.
             self.reported(at);
             chunk = self.chunk as u32;
         }
@@ -198,10 +199,10 @@ impl Farm {
 
 #[test]
 fn s0_5_2_the_batches_of_factoring() {
-    // S0 §5.2 with the errors of App. C put right (digest §3.6): tasks, task times of the workers with their
-    // μ = 10 ms and σ, chunks of each batch, what is left behind them.
+    // S0 §5.2 with the errors of App. C corrected (digest §3.6): tasks, times per task of the workers with μ
+    // = 10 ms and this σ, chunk size of each batch, remaining tasks.
     let even = |sigma: f64| [10.0 - sigma, 10.0 + sigma].repeat(4);
-    // 20 workers of 5 ms and five of 30: μ = 10, σ = 10.
+    // 20 workers with 5 ms and five with 30 ms: μ = 10, σ = 10.
     let uneven = [vec![5.0; 20], vec![30.0; 5]].concat();
     let vectors: [(u32, Vec<f64>, &[u32], u32); 4] = [
         (1000, even(0.0), &[125], 0),
@@ -213,22 +214,22 @@ fn s0_5_2_the_batches_of_factoring() {
         let workers = times.len() as u32;
         let mut farm = Farm::new(times);
         farm.iteration(4 * workers);
-        // The first iteration that knows the workers' speeds has the factors of the model, but for its first
-        // chunk, which was computed for the tasks of the iteration before.
+        // In this iteration the workers' speeds are known for the first time. Its first chunk was computed
+        // for the tasks of the previous iteration.
         farm.iteration(tasks);
         let (found, rest) = farm.iteration(tasks);
         let what = format!("S0 §5.2 {tasks} tasks, {workers} workers: {}", farm.bench.why());
         assert_eq!(found[..sizes.len()], *sizes, "{what}");
         let handed_out: u32 = found[..sizes.len()].iter().sum::<u32>() * workers;
         assert_eq!(tasks - handed_out, left, "{what}");
-        // App. C ends after ten batches, however much is left; there are more here.
+        // App. C stops after ten batches with tasks remaining; here more batches follow.
         assert!(rest <= 2 * workers, "{what}: {found:?}, {rest}");
     }
 }
 
 #[test]
 fn s0_5_2_1_factoring_follows_the_number_of_workers() {
-    // μ = 10 ms and σ = 2 ms of eight workers; then four of them are in use: x_i = 2 + 0.2·sqrt(4/2).
+    // μ = 10 ms and σ = 2 ms of eight workers; then four of them are active: x_i = 2 + 0.2·sqrt(4/2).
     let mut farm = Farm::new([8.0, 12.0].repeat(4));
     farm.iteration(1000);
     farm.iteration(1000);

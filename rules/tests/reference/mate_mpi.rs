@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use crate::bench::{Bench, shipped, written};
 
-/// Workers, tasks, μ and σ of a task's time (ms), f_0, f_j, tasks of a chunk of each batch, least chunk, what
-/// is left.
+/// Workers, tasks, μ and σ of a task's time (ms), f_0, f_j, chunk size of each batch, least chunk, remaining
+/// tasks.
 type Vector = (u32, u32, f64, f64, f64, f64, &'static [u32], u32, u32);
 
 /// S1, the digest's test vectors of adjusting factoring (§9.1), for Eq. 4.3 and 4.4.
@@ -46,13 +46,13 @@ const FACTORS: [Vector; 4] = [
     ),
 ];
 
-/// A master that makes batches of the shares that the rule sets, and workers of these task times (ms).
+/// A master that makes batches of the shares set by the rule, and workers with these times per task (ms).
 struct Farm {
     bench: Bench,
     times: Vec<f64>,
     number: u32,
     shares: [f64; 3],
-    /// In which iteration each share was written, and what.
+    /// Writes by the rule: iteration, index of the share, value.
     writes: Vec<(u32, usize, f64)>,
 }
 
@@ -67,8 +67,8 @@ impl Farm {
         }
     }
 
-    /// An iteration of so many tasks and at most so many batches: tasks of the chunks of each, and what is
-    /// left.
+    /// Runs an iteration with this number of tasks and at most `most` batches. Returns the chunk size of each
+    /// batch, and the remaining tasks.
     fn iteration(&mut self, tasks: u32, least: u32, most: usize) -> (Vec<u32>, u32) {
         let workers = self.times.len() as u32;
         let start = 1000.0 + f64::from(self.number) * 1e6;
@@ -127,7 +127,7 @@ impl Farm {
 #[test]
 fn s1_4_2_1_the_batches_of_adjusting_factoring() {
     for (workers, tasks, mu, sigma, f_0, f_j, chunks, least, left) in FACTORS {
-        // Half of the workers below μ and half above, one at μ where their number is odd.
+        // Half of the workers are below μ and half above; with an odd number, one is at μ.
         let half = f64::from(workers / 2 * 2);
         let away = sigma * (f64::from(workers) / half).sqrt();
         let time = |worker: u32| match worker % 2 {
@@ -137,7 +137,7 @@ fn s1_4_2_1_the_batches_of_adjusting_factoring() {
         };
         let mut farm = Farm::new((1..=workers).map(time).collect());
         let what = format!("S1 §9.1 N = {workers}, M = {tasks}, σ = {sigma}");
-        // S1 §4.2.1 step 1: all batches of the first iteration are halves of what is left.
+        // S1 §4.2.1 step 1: all batches of the first iteration take half of the remaining tasks.
         let (first, _) = farm.iteration(64 * workers, 1, 3);
         assert_eq!(first, [32, 16, 8], "{what}: {}", farm.bench.why());
         assert_eq!(
@@ -157,7 +157,7 @@ fn s1_4_2_1_the_batches_of_adjusting_factoring() {
 
 type Event = (&'static str, u32, f64, f64, Vec<f64>);
 
-/// Two iterations with the events of S1 §9.1; worker 1 has a second chunk of the batch, of half as many
+/// Two iterations with the events of S1 §9.1. Worker 1 has a second chunk of the batch, with half as many
 /// tasks.
 fn events() -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
@@ -183,7 +183,7 @@ fn events() -> Vec<Event> {
     events
 }
 
-/// What is set to F0, F1 and F2 when the events are delivered in this order.
+/// Values set to F0, F1 and F2 when the events are delivered in this order.
 fn set_by(order: &[usize]) -> Vec<(String, f64)> {
     let events = events();
     let mut bench = Bench::new(shipped("adjusting-factoring"), 5).applying();
@@ -203,7 +203,7 @@ fn set_by(order: &[usize]) -> Vec<(String, f64)> {
 #[test]
 fn s1_8_a_worker_with_two_chunks_of_a_batch_has_each_paired_with_its_send() {
     let order: Vec<usize> = (0..events().len()).collect();
-    // C = 2.0, 2.5, 1.5, 3.0 and 2.25 ms; paired otherwise, worker 1 had 4.0 and 1.125 ms.
+    // C = 2.0, 2.5, 1.5, 3.0 and 2.25 ms; with wrong pairing worker 1 would have 4.0 and 1.125 ms.
     let squares: f64 = 2.0 * (0.25 * 0.25 + 0.75 * 0.75);
     let c = (squares / 5.0).sqrt() / 2.25 * 2.0_f64.sqrt();
     let set = set_by(&order);
@@ -219,7 +219,7 @@ proptest! {
     fn s1_8_computations_that_arrive_before_their_sends_or_their_batch_change_nothing(
         order in Just((0..events().len()).collect::<Vec<usize>>()).prop_shuffle(),
     ) {
-        // S1 §8 errata 10 and 11: the events of master and workers come over different connections.
+        // S1 §8 errata 10 and 11: events of master and workers arrive over different connections.
         let in_time: Vec<usize> = (0..order.len()).collect();
         prop_assert_eq!(set_by(&order), set_by(&in_time));
     }

@@ -1,8 +1,8 @@
-//! S1, MATE for MPI (2010): the index for the number of workers, its closed form, and what it is made of.
+//! S1, MATE for MPI (2010): the index for the number of workers, its closed form, and its components.
 
 use crate::bench::{Bench, shipped, written};
 
-/// An iteration of `workers-by-index` in which this was sent, received and computed.
+/// An iteration of `workers-by-index` with this sent and received data and this computation.
 fn indexed(
     source: &str,
     parameters: &[(&str, &str)],
@@ -28,8 +28,8 @@ fn indexed(
     bench.shut().remove(0)
 }
 
-/// m0 in ms, λ in ms/B, V in B, α, Tc in ms; A, B and x* of the closed form; the best whole number with its
-/// time and index.
+/// m0 in ms, λ in ms/B, V in B, α, Tc in ms; A, B and x* of the closed form; the best integer with its time
+/// and index.
 type Index = (
     &'static str,
     &'static str,
@@ -64,7 +64,7 @@ const INDICES: [Index; 2] = [
     ),
 ];
 
-/// The rule with formulas that it need not have.
+/// The rule with additional metrics.
 fn with_metrics(more: &str) -> String {
     shipped("workers-by-index").replacen("metrics:\n", &format!("metrics:\n{more}"), 1)
 }
@@ -95,7 +95,7 @@ fn s1_eq_4_5_to_4_7_the_index_and_its_closed_form() {
         assert_eq!(shut.value("best"), best, "{what}");
         near!(shut.value("t") * 1e3 => time, 4, "{what}");
         near!(shut.value("pi") * 1e3 => pi, 4, "{what}");
-        // At x* the time is 2A, the index 4AB/Tc, the efficiency Tc/(2B): never above one half.
+        // At x* the time is 2A, the index 4AB/Tc, and the efficiency Tc/(2B), which is at most one half.
         near!(shut.value("at_x") / shut.value("A") => 2.0, 9, "{what}");
         near!(shut.value("index") / shut.value("least") => 1.0, 9, "{what}");
         near!(shut.value("efficiency") => shut.value("half"), 9, "{what}");
@@ -117,8 +117,8 @@ fn s1_eq_4_6_the_index_at_other_numbers_of_workers_and_the_errors_of_the_print()
         .iter()
         .map(|(x, ..)| format!("  pi_{x}: Pi({x})\n"))
         .collect();
-    // §4.3 leaves a bracket out, so that only λV or only T_c is divided; and says that the index maximises
-    // performance.
+    // Errata: Eq. 4.7 of §4.3 lacks a bracket, so that only one of λV and Tc is divided; and §4.3 states that
+    // the index maximises performance.
     more.push_str("  unbalanced: 2 * latency + ((8 - 1) * alpha + 1) * per_byte * V + Tc / 8\n  right: T(8)\n  worst: argmax(Pi(x) for x in 1 to 100)\n  fastest: argmin(T(x) for x in 1 to 100)\n");
     let parameters = [
         ("latency", "0.1ms"),
@@ -156,14 +156,14 @@ fn s1_9_2_without_messages_or_work_and_never_more_workers_than_there_are() {
     let shut = indexed(shipped("workers-by-index"), &free, 0.0, 0.0, 8.0);
     assert!(shut.reported("alpha").starts_with("none"));
     assert_eq!(shut.value("best"), 40.0, "S1 §9.2 V = 0");
-    // Tc = 0: there is no index.
+    // Tc = 0: the index is undefined.
     let shut = indexed(shipped("workers-by-index"), &free, 1e6, 1e6, 0.0);
     assert!(shut.reported("best").starts_with("none"), "S1 §9.2 Tc = 0");
-    // A = 0: no finite optimum, so every worker there is.
+    // A = 0: no finite optimum, so all available workers.
     let nothing = [("latency", "0s"), ("per_byte", "0s / 1B"), ("max_workers", "50")];
     let shut = indexed(shipped("workers-by-index"), &nothing, 1e6, 1e6, 8000.0);
     assert_eq!(shut.value("best"), 50.0, "S1 §9.2 A = 0");
-    // By itself the rule counts the workers: two.
+    // Without a parameter the rule counts the workers, which are two.
     let shut = indexed(shipped("workers-by-index"), &[], 25e6, 25e6, 8000.0);
     assert_eq!(shut.value("best"), 2.0, "S1 §9.2 clamped");
 }
@@ -207,7 +207,7 @@ fn s1_5_4_2_work_that_grows_while_a_number_is_on_trial_asks_for_another() {
     let (mut workers, mut decided) = (8.0, Vec::new());
     let mut start = 0.0;
     for number in 0..30_u32 {
-        // In the third of the five windows of the trial.
+        // From the third of the five windows of the trial on.
         let tc: f64 = if number < 4 { 8000.0 } else { 24_000.0 };
         let time = 250.2 + (250.0 + tc) / workers;
         bench.hit("begin", 0, start, 0.0, &[number.into(), workers, 1.0]);
@@ -232,8 +232,8 @@ fn s1_5_4_2_work_that_grows_while_a_number_is_on_trial_asks_for_another() {
 
 #[test]
 fn s1_5_4_2_1_latency_and_cost_per_byte_are_measured_from_round_trips() {
-    // Both works ask for a refresh and use constants. Here every round trip takes 2·0.2 ms + 8e-6 ms for each
-    // byte, and what the worker computes; its chunks are of many sizes.
+    // Both works require a refresh of these values but use constants. Here every round trip takes 2·0.2 ms,
+    // 8e-6 ms per byte, and the worker's computation, with chunks of many sizes.
     let mut bench = Bench::new(shipped("network"), 3);
     for number in 0..25_u32 {
         let start = f64::from(number) * 1000.0;

@@ -1,9 +1,8 @@
-//! S2, PMSL and G-PM (2009): how values of intervals and regions are measured, and of calls that cannot be
-//! looked into.
+//! S2, PMSL and G-PM (2009): values of intervals and regions, and of calls whose progress cannot be observed.
 
 use crate::bench::Bench;
 
-/// A rank that counts CPU time while it runs.
+/// Metrics on the CPU time of a rank.
 const INTERVALS: &str = "\
 rule: intervals
 about: One counter, read at two intervals.
@@ -37,7 +36,8 @@ fn s2_3_2_1_what_is_accumulated_over_intervals_adds_up() {
         let of = shut.iter().filter(|shut| shut.window == window);
         of.map(|shut| (shut.value(metric) * 1e9).round() / 1e6).collect()
     };
-    // SINCE_LAST_READ of both readers: each has its own, and reading takes nothing from the other (§6.4).
+    // SINCE_LAST_READ of both readers (§6.4): each window has its own start, and a read does not affect the
+    // other.
     assert_eq!(all("short", "part"), [20.0, 50.0, 5.0, 0.0, 85.0, 90.0]);
     assert_eq!(all("long", "whole"), [75.0, 175.0]);
     let parts = all("short", "parts");
@@ -63,7 +63,7 @@ fn s2_3_2_1_what_is_accumulated_over_intervals_adds_up() {
     near!(whole.value("mean_rate") => 0.25, 9, "S2 §3.2.1 M'");
 }
 
-/// Regions of each rank with the change of a counter in them.
+/// Regions of each rank, with the change of a counter in them.
 const REGIONS: &str = "\
 rule: regions
 about: What a counter gains between two events.
@@ -86,7 +86,7 @@ metrics:
 #[test]
 fn s2_3_2_2_values_of_regions_are_the_end_less_the_begin_and_add_up() {
     let mut bench = Bench::new(REGIONS, 2);
-    // V of rank 0 and 1 at each 10 ms.
+    // V of ranks 0 and 1 every 10 ms.
     let totals = [
         [0, 0],
         [4, 10],
@@ -103,7 +103,7 @@ fn s2_3_2_2_values_of_regions_are_the_end_less_the_begin_and_add_up() {
             bench.cpu_time(rank, step * 10, total);
         }
     }
-    // Both ranks are in the region from 10 to 30 and from 40 to 60.
+    // Both ranks are in the region from 10 to 30 ms and from 40 to 60 ms.
     let regions = [(1.0, 0, 10.0), (1.0, 1, 10.0), (2.0, 0, 40.0), (2.0, 1, 40.0)];
     for (vt, rank, begin) in regions {
         let end = begin + 20.0;
@@ -112,7 +112,7 @@ fn s2_3_2_2_values_of_regions_are_the_end_less_the_begin_and_add_up() {
     }
     bench.until(200.0);
     let shut = bench.shut();
-    // M_i = V(t_i^e) - V(t_i^b) of each rank by itself, then over ranks (§3.2.2: per process, separately).
+    // M_i = V(t_i^e) - V(t_i^b) of each rank separately, then over ranks (§3.2.2: per process, separately).
     let expected = [((2.0, 11.0), 13.0, 13.0), ((10.0, 17.0), 27.0, 40.0)];
     for (shut, ((low, high), total, ever)) in shut.iter().zip(expected) {
         let (least, most) = shut.rows("gain");
@@ -120,13 +120,13 @@ fn s2_3_2_2_values_of_regions_are_the_end_less_the_begin_and_add_up() {
         near!(most * 1e3 => high, 6, "S2 §3.2.2 M_i, the greatest rank");
         near!(shut.value("total") * 1e3 => total, 6, "S2 §3.2.2 M_i");
         near!(shut.value("ever") * 1e3 => ever, 6, "S2 §3.2.2 M");
-        // The print has the begin less the end, which is negative of a counter.
+        // Erratum: the printed formula has begin minus end, which is negative for a counter.
         assert!(shut.value("total") > 0.0);
     }
     assert_eq!(shut.len(), 2);
 }
 
-/// Regions of one rank, read at calls of a function; the value is time.
+/// Regions of one rank, with readings at calls of a function; the value is time.
 const READINGS: &str = "\
 rule: readings
 about: Time inside a region, between two readings.
@@ -142,7 +142,7 @@ metrics:
   ever:   sum(inside over run)
 ";
 
-/// What is corrected (S2 §3.2.2); begins and ends of regions; M between the readings, ms.
+/// The correction (S2 §3.2.2); begins and ends of regions; M between the readings, in ms.
 type Case = (&'static str, &'static [(f64, f64)], &'static [f64]);
 
 #[test]
@@ -191,7 +191,7 @@ fn s2_3_2_2_a_measurement_that_starts_inside_a_region_leaves_it_out_and_counts_i
     bench.hit("end", 0, 5.0, 0.0, &[6.0]);
     bench.hit("begin", 0, 10.0, 0.0, &[7.0]);
     bench.until(15.0);
-    // Reading inside an open region gives no value, not a part of one.
+    // A reading inside an open region has no value, rather than a partial one.
     assert!(bench.shut().is_empty());
     bench.hit("end", 0, 20.0, 0.0, &[7.0]);
     bench.until(30.0);
@@ -217,7 +217,7 @@ windows:
 metrics:
   rate: sum(write.bytes) / sum(write.duration)
 ";
-    // S2 §3.2.3: 900 MB in 6 s, looked at every second.
+    // S2 §3.2.3: 900 MB in 6 s, evaluated every second.
     let mut bench = Bench::new(rule, 1);
     bench.totals("write", 0, 0.0, 0, 0.0);
     for second in 1..=7 {
@@ -241,7 +241,7 @@ metrics:
             );
         } else {
             near!(shut.value("rate") => 150e6, 0, "S2 §3.2.3 900 MB / 6 s");
-            // Not 900 MB in the second in which it was told.
+            // Not 900 MB in the second in which the call returned.
             assert!(shut.value("rate") < 900e6);
         }
     }

@@ -1,5 +1,5 @@
-//! S2, PMSL and G-PM (2009): its example metrics A to E, its three probes, and how what arrives in any order
-//! is joined by virtual time.
+//! S2, PMSL and G-PM (2009): its example metrics A to E, its three probes, and the join by virtual time of
+//! events that arrive in any order.
 
 use proptest::prelude::*;
 use rules::{Observation, ProcessId, Time};
@@ -8,7 +8,7 @@ use crate::bench::{Bench, shipped};
 
 const MS: u64 = 1_000_000;
 
-/// The ranks of Fig. 6.10, p1 to p3: begin and end of the loop and time in barriers, by virtual time.
+/// Ranks p1 to p3 of Fig. 6.10: begin and end of the loop, and time in barriers, by virtual time.
 const LOOPS: [[(f64, f64, f64); 3]; 2] = [
     [(100.0, 150.0, 12.0), (105.0, 152.0, 4.0), (98.0, 149.0, 20.0)],
     [(200.0, 260.0, 30.0), (201.0, 261.0, 24.0), (203.0, 258.0, 9.0)],
@@ -29,7 +29,7 @@ fn loops(bench: &mut Bench) {
 fn s2_fig_6_7_listing_a_load_imbalance_at_a_barrier() {
     let mut bench = Bench::new(shipped("barrier-imbalance"), 3);
     loops(&mut bench);
-    // What is outside of the loop does not count.
+    // A barrier outside the loop, which is not counted.
     bench.hit("barrier", 1, 180.0, 15.0, &[]);
     bench.until(1000.0);
     let shut = bench.shut();
@@ -63,8 +63,8 @@ fn s2_fig_6_7_as_the_language_writes_it_with_the_time_of_one_mpi_call() {
 
 #[test]
 fn s2_6_8_what_is_lost_at_one_virtual_time_does_not_move_the_others() {
-    // S2 §6.8.1 joins by the place in a queue: one token less and all that follow are joined wrongly. By
-    // virtual time the loop that lacks its begin in a rank has no value, and the next is right.
+    // Erratum: S2 §6.8.1 joins by position in a queue, so one missing token shifts all later joins. By
+    // virtual time, the loop without its begin in one rank has no value, and the next loop is right.
     let mut bench = Bench::new(
         &shipped("barrier-imbalance").replace("key: vt}", "key: vt, timeout: 5s}"),
         3,
@@ -88,7 +88,7 @@ fn s2_6_8_what_is_lost_at_one_virtual_time_does_not_move_the_others() {
     let shut = bench.shut();
     let reported: Vec<&str> = shut.iter().map(|shut| shut.reported("imbalance")).collect();
     assert_eq!(reported.len(), 2, "{reported:?}");
-    // An explicit error value that spreads (§6.8.2), with its reason.
+    // An explicit error value that propagates (§6.8.2), with its reason.
     assert!(reported[0].starts_with("none ("), "{reported:?}");
     near!(shut[1].value("imbalance") => 21.0 / 60.0, 9, "S2 §6.8.1");
 }
@@ -96,7 +96,7 @@ fn s2_6_8_what_is_lost_at_one_virtual_time_does_not_move_the_others() {
 #[test]
 fn s2_fig_7_1_listing_b_iterations_in_an_interval() {
     let mut bench = Bench::new(shipped("loop-counter"), 3);
-    // S2 §7.2: 400 events a second from one rank, three in the second interval.
+    // S2 §7.2: 400 events per second from one rank, three in the second interval.
     for (second, counts) in (0_u32..).zip([[0, 0, 0], [400, 0, 20], [403, 0, 20]]) {
         for (rank, count) in (0..).zip(counts) {
             bench.totals("iteration", rank, f64::from(second) * 1000.0, count, 0.0);
@@ -118,7 +118,8 @@ fn s2_fig_7_1_listing_b_iterations_in_an_interval() {
 #[test]
 fn s2_fig_7_1_listing_b_counts_complete_iterations_and_each_once_wherever_the_totals_are_read() {
     let mut bench = Bench::new(shipped("loop-counter"), 1);
-    // One each 37 ms; the totals are read some milliseconds before a window closes, never at its border.
+    // One iteration every 37 ms. The totals are read some milliseconds before a window closes, never at its
+    // boundary.
     for (read, closes) in [(10_u32, 20), (1007, 1020), (2013, 2040), (3048, 3050)] {
         bench.totals("iteration", 0, f64::from(read), u64::from(read / 37), 0.0);
         bench.tick(f64::from(closes));
@@ -131,7 +132,7 @@ fn s2_fig_7_1_listing_b_counts_complete_iterations_and_each_once_wherever_the_to
     assert_eq!(counted, [27.0, 27.0, 28.0], "of {} in all", 3048 / 37);
 }
 
-/// Listings C and D as they are printed: from the end of the iteration before, by the virtual time less one.
+/// Listings C and D as printed: from the end of the previous iteration, found by virtual time minus one.
 const SHIFTED: &str = "\
 rule: shifted
 about: Iteration time and share of communication.
@@ -156,7 +157,7 @@ metrics:
 #[test]
 fn s2_fig_7_6_listing_c_mean_iteration_time() {
     let mut bench = Bench::new(SHIFTED, 2);
-    // Ends of iterations of two ranks: the time at vt less the time at vt - 1.
+    // Ends of iterations of two ranks: the time at vt minus the time at vt - 1.
     let ends = [
         [10.0, 12.0],
         [30.0, 40.0],
@@ -191,7 +192,7 @@ fn s2_fig_7_8_listing_d_the_greatest_share_of_communication() {
         for rank in 0..2 {
             let end = f64::from(vt) * 100.0 + f64::from(rank) * 7.0;
             bench.hit("end", rank, end, 0.0, &[vt.into()]);
-            // 10 vt ms of sending, and 5 ms of receiving for rank 1.
+            // 10 vt ms of sends, and 5 ms of receives in rank 1.
             let sending = 10.0 * f64::from(vt);
             bench.hit("send", rank, end + 50.0, sending, &[]);
             bench.hit("receive", rank, end + 60.0, 5.0 * f64::from(rank), &[]);
@@ -200,7 +201,7 @@ fn s2_fig_7_8_listing_d_the_greatest_share_of_communication() {
     bench.until(1000.0);
     let shut = bench.shut();
     assert_eq!(shut.len(), 3);
-    // Of vt 2: what was between the ends of 1 and 2, in 100 ms.
+    // For vt = 2: the time between the ends of 1 and 2, which is 100 ms.
     for (shut, (rank_0, rank_1)) in shut[1..].iter().zip([(10.0, 15.0), (20.0, 25.0)]) {
         let (low, high) = shut.rows("share");
         near!(low * 100.0 => rank_0, 6, "S2 Fig. 7.8, percent");
@@ -226,7 +227,7 @@ fn s2_fig_6_6_listing_e_send_volume_of_an_interaction() {
                 );
             }
             bench.hit("end", rank, at + 10.0, 0.0, &[]);
-            // Between two interactions.
+            // A send between two interactions.
             bench.hit("send", rank, at + 20.0, 0.0, &[1000.0]);
         }
     }
@@ -243,7 +244,7 @@ fn s2_fig_6_6_listing_e_send_volume_of_an_interaction() {
     }
 }
 
-/// The three probes of Fig. 6.3: empty functions that mark places, which several metrics use.
+/// The three probes of Fig. 6.3: empty functions that mark places, shared by several metrics.
 const PROBES: &str = "\
 rule: probes
 about: A region with a residuum, and iterations in it.
@@ -309,13 +310,13 @@ fn s2_fig_6_3_three_probes_serve_many_metrics_and_carry_data() {
     }
 }
 
-/// Barriers of each rank, awaited.
+/// Imbalance of barriers, with windows that wait for all ranks.
 fn awaited() -> String {
     let complete = "key: vt, complete: {rank: count(barrier) == 2}}";
     shipped("barrier-imbalance").replace("key: vt}", complete)
 }
 
-/// What a rank hands in at a place of the order: a hit by its number, or its watermark.
+/// All hits: probe, rank, end, duration, captures.
 fn hits_of_loops() -> Vec<(&'static str, u32, f64, f64, Vec<f64>)> {
     let mut hits = Vec::new();
     for (vt, ranks) in (1_u32..).zip(LOOPS) {
@@ -341,7 +342,7 @@ proptest! {
         order in Just((0..24).collect::<Vec<usize>>()).prop_shuffle(),
         ticks in prop::collection::vec(prop::bool::weighted(0.3), 24),
     ) {
-        // S0 §4.5.2 (completion conditions) and S2 §4.5 (join of what arrives asynchronously).
+        // S0 §4.5.2 (completion conditions) and S2 §4.5 (join of asynchronous arrivals).
         let hits = hits_of_loops();
         let mut bench = Bench::new(&awaited(), 3);
         for (place, tick) in order.iter().zip(&ticks) {

@@ -1,13 +1,13 @@
-//! Each shipped model and metric on a recording that was made from the numbers of its work: windows, metrics
-//! and decisions are those of the reference. The recordings are files, for `tuneagent replay` too;
-//! `TUNEAGENT_UPDATE=1` makes them anew.
+//! Each shipped model and metric on a recording made from the numbers of its work: windows, metrics and
+//! decisions are those of the reference. The recordings are files, also for `tuneagent replay`;
+//! `TUNEAGENT_UPDATE=1` rewrites them.
 
 use crate::bench::{shipped, written};
 use crate::tape::{Tape, replayed};
 
 type Made = fn() -> Tape;
 
-/// Every recording and what makes it.
+/// Every recording with the function that makes it.
 const ALL: &[(&str, Made)] = &[
     ("optimal-workers", optimal_workers),
     ("workers-by-index", workers_by_index),
@@ -37,7 +37,7 @@ fn optimal_workers() -> Tape {
             tape.hit("send", 0, sent, 10.0, &[1000.0]);
             let took = 160.0 / f64::from(workers);
             tape.hit("compute", worker, sent + 30.0 + took, took, &[number.into()]);
-            // First send, latency of each worker, λV, the last worker's own time.
+            // First send, latency of each worker, λV, computation of the last worker.
             let last = start + 10.0 + 10.0 * f64::from(workers) + 90.0 + took;
             let before = 3.0 * f64::from(workers - worker);
             tape.hit("reply", 0, last - before, 0.0, &[worker.into(), 100.0]);
@@ -54,7 +54,7 @@ fn optimal_workers() -> Tape {
     tape
 }
 
-/// S1 §9.2, second row: V = 2 MB, α = 0.5, Tc = 500 ms, with eight workers in use of 70.
+/// S1 §9.2, second row: V = 2 MB, α = 0.5, Tc = 500 ms, with eight active workers of 70.
 fn workers_by_index() -> Tape {
     let mut tape = Tape::new("workers-by-index", 71);
     for number in 0..6_u32 {
@@ -72,8 +72,8 @@ fn workers_by_index() -> Tape {
     tape
 }
 
-/// Exchanges of 4 ms, and 64 cells of 1/32 ms each, in one of three ranks of twice that: a step between b
-/// takes T(b) = 4/b + (63 + b)/16 ms.
+/// Exchanges take 4 ms. Each rank has 64 cells of 1/32 ms, or of twice that in one of three ranks. With b
+/// steps between two exchanges, a step takes T(b) = 4/b + (63 + b)/16 ms.
 fn halo_width() -> Tape {
     let mut tape = Tape::new("halo-width", 3);
     let mut start = 0.0;
@@ -85,7 +85,7 @@ fn halo_width() -> Tape {
             let took = if rank == 1 { longest } else { longest / 2.0 };
             let computing = end - took;
             tape.hit("begin", rank, start, 0.0, &[number.into()]);
-            // The others are in the exchange until the slow one has come to it.
+            // The other ranks wait in the exchange for the slow one.
             tape.hit("exchange", rank, computing, computing - start, &[number.into()]);
             tape.hit("compute", rank, end, took, &[number.into(), width, 64.0]);
             tape.hit("end", rank, end, 0.0, &[]);
@@ -116,8 +116,8 @@ fn adjusting_factoring() -> Tape {
     tape
 }
 
-/// S0 §5.2, digest §3.6: 1000 tasks, eight workers with μ = 10 ms and σ = 2 ms; first four even batches, then
-/// those of the model.
+/// S0 §5.2, digest §3.6: 1000 tasks, eight workers with μ = 10 ms and σ = 2 ms; first four equal batches,
+/// then those of the model.
 fn factoring() -> Tape {
     let mut tape = Tape::new("factoring", 9);
     let batches: [&[u32]; 3] = [&[31, 31, 31, 32], MODEL, MODEL];
@@ -143,7 +143,7 @@ fn factoring() -> Tape {
     tape
 }
 
-/// The chunks of the model, and the rest of twice as many tasks as workers.
+/// Chunk sizes of the model; the last batches are those below twice as many tasks as workers.
 const MODEL: &[u32] = &[89, 15, 8, 5, 3, 2, 1, 1, 1];
 
 /// S4 §4.2 of the digest: T(4) = 2 s with f = 0.1, then T(16) = 0.7 s.
@@ -165,7 +165,7 @@ fn speedup() -> Tape {
     tape
 }
 
-/// S1 §5.4.2.1: round trips of 2·0.2 ms and 8e-6 ms for each byte.
+/// S1 §5.4.2.1: round trips of 2·0.2 ms, and 8e-6 ms per byte.
 fn network() -> Tape {
     let mut tape = Tape::new("network", 3);
     for number in 0..25_u32 {
@@ -218,7 +218,7 @@ fn barrier_imbalance() -> Tape {
             tape.hit("start", rank, start, 0.0, &[vt.into()]);
             tape.hit("barrier", rank, start + 49.0, wait, &[]);
             tape.hit("stop", rank, start + 50.0, 0.0, &[]);
-            // Outside of the loop.
+            // A barrier outside the loop.
             tape.hit("barrier", rank, start + 80.0, 5.0, &[]);
         }
         tape.until(f64::from(vt) * 100.0 + 90.0);
@@ -226,7 +226,7 @@ fn barrier_imbalance() -> Tape {
     tape
 }
 
-/// S2 Fig. 7.8: of 100 ms both ranks send for 10 and rank 1 receives for 15.
+/// S2 Fig. 7.8: of 100 ms, both ranks send for 10 ms and rank 1 receives for 15 ms.
 fn communication_share() -> Tape {
     let mut tape = Tape::new("communication-share", 2);
     for vt in 1..=5_u32 {
@@ -242,7 +242,7 @@ fn communication_share() -> Tape {
     tape
 }
 
-/// POP: four ranks in iterations of 120 ms; they are in MPI for 40, 60, 20 and 80 ms.
+/// POP: four ranks in iterations of 120 ms, of which they are in MPI for 40, 60, 20 and 80 ms.
 fn efficiencies() -> Tape {
     let mut tape = Tape::new("efficiencies", 4);
     for number in 0..6_u32 {
@@ -257,7 +257,7 @@ fn efficiencies() -> Tape {
     tape
 }
 
-/// S2 §7.2: 400 events a second from one rank.
+/// S2 §7.2: 400 events per second from one rank.
 fn loop_counter() -> Tape {
     let mut tape = Tape::new("loop-counter", 3);
     for second in 0..=3_u32 {
@@ -275,7 +275,7 @@ fn loop_counter() -> Tape {
     tape
 }
 
-/// S2 Fig. 7.6: rank 0 needs 20, 15, 25 and 25 ms, rank 1 28, 25, 15 and 19 ms.
+/// S2 Fig. 7.6: rank 0 takes 20, 15, 25 and 25 ms, rank 1 28, 25, 15 and 19 ms.
 fn mean_iteration_time() -> Tape {
     let mut tape = Tape::new("mean-iteration-time", 2);
     for (vt, of_ranks) in (1_u32..).zip([[20.0, 28.0], [15.0, 25.0], [25.0, 15.0], [25.0, 19.0]]) {
@@ -346,7 +346,7 @@ fn every_shipped_model_and_metric_has_a_recording_on_which_its_formulas_have_val
         let shut = replayed(text, &recorded(name)).shut();
         let last = shut.last().unwrap_or_else(|| panic!("{name}: no window closed"));
         for (metric, reported) in last.all() {
-            // How many iterations there will be is for the user to say.
+            // The number of iterations is a parameter that the user sets.
             let is_unknown = *name == "speedup" && ["remaining", "predicted"].contains(&metric);
             assert!(
                 is_unknown || !reported.starts_with("none"),
@@ -356,7 +356,7 @@ fn every_shipped_model_and_metric_has_a_recording_on_which_its_formulas_have_val
     }
 }
 
-/// Metrics of the last window of a rule on its recording: in ms, bytes, percent or plain, as the factor says.
+/// Compares metrics of the last window of a rule on its recording, in the unit given by the factor.
 fn last_window(name: &str, expected: &[(&str, f64, f64, i32)]) {
     let shut = replayed(shipped(name), &recorded(name)).shut();
     for (metric, factor, value, digits) in expected {
@@ -427,7 +427,7 @@ fn s0_5_2_factoring_on_its_recording() {
     let mut bench = replayed(shipped("factoring"), &recorded("factoring"));
     let shut = bench.shut();
     let batches: Vec<_> = shut.iter().filter(|shut| shut.window == "batch").collect();
-    // Behind each batch of the second iteration the chunk of the next.
+    // After each batch of the second iteration, the chunk size of the next batch.
     let found: Vec<f64> = batches[4..11].iter().map(|shut| shut.value("F")).collect();
     assert_eq!(found, [15.0, 8.0, 5.0, 3.0, 2.0, 1.0, 1.0]);
     let iteration = shut.iter().rfind(|shut| shut.window == "iteration").unwrap();
@@ -443,7 +443,7 @@ fn s0_5_2_factoring_on_its_recording() {
 
 #[test]
 fn boundaries_are_as_wide_as_the_slowest_rank_and_the_exchange_ask_for() {
-    // The least of 4/b + (63 + b)/16 ms is at sqrt(4 · 16) = 8.
+    // The minimum of 4/b + (63 + b)/16 ms is at b = sqrt(4 · 16) = 8.
     let expected = [
         ("cost", 1e3, 4.0, 6),
         ("per_cell", 1e3, 1.0 / 16.0, 9),

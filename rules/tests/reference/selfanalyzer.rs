@@ -3,9 +3,9 @@
 
 use crate::bench::{Bench, shipped};
 
-/// What is read at a region is the name of its function, which nobody asks for, and the size of the team.
-/// Iterations of a program that computes `sequential` ms by itself and `parallel` ms in two regions, with so
-/// many threads.
+/// Iterations of a program that computes `sequential` ms in one thread, and `parallel` ms in two regions with
+/// this number of threads. A region has two captures: the name of its function, which the rule does not use,
+/// and the team size.
 fn iterations(bench: &mut Bench, at: &mut f64, count: u32, (sequential, parallel, threads): (f64, f64, u32)) {
     for _ in 0..count {
         bench.hit("step", 0, *at, 0.0, &[]);
@@ -25,8 +25,7 @@ fn iterations(bench: &mut Bench, at: &mut f64, count: u32, (sequential, parallel
 
 #[test]
 fn s4_fig_4_5_to_4_8_the_speedup_of_a_running_program() {
-    // S4 Fig. 4.5 and 4.6: T(4) = 2 s with f = 0.1, so that s + p = 2 and s/(s + 4p) = 0.1; then T(16) = 0.7
-    // s.
+    // S4 Fig. 4.5 and 4.6: T(4) = 2 s with f = 0.1, so s + p = 2 and s/(s + 4p) = 0.1; then T(16) = 0.7 s.
     let parallel = 2000.0 * 0.9 / 1.3;
     let sequential = 2000.0 - parallel;
     let mut bench = Bench::with(shipped("speedup"), &[("iterations", "14")], 1);
@@ -47,7 +46,7 @@ fn s4_fig_4_5_to_4_8_the_speedup_of_a_running_program() {
     near!(last.value("measured") => 8.791, 3, "S4 Fig. 4.5 S(16)");
     near!(last.value("S") => 8.791, 3, "S4 Fig. 4.7 of equal values");
     near!(last.value("efficiency") => 8.791 / 16.0, 4, "S4 Fig. 4.2 E(16)");
-    // Fig. 4.8: 3·2 + 4·0.7 s are consumed, seven iterations of 0.7 s are left.
+    // Fig. 4.8: 3·2 + 4·0.7 s are consumed, and seven iterations of 0.7 s remain.
     near!(last.value("consumed") => 8.8, 6, "S4 Fig. 4.8 consumed");
     near!(last.value("predicted") => 8.8 + 7.0 * 0.7, 6, "S4 Fig. 4.8");
 }
@@ -55,7 +54,7 @@ fn s4_fig_4_5_to_4_8_the_speedup_of_a_running_program() {
 #[test]
 fn s4_fig_4_5_and_4_6_amdahls_factor_follows_the_sequential_share() {
     for (f, factor, digits) in [(0.1, 3.077, 3), (0.0, 4.0, 9), (0.5, 1.6, 9), (1.0, 1.0, 9)] {
-        // Of an iteration of 2 s with four threads: s / (s + 4p) = f, s + p = 2.
+        // For an iteration of 2 s with four threads: s / (s + 4p) = f, s + p = 2.
         let sequential = 2000.0 * 4.0 * f / (1.0 + 3.0 * f);
         let mut bench = Bench::new(shipped("speedup"), 1);
         let mut at = 1000.0;
@@ -101,8 +100,8 @@ fn s4_3_2_without_the_number_of_iterations_nothing_is_predicted_and_without_a_re
 
 #[test]
 fn s4_fig_4_7_the_speedup_is_smoothed_for_each_number_of_threads() {
-    // S4 §4.2: 0.6·4.0 + 0.4·5.0 = 4.4, with baseline 1: T(1) = 20 s, T(8) = 5 s and then 4 s; between them
-    // four threads.
+    // S4 §4.2: 0.6·4.0 + 0.4·5.0 = 4.4, with baseline 1: T(1) = 20 s, T(8) = 5 s and then 4 s, with four
+    // threads in between.
     let mut bench = Bench::with(shipped("speedup"), &[("baseline", "1")], 1);
     let mut at = 1000.0;
     iterations(&mut bench, &mut at, 1, (0.0, 20_000.0, 1));
@@ -144,7 +143,7 @@ fn s4_4_6_4_more_than_the_threads_explain_is_marked() {
     let mut bench = Bench::new(shipped("speedup"), 1);
     let mut at = 1000.0;
     iterations(&mut bench, &mut at, 1, (100.0, 1900.0, 4));
-    // Eight threads are more than twice as fast: the data fits their caches.
+    // Superlinear speedup: with eight threads the data fits into the caches.
     iterations(&mut bench, &mut at, 1, (100.0, 700.0, 8));
     iterations(&mut bench, &mut at, 1, (100.0, 1100.0, 8));
     bench.hit("step", 0, at, 0.0, &[]);

@@ -1,5 +1,5 @@
-//! Recordings of shipped rules: made from the numbers of the works, in the form the agent records, and
-//! replayed. No test is here.
+//! Recordings of shipped rules, made from the numbers of the works in the agent's format, and their replay.
+//! Has no tests itself.
 
 use rules::recording::{
     Captured, CapturedType, Header, Hit, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Reader,
@@ -12,7 +12,7 @@ use rules::{
 
 use crate::bench::{Bench, checked, facts, shipped};
 
-/// A recording that is being made: what ranks do under one rule. Times are in milliseconds.
+/// Builds a recording: the activity of ranks under one rule. Times are in milliseconds.
 pub(crate) struct Tape {
     rule: CheckedRule,
     functions: Vec<Function>,
@@ -20,7 +20,7 @@ pub(crate) struct Tape {
     records: Vec<(Time, Record)>,
 }
 
-/// A function with the labels of all that is captured at its hits.
+/// A function, with the labels of all captures at its hits.
 struct Function {
     name: String,
     is_span: bool,
@@ -57,8 +57,8 @@ impl Tape {
         }
     }
 
-    /// A hit of a probe of the rule: when it ended, how long it took, what was read. A function's return is
-    /// one hit for all probes that look at it.
+    /// Adds a hit of a probe of the rule: end, duration, captured values. A function's return is one hit for
+    /// all probes on it.
     pub(crate) fn hit(&mut self, probe: &str, rank: u32, end_ms: f64, took_ms: f64, reads: &[f64]) {
         let probe = self.planned(probe).clone();
         let (place, function) = self.function(&probe);
@@ -86,7 +86,7 @@ impl Tape {
         self.records.push((ms(end_ms), Record::Hit(hit)));
     }
 
-    /// What a probe has counted in a rank: hits, and the sum of their durations.
+    /// Adds the totals of a probe in a rank: hits, and the sum of their durations.
     pub(crate) fn totals(&mut self, probe: &str, rank: u32, at_ms: f64, count: u64, took_ms: f64) {
         let probe = self.planned(probe).clone();
         let (place, _) = self.function(&probe);
@@ -100,7 +100,7 @@ impl Tape {
         self.records.push((ms(at_ms), record));
     }
 
-    /// Everything up to here is known, and the rule is evaluated.
+    /// Adds watermarks of all ranks up to this time, and a tick.
     pub(crate) fn until(&mut self, at_ms: f64) {
         let time = ms(at_ms);
         for rank in 0..self.ranks {
@@ -110,7 +110,7 @@ impl Tape {
         self.records.push((time, Record::Tick { time }));
     }
 
-    /// The bytes of the recording, in the order of time.
+    /// The bytes of the recording, in time order.
     pub(crate) fn bytes(mut self) -> Vec<u8> {
         let header = Header {
             host: "node1".into(),
@@ -150,7 +150,7 @@ impl Tape {
                 }
             }
         }
-        // What is of one time keeps its order: a watermark comes behind the hits that it covers.
+        // A stable sort: at equal times a watermark stays after the hits that it covers.
         self.records.sort_by_key(|(time, _)| *time);
         self.records.iter().for_each(|(_, record)| put(record));
         writer.finish()
@@ -174,12 +174,12 @@ fn ms(at: f64) -> Time {
     Time((at * 1e6).round() as u64)
 }
 
-/// A function has two probes: its entries, and its returns with their durations.
+/// A function has two probes: its entries, and its returns with durations.
 fn key(function: usize, is_return: bool) -> ProbeKey {
     ProbeKey(2 * function as u32 + u32::from(is_return))
 }
 
-/// A capture as the agent calls it in a recording; what debug information would tell is an `int`.
+/// Label of a capture in a recording. A type that needs debug information is `int` here.
 fn label(capture: &PlannedCapture, site: Site) -> String {
     let what = match &capture.source.base {
         Base::ReturnValue => "ret".to_string(),
@@ -201,7 +201,7 @@ fn of_label(label: &str) -> CapturedType {
     }
 }
 
-/// A rule on a recording: everything succeeds that it decides.
+/// Replays a recording under a rule; all its decisions succeed.
 pub(crate) fn replayed(source: &str, recording: &[u8]) -> Bench {
     let rule = checked(source, &[]);
     let probes = rule.plan().probes.clone();
@@ -260,7 +260,7 @@ pub(crate) fn replayed(source: &str, recording: &[u8]) -> Bench {
     bench
 }
 
-/// The probes of a rule that a recorded hit is for.
+/// The probes of a rule that receive a recorded hit.
 fn looking_at<'p>(
     probes: &'p [PlannedProbe],
     definition: &ProbeDefinition,

@@ -1,4 +1,5 @@
-//! Programs that run side by side: a shell starts them, alone or under `tuneagent run`, and says how each one ended.
+//! Programs that run side by side: a shell starts them, alone or under `tuneagent run`, and prints their exit
+//! codes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,32 +20,32 @@ use crate::expected::SOON;
 
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Whoever runs the shell.
+/// The process that runs the shell.
 enum Runner {
     Alone(Job),
     Watched(Agent),
 }
 
-/// Running programs.
+/// A set of programs running at the same time.
 pub(super) struct Batch {
     runner: Runner,
     rows: Vec<Row>,
     folder: TempDir,
-    /// After what each row that has ended was first seen so.
+    /// For each ended row, the step after which its end was first seen.
     ended: Mutex<BTreeMap<String, String>>,
     failures: Mutex<Vec<String>>,
 }
 
-/// How each row ended: its exit code and its last lines.
+/// Exit code and last lines of each row.
 pub(super) struct Verdicts {
     of: BTreeMap<String, (String, Vec<String>)>,
-    /// After what each was first seen to have ended.
+    /// For each row, the step after which its end was first seen.
     ended: BTreeMap<String, String>,
     failures: Vec<String>,
 }
 
 impl Batch {
-    /// Starts them; with flags, under `tuneagent run`.
+    /// Starts the programs; with flags, under `tuneagent run`.
     pub(super) fn start(rows: &[Row], run: Option<&Vec<&str>>) -> Outcome<Batch> {
         let folder = tempfile::tempdir()?;
         let mut script = "ulimit -c 0; export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -99,12 +100,12 @@ impl Batch {
         &self.rows
     }
 
-    /// Something that no row alone is to blame for.
+    /// Adds a failure that is not caused by a single row.
     pub(super) fn fails(&self, what: String) {
         locked(&self.failures).push(what);
     }
 
-    /// All lines of one row that begin so, without that.
+    /// Lines of a row with this prefix, without it.
     fn said(&self, row: &Row, what: &str) -> Vec<String> {
         let start = format!("{}: {what}", row.name());
         let lines = self.lines().all();
@@ -112,13 +113,13 @@ impl Batch {
         found.map(str::to_owned).collect()
     }
 
-    /// The process of a row (of a rank of it) that has not ended.
+    /// Process number of a row (of one of its ranks), if the row has not ended.
     pub(super) fn pid_of(&self, row: &Row) -> Option<String> {
         let pid = self.said(row, "pid ").into_iter().next()?;
         self.lives(row).then_some(pid)
     }
 
-    /// The processes of all rows that have not ended, of all their ranks.
+    /// Process numbers of all ranks of all rows that have not ended.
     pub(super) fn pids(&self) -> Outcome<Vec<String>> {
         let rows = self.rows.iter().filter(|row| self.lives(row));
         Ok(rows.flat_map(|row| self.said(row, "pid ")).collect())
@@ -137,7 +138,7 @@ impl Batch {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Waits until every program that lives has made so many more rounds.
+    /// Waits until every running program has made `count` more rounds.
     pub(super) fn makes_rounds(&self, count: u64) -> Outcome {
         let mut wanted = Vec::new();
         for row in &self.rows {
@@ -161,13 +162,13 @@ impl Batch {
                 "{name} makes no more rounds:\n{}",
                 self.lines().text()
             );
-            // How often it is looked at; nothing depends on it.
+            // Poll interval; any value is correct.
             std::thread::sleep(LOOK);
         }
         Ok(())
     }
 
-    /// Notes which have ended by now.
+    /// Records the rows that have ended by now.
     pub(super) fn look(&self, what: &str) {
         for row in &self.rows {
             if !self.lives(row) {
@@ -178,7 +179,7 @@ impl Batch {
         }
     }
 
-    /// Lets all of them end.
+    /// Lets all programs end and collects their verdicts.
     pub(super) fn ends(mut self) -> Outcome<Verdicts> {
         for row in &self.rows {
             let file = self.folder.path().join(row.name());
@@ -191,7 +192,7 @@ impl Batch {
         }
         match &mut self.runner {
             Runner::Alone(job) => job.finish(SOON)?,
-            // Its exit code is the command's.
+            // The exit code of `run` is that of the command.
             Runner::Watched(agent) => match agent.wait(SOON)? {
                 0 => {}
                 code => {
@@ -218,10 +219,10 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As a shell reads it.
+/// Command line of a row for the shell.
 fn command(row: &Row, program: &str, file: &Path) -> Outcome<String> {
     let launcher = match (row.mpi, row.ranks) {
-        // Alone it would start a daemon, which is no launcher of a job.
+        // Without a launcher Open MPI would start a daemon.
         (Some(Mpi::OpenMpi), _) => {
             format!("mpirun.openmpi --oversubscribe --bind-to none -n {} ", row.ranks)
         }
@@ -241,7 +242,7 @@ fn command(row: &Row, program: &str, file: &Path) -> Outcome<String> {
 }
 
 impl Verdicts {
-    /// Of programs that nobody touched: each must have ended well.
+    /// Failures of untouched programs, which must all end with success.
     pub(super) fn failures(&self) -> Vec<String> {
         let bad = self
             .of
@@ -251,7 +252,7 @@ impl Verdicts {
             .collect()
     }
 
-    /// What is not as it is alone.
+    /// Differences to the verdicts without the agent.
     pub(super) fn differences(&self, alone: &Verdicts, round: usize) -> Vec<String> {
         let mut found = self.failures.clone();
         for (name, verdict) in &self.of {

@@ -1,10 +1,12 @@
-//! Hostile programs: each checks itself, and must say and do the same watched, changed and put back as it does alone.
+//! Hostile programs: each checks itself and must behave the same when watched, changed and reverted as it
+//! does alone.
 //!
-//! A row of the table (`rows`) is a program in `programs/hostile`. It says `NAME: ok: …` at its end and exits with 0, or says what was
-//! wrong; its verdict is that line and its exit code. A batch of rows runs side by side, in `batch`. Each batch runs once alone and then
-//! for a round, 20 with TUNEAGENT_LONG=1. In turns it is watched by `attach` and changed by a rule, or started by `run` and changed by
-//! hand; of two batches one begins with the first, the other with the second. TUNEAGENT_ROWS=PART runs the rows
-//! whose names have that part. What is refused is no failure here: it must leave the program unharmed.
+//! A row of the table (`rows`) is a program in `programs/hostile`. At its end it prints `NAME: ok: …` and
+//! exits with 0, or prints what was wrong. Its verdict is this line and the exit code. A batch of rows runs
+//! side by side, in `batch`. Each batch runs once alone and then for one round, or 20 with TUNEAGENT_LONG=1.
+//! In alternating rounds it is watched by `attach` and changed by a rule, or started by `run` and changed by
+//! commands; batches differ in which comes first. TUNEAGENT_ROWS=PART selects rows whose names contain PART.
+//! A refused change is not a failure, but must leave the program unharmed.
 
 mod batch;
 mod rows;
@@ -22,10 +24,11 @@ use crate::expected::SOON;
 use batch::{Batch, Verdicts};
 use rows::{Row, Source};
 
-/// Rounds that each program makes at least in each condition.
+/// Minimum number of rounds of each program in each condition.
 const MORE_ROUNDS: u64 = 10;
 
-/// Probed in all of them that have it. The MPI functions are those that the profile leaves out.
+/// Functions that are probed in all programs that have them. The MPI functions are those that the profile
+/// does not probe.
 const PROBES: [&str; 5] = ["--probe", "through", "deep", "MPI_Type_free", "check"];
 
 const RULE: &str = "rule: hostile
@@ -53,7 +56,8 @@ tune:
     when: used >= 0
 ";
 
-/// What is done by hand, as it is typed before and behind the process. `LIBRARY` is one that the program has not loaded.
+/// Commands that change a program, without the process number. `LIBRARY` stands for a library that the
+/// program has not loaded.
 const BY_HAND: [&[&str]; 8] = [
     &["set", "knob=11"],
     &["patch", "replace", "f", "g"],
@@ -72,19 +76,20 @@ const BY_HAND: [&[&str]; 8] = [
     ],
 ];
 
-/// Commands that run at a time.
+/// Number of commands that run at the same time.
 const HANDS: usize = 4;
 
-/// Exit codes of a command that did it, or refused it and said why.
+/// Exit codes of a command that was executed, or refused with a reason.
 const DONE_OR_REFUSED: [i32; 3] = [0, 1, 2];
 
 fn rounds() -> Outcome<usize> {
     Ok(amount("TUNEAGENT_ROUNDS", 1, 20)? as usize)
 }
 
-/// Watched by `attach`, then changed by a rule and put back when that session ends.
+/// Watches the batch by `attach`, then changes it by a rule, whose changes are reverted when the session
+/// ends.
 fn attached(batch: &Batch) -> Outcome {
-    // As they are now: whoever has died is in the verdicts.
+    // Only running processes; ended ones are recorded in the verdicts.
     let pids = batch.pids()?;
     let mut words = vec!["attach"];
     words.extend(pids.iter().map(String::as_str));
@@ -98,7 +103,7 @@ fn attached(batch: &Batch) -> Outcome {
     session(batch, "changed by a rule", &words, Some("written and read back"))
 }
 
-/// One session, from its start to its end by SIGINT, over some rounds of every program.
+/// A session until SIGINT, during some rounds of every program.
 fn session(batch: &Batch, what: &str, words: &[&str], line: Option<&str>) -> Outcome {
     let mut agent = Agent::command(words)?;
     let armed = agent.armed();
@@ -108,7 +113,7 @@ fn session(batch: &Batch, what: &str, words: &[&str], line: Option<&str>) -> Out
     batch.makes_rounds(MORE_ROUNDS)?;
     agent.signal(Signal::INT).or(armed)?;
     let code = agent.wait(SOON)?;
-    // 1: a change was undone, or could not be made.
+    // 1: a change was reverted or could not be made.
     if code != 0 && (line.is_none() || code != 1) {
         batch.fails(format!("the session ended with {code}: {}", agent.lines.text()));
     }
@@ -116,12 +121,13 @@ fn session(batch: &Batch, what: &str, words: &[&str], line: Option<&str>) -> Out
     Ok(())
 }
 
-/// Changed by hand, each row in its own way, and put back; several at a time, for they mostly wait.
+/// Changes each row with a different command and reverts it. Several commands run at a time, because they
+/// mostly wait.
 fn by_hand(batch: &Batch, round: usize) -> Outcome {
     let library = programs::library("tuned", 7)?;
     let library = library.to_string_lossy();
     let rows: Vec<(usize, &Row)> = batch.rows().iter().enumerate().collect();
-    // By turns: those that are changed in several ways stand side by side.
+    // Rows are dealt out in turns, because rows that take several commands are adjacent in the table.
     let share = |hand: usize| -> Outcome {
         let mut rows = rows.iter().skip(hand).step_by(HANDS);
         rows.try_for_each(|(index, row)| row_by_hand(batch, row, index + round, &library))
@@ -137,14 +143,15 @@ fn by_hand(batch: &Batch, round: usize) -> Outcome {
     })
 }
 
-/// In one way of all; where a call of ours could be the one that kills, in each that makes calls.
+/// Changes a row with one of the commands, or with all those that make calls if a call could kill the
+/// program.
 fn row_by_hand(batch: &Batch, row: &Row, turn: usize, library: &str) -> Outcome {
     for (number, words) in BY_HAND.iter().enumerate() {
         let makes_calls = ["call", "insert", "load"]
             .iter()
             .any(|verb| words[..2].contains(verb));
-        // One way each round, of every second row, so that all ways are taken; of rows where holding threads and calls can do no harm of
-        // another kind, every third.
+        // One command per round, for every second row, so that all commands are used. For rows in which held
+        // threads and calls can do no specific harm, every third row.
         let is_second = (turn / BY_HAND.len() + turn).is_multiple_of(2);
         let is_chosen = match row.blocks_or_comes_and_goes() {
             true => is_second,
@@ -180,7 +187,8 @@ fn one_by_hand(batch: &Batch, row: &Row, words: &[&str], library: &str) -> Outco
     batch.makes_rounds_of(row, 2)?;
     let undo = || Agent::run_in(state.path(), &["undo", &pid]);
     let (mut code, mut text) = undo()?;
-    // What is not put back is said, and why. Whoever is told so tries again: a place may not have been reached in time.
+    // `undo` reports what it could not revert, with the reason. It is repeated, because a place may not have
+    // been reached in time.
     for _ in 0..2 {
         if code == 0 || !batch.lives(row) {
             break;
@@ -196,7 +204,7 @@ fn one_by_hand(batch: &Batch, row: &Row, words: &[&str], library: &str) -> Outco
     Ok(())
 }
 
-/// Watched, changed and put back in one of the two ways.
+/// Watches, changes and reverts a batch in one of the two ways.
 fn one_round(rows: &[Row], round: usize) -> Outcome<Verdicts> {
     let is_attached = round.is_multiple_of(2);
     let flags = [&["--rules", "none"], &PROBES[..]].concat();

@@ -1,43 +1,43 @@
-//! The table: which programs there are, and which of them run side by side.
+//! The table of hostile programs, and the batches that run side by side.
 
 use std::path::PathBuf;
 
 use tuneagent_e2e::job::Mpi;
 use tuneagent_e2e::{Outcome, programs};
 
-/// A source in `programs/hostile`.
+/// A source file in `programs/hostile`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Source {
-    /// User code that MPI calls and that does not come back to it.
+    /// Callbacks of MPI that do not return to it.
     Callbacks,
-    /// MPI calls that are disturbed from elsewhere.
+    /// MPI calls that are interrupted by signals, threads or other ranks.
     Messages,
-    /// Processes, threads and libraries that come and go.
+    /// Processes, threads and libraries that start and end.
     Processes,
-    /// Functions that are left in every way but by returning.
+    /// Functions that are left in every way except a return.
     Unwinding,
     /// System calls that block.
     Blocking,
-    /// System calls that were given up.
+    /// System calls that a seccomp filter forbids.
     Filtered,
 }
 
-/// One hostile program: a source, what it does, and under which MPI.
+/// A hostile program: source file, mode, and MPI.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) source: Source,
     pub(super) mode: &'static str,
     pub(super) mpi: Option<Mpi>,
-    /// One of MPICH is started without a launcher.
+    /// Number of ranks; a single rank of MPICH runs without a launcher.
     pub(super) ranks: usize,
 }
 
-/// Modes, with blanks between. User code in MPI: what MPI calls, and how it is left.
+/// Modes, separated by blanks: the callback, and the way in which it is left.
 const CALLBACKS: &str = "error-throw error-jump error-fiber error-exit error-cancel copy-throw \
     copy-jump copy-fiber copy-exit query-throw query-jump query-fiber query-exit \
     file-error-throw free-throw delete-throw";
 
-/// The same in the operation of a collective, which needs two ranks.
+/// Modes for the operation of a collective call, which needs two ranks.
 const OPERATIONS: &str = "operation-throw operation-jump operation-fiber operation-exit";
 
 const PROCESSES: &str = "fork vfork exec clone threads libraries workers selfexec pages";
@@ -52,7 +52,7 @@ const BLOCKING: &str = "nanosleep nanosleep-alarm clock-nanosleep clock-nanoslee
 
 const FILTERED: &str = "kill trap errno strict";
 
-/// What runs side by side, and is watched by one session.
+/// Batches of rows; each runs side by side and is watched by one session.
 pub(super) fn batches() -> Vec<Vec<Row>> {
     let rows = |source, modes: &'static str, mpi, ranks| {
         let row = |mode| Row {
@@ -82,7 +82,7 @@ pub(super) fn batches() -> Vec<Vec<Row>> {
 }
 
 impl Row {
-    /// One word; no two rows have the same.
+    /// A unique name without blanks.
     pub(super) fn name(&self) -> String {
         let source = format!("{:?}", self.source).to_lowercase();
         let mpi = match self.mpi {
@@ -102,7 +102,7 @@ impl Row {
         }
     }
 
-    /// What follows the program, its mode, its name and its file.
+    /// Arguments after the mode, the name and the file.
     pub(super) fn arguments(&self) -> Outcome<Vec<PathBuf>> {
         match self.mode {
             "libraries" => [1, 2]
@@ -113,7 +113,7 @@ impl Row {
         }
     }
 
-    /// What a change by hand may disturb in a way of its own: calls that wait, processes and libraries.
+    /// Whether a command may disturb the program in a specific way: blocking calls, processes and libraries.
     pub(super) fn blocks_or_comes_and_goes(&self) -> bool {
         matches!(
             self.source,
@@ -121,7 +121,7 @@ impl Row {
         )
     }
 
-    /// One process all the time, with one place for each variable: a change by hand must be made.
+    /// Whether the program is one process with one instance of each variable, so that a change must succeed.
     pub(super) fn stays_what_it_is(&self) -> bool {
         self.source != Source::Processes || self.mode == "threads" || self.mode == "pages"
     }

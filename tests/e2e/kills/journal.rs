@@ -1,5 +1,5 @@
-//! The journal as its lines stand in the file, and what each change would have made of the program: read here a second time, so
-//! that the tuner is not asked about itself.
+//! An independent parser of the journal's lines, and of the effects of each change on the program, so that
+//! the tuner's own code is not used for its test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use tuneagent_e2e::underload::Underload;
 use tuneagent_e2e::{Outcome, Problem};
 
-/// How a change stands, by the last line about it.
+/// State of a change, from the last line about it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Standing {
-    /// Announced, or being taken back: what came of it is not written down.
+    /// Announced or being reverted, without an outcome.
     Open,
     InForce,
-    /// Never written, or taken back.
+    /// Not written, or reverted.
     Out,
     /// A call that has returned.
     Done,
@@ -25,14 +25,14 @@ pub(super) enum Standing {
 pub(super) struct Change {
     pub(super) number: u64,
     intent: Value,
-    /// One for each line about it.
+    /// State after each line about the change, and whether the line was written by a recovery.
     standings: Vec<(Standing, bool)>,
 }
 
 pub(super) struct Journal(BTreeMap<u64, Change>);
 
 impl Journal {
-    /// The journal of the only process that has one in this folder.
+    /// Reads the journal of the only process in this folder.
     pub(super) fn read(folder: &Path) -> Outcome<Journal> {
         let mut text = String::new();
         for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -40,7 +40,7 @@ impl Journal {
             text = fs::read_to_string(entry?.path())?;
         }
         let mut changes = BTreeMap::new();
-        // A line that a kill has torn announced nothing that was done.
+        // A line that is incomplete because of a kill announced nothing that was done.
         for record in text
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
@@ -86,14 +86,14 @@ impl Journal {
         self.behind(0).any(|change| change.standing() == Standing::Open)
     }
 
-    /// How often a call is said to have returned.
+    /// Number of calls with a line about their return.
     pub(super) fn calls(&self) -> u64 {
         self.behind(0)
             .filter(|change| change.standing() == Standing::Done)
             .count() as u64
     }
 
-    /// What a later start found out about a change that was left open; none where it was not left so.
+    /// Result of the recovery of a change: whether it was in force. `None` if it was not recovered.
     pub(super) fn found_out(&self, number: u64) -> Option<bool> {
         let standings = &self.0.get(&number)?.standings;
         let (standing, _) = standings.iter().find(|(_, recovered)| *recovered)?;
@@ -108,7 +108,8 @@ impl Change {
             .map_or(Standing::Open, |(standing, _)| *standing)
     }
 
-    /// Whether the program is as this change makes it, in part at least; none where that cannot be seen, or is still on its way.
+    /// Whether the change is in force in the program, at least in part. `None` if this cannot be seen or is
+    /// in progress.
     pub(super) fn holds(&self, program: &Underload) -> Outcome<Option<bool>> {
         let intent = &self.intent;
         Ok(match intent["action"].as_str().ok_or("no action")? {
@@ -125,7 +126,7 @@ impl Change {
                 let ours = intent["cpus"].as_str().ok_or("no CPUs")?;
                 Some(program.cpus()?.iter().any(|(_, cpus)| cpus == ours))
             }
-            // The dynamic linker may be at it in this very moment, whoever has sent it there.
+            // The dynamic linker may still be loading the library.
             "load" if self.standing() == Standing::Open => None,
             "load" => Some(
                 program
@@ -137,7 +138,7 @@ impl Change {
     }
 }
 
-/// The bytes at a place are the new ones; else they must be the old ones.
+/// Whether the bytes at a place are the new ones. An error if they are neither the new nor the old ones.
 fn is_new(place: &Value, program: &Underload) -> Outcome<bool> {
     let new = place["new"].as_str().ok_or("no new bytes")?;
     let address = place["address"].as_u64().ok_or("no address")?;

@@ -1,8 +1,9 @@
-//! SIGKILL at random instants, for the agent, its actuator, or both, in the middle of every kind of change and of taking it
-//! back. The program goes on with right results; what the journal says is what the memory holds (`journal` reads both); the next
-//! start takes back what is left, to the last byte.
+//! SIGKILL of the agent, its actuator, or both at random times during every kind of change and revert. The
+//! program must continue with correct results, the journal (read by `journal`) must agree with the memory,
+//! and the next start must revert what is left, byte for byte.
 //!
-//! The instants come from a seed that is printed; TUNEAGENT_SEED is another. They are hit as exactly as a busy machine permits.
+//! The times come from a seed, which is printed and can be set with TUNEAGENT_SEED. A busy machine hits them
+//! less exactly.
 
 mod journal;
 
@@ -22,7 +23,7 @@ use crate::expected::SOON;
 use crate::rights::SET_KNOB;
 use journal::{Journal, Standing};
 
-/// What is done to the program, as it is typed behind the verb and the process.
+/// Commands that change the program, without the process number.
 const CHANGES: [(&str, &[&str]); 13] = [
     ("set", &["knob=2"]),
     ("set", &["knob=2", "--at", "entry:step"]),
@@ -51,7 +52,7 @@ const CHANGES: [(&str, &[&str]); 13] = [
             "500ms",
         ],
     ),
-    // A session whose rule sets the variable; it puts it back at its end.
+    // A session whose rule sets the variable. It is reverted when the session ends.
     (
         "attach",
         &[
@@ -66,7 +67,7 @@ const CHANGES: [(&str, &[&str]); 13] = [
     ),
 ];
 
-/// In the middle of what somebody is killed.
+/// The operation during which a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Change,
@@ -80,7 +81,7 @@ enum Victim {
     Both,
 }
 
-/// xorshift64*: the same series for the same seed.
+/// xorshift64*: the same sequence for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -161,7 +162,8 @@ impl Scene {
         words
     }
 
-    /// To its end; how long it took, or what it said instead. On a machine that is busy beyond measure an actuator is given up.
+    /// Runs the command to its end. Returns its duration, or its output on failure: on an overloaded machine
+    /// the agent may give up on the actuator.
     fn run(&self, change: usize, phase: Phase) -> Outcome<Result<Duration, String>> {
         let words = self.words(change, phase);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -173,7 +175,8 @@ impl Scene {
         })
     }
 
-    /// Begins it, and kills somebody within about `length`; false when all was over before.
+    /// Starts the command and kills the victim within about `length`. Returns false if the command had ended
+    /// before.
     fn kill_within(
         &self,
         change: usize,
@@ -187,7 +190,8 @@ impl Scene {
         let mut agent = Agent::command_in(Some(self.state()), &words)?;
         let began = Instant::now();
         let journal_bytes = self.journal_bytes();
-        // A third of the agents dies at any instant; all others once there is an actuator, which does what is of interest.
+        // A third of the agents is killed at any time, the others when there is an actuator, which makes the
+        // changes.
         let mut actuator = Vec::new();
         if !matches!(victim, Victim::Agent) || random.below(3) > 0 {
             while actuator.is_empty() && !agent.lines.has_ended() && began.elapsed() < SOON {
@@ -195,7 +199,8 @@ impl Scene {
             }
         }
         let delay = match !actuator.is_empty() && random.below(4) > 0 {
-            // From the first line in the journal on it is a matter of microseconds: as many short delays as long ones.
+            // After the first line in the journal a change takes microseconds, so the delays are distributed
+            // logarithmically.
             true => {
                 while self.journal_bytes() == journal_bytes && !agent.lines.has_ended() {}
                 let magnitude = random.below(13);
@@ -203,10 +208,11 @@ impl Scene {
             }
             false => random.below(length.saturating_sub(began.elapsed()).as_micros() as u64 + 500),
         };
-        // The instant of death itself, not a synchronisation.
+        // Sets the time of the kill; not a synchronisation.
         std::thread::sleep(Duration::from_micros(delay));
-        // One in seven is stopped before, and whoever is left goes on.
-        // The actuator is nobody's child once the agent is dead.
+        // In one of seven cases the agent and its descendants are stopped before the kill, and the survivors
+        // are continued. They are listed before, because the actuator loses its parent when the agent is
+        // killed.
         let is_stopped = random.below(7) == 0 && agent.pause().is_ok();
         let stopped = if is_stopped {
             family::descendants(agent.pid())
@@ -223,18 +229,19 @@ impl Scene {
             killed |= agent.signal(Signal::KILL).is_ok();
         }
         if is_stopped {
-            // Whoever is dead is not met.
+            // Killed processes cannot be continued.
             let _ = agent.resume();
             for process in stopped.iter().filter(|process| process.is_alive()) {
                 signal(process.pid, Signal::CONT)?;
             }
         }
-        // Until both are gone: the actuator holds the stream open as long as it lives.
+        // Waits for both: the actuator keeps the stream open until it ends.
         agent.wait(SOON)?;
         Ok(killed)
     }
 
-    /// What the journal says of the changes behind `before` is what the memory holds; how those stand of which it does not say.
+    /// Checks that the journal agrees with the memory, for changes after number `before`. Returns the changes
+    /// without an outcome, and whether the memory has them.
     fn check_truth(&mut self, before: u64, what: &str) -> Outcome<Vec<(u64, Option<bool>)>> {
         let journal = self.journal()?;
         let mut open = Vec::new();
@@ -250,7 +257,8 @@ impl Scene {
         Ok(open)
     }
 
-    /// The next start finds out what was left open, and takes back what is in force; then all is as it was.
+    /// Runs `undo` until no change is left, and checks that recovery agreed with the memory and that the
+    /// program is as it was.
     fn take_back(&mut self, open: &[(u64, Option<bool>)], what: &str) -> Outcome {
         let deadline = Instant::now() + SOON;
         loop {
@@ -283,7 +291,7 @@ impl Scene {
             "{what}: descriptors"
         );
         assert_eq!(self.program.tracers()?, 0, "{what}: somebody still debugs it");
-        // On a busy machine the last probes of a session end in the background.
+        // On a busy machine the last probes of a session are removed in the background.
         let mut now = self.program.code()?;
         while now != self.code && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
@@ -302,7 +310,7 @@ fn signal(pid: u32, with: Signal) -> Outcome<bool> {
     Ok(kill_process(pid, with).is_ok())
 }
 
-/// How long a change and its undoing take when nobody is killed, which must work to begin with. Each is measured once.
+/// Duration of each change and of its revert without a kill. Each is measured once and must succeed.
 #[derive(Default)]
 struct Lengths(BTreeMap<usize, [Duration; 2]>);
 
@@ -329,7 +337,7 @@ fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back(
     let (mut killed, mut too_late, mut left_open, mut given_up) = (0, 0, 0, 0);
     while killed < wanted {
         let change = random.below(CHANGES.len() as u64) as usize;
-        // A call and a session leave nothing to be taken back.
+        // A call and a session leave nothing to revert.
         let is_lasting = !matches!(CHANGES[change].0, "call" | "attach");
         let phase = if is_lasting && random.below(2) == 0 {
             Phase::Undo

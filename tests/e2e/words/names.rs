@@ -1,4 +1,5 @@
-//! The names in the source: the field's words, and one name for one type. A comment says more than the name does.
+//! Names in the source: standard terms, and one name for one type. A comment must add information to the
+//! name.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use tuneagent_e2e::Outcome;
 use super::BANNED;
 use crate::tidy::{Source, agent_and, assert_none, code, sources};
 
-/// Where product code stands beside the agent's crates.
+/// Sources of the product besides the agent's crates.
 const OTHERS: [&str; 5] = [
     "rules/src",
     "rules/plan/src",
@@ -16,13 +17,13 @@ const OTHERS: [&str; 5] = [
     "ebpf/abi/src",
 ];
 
-/// The keywords before the name of a type.
+/// Keywords before the name of a type.
 const TYPES: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
 
-/// Most words of a comment that says nothing.
+/// Maximum number of words in a comment that is considered empty.
 const EMPTY_WORDS_MAX: usize = 3;
 
-/// Words of no name; sentences may have them.
+/// Words that are banned in names but allowed in sentences.
 const BANNED_IN_NAMES: [(&str, &str); 4] = [
     ("ask", "request, send"),
     ("asks", "requests, sends"),
@@ -34,7 +35,7 @@ fn product() -> Outcome<Vec<Source>> {
     sources(&agent_and(&OTHERS))
 }
 
-/// The words of a name, in lower case: `KeyedIntake` and `keyed_intake` have two.
+/// Words of a name in lower case: `KeyedIntake` and `keyed_intake` have two.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -50,7 +51,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// What a line declares, without its visibility.
+/// The declaration in a line, without its visibility.
 fn item(line: &str) -> Option<&str> {
     let line = line.trim_start();
     match line.strip_prefix("pub(") {
@@ -59,21 +60,21 @@ fn item(line: &str) -> Option<&str> {
     }
 }
 
-/// The constant that a line declares.
+/// The constant declared in a line.
 fn constant(line: &str) -> Option<&str> {
     let item = item(line)?;
     let rest = item.strip_prefix("const ").or(item.strip_prefix("static "))?;
     Some(rest.split_once(':')?.0)
 }
 
-/// Whether a constant has another spelling of a bound than `X_MAX` and `X_MIN`.
+/// Whether the name of a bound differs from the spellings `X_MAX` and `X_MIN`.
 fn is_misspelt(constant: &str) -> bool {
     let others = ["MOST", "LEAST", "LONGEST", "SHORTEST", "FEWEST"];
     let leads = ["MAX_", "MIN_"].iter().any(|head| constant.starts_with(head));
     leads || constant.split('_').any(|word| others.contains(&word))
 }
 
-/// The name that a line declares after one of these keywords.
+/// The name declared in a line after one of these keywords.
 fn declared<'a>(line: &'a str, keywords: &[&str]) -> Option<&'a str> {
     let item = item(line)?;
     let qualifiers = ["const ", "async ", "unsafe ", "extern \"C\" "];
@@ -84,7 +85,7 @@ fn declared<'a>(line: &'a str, keywords: &[&str]) -> Option<&'a str> {
     name.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
-/// What a name has of the banned words, as a line of the test's message.
+/// The first banned word of a name, as a line of the test's message.
 fn banned(place: &str, name: &str) -> Option<String> {
     let words = words(name);
     let (word, better) = BANNED
@@ -94,7 +95,7 @@ fn banned(place: &str, name: &str) -> Option<String> {
     Some(format!("{place}: {name} has {word}; better: {better}"))
 }
 
-/// The names in a line of code: of types, functions, fields, variants and variables. Texts are not names.
+/// Names in a line of code: types, functions, fields, variants and variables, without string literals.
 fn names(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split('"').step_by(2);
     let words = code.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
@@ -150,7 +151,7 @@ fn no_name_stands_for_two_public_types() -> Outcome {
     Ok(())
 }
 
-/// The lines at which doc comments begin that have few words, and neither code nor a link.
+/// Lines of doc comments with few words, and neither code nor a link.
 fn empty_comments(text: &str) -> Vec<usize> {
     let comment = |line: &str| {
         let line = line.trim_start();
@@ -179,7 +180,7 @@ fn empty_comments(text: &str) -> Vec<usize> {
 #[test]
 fn every_doc_comment_says_more_than_the_name() -> Outcome {
     let mut found = Vec::new();
-    // What clap prints is a text for users.
+    // Help texts that clap prints are for users.
     for source in product()?
         .iter()
         .filter(|source| !source.product.contains("clap"))

@@ -1,8 +1,9 @@
-/* A program that waits in the kernel: MODE is KIND, or KIND-alarm.
+/* A program that waits in the kernel. MODE is KIND or KIND-alarm.
  *
- * KIND is the system call it waits in, one of `kinds`. With `-alarm` it has a handler (SA_RESTART) that SIGALRM calls 1 000 times a second;
- * then a call may fail with EINTR, but only where the handler ran meanwhile and the call is none that is restarted. Without, never. No
- * call may end before its time with a result that it would not have had. */
+ * KIND is the system call in which it waits, one of `kinds`. With `-alarm` a handler (SA_RESTART) runs at
+ * SIGALRM, 1 000 times per second. Then a call may fail with EINTR, but only if the handler has run and the
+ * call is not one that is restarted. Without `-alarm` no call may fail with EINTR. No call may end early with
+ * a result that it would not have had. */
 #include "hostile.h"
 
 #include <linux/futex.h>
@@ -53,7 +54,8 @@ static void make_all(void)
     messages = msgget(IPC_PRIVATE, 0600);
 }
 
-/* The other end of what waits for another thread: gives a byte, takes a page, sends a message, a while later. */
+/* The other end of calls that wait for another thread: writes a byte, reads a page or sends a message after a
+ * delay. */
 static void *other_end(void *argument)
 {
     long kind = (long)argument;
@@ -72,7 +74,7 @@ static void *other_end(void *argument)
     }
 }
 
-/* One wait; 0, or the errno with which it must end. */
+/* Waits once. Returns 0 on success; `expected` is the errno with which a timeout must end. */
 static long wait_in(int kind, int *expected)
 {
     struct timespec time = {0, WAIT_MS * 1000000};
@@ -116,7 +118,7 @@ static long wait_in(int kind, int *expected)
     return got == child && status == 0 ? 0 : -1;
 }
 
-/* With SA_RESTART these go on by themselves (signal(7)). */
+/* With SA_RESTART the kernel restarts these (signal(7)). */
 static int is_restarted(int kind) { return kind == READ || kind == WRITE || kind == WAIT; }
 
 static void wait_once(int kind)

@@ -1,8 +1,10 @@
-// Programs whose own code, called by MPI, does not come back to it: NAME is CALLBACK-WAY.
+// Programs with callbacks that MPI calls and that do not return to it. MODE is CALLBACK-WAY.
 //
-// CALLBACK is what MPI calls: the error handler of a communicator or of a file, an operation (of a collective, where there are several ranks),
-// the copying or deleting of an attribute, the query, freeing or cancelling of a generalised request. WAY is how it is left: a C++ exception, longjmp, a switch to another fiber, which comes back
-// later; in a thread of its own, pthread_exit, or pthread_cancel that comes while it is there.
+// CALLBACK is the callback: the error handler of a communicator or of a file, an operation (of a collective
+// if there are several ranks), the copy or delete function of an attribute, or the query, free or cancel
+// function of a generalised request. WAY is how it is left: a C++ exception; longjmp; a switch to another
+// fiber, which comes back later; in a separate thread, pthread_exit, or pthread_cancel while the callback
+// runs.
 #include "fibers.h"
 #include "hostile.h"
 
@@ -22,7 +24,7 @@ int copied_key, deleted_key;
 MPI_Op operation;
 const char *callback;
 
-// From within a callback, so from within MPI.
+// Called in a callback, so inside MPI.
 void leave()
 {
     if (!leaving)
@@ -109,7 +111,7 @@ void make_request()
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-// Calls the function of MPI that calls us back.
+// Calls the MPI function that calls the callback.
 void cross()
 {
     if (calls("error")) {
@@ -200,7 +202,7 @@ void once()
         wrong("%ld rounds, the fibers finished %ld and %ld", started, finished[0], finished[1]);
 }
 
-// Messages still arrive, and sums are right.
+// Checks that messages still arrive and that reductions are correct.
 void still_works()
 {
     int rank, size, mine, theirs = -1, sum = -1;
@@ -255,7 +257,7 @@ int main(int argc, char **argv)
         once();
         still_works();
         rest();
-        // The first rank knows when it is to end.
+        // Only the first rank knows when to end.
         check(started);
         go = rank == 0 ? goes_on() : 0;
         MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);

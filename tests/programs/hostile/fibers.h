@@ -1,4 +1,4 @@
-// Two fibers that take turns inside a call, each on a stack of its own.
+// Two fibers that take turns inside a call, each on its own stack.
 #ifndef FIBERS_H
 #define FIBERS_H
 
@@ -11,10 +11,10 @@ ucontext_t scheduler, fibers[2];
 int current;
 long finished[2];
 
-// Back to who switched to this one, out of whatever it is in.
+// Switches back to the scheduler from inside a call.
 void leave_fiber() { swapcontext(&fibers[current], &scheduler); }
 
-// Both are within the call before the first one comes back from it.
+// Both fibers are inside the call before the first one returns from it.
 void switch_fibers()
 {
     for (current = 0; current < 2; current++)

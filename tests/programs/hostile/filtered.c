@@ -1,5 +1,5 @@
-/* Programs that have given up system calls. MODE is what happens to a call that they have not kept: `kill`, `trap`, `errno`, or `strict`
- * (mode 1 of seccomp). They keep write, exit, exit_group, read and rt_sigreturn. */
+/* Programs with a seccomp filter. MODE is the filter's reaction to a forbidden system call: `kill`, `trap`,
+ * `errno`, or `strict` (seccomp mode 1). Allowed are write, exit, exit_group, read and rt_sigreturn. */
 #include "hostile.h"
 
 #include <linux/filter.h>
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 {
     long expired;
     begin(argc, argv);
-    // Reading is all that is left to rest with.
+    // Of the allowed system calls only read can wait.
     int clock = timerfd_create(CLOCK_MONOTONIC, 0);
     struct itimerspec often = {{0, 2000000}, {0, 2000000}};
     timerfd_settime(clock, 0, &often, 0);
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
             wrong("the clock: %s", strerror(errno));
     } while (goes_on());
     ends_well("it never made a call that it had given up");
-    // exit_group is none of the four that mode 1 leaves.
+    // Mode 1 does not allow exit_group.
     syscall(SYS_exit, 0);
     return 0;
 }

@@ -1,10 +1,12 @@
-/* What the hostile programs share: what of them is changed from outside, how often they went round, when they end, and their last line.
+/* Shared by the hostile programs: the functions and variables that are changed from outside, the number of
+ * rounds, the end, and the last line.
  *
  *   PROGRAM MODE NAME FILE [LIBRARY...]
  *
- * FILE holds two numbers in shared memory: the rounds made, which the program counts, and whether it is to end, which the test writes. So it
- * takes no system call to go on, and nothing depends on a clock. Each makes LEAST rounds at least. The last line begins with NAME and has no
- * number that depends on time: it is the same alone, watched and changed. The first one is `NAME: pid PID`. */
+ * FILE holds two numbers in shared memory: the number of rounds, which the program counts, and a flag to end,
+ * which the test sets. So a round needs no system call and does not depend on a clock. Each program makes at
+ * least LEAST rounds. The last line begins with NAME and has no number that depends on time, so it is the
+ * same alone, watched and changed. The first line is `NAME: pid PID`. */
 #ifndef HOSTILE_H
 #define HOSTILE_H
 
@@ -27,9 +29,9 @@
 extern "C" {
 #endif
 
-/* Set to 11 from outside. */
+/* The test sets it to 11. */
 volatile int knob = 10;
-/* Called from outside; the program itself never does. */
+/* Incremented by calls from outside only. */
 volatile long called;
 static volatile long ticks;
 
@@ -39,7 +41,7 @@ KEEP long f(long x)
     return x * 3 + 1;
 }
 
-/* Takes the place of `f`. */
+/* Replacement of `f`. */
 KEEP long g(long x)
 {
     __asm__ volatile("" : "+r"(x));
@@ -48,12 +50,12 @@ KEEP long g(long x)
 
 KEEP void extra(long n) { called += n; }
 
-/* A setting behind functions: set to 2 from outside, and back by the inverse. */
+/* A setting with functions to read and set it. The test sets it to 2 and reverts it with the inverse. */
 static volatile long the_level = 1;
 KEEP long level(void) { return the_level; }
 KEEP void set_level(long n) { the_level = n; }
 
-/* Its call is removed from `check`. */
+/* The test removes its call from `check`. */
 KEEP void tick(void) { ticks++; }
 
 #ifdef __cplusplus
@@ -64,7 +66,7 @@ static const char *mode, *name;
 static volatile long *shared;
 static int own_knob = 10;
 
-/* The last line of a program that is not as it should be. */
+/* The last line of a program that has found an error. */
 static inline void wrong(const char *format, ...)
 {
     char text[400];
@@ -79,7 +81,7 @@ static inline void wrong(const char *format, ...)
     _exit(9);
 }
 
-/* Whatever is changed from outside has its old meaning or its new one, and nothing between. */
+/* Everything that is changed from outside must have its old or its new meaning. */
 KEEP void check(long i)
 {
     long value = f(i), before = ticks;
@@ -105,7 +107,7 @@ static inline void begin(int argc, char **argv)
         wrong("%s: %s", argv[3], strerror(errno));
     close(file);
     shared = (volatile long *)page;
-    // Not again by one that began anew, and not by its children.
+    // Not after exec, and not in child processes.
     if (shared[0] == 0 && strcmp(mode, "child") != 0) {
         char text[100];
         int length = snprintf(text, sizeof text, "%s: pid %d\n", name, getpid());
@@ -114,7 +116,7 @@ static inline void begin(int argc, char **argv)
     }
 }
 
-/* At the end of each round. */
+/* Called at the end of each round. Returns whether to continue. */
 static inline int goes_on(void)
 {
     check(shared[0]);
@@ -122,7 +124,7 @@ static inline int goes_on(void)
     return shared[0] < LEAST || !shared[1];
 }
 
-/* The last line of a program that ends well; what it says is what it still has of changes from outside. */
+/* The last line of a program without errors, with the changes that are still in force. */
 static inline void ends_well(const char *what)
 {
     char text[400];
@@ -131,7 +133,7 @@ static inline void ends_well(const char *what)
         _exit(10);
 }
 
-/* Between rounds: they share two cores with thirty others. */
+/* A pause between rounds: about thirty of these programs share two cores. */
 static inline void rest(void) { usleep(8000); }
 
 static inline int is(const char *other) { return strcmp(mode, other) == 0; }

@@ -1,7 +1,8 @@
-// Programs whose MPI calls are disturbed from elsewhere than a callback.
+// Programs whose MPI calls are disturbed by other causes than callbacks.
 //
-// MODE is: `alarm` (messages under SIGALRM, 1 000 a second), `threads` (threads that come, send to themselves and go, by pthread_exit with a destructor), `ranks` (an error
-// handler that throws in every rank, between collectives).
+// MODE is `alarm` (messages under SIGALRM, 1 000 per second), `threads` (threads that start, send to
+// themselves and end, by pthread_exit with a destructor), or `ranks` (an error handler that throws in every
+// rank, between collectives).
 #include "hostile.h"
 
 #include <csignal>

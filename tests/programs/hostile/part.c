@@ -1,4 +1,5 @@
-/* Two libraries of the same layout, by COPY: what one calls `first_knob` is `second_knob` in the other, at the same place. */
+/* Two libraries with the same layout, selected by COPY: `first_knob` of one is at the address of the other's
+ * `second_knob`. */
 #if COPY == 1
 volatile int first_knob = 10;
 volatile int first_padding[2000] = {1};

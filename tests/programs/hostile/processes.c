@@ -1,8 +1,8 @@
-/* Programs whose processes, threads and libraries come and go.
+/* Programs whose processes, threads and libraries start and end.
  *
- * MODE is what comes: `fork`, `vfork`, `exec`, `clone` (shares the memory), `threads`, `libraries` (two of one layout in turns at one
- * address), `workers` (forked before anything is changed, each with a knob of its own), `selfexec` (the program begins anew in its own
- * process), `pages` (code made writable and back, its pages given back to the file). */
+ * MODE is `fork`, `vfork`, `exec`, `clone` (with shared memory), `threads`, `libraries` (two with the same
+ * layout, in turns at one address), `workers` (forked before any change, each with its own knob), `selfexec`
+ * (the program executes itself), or `pages` (code pages are made writable and back, and discarded). */
 #include "hostile.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 #define THREADS 8
 #define WORKERS 4
 
-/* Two functions that are probed: one that most programs have, one that calls itself. */
+/* Two probed functions: one that most programs have, and a recursive one. */
 KEEP long through(long n)
 {
     __asm__ volatile("push %%rbx; pop %%rbx" : "+r"(n));
@@ -105,7 +105,7 @@ static void with_threads(void)
         wrong("%ld threads computed something else", wrongs);
 }
 
-/* What is written into the first one's variable must never be found in the second one's. */
+/* A value written into the first library's variable must never appear in the second one's. */
 static void with_library(const char *file, const char *function, int may_change)
 {
     void *library = dlopen(file, RTLD_NOW);

@@ -1,8 +1,9 @@
-// Programs that leave probed functions in every way but by returning, without MPI.
+// Programs without MPI that leave probed functions in every way except a return.
 //
-// MODE is the way: `throw`, `jump`, `exit` (pthread_exit), `cancel` (pthread_cancel), `forced` (_Unwind_ForcedUnwind), `foreign` (an exception
-// that is not of C++, as a panic of Rust is), `fibers`, `handler` (throws and jumps in a handler on a stack of its own, 1 000 a second),
-// `recursion` (2 000 deep).
+// MODE is the way: `throw`, `jump`, `exit` (pthread_exit), `cancel` (pthread_cancel), `forced`
+// (_Unwind_ForcedUnwind), `foreign` (an exception that is not C++, such as a panic in Rust), `fibers`,
+// `handler` (throws and jumps in a signal handler with its own stack, 1 000 per second), or `recursion` (2
+// 000 deep).
 #include "fibers.h"
 #include "hostile.h"
 
@@ -25,7 +26,7 @@ struct Guard {
     ~Guard() { destroyed++; }
 };
 
-// The frame of whoever began a forced unwinding: it ends there.
+// The frame that begins a forced unwinding, where it ends.
 void *target;
 
 _Unwind_Reason_Code stop(int, _Unwind_Action, _Unwind_Exception_Class, _Unwind_Exception *, _Unwind_Context *context, void *)
@@ -60,7 +61,7 @@ void leave()
 } // namespace
 
 extern "C" {
-// Both are probed.
+// Both functions are probed.
 KEEP long through(long n)
 {
     if (n >= 0)
@@ -98,7 +99,7 @@ void *in_thread(void *)
     return nullptr;
 }
 
-// With guards in the frames that are left: each of their destructors runs.
+// The frames that are left have guards, whose destructors must run.
 void in_a_thread()
 {
     pthread_t thread;
@@ -108,7 +109,7 @@ void in_a_thread()
     if (is("cancel"))
         pthread_cancel(thread);
     pthread_join(thread, nullptr);
-    // A thread that was cancelled before it had begun has nothing to clean.
+    // If the thread was cancelled before it began, no destructor runs.
     const bool has_not_begun = is("cancel") && destroyed == before && cleaned == cleaned_before;
     if (!has_not_begun && (destroyed != before + 1 || cleaned != cleaned_before + 1))
         wrong("%ld destructors, %ld cleaned up", destroyed - before, cleaned - cleaned_before);
@@ -154,7 +155,7 @@ void tick_each_millisecond(bool on)
     setitimer(ITIMER_REAL, &often, nullptr);
 }
 
-// A handler on its own stack, over a deep recursion that its jump leaves.
+// The handler runs on its own stack during a deep recursion and leaves it by a jump.
 void with_handler()
 {
     if (sigsetjmp(handler_back, 1) == 0) {
@@ -190,7 +191,7 @@ void with_jump()
     before = destroyed;
     target = __builtin_frame_address(0);
     if (setjmp(back) == 0) {
-        // A jump over a frame with a destructor is not defined in C++.
+        // In C++ a jump over a frame with a destructor is undefined.
         is("forced") ? guarded(1) : through(1);
         wrong("came back");
     }

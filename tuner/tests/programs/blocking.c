@@ -1,12 +1,14 @@
-/* A thread for each kind of system call that blocks, in which it stays until it is woken: what does each call return?
+/* One thread per kind of blocking system call, which stays in it until it is woken: what does each call
+ * return?
  *
- * blocking [restart|once]: with SA_RESTART or without for the handler of SIGUSR2. SIGWINCH is ignored.
- * Says "ready" and the thread and kind of each, then answers each line:
- *   wake    every call is given what it waits for; answers when all have returned
+ * blocking [restart|once]: whether the handler of SIGUSR2 has SA_RESTART. SIGWINCH is ignored. Prints "ready"
+ * and the kind and id of each thread, then answers each line:
+ *   wake    completes every call; answers when all have returned
  *   ?       answers at once
- *   signal N, storm N: N to each of the threads once, or as fast as it goes until `calm`
- * An answer is `failed=KIND,KIND without=N wrong=N handled=N`: which calls failed with EINTR since the last answer, how often without a
- * handler having run in the thread since the call began, results that were not what was given, and threads whose handler has run. */
+ *   signal N, storm N: sends signal N to each thread once, or continuously until `calm`
+ * An answer is `failed=KIND,KIND without=N wrong=N handled=N`: kinds that failed with EINTR since the last
+ * answer, the number of such failures without a handler since the call began, wrong results, and threads
+ * whose handler has run. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/aio_abi.h>
@@ -30,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Far longer than any test. */
+/* Longer than any test. */
 #define LONG 100000
 enum { KINDS = 21, MESSAGE = 8 };
 static const char *const names[KINDS] = {
@@ -100,7 +102,7 @@ static void prepare(struct kind *k) {
     }
 }
 
-/* Before each call: that it blocks. */
+/* Before each call: ensures that it blocks. */
 static void arrange(struct kind *k) {
     if (k->number == 10) { struct message m = {1, "full"}; while (!msgsnd(k->queue, &m, MESSAGE, IPC_NOWAIT)) {} }
     if (k->number == 14) fill(k->socket);
@@ -108,7 +110,7 @@ static void arrange(struct kind *k) {
     if (k->number == 18) start_child(k);
 }
 
-/* 1 when it returned what it was given, 0 when something else, -1 with errno. */
+/* Returns 1 for the expected result, 0 for another one, -1 with errno. */
 static int block(struct kind *k) {
     struct timespec time = {LONG, 0};
     struct timeval old = {LONG, 0};
@@ -159,7 +161,7 @@ static int block(struct kind *k) {
     return r < 0 ? -1 : r == 1;
 }
 
-/* After what it waited for came: as it was. */
+/* After a call was completed: restores the state. */
 static void clear(struct kind *k) {
     char byte;
     if (k->number < 6) must(read(k->in, &byte, 1) == 1, "read");
@@ -210,7 +212,7 @@ static void *work(void *given) {
             k->failed++;
             continue;
         }
-        /* A futex that has its value already: it was woken before it slept. */
+        /* A futex that already has its value was woken before the thread slept. */
         if (r != 1 && !(k->number == 16 && errno == EAGAIN && k->word)) k->wrong++;
         clear(k), arrange(k);
         k->done++;
@@ -243,7 +245,7 @@ int main(int count, char **arguments) {
     sigaction(SIGUSR2, &action, 0);
     signal(SIGWINCH, SIG_IGN);
     setvbuf(stdout, 0, _IOLBF, 0);
-    /* Should a call never return: whoever waits for an answer gets none. */
+    /* If a call never returned, no answer would come. */
     alarm(600);
     for (int i = 0; i < KINDS; i++) {
         kinds[i].number = i;

@@ -1,4 +1,4 @@
-// Namespaces, static members, overloads, references. Prints its view for every line it reads.
+// Namespaces, static members, overloads, references. Prints its view for every input line.
 #include <cstdio>
 #include <vector>
 

@@ -1,6 +1,6 @@
-/* Lets one system call of a running process fail: failing PID N follows all its threads and has their N-th system call from now on return
- * EIO without being done; N = 0 counts only. Says "ready" once it counts, and at the end of the process how many there were, and the
- * number of the one that failed, or -1. */
+/* Makes one system call of a running process fail: failing PID N follows all its threads; their N-th system
+ * call from now on returns EIO without being executed. N = 0 only counts. Prints "ready" when counting
+ * begins, and at the end of the process the number of calls, and the number of the one that failed, or -1. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 
-/* By thread: between the entry and the exit of a system call. */
+/* By thread: whether it is between the entry and the exit of a system call. */
 static char inside[4194304 / 8];
 
 static int toggle(pid_t thread)
@@ -20,7 +20,7 @@ static int toggle(pid_t thread)
     return inside[thread / 8] >> thread % 8 & 1;
 }
 
-/* These always succeed, and a process cannot go on without them. */
+/* Calls that cannot fail, and that a process needs to continue. */
 static int cannot_fail(long number)
 {
     switch (number) {

@@ -1,10 +1,11 @@
-/* A program that has given up system calls: filtered strict|kill|trap|errno|denies|selective|none
+/* A program with a seccomp filter: filtered strict|kill|trap|errno|denies|selective|none
  *
- * strict     strict mode
- * kill, trap, errno   all calls but those by which it answers are answered so
- * denies     as containers do: a few calls fail, all else is allowed
- * selective  kills, but allows what mapping memory takes
- * A second thread has the same and sleeps for a long time. Says "ready", then answers each line with what it counts. */
+ * strict     seccomp's strict mode
+ * kill, trap, errno   the filter's reaction to all calls, except those needed to answer
+ * denies     as in containers: a few calls fail, all others are allowed
+ * selective  kills, but allows the calls for mapping memory
+ * A second thread has the same filter and sleeps for a long time. Prints "ready", then answers each line with
+ * its counters. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -43,7 +44,7 @@ static void filter(void) {
     if (!strcmp(mode, "trap")) rest = SECCOMP_RET_TRAP;
     if (!strcmp(mode, "errno")) rest = SECCOMP_RET_ERRNO | EPERM;
     if (!strcmp(mode, "selective")) rest = SECCOMP_RET_KILL_PROCESS, allowed += 2;
-    /* As libseccomp begins: another architecture kills. */
+    /* As libseccomp's filters begin: another architecture is killed. */
     program[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
     program[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xc000003e, 1, 0);
     program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
@@ -65,7 +66,7 @@ static void filter(void) {
 
 static void *sleeper(void *given) {
     struct timespec time = {100000, 0};
-    /* In strict mode it could not sleep. */
+    /* In strict mode the thread could not sleep. */
     if (strcmp(mode, "strict")) filter();
     is_filtered = 1;
     clock_nanosleep(CLOCK_MONOTONIC, 0, &time, 0);

@@ -1,5 +1,6 @@
-/* Has a child, which is asked through it. Prints a greeting, then an answer for every line: `fork` has a child and prints its number, `child`
-   asks it for knob, `exec` has it begin the program anew and asks then, `set N` changes knob itself; anything else prints its own. */
+/* A program with a child process. Prints "ready", then answers each line: `fork` forks the child and prints
+ * its number, `child` prints the child's knob, `exec` makes the child execute the program again and prints
+ * its knob, `set N` changes its own knob; anything else prints its own knob. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,3 @@
-/* A library with a variable of its own, and its own view of it. */
+/* A library with a variable, and its own view of it. */
 int knob = VALUE;
 int VIEW(void) { return knob; }

@@ -1,4 +1,4 @@
-! Module variables, derived types, common blocks. Prints its view for every line it reads.
+! Module variables, derived types, common blocks. Prints its view for every input line.
 module config
   implicit none
   type solver_t

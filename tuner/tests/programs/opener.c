@@ -1,5 +1,5 @@
-/* Loads libraries that know nothing of each other. Prints each one's view. Arguments: the libraries, each with a `view`. `close`
-   unloads the last one, `swap` has the library $NEXT in its place. */
+/* Loads the independent libraries given as arguments, each with a `view`, and prints each one's view. `close`
+ * unloads the last one, `swap` replaces it by the library $NEXT. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

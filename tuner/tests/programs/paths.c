@@ -1,4 +1,4 @@
-/* Structs, arrays, pointers, statics of two files. Prints a greeting, then its own view for every line it reads. */
+/* Structs, arrays, pointers, statics of two files. Prints "ready", then its own view for every input line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Has a variable in a page of its own, and prints it for every line that it reads; `protect` makes the page read-only first. */
+/* A variable in a page of its own, which is printed for every input line; `protect` first makes the page
+ * read-only. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* Scrambles its own dynamic linker's list (r_debug, link_map) as the number in a line says, after it has put back what the last line did; `?` is answered by what
-   its variable is. Linked with -z now: nothing of it needs the list. */
+/* Reverts the previous scrambling and scrambles its dynamic linker's list (r_debug, link_map) by the number
+ * in an input line; `?` prints its variable. Linked with -z now, so the program does not use the list. */
 #define _GNU_SOURCE
 #include <link.h>
 #include <stdio.h>

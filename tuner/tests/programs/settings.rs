@@ -1,5 +1,5 @@
-//! A Rust program with variables in modules, fields, an atomic, a generic function and methods. It answers each line with
-//! their values.
+//! A Rust program with variables in modules, fields, an atomic, a generic function and methods. It answers
+//! each input line with their values.
 
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicI32, Ordering};

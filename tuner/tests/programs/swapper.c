@@ -1,5 +1,5 @@
-/* Loads and unloads two libraries in turns, each with a `view` of a variable that is 1, until its input ends. Argument 3: for how many
-   microseconds it keeps each. Prints how often the second one was seen to hold anything else. */
+/* Loads and unloads two libraries in turns, each with a `view` of a variable that is 1, until its input ends.
+ * Argument 3: microseconds for which each stays loaded. Prints how often the second one had another value. */
 #include <dlfcn.h>
 #include <poll.h>
 #include <stdio.h>

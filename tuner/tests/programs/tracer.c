@@ -1,4 +1,4 @@
-/* Debugs the process given as argument until its standard input ends. */
+/* Traces the process given as argument until its standard input ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>

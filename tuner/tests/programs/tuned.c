@@ -1,4 +1,4 @@
-/* A library that is loaded into the program under load. */
+/* A library that tests load into the program under load. */
 #include <stdatomic.h>
 static atomic_long calls;
 static int loaded;

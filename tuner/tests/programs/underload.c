@@ -1,9 +1,10 @@
-/* A program of many threads that check their own results: what is done to it from outside must show where it is meant to, and
-   nowhere else. `run` lets every working thread make some more steps and prints what happened in them; `ticks` prints how often
-   `tick` was called, which the program never does itself, `knobs` what its variables are, and `levels` what each thread has as its own
-   level. `guest` starts a thread and prints its number, `leave` ends it. At its end it says whether anything was wrong. `handler` stays in a
-   signal handler until the next line.
-   Argument `signals`: with a handler that runs often; `alone`: one thread that makes steps until its input ends. */
+/* A program with many threads that check their own results, so that a change from outside must have its
+ * effect and no other. `run` makes every worker take some more steps and prints what happened in them;
+ * `ticks` prints the number of calls of `tick`, which the program itself never makes; `knobs` prints its
+ * variables; `levels` prints the level of each thread. `guest` starts a thread and prints its number, `leave`
+ * ends it. `handler` stays in a signal handler until the next line. At its end the program prints whether
+ * anything was wrong. Argument `signals`: with a handler that runs often; `alone`: one thread that takes
+ * steps until its input ends. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -38,7 +39,7 @@ KEEP void log_state(long x) { HERE; atomic_fetch_add(&logged, 1 + 0 * x); }
 KEEP void note(int x, double y, const char *text) { if (x == 5 && y == 0.5 && !strcmp(text, "noted")) atomic_fetch_add(&noted, 1); }
 KEEP long send_block(int to, double weight, unsigned size) { HERE; atomic_store(&last_size, size); atomic_store(&last_weight, (long)(weight * 1000)); return to; }
 KEEP void tiny(void) {}
-/* Loops that come back to the second instruction, and to the first. */
+/* Loops that jump back to the second instruction, and to the first one. */
 long looping(long), again(long);
 __asm__(".text\n.globl looping, again\n.type looping, @function\n.type again, @function\n"
         "looping: xor %eax, %eax\n1: dec %rdi\njg 1b\nret\n.size looping, .-looping\n"
@@ -54,7 +55,7 @@ KEEP long chosen(long x)
 }
 KEEP __attribute__((optimize("optimize-sibling-calls"))) long tail(long x) { HERE; return sort_b(x + 1); }
 
-/* Every kind of value, for calls from outside. */
+/* Functions for calls from outside, with every kind of value. */
 KEEP signed char back_i8(signed char x) { return x; }
 KEEP unsigned char back_u8(unsigned char x) { return x; }
 KEEP short back_i16(short x) { return x; }
@@ -73,7 +74,7 @@ KEEP void nothing(void) { HERE; }
 KEEP long slow(int ms) { struct timespec t = {ms / 1000, ms % 1000 * 1000000L}; while (nanosleep(&t, &t)) ; return ms; }
 KEEP long allocate(long n) { char *p = malloc(n); if (!p) return -1; memset(p, 1, n); free(p); return n; }
 KEEP void leave(int code) { _exit(code); }
-/* A setting of each thread, as the size of OpenMP's teams is. */
+/* A setting of each thread, as OpenMP's team size is. */
 #define LEVELS_MAX (WORKERS + 6)
 static _Thread_local long level = 3;
 static long *levels[LEVELS_MAX];
@@ -88,7 +89,7 @@ typedef struct { long a, b, c; } triple;
 KEEP long of_triple(long x, triple by_value) { return x + by_value.a; }
 KEEP long tick(void) { return atomic_fetch_add(&ticks, 1) + 1; }
 
-/* Vector, x87 and integer state that a careless visitor would spoil. */
+/* Vector, x87 and integer state, which a call from outside must preserve. */
 KEEP double chain(long i)
 {
     double x = 1 + i % 7, y = 0.5, v[4] = {1, 2, 3, 4};
@@ -141,7 +142,7 @@ static void *sleeper(void *unused)
     return unused;
 }
 
-/* Made before the program says that it is ready: its descriptors are counted. */
+/* Created before "ready" is printed, because the test counts descriptors. */
 static int silent[2];
 
 static void *poller(void *unused)
@@ -155,7 +156,7 @@ static void *poller(void *unused)
     return unused;
 }
 
-/* Two threads that hand a token to each other, through a futex and through a pipe that blocks. */
+/* Two threads that pass a token to each other, through a futex and through a blocking pipe. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int token, pipes[2];
@@ -195,7 +196,7 @@ static void *taker(void *unused)
 
 static void on_alarm(int unused) { (void)unused; atomic_fetch_add(&alarms, 1); for (volatile int i = 0; i < 2000; i++) ; }
 
-/* Stays in a handler until a line comes. */
+/* Stays in the handler until a line arrives. */
 static void on_user(int unused)
 {
     char byte;
@@ -211,7 +212,7 @@ static void more(long count)
     for (int i = 0; i < WORKERS; i++) while (steps[i] < target[i]) usleep(100);
 }
 
-/* A thread that ends when it is told to. Functions of the name jump_ leave whatever called them in it. */
+/* A thread that ends on command. Functions named jump_ leave their caller in it. */
 static volatile int guest_stays, guest_tid;
 static sigjmp_buf guest_is_back;
 static long jumps;
@@ -307,7 +308,7 @@ int main(int argc, char **argv)
                has_noted, last_size, last_weight, tail(1), looping(3) + again(3) + chosen(9), errors);
         fflush(stdout);
     }
-    /* Whoever ends it at once sees nevertheless that each of its threads could do its part. */
+    /* Waits until each thread has worked at least once, even if the program is ended at once. */
     for (int i = 0; i < 10000 && !(sleeps && polls && waits); i++) usleep(1000);
     stopping = 1;
     printf("errors=%ld sleeps=%d polls=%d waits=%d\n", errors, sleeps > 0, polls > 0, waits > 0);

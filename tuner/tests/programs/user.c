@@ -1,5 +1,5 @@
-/* Uses the library's variable, or defines it itself (interposition). Prints its own view and the library's. A file
-   given as argument is mapped, as data. */
+/* Uses the library's variable, or defines it itself (interposition). Prints its own view and the library's. A
+ * file given as argument is mapped as data. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>

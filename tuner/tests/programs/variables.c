@@ -1,5 +1,5 @@
-/* One of every kind of variable. Prints a greeting, then a line of values for every line it reads; `set` changes knob itself,
-   `exec` starts the program anew in the same process. */
+/* One variable of every kind. Prints "ready", then a line of values for every input line; `set` changes knob
+ * itself, `exec` executes the program again in the same process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     return constant_pointer != &knob || array[0] != 1 || packed.odd || pointer != &knob;
 }
 
-/* Parameters of every way of being passed; the struct ends what can be told. */
+/* Parameters of all classes. After the struct, the registers of further parameters are not known. */
 struct large { long parts[4]; };
 __attribute__((noinline, used)) double mixed(int first, double second, unsigned char third, const char *fourth, struct large fifth,
                                              long sixth)

@@ -1,6 +1,7 @@
-/* Forks workers and asks them. Prints a greeting, then an answer for every line: `fork N` forks a worker that sets knob to N by itself (0: it
-   keeps what it has) and prints its number, `grandfork` has the newest worker fork one and prints its number, `values` prints knob of
-   the program and of all workers, `set N` changes the program's own. A worker ends when it is asked no more. */
+/* Forks workers and queries them. Prints "ready", then answers each line: `fork N` forks a worker that sets
+ * knob to N itself (0: it keeps the inherited value) and prints its number, `grandfork` makes the newest
+ * worker fork one and prints its number, `values` prints knob of the program and of all workers, `set N`
+ * changes the program's own knob. A worker ends when its pipe is closed. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@ enum { WORKERS_MAX = 16 };
 
 int knob = 10;
 
-static struct worker { int line[2]; } *workers; /* Made before all forks: a grandchild takes the next of them. */
-static int *count; /* Shared. */
+static struct worker { int line[2]; } *workers; /* Created before all forks, for grandchildren, too. */
+static int *count; /* Shared memory. */
 
 static void serve(int line, int own)
 {
@@ -46,7 +47,7 @@ static int ask(int worker, char word)
     return seen;
 }
 
-/* Its worker begins with the value before the number is printed. */
+/* The worker has its initial value before its number is printed. */
 static int start(int own)
 {
     int child = fork();

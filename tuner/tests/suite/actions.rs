@@ -1,5 +1,5 @@
-//! Actions on a program of many threads under load that checks its own results: the effect, the undo, and
-//! nothing else.
+//! Actions on a program with many threads under load that checks its own results: the effect, the revert, and
+//! no other effect.
 
 use plan::{Action, Argument, CallRequest, Expression, Moment, PatchRequest, ReturnType, ValueType};
 use tuner::ActionOutcome;
@@ -305,7 +305,7 @@ fn a_call_that_takes_longer_goes_on_and_is_found_later() {
     let receipt = writer.call(request, Reason::default()).unwrap();
     assert_eq!(receipt.outcome, ActionOutcome::Running);
     assert_eq!(writer.changes()[0].status, Status::Pending);
-    // The program's main thread sleeps for us, and answers when it is back.
+    // The main thread executes our sleep first and answers afterwards.
     assert_eq!(load.runs(), QUIET);
     writer.reconcile().unwrap();
     assert_eq!(writer.changes()[0].status, Status::Done);
@@ -363,7 +363,7 @@ fn arguments_of_a_function_without_debug_information_need_their_type() {
     let PatchRequest::SetArgument { value_type, .. } = &mut request else {
         unreachable!()
     };
-    // Counted among those of its kind: the double before it has a register of another kind.
+    // The index counts arguments of the same class: the double before it is in a floating-point register.
     *value_type = Some(ValueType::U32);
     let receipt = patch(&mut writer, &request);
     assert_eq!(load.runs(), QUIET.replace("size=4096", "size=100"));

@@ -1,4 +1,4 @@
-//! The session of the separate process: what it does, and how it ends.
+//! Sessions of the actuator process: its actions, and its end.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// `variables` running; `None`, with a word, where a process that is not its parent may not look into it.
+    /// `variables` as a running process. Skips if another process than its parent may not inspect it.
     pub(crate) fn new() -> Option<Setting> {
         let workshop = Workshop::open()?;
         let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
@@ -38,7 +38,7 @@ impl Setting {
         }
     }
 
-    /// A program that has opened a library with a variable in it, and closes it when told.
+    /// A program that has opened a library with a variable, and closes it on command.
     pub(crate) fn with_library() -> Option<Setting> {
         let mut setting = Setting::new()?;
         let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
@@ -48,7 +48,7 @@ impl Setting {
         Some(setting)
     }
 
-    /// A program that forks. Its variables are at the same addresses whenever it begins.
+    /// A program that forks. Without PIE, so its variables have the same addresses after exec.
     pub(crate) fn forking() -> Option<Setting> {
         let mut setting = Setting::new()?;
         let forker = setting.workshop.build("forker.c", "forker", &["-g", "-no-pie"]);
@@ -56,7 +56,7 @@ impl Setting {
         Some(setting)
     }
 
-    /// A program that forks workers.
+    /// A program that forks worker processes.
     pub(crate) fn with_workers() -> Option<Setting> {
         let mut setting = Setting::new()?;
         let workers = setting.workshop.build("workers.c", "workers", &["-g"]);
@@ -112,7 +112,7 @@ impl Setting {
     }
 }
 
-/// An actuator of its own, started as a test wants it.
+/// Starts a separate actuator with these arguments.
 pub(crate) fn session(state: &Path, keep: bool, arguments: &[&str]) -> (ActuatorClient, Child) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_actuator-testee"));
@@ -192,8 +192,7 @@ fn nothing_else_is_requested_while_a_set_that_was_sent_has_no_receipt() {
     assert_eq!(setting.program.sees("knob"), "12");
 }
 
-/// Calls of read(2), write(2) and their kind by a process since it began; what goes over sockets is not among
-/// them.
+/// Number of read and write system calls of a process since its start, without those on sockets.
 fn reads_and_writes(pid: u32) -> (u64, u64) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let count = |key: &str| {
@@ -213,8 +212,8 @@ fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_li
         session.set(setting.write("wide", &value.to_string())).unwrap();
     }
     let (reads_then, writes_then) = reads_and_writes(session.actuator);
-    // Who debugs it; what is there when it is announced, before the store and after it. The intent, the value
-    // and what came of it.
+    // Four reads: the tracer, and the value when it is announced, before and after the store. Three writes:
+    // intent, value, outcome.
     assert_eq!((reads_then - reads, writes_then - writes), (10 * 4, 10 * 3));
 }
 
@@ -229,8 +228,8 @@ fn the_debugger_of_the_program_is_not_read_again_right_after_a_write_was_expecte
         session.set(setting.write("wide", &value.to_string())).unwrap();
     }
     let (reads_then, _) = reads_and_writes(session.actuator);
-    // Asked and read when it is expected, read three times when it is written; somebody may have kept us for
-    // longer than the answer holds.
+    // Two reads for the expected write, three for the write. Slightly more if a cached tracer has expired,
+    // because the test was delayed.
     let each = (reads_then - reads) as f64 / 50.0;
     assert!((5.0..5.5).contains(&each), "{each}");
 }
@@ -248,7 +247,7 @@ fn a_first_write_to_a_place_that_was_requested_reads_no_more_than_any_later_one(
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.get(setting.read("wide")).unwrap();
-    // The right to write and the journal come with the first write into the process.
+    // The first write into the process acquires the right to write and opens the journal.
     session.set(setting.write("knob", "11")).unwrap();
     let before = reads_and_writes(session.actuator).0;
     session.set(setting.write("wide", "11")).unwrap();
@@ -277,12 +276,12 @@ fn a_set_that_is_warmed_up_writes_nothing_but_to_a_file_without_a_name_and_leave
         let like = SetWarmUp::of(setting.write("knob", value));
         session.expect(Duration::ZERO, Some(like)).unwrap();
     }
-    // It answers one after the other: all have been practised then.
+    // Requests are answered in order, so all warm-ups are done now.
     let value = session.get(setting.read("knob")).unwrap().value();
     assert_eq!(value, Some(Value::I32(11)));
     assert_eq!(setting.program.sees("knob"), "11");
     assert_eq!(journals(&setting), before);
-    // The lines of the two that could be made.
+    // Lines of the two warm-ups with a valid value.
     assert_eq!(reads_and_writes(session.actuator).1, writes + 2);
     let open = std::fs::read_dir(format!("/proc/{}/fd", session.actuator)).unwrap();
     let targets = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
@@ -309,7 +308,7 @@ fn a_set_that_is_warmed_up_first_of_all_opens_nothing() {
     assert!(session.get(setting.read("knob")).is_ok());
     assert!(journals(&setting).is_empty(), "not even a journal");
     assert_eq!(setting.program.sees("knob"), "10");
-    // Nor is anything locked.
+    // A warm-up takes no lock, either.
     let (mut other, _other) = setting.session(false, &[]);
     other.set(setting.write("knob", "13")).unwrap();
     session

@@ -1,4 +1,4 @@
-//! Which bytes a name means. The proof is always the program's own view after a write.
+//! The bytes that a name refers to, verified by the program's own view after a write.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Threads that sleep in system calls are held, and sent to work for us: which calls fail, and which have to.
+//! Threads that sleep in system calls are held, and make calls for us: which of their system calls may fail.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,28 +12,28 @@ use crate::underload::{call, patch, replace, result, take_back};
 
 const USR2: i32 = 12;
 const WINCH: i32 = 28;
-/// Whatever is waited for has happened long before.
+/// A limit for anything that works.
 const SOON: Duration = Duration::from_secs(120);
 const HOLD_WAIT: Duration = Duration::from_secs(20);
-/// Those that the kernel makes again after a handler with SA_RESTART (signal(7)).
+/// Calls that the kernel restarts after a handler with SA_RESTART (signal(7)).
 const RESTARTED: [&str; 3] = ["futex", "read", "wait4"];
 
-/// The program, with a thread for each kind of call.
+/// The program, which has one thread per kind of call.
 struct Blocking {
     workshop: Workshop,
     program: Program,
     threads: Vec<(String, i32)>,
 }
 
-/// What came of the calls since the last answer.
+/// Results of the calls since the previous answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
-    /// The kinds that failed with EINTR.
+    /// Kinds that failed with EINTR.
     failed: BTreeSet<String>,
-    /// How often one did without a handler having run.
+    /// Number of EINTR failures without a handler.
     without: u64,
     wrong: u64,
-    /// In how many threads a handler has run.
+    /// Number of threads in which a handler has run.
     handled: usize,
 }
 
@@ -98,7 +98,7 @@ impl Blocking {
         self.program.writer(self.workshop.path()).unwrap()
     }
 
-    /// Every call gets what it waits for, and none has failed.
+    /// Completes every call, and checks that none has failed.
     fn all_go_well(&mut self) {
         let answer = self.say("wake");
         let fine = Answer {
@@ -111,14 +111,14 @@ impl Blocking {
         self.all_sleep();
     }
 
-    /// Holds every thread that sleeps, but not the one that answers.
+    /// Holds every sleeping thread, except the one that answers.
     fn hold(&self) -> Vec<HeldThread> {
         let pid = self.program.process().pid;
         let stop = |(_, tid): &(String, i32)| HeldThread::stop(pid, *tid, HOLD_WAIT).unwrap();
         self.threads.iter().map(stop).collect()
     }
 
-    /// What fails until each thread has run a handler and sleeps again.
+    /// Kinds that failed, after each thread has run a handler and sleeps again.
     fn failed_by_handlers(&mut self) -> BTreeSet<String> {
         let until = Instant::now() + SOON;
         let mut failed = BTreeSet::new();
@@ -131,7 +131,7 @@ impl Blocking {
             }
             assert!(Instant::now() < until, "{answer:?}");
         }
-        // The calls that a handler has ended are counted before they are made again.
+        // A call that a handler has ended is counted before it is repeated.
         self.all_sleep();
         failed.extend(self.say("?").failed);
         failed

@@ -1,5 +1,5 @@
-//! Calls that wait for a sync point: what is not called, and what is written down of it. The rendezvous is
-//! the testee's own and holds nobody; the real one is tested with the agent, as root.
+//! Calls at a sync point: cases in which they are not made, and the journal's entries. The rendezvous is that
+//! of the testee and holds no thread; the agent's tests use the real one, as root.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ fn a_call_whose_point_was_missed_or_not_reached_is_never_made_and_the_journal_sa
             "never",
             "the program did not reach entry:main in time: nothing was called",
         ),
-        // Who is held is a thread that the program has not.
+        // The held thread does not exist in the program.
         ("done", "thread 7 of process"),
     ];
     for (how, wanted) in said {

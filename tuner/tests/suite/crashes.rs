@@ -1,5 +1,5 @@
-//! The actuator is killed in the middle of actions, or ends around a write: the program goes on with right results, the journal tells the
-//! truth, and the next writer leaves no trace.
+//! The actuator is killed during actions, or ends around a write. The program must continue with correct
+//! results, the journal must agree with the memory, and the next writer must revert everything.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     underload::{Load, QUIET, argument, call, insert, invertible, remove, replace},
 };
 
-/// What each thread has as its own level, from the start.
+/// Initial level of each thread.
 const LEVELS: &str = "levels=3,3,3,3,";
 
 pub(crate) fn actions(load: &Load) -> Vec<Action> {
@@ -37,7 +37,7 @@ pub(crate) fn actions(load: &Load) -> Vec<Action> {
     ]
 }
 
-/// Without an action the variable is set.
+/// Carries out the action, or sets the variable if there is none.
 pub(crate) fn act(
     session: &mut ActuatorClient,
     load: &Load,
@@ -62,7 +62,7 @@ pub(crate) fn act(
     Ok(receipt.change)
 }
 
-/// What the program holds of a change, in part at least; none where that cannot be seen.
+/// Whether a change is in force in the program, at least in part. `None` if this cannot be seen.
 fn is_held(load: &mut Load, action: &ActionRecord) -> Option<bool> {
     if action.inverse().is_some() {
         return Some(load.program.say("levels") != LEVELS);
@@ -86,7 +86,7 @@ fn is_held(load: &mut Load, action: &ActionRecord) -> Option<bool> {
     }
 }
 
-/// What the next writer finds, and that it leaves no trace.
+/// Checks the state that the next writer finds, and that it reverts everything.
 pub(crate) fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
     let seen = load.runs();
     assert!(seen.ends_with("errors=0"), "{what}: {seen}");
@@ -102,7 +102,7 @@ pub(crate) fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
         };
         assert!(settled, "{what}: {change:?}");
     }
-    // Of earlier ones nothing is in force: later ones may be in the same bytes.
+    // Only for the last change, because later changes may use the same bytes as earlier ones.
     if let Some(last) = writer.changes().last()
         && let Some(held) = is_held(load, &last.intent.action)
     {
@@ -127,7 +127,7 @@ fn an_actuator_killed_between_any_two_steps_leaves_a_program_that_is_right() {
     let actions = actions(&load);
     for action in actions.iter().map(Some).chain([None]) {
         for instant in ["after-intent", "underway", "after-write"] {
-            // The second time is that of the undo, or a later step.
+            // From the second time on, the instant is in the revert or in a later step.
             for count in 1..=4 {
                 let (mut session, mut process) = session(load.state(), false, &[instant, &count.to_string()]);
                 let changed = act(&mut session, &load, action);
@@ -151,7 +151,7 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
     let code = load.code();
     let actions = actions(&load);
     let rounds = if long() { 200 } else { 20 };
-    // A series that is the same every time; the instants it hits are not.
+    // A fixed pseudo-random sequence; the instants that it hits vary.
     let mut random = 88_172_645_463_325_252_u64;
     for round in 0..rounds {
         random ^= random << 13;
@@ -179,7 +179,7 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
     }
 }
 
-/// The actuator dies at an instant of its `count`-th write or undo; the next writer must find out the truth.
+/// Kills the actuator at an instant of its `count`-th write or revert.
 fn crash(
     setting: &Setting,
     instant: &str,

@@ -1,5 +1,5 @@
-//! What the debug information of one file tells: its functions and variables, arguments, inlined calls; and
-//! that a damaged one does no harm.
+//! Contents of the debug information of a file: functions, variables, arguments, inlined calls. Damaged debug
+//! information must cause errors only.
 
 use tuner::catalog::{self, SymbolUse};
 use tuner::dwarf::{self, ArgumentName, ValueKind};
@@ -75,7 +75,7 @@ fn an_address_in_code_is_the_line_of_its_source_whatever_the_debug_information()
         let [Some(line), None] = found.as_slice() else {
             panic!("{flag}: {found:?}");
         };
-        // What is optimised begins with one of the first lines of the function's body.
+        // With optimisation the first line may be any of the first lines of the body.
         assert_eq!(line.file, "paths.c", "{flag}");
         assert!((wanted..wanted + 4).contains(&line.line), "{flag}: {line:?}");
     }
@@ -205,8 +205,8 @@ fn an_inlined_function_is_shown_with_the_call_and_what_can_be_probed() {
     assert_eq!(nothing, (vec![], 0));
 }
 
-/// Everything that is asked of a file, on one that may be damaged. Answers and errors are both fine; panics
-/// and endless loops are not.
+/// Makes all queries on a file that may be damaged. Results and errors are correct; panics and endless loops
+/// are not.
 fn ask_everything(image: &Image) {
     let addresses: Vec<LinkAddress> = match catalog::entries(image, |_| true) {
         Ok(entries) => entries.iter().map(|entry| entry.address).take(200).collect(),

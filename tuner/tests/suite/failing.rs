@@ -1,5 +1,5 @@
-//! Each system call that the actuator makes for an action fails once: the program goes on with right results,
-//! the journal tells the truth, and the next writer leaves no trace.
+//! Each system call of the actuator for an action fails once. The program must continue with correct results,
+//! the journal must agree with the memory, and the next writer must revert everything.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -12,18 +12,18 @@ use crate::crashes::{act, actions, check};
 use crate::programs::{long, skip};
 use crate::underload::Load;
 
-/// The status of the program that lets a call fail where it may not trace.
+/// Exit code of the program that injects the failure, if it may not trace.
 const NOT_PERMITTED: i32 = 77;
 
-/// A system call of a process is to fail.
+/// A process that makes a system call of another process fail.
 struct Failing {
     process: Child,
     says: BufReader<ChildStdout>,
 }
 
 impl Failing {
-    /// Which, counted from now on over all its threads; none with 0. None where the kernel does not permit
-    /// that.
+    /// Makes call `number` of all threads fail, counted from now on; 0 for none. Returns `None` if the kernel
+    /// does not permit this.
     fn start(program: &Path, pid: u32, number: usize) -> Option<Failing> {
         let mut command = Command::new(program);
         command.args([pid.to_string(), number.to_string()]);
@@ -39,7 +39,7 @@ impl Failing {
         Some(Failing { process, says })
     }
 
-    /// Once the process has ended: how many calls it made, and the one that failed.
+    /// Waits for the end of the process. Returns the number of its calls, and the call that failed.
     fn end(mut self) -> (usize, Option<i64>) {
         let mut said = String::new();
         self.says.read_to_string(&mut said).unwrap();
@@ -50,7 +50,7 @@ impl Failing {
     }
 }
 
-/// Takes an action and takes it back while a system call fails. How many there were.
+/// Carries out and reverts an action while system call `number` fails. Returns the number of system calls.
 fn failed(load: &mut Load, failing: &Path, action: Option<&Action>, number: usize) -> Option<usize> {
     let (mut session, mut process) = session(load.state(), false, &[]);
     let follower = Failing::start(failing, process.id(), number)?;
@@ -64,7 +64,7 @@ fn failed(load: &mut Load, failing: &Path, action: Option<&Action>, number: usiz
     Some(seen)
 }
 
-/// Only each so many-th call fails, of `set` and of the other actions, unless `TUNEAGENT_LONG` is set.
+/// Unless `TUNEAGENT_LONG` is set, only each n-th call fails: for `set`, and for the other actions.
 const STEPS: (usize, usize) = (29, 499);
 
 #[test]
@@ -79,7 +79,7 @@ fn an_actuator_of_which_any_system_call_fails_leaves_a_program_that_is_right() {
             None => STEPS.0,
             Some(_) => STEPS.1,
         };
-        // Another one of each action.
+        // The first call differs between the actions.
         let (mut number, mut seen) = (1 + place % step, usize::MAX);
         while number <= seen {
             seen = or_skip!(failed(&mut load, &failing, action, number));

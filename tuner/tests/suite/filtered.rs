@@ -1,5 +1,4 @@
-//! Programs that have given up system calls: what is done all the same, what is refused, and that they live
-//! on.
+//! Programs with seccomp filters: allowed actions, refused actions, and that the programs survive.
 
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use tuner::{ActionError, Stopped, Writer, WriterError};
 use crate::programs::{Program, Workshop, skip, to};
 use crate::underload::{argument, call, insert, patch, replace, result, take_back};
 
-/// What a program with a filter permits: its mode; that memory is mapped in it; that functions are called of
-/// which nothing is known.
+/// What a filter permits: its mode; whether memory can be mapped; whether functions can be called whose
+/// system calls are unknown.
 type Permits = (&'static str, Result<(), &'static str>, Result<(), &'static str>);
 
 const ERRNO: &str = "fails (errno 1) the system call mmap";
@@ -52,7 +51,7 @@ impl Filtered {
         self.program.writer(self.workshop.path()).unwrap()
     }
 
-    /// It lives, and says this.
+    /// Checks that the program runs and that its answer contains `part`.
     fn answers(&mut self, part: &str) {
         let answer = self.program.say("?");
         assert!(answer.contains(part), "`{part}` is not in `{answer}`");
@@ -64,7 +63,7 @@ impl Filtered {
     }
 }
 
-/// It was done; what was refused was refused for the reason, and is nowhere in force.
+/// Checks that a result is as expected: success, or a refusal with this reason. Returns the change.
 fn done(what: &str, result: Result<u64, WriterError>, expected: Result<(), &str>) -> Option<u64> {
     match (result, expected) {
         (Ok(change), Ok(())) => Some(change),
@@ -83,7 +82,7 @@ fn try_patch(writer: &mut Writer, request: &plan::PatchRequest) -> Result<u64, W
         .map(|receipt| receipt.change)
 }
 
-/// Takes a change back that was made.
+/// Reverts the change, if there is one.
 fn back(writer: &mut Writer, change: Option<u64>) {
     if let Some(change) = change {
         take_back(writer, change);
@@ -91,7 +90,7 @@ fn back(writer: &mut Writer, change: Option<u64>) {
 }
 
 impl Filtered {
-    /// What makes the program call functions: a call, a library, a call that is inserted.
+    /// Actions with function calls: a call, a library, an inserted call.
     fn functions(&mut self, writer: &mut Writer, (mode, _, functions): Permits) {
         let called = writer.call(call("extra(5)", None), Reason::default());
         let called = called.map(|receipt| {
@@ -109,7 +108,7 @@ impl Filtered {
         back(writer, inserted);
     }
 
-    /// What maps memory in it.
+    /// An action that maps memory.
     fn mapping(&mut self, writer: &mut Writer, (mode, mapping, _): Permits) {
         let changed = try_patch(writer, &argument("tick", 0, "original + 99"));
         let changed = done(&format!("{mode}: argument"), changed, mapping);
@@ -124,7 +123,7 @@ impl Filtered {
         word.unwrap_or_else(|| panic!("`{answer}`")).parse().unwrap()
     }
 
-    /// What takes no system call of the program.
+    /// Actions without system calls in the program.
     fn without_calls(&mut self, writer: &mut Writer, mode: &str) {
         if mode != "strict" {
             let change = patch(writer, &replace("f", "g")).change;
@@ -180,11 +179,11 @@ fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls_as_root() {
     assert_eq!(result(&writer.call(request, Reason::default()).unwrap()), "5");
     let inserted = try_patch(&mut writer, &insert("extra(5)", "tick", Moment::Entry)).unwrap();
     filtered.answers("called=10 ");
-    // What was done by hand is reverted without a word more.
+    // The revert needs no permission of its own.
     writer.despite_seccomp = false;
     assert_eq!(writer.revert(inserted).unwrap().outcome, RevertOutcome::Reverted);
     filtered.answers("called=10 ");
-    // A call of ours that would kill is never made.
+    // A call that the filter would kill is never made.
     let mut filtered = or_skip!(Filtered::start("kill"));
     let mut writer = filtered.writer();
     writer.despite_seccomp = true;

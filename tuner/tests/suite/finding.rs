@@ -1,4 +1,4 @@
-//! Paths, C++ and Fortran names, debug information wherever it lies.
+//! Paths, C++ and Fortran names, and debug information in all places.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use tuner::{Location, VariableError, WritablePlace, WritablePlaceError, WriterEr
 
 use crate::programs::{FLAGS, Program, Workshop, skip, source_path, to};
 
-/// The program of two files, built with these flags.
+/// Builds the program of two files with these flags.
 pub(crate) fn paths(workshop: &Workshop, flags: &[&str]) -> PathBuf {
     let other = source_path("other.c");
     let other = other.to_str().unwrap();
@@ -29,7 +29,7 @@ fn write(workshop: &Workshop, program: &Program, location: &Location, value: Val
     writer.set(&place, to(value)).unwrap().change.unwrap()
 }
 
-/// What each path names is what the program calls so, and is reverted.
+/// Writes to each path, checks the program's view under the given name, and reverts.
 fn each_is_written(workshop: &Workshop, program: &mut Program, cases: &[(&str, &str)]) {
     for (path, name) in cases {
         let location = program
@@ -83,7 +83,7 @@ fn debug_information_is_found_where_it_was_put() {
         assert_eq!(limit, "6", "{how}");
         Some(())
     };
-    // Split by the compiler: files beside the program, and all of them in one.
+    // Split by the compiler: separate files beside the program, and one file with all of them.
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         paths(&workshop, &[version, "-gsplit-dwarf"]);
         if read_all(&format!("{version}, dwo")).is_none() {
@@ -95,7 +95,7 @@ fn debug_information_is_found_where_it_was_put() {
             .filter(|path| path.extension().is_some_and(|ending| ending == "dwo"))
             .collect();
         assert_eq!(files.len(), 2, "{files:?}");
-        // binutils' tool knows no later version.
+        // The dwp tool of binutils does not support later versions.
         if version != "-gdwarf-4" {
             continue;
         }
@@ -106,7 +106,7 @@ fn debug_information_is_found_where_it_was_put() {
         read_all(&format!("{version}, dwp")).unwrap();
         std::fs::remove_file(workshop.path().join("paths.dwp")).unwrap();
     }
-    // Taken out into a file of its own, found by the debug link: by build id, and by sum.
+    // Separated with objcopy and found by the debug link, with a build id and with a checksum.
     for id in ["-Wl,--build-id", "-Wl,--build-id=none"] {
         paths(&workshop, &[id]);
         for arguments in [
@@ -119,7 +119,7 @@ fn debug_information_is_found_where_it_was_put() {
         }
         read_all(id).unwrap();
     }
-    // A file of the same name that is another is not believed.
+    // A different file with the same name must be rejected.
     let debug = workshop.path().join("paths.debug");
     let mut bytes = std::fs::read(&debug).unwrap();
     bytes.push(0);
@@ -143,7 +143,7 @@ fn debug_information_of_the_distribution_is_found_by_build_id() {
     if !std::path::Path::new(&debug).exists() {
         return skip("the C library's debug information (libc6-dbg) is not installed");
     }
-    // A static variable of the C library, by its source file; its own symbol table has no such symbol.
+    // A static variable of the C library by its source file; the library's symbol table does not have it.
     let location = program.find("malloc.c:mp_.trim_threshold").unwrap();
     assert_eq!(location.value_type(), Some(ValueType::U64));
     assert_eq!(
@@ -199,7 +199,7 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
         "{error}"
     );
     assert_eq!(program.sees("value"), "22");
-    // Moved since: taking back would write into memory that is somebody else's now.
+    // Moved since the write: a revert would write into memory with another use.
     refused!(writer.revert(change), WriterError::Moved { .. });
     assert_eq!(program.sees("value"), "22");
 }
@@ -242,7 +242,7 @@ fn what_leads_nowhere_is_refused_with_what_would() {
         error.contains("static in") && error.contains("other.c") && error.contains("paths.c"),
         "{error}"
     );
-    // Read-only data stays so, however it is reached.
+    // Read-only data is not written through any path.
     for path in ["fixed.chunk", "to_fixed->chunk"] {
         let error = WritablePlace::validate(&program.find(path).unwrap(), None).unwrap_err();
         assert!(
@@ -258,7 +258,7 @@ fn what_leads_nowhere_is_refused_with_what_would() {
         program.find("cfg.solver"),
         VariableError::NoDebugInformation { .. }
     );
-    // The symbol table knows the source files of static variables without it.
+    // The symbol table has the source files of static variables.
     assert_eq!(program.find("other.c:limit").unwrap().size, 4);
 }
 
@@ -347,7 +347,7 @@ fn names_of_rust_are_paths_however_the_compiler_spells_them() {
 #[test]
 fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_selected() {
     let workshop = or_skip!(Workshop::open());
-    // As NumPy and SciPy bring an OpenBLAS each.
+    // As NumPy and SciPy each include a copy of OpenBLAS.
     let [a, b] = [("libblas_a.so", "-DVALUE=1"), ("libblas_b.so", "-DVALUE=2")].map(|(name, value)| {
         workshop.build(
             "library.c",

@@ -1,4 +1,4 @@
-//! Calls that are reverted by a call: by the same thread, with what that read beforehand.
+//! Calls that are reverted by their inverse, in the same thread and with the value read before.
 
 use plan::CallRequest;
 use tuner::journal::{Reason, RevertOutcome, Status};
@@ -8,7 +8,7 @@ use crate::underload::{FINE, Load, QUIET, call, invertible};
 
 const ALL_AS_THEY_WERE: &str = "levels=3,3,3,3,";
 
-/// How many threads have this level.
+/// Number of threads with this level.
 fn having(load: &mut Load, level: &str) -> usize {
     let levels = load.program.say("levels");
     let levels = levels.trim_start_matches("levels=").split(',');
@@ -19,7 +19,7 @@ fn make(writer: &mut Writer, request: CallRequest) -> u64 {
     writer.call(request, Reason::default()).unwrap().change
 }
 
-/// What each of its threads that work is called, by the kernel.
+/// Thread ids of the worker threads.
 fn workers(load: &Load) -> Vec<i32> {
     let mut threads: Vec<i32> = std::fs::read_dir(format!("/proc/{}/task", load.program.pid()))
         .unwrap()

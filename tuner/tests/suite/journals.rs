@@ -1,4 +1,4 @@
-//! What the journal says of a change, to whom, and after an accident.
+//! Contents of the journal, access to it, and its state after a crash.
 
 use std::fs;
 use std::io::Write;
@@ -92,7 +92,7 @@ fn two_journals_of_one_process_never_give_a_number_twice() {
     let mut sorted = numbers.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, (2..=101).collect::<Vec<u64>>());
-    // What one remembers of the lines that it wrote, and read of those of others, is what the file says.
+    // The history in memory, from own lines and lines of other writers, must equal that of the file.
     let mut journals = [0, 1].map(|_| Journal::open(&state, pid).unwrap());
     for turn in [0, 1, 1, 0, 0] {
         journals[turn].announce(intent.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Libraries are loaded into a program under load, used, and unloaded again, or it is said why not.
+//! Libraries are loaded into a program under load, used, and unloaded; or the reason why not is reported.
 
 use plan::Moment;
 use tuner::Writer;
@@ -55,7 +55,7 @@ fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
     assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
     take_back(&mut writer, replaced.change);
     take_back(&mut writer, loaded.change);
-    // By its name alone the dynamic linker finds it.
+    // By a bare name, which the dynamic linker searches.
     let loaded = writer.load("libtuned.so", 20_000, Reason::default()).unwrap();
     take_back(&mut writer, loaded.change);
     assert_eq!(load.runs(), QUIET);

@@ -1,4 +1,4 @@
-//! Processes, modules, functions, types.
+//! Reading of processes, modules, functions and types.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -56,7 +56,7 @@ fn a_process_that_ended_is_reported_and_its_number_is_not_taken_for_it() {
 fn a_zombie_is_refused() {
     let mut child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
     let pid = child.id().cast_signed();
-    // Waits for its end without collecting it.
+    // Waits for the end without reaping the process.
     let id = rustix::process::WaitId::Pid(rustix::process::Pid::from_raw(pid).unwrap());
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(id, options).unwrap();
@@ -66,7 +66,7 @@ fn a_zombie_is_refused() {
 
 #[test]
 fn a_thread_of_the_kernel_is_refused() {
-    // kthreadd is 2 everywhere but inside of a pid namespace.
+    // kthreadd has pid 2, except inside a pid namespace.
     match Process::open(2) {
         Err(ProcessError::KernelThread { name, .. }) => assert_eq!(name, "kthreadd"),
         _ => crate::programs::skip("process 2 is not a kernel thread here"),
@@ -103,7 +103,7 @@ fn a_file_that_was_written_to_since_it_was_read_is_not_probed() {
     let space = program.space();
     let module = space.executable().unwrap();
     assert!(module.probe_path().is_ok());
-    // As an installer would that copies over the old file: its inode stays.
+    // Overwritten in place, as some installers do, so the inode is the same.
     drop(program);
     let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     std::io::Write::write_all(&mut file, &[0]).unwrap();
@@ -150,8 +150,8 @@ fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_resto
         "libknob.so",
         &["-shared", "-fPIC", "-DVALUE=2", "-DVIEW=library_view"],
     );
-    // Of this thread alone: without the capability, and what includes it, the file is out of reach and the
-    // message names it.
+    // Drops capabilities of this thread only. Without CAP_CHECKPOINT_RESTORE and CAP_SYS_ADMIN the file
+    // cannot be opened, and the error names the former.
     let all = capabilities(None).unwrap();
     for (dropped, is_found) in [
         (
@@ -247,7 +247,7 @@ fn parameters_are_shown_with_their_registers_as_far_as_they_can() {
         .iter()
         .map(|parameter| (parameter.register, parameter.of.kind, parameter.of.size))
         .collect();
-    // The second is in a register for floating-point numbers, and takes none from the third.
+    // The double is in a floating-point register and does not advance the index of integer registers.
     let expected = [
         (0, ValueKind::Signed, 4),
         (0, ValueKind::Float, 8),
@@ -277,12 +277,12 @@ fn a_file_is_read_once_until_it_is_written_and_a_new_one_of_its_name_is_another(
     };
     let first = image();
     assert!(std::sync::Arc::ptr_eq(&first, &image()));
-    // The same file, which may have other content now.
+    // The same file with another modification time must be read again.
     let file = fs::File::options().append(true).open(&library).unwrap();
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     let written = image();
     assert!(!std::sync::Arc::ptr_eq(&first, &written));
-    // Another file; the program has the old one.
+    // Another file with this name; the program still uses the old one.
     let other = workshop.build("part.c", "other.so", &["-shared", "-fPIC"]);
     fs::rename(other, &library).unwrap();
     assert!(std::sync::Arc::ptr_eq(&written, &image()));
@@ -300,7 +300,7 @@ fn a_scrambled_list_of_the_dynamic_linker_leads_to_the_right_write_or_to_none() 
         let set = AddressSpace::read(&process, &program.images)
             .ok()
             .and_then(|space| {
-                // Also where nothing is written, no look may fail otherwise than by an error.
+                // Without a write, too: lookups may return errors only.
                 let _ = (space.functions(&["step"]), space.is_linked());
                 let mut writer = program.writer(workshop.path()).ok()?;
                 let place = WritablePlace::validate(&space.variable(&"knob".into()).ok()?, None).ok()?;

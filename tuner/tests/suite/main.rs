@@ -1,35 +1,35 @@
-//! Tests against real processes: small C programs that print what they see themselves.
+//! Tests on real processes: small C programs that print their own view of their state.
 //!
-//! - `programs`: builds and runs them
-//! - `looking`: processes, modules, functions, types
-//! - `binding`: which bytes a name means
-//! - `filtered`: programs that have given up system calls
-//! - `finding`: paths, C++ and Fortran names, debug information wherever it lies
-//! - `describing`: what the debug information of one file tells
-//! - `writing`: what is written, what is refused, what is reverted
-//! - `moving`: what changes between the last check and the store
-//! - `journals`: what the journal says of a change, to whom, and after an accident
-//! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
-//! - `underload`: a program under load, and what is asked of it
-//! - `actions`: calls, code, threads, on the same
-//! - `inverses`: calls that take calls back, on the same
-//! - `loading`: libraries, on the same
-//! - `actuator`: the session of the separate process
-//! - `crashes`: the actuator is killed in the middle of actions, or ends around a write
-//! - `obstacles`: processes that must be left alone
+//! - `programs`: builds and runs the programs
+//! - `looking`: reading of processes, modules, functions, types
+//! - `binding`: the bytes that a name refers to
+//! - `filtered`: programs with seccomp filters
+//! - `finding`: paths, C++ and Fortran names, debug information in all places
+//! - `describing`: contents of debug information
+//! - `writing`: writes, refusals, reverts
+//! - `moving`: changes of the program between the last check and the store
+//! - `journals`: contents of the journal, access, crashes
+//! - `refused`: typed errors without a write: debuggers, ends of processes, full disks
+//! - `underload`: a program under load, and helpers for it
+//! - `actions`: calls, code, threads, on this program
+//! - `inverses`: calls that are reverted by their inverse, on this program
+//! - `loading`: libraries, on this program
+//! - `actuator`: sessions of the actuator process
+//! - `crashes`: kills of the actuator during actions, and ends around a write
+//! - `obstacles`: processes that must not be changed
 //! - `offspring`: processes that are forked from changed ones
-//! - `sequences`: random series of changes and undos
-//! - `sites`: where entries are probed, in real libraries
-//! - `blocking`: threads that sleep in system calls, held
-//! - `calling`: calls that wait for a sync point
-//! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
-//! - `tidy`: promises that the sources keep
+//! - `sequences`: random sequences of changes and reverts
+//! - `sites`: probe sites at function entries of real libraries
+//! - `blocking`: held threads that sleep in system calls
+//! - `calling`: calls at a sync point
+//! - `waiting`: changes at a sync point, with a rendezvous that holds no thread
+//! - `tidy`: properties of the source text
 //!
-//! Without a C compiler, or where the kernel lets nobody look into a child, a test says on the real standard
-//! error that it was skipped; with TUNEAGENT_REQUIRE_ALL=1 it fails instead.
+//! Without a C compiler, or if the kernel does not permit inspecting a child, a test prints on the real
+//! standard error that it is skipped. With TUNEAGENT_REQUIRE_ALL=1 it fails instead.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
-/// The value; without it the test ends here, as one that was skipped.
+/// The value of an `Option`; `None` ends the test, which has printed that it is skipped.
 macro_rules! or_skip {
     ($value:expr) => {
         match $value {
@@ -39,7 +39,7 @@ macro_rules! or_skip {
     };
 }
 
-/// What gave this has failed, and so.
+/// Asserts that the result is an error of this pattern.
 macro_rules! refused {
     ($result:expr, $why:pat) => {
         let result = $result;
@@ -47,7 +47,7 @@ macro_rules! refused {
     };
 }
 
-/// An error is such a one.
+/// Asserts that an error has this pattern.
 macro_rules! is {
     ($error:expr, $why:pat) => {
         let error = $error;

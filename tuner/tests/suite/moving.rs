@@ -1,5 +1,5 @@
-//! Libraries that are unloaded, pages that are made read-only and programs that begin another one between the
-//! last check and the store: nothing else ever keeps the value, and no failure is reported as a success.
+//! Unloaded libraries, pages made read-only, and exec between the last check and the store: no other memory
+//! keeps the value, and no failure is reported as a success.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ fn writer(workshop: &Workshop, program: Program, before_store: fn()) -> Writer {
     writer
 }
 
-/// Two libraries of the same layout; the linker has given each a build id of its own.
+/// Two libraries with the same layout and different build ids.
 fn libraries(workshop: &Workshop) -> [PathBuf; 2] {
     ["liba.so", "libb.so"].map(|name| {
         let name_of_its_own = format!("-Wl,-soname,{name}");
@@ -86,7 +86,7 @@ fn nothing_is_written_where_a_library_was() {
     PROGRAM.take();
 }
 
-/// The way that is taken would override it.
+/// The write method itself would override the page protection.
 #[test]
 fn what_the_program_has_made_read_only_since_it_was_validated_stays_as_it_is() {
     let workshop = or_skip!(Workshop::open());
@@ -107,7 +107,7 @@ fn what_the_program_has_made_read_only_since_it_was_validated_stays_as_it_is() {
 #[test]
 fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
     let workshop = or_skip!(Workshop::open());
-    // Its variables are at the same addresses in both.
+    // Without PIE the variables have the same addresses before and after exec.
     let path = workshop.build("variables.c", "variables", &["-g", "-no-pie"]);
     let program = or_skip!(Program::start(&path, &[]));
     let place = program.place("knob", None).unwrap();
@@ -121,8 +121,8 @@ fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
     PROGRAM.take();
 }
 
-/// A race, as long as it is asked for. The other library may be seen with the value until it is reverted;
-/// each such write is a failure.
+/// A race for a given time. Another library may hold the value until it is restored; each such write must be
+/// reported as a failure.
 #[test]
 fn a_write_that_met_another_library_is_never_a_success() {
     let workshop = or_skip!(Workshop::open());
@@ -144,7 +144,7 @@ fn a_write_that_met_another_library_is_never_a_success() {
             .flatten()
             .next()
             .unwrap();
-        // Whenever it comes again it comes to the same place.
+        // The library is always mapped at the same address.
         let (mut tries, mut written, mut elsewhere, begin) = (0, 0, 0, Instant::now());
         while begin.elapsed() < rounds {
             tries += 1;

@@ -1,5 +1,4 @@
-//! Processes that must be left alone, and those that go away meanwhile: each a typed error, and nothing is
-//! written.
+//! Processes that must not be changed, and processes that end during a change: typed errors without a write.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +12,7 @@ use tuner::{ActionError, PtraceError, Stopped, Writer, WriterError};
 use crate::programs::skip;
 use crate::underload::{FINE, Load, QUIET, call, insert, remove, replace};
 
-/// Everything that needs threads to be stopped is refused for the same reason, and announces nothing.
+/// Checks that all actions that stop threads are refused with the same error, and announce nothing.
 fn all_refused(writer: &mut Writer, library: &str, is_it: impl Fn(&ActionError) -> bool) {
     let reason = Reason::default;
     let outcomes = [
@@ -41,7 +40,7 @@ fn is_traced(error: &ActionError) -> bool {
     matches!(error, ActionError::Ptrace(PtraceError::Traced { .. }))
 }
 
-/// Waits until somebody traces the process.
+/// Waits until the process is traced. Returns false if the tracer ends before.
 fn await_tracer(load: &Load, tracer: &mut Child) -> bool {
     for _ in 0..1_000 {
         if load.program.process().tracer().unwrap().is_some() {
@@ -196,7 +195,7 @@ fn code_that_somebody_changed_since_is_left_alone_and_said() {
     };
     let site = &patch.sites[0];
     let place = site.address.0 + site.new.0.len() as u64 - 1;
-    // The last byte of what does nothing behind the jump.
+    // The last byte of the filler after the jump.
     let memory = std::fs::OpenOptions::new()
         .write(true)
         .open(format!("/proc/{}/mem", load.program.pid()));
@@ -231,7 +230,7 @@ fn threads_that_somebody_bound_since_are_left_alone_and_it_is_said() {
     assert_eq!(load.ends(), FINE);
 }
 
-/// A uprobe, until it is dropped. The file system through which it is set is mounted for this test alone.
+/// A uprobe, which is removed on drop. It is set through a tracefs that is mounted for this test only.
 struct Uprobe(tempfile::TempDir);
 
 impl Uprobe {
@@ -305,7 +304,7 @@ fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter_as_root(
         .unwrap();
     writer.revert(removed.change).unwrap();
     drop(probe);
-    // Old bytes come from the file: what the probe had put there is not what is reverted.
+    // The old bytes are read from the file, not from the memory with the probe.
     let receipt = writer
         .patch(&insert(NOTE, "step", Moment::Entry), Reason::default())
         .unwrap();

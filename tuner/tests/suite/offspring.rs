@@ -1,4 +1,4 @@
-//! Processes that are forked while a change is in force have it in their memory: it is reverted there too.
+//! Processes that are forked while a change is in force inherit it; it is reverted in them, too.
 
 use rustix::time::{ClockId, clock_gettime};
 use tuner::actuator::RevertSummary;
@@ -7,8 +7,8 @@ use tuner::{Pid, Process};
 
 use crate::actuator::Setting;
 
-/// Waits until forks before and writes after it, or writes before and forks after it, have a known order: /proc
-/// has the time of a fork in ticks of 10 ms.
+/// Waits 30 ms, so that the order of forks and writes before and after it is known: /proc has fork times in
+/// ticks of 10 ms.
 fn some_ticks_later() {
     let now_ms = || {
         let time = clock_gettime(ClockId::Boottime);
@@ -20,7 +20,7 @@ fn some_ticks_later() {
     }
 }
 
-/// Has the program fork a worker.
+/// Makes the program fork a worker.
 fn worker(setting: &mut Setting, words: &str) -> Pid {
     let number: i32 = setting.program.say(words).parse().unwrap();
     Process::open(number).unwrap().pid
@@ -30,7 +30,7 @@ fn changes(setting: &Setting, pid: Pid) -> Vec<Change> {
     StateDir::at(setting.state()).history(pid).unwrap().changes()
 }
 
-/// How many were reverted; all of what was tried.
+/// Number of reverted changes; fails if any revert failed.
 fn all_back(summary: &RevertSummary) -> usize {
     let is_back = summary
         .reverted
@@ -58,7 +58,7 @@ fn a_worker_that_was_forked_before_a_change_keeps_its_own_value_even_where_it_is
     assert_eq!(all_back(&session.revert_all(&[setting.pid()]).unwrap()), 1);
     assert_eq!(setting.program.say("values"), "10 100 101");
 
-    // By the session that ends, and without it.
+    // At the end of the session, first by request and then when the connection is closed.
     session.set(setting.write("knob", "101")).unwrap();
     assert_eq!(all_back(&session.shutdown().unwrap()), 1);
     assert_eq!(setting.program.say("values"), "10 100 101");
@@ -77,14 +77,14 @@ fn a_worker_that_was_forked_before_a_change_keeps_its_own_value_even_where_it_is
 fn a_program_and_its_workers_are_undone_in_one_go_and_each_has_its_own_value_again() {
     let mut setting = or_skip!(Setting::with_workers());
     let before = ["fork 100", "fork 101", "fork 102"].map(|words| worker(&mut setting, words));
-    // These were forked before all that is written, for certain.
+    // The workers were certainly forked before all writes.
     some_ticks_later();
     let (mut session, mut process) = setting.session(true, &[]);
     for pid in std::iter::once(setting.pid()).chain(before) {
         session.set(setting.write_in(pid, "knob", "11")).unwrap();
     }
     some_ticks_later();
-    // The first has its value from the worker that was forked last, the second from the program.
+    // The first inherits its value from the last worker, the second from the program.
     let heirs = ["grandfork", "fork 0"].map(|words| worker(&mut setting, words));
     assert_eq!(setting.program.say("values"), "11 11 11 11 11 11");
     let all: Vec<Pid> = std::iter::once(setting.pid())
@@ -121,8 +121,8 @@ fn a_child_with_a_change_of_its_own_is_no_heir() {
     assert!(process.wait().unwrap().success());
 }
 
-/// The writer was killed, and when it wrote is known to lie between its announcement and the first look of
-/// the next one.
+/// The writer was killed, so the time of its write is only known to be between its announcement and the
+/// recovery.
 #[test]
 fn a_child_that_may_have_been_forked_before_is_left_alone_and_reported() {
     let mut setting = or_skip!(Setting::with_workers());
@@ -168,7 +168,7 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
     );
     assert_eq!(inherited.intent.why, [why]);
 
-    // At the end of the session, in one that was forked meanwhile; the other has a value of its own.
+    // At the end of the session, in a child that was forked meanwhile. The other child has its own value.
     session.set(setting.write("knob", "30")).unwrap();
     some_ticks_later();
     setting.program.say("fork");
@@ -203,7 +203,7 @@ fn what_is_to_stay_stays_in_what_was_forked_too() {
     assert!(process.wait().unwrap().success());
 }
 
-/// It is at the same place, is called the same and holds the same, by chance.
+/// Its variable has the same address, name and value by coincidence.
 #[test]
 fn a_child_that_began_a_program_anew_has_a_value_of_its_own() {
     let mut setting = or_skip!(Setting::forking());

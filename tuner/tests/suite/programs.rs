@@ -1,5 +1,5 @@
-//! Builds the C programs and runs them. Nothing waits by time: a program says when it is ready, and answers
-//! every line.
+//! Builds the C programs and runs them. Synchronisation is by lines: a program prints when it is ready, and
+//! answers each line.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -15,10 +15,10 @@ use tuner::{
     WritablePlace, WritablePlaceError, Writer, WriterError,
 };
 
-/// Says that a test did not run; fails where all have to.
+/// Prints that a test is skipped; fails if all tests are required.
 pub(crate) fn skip(why: &str) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    // Not `eprintln`, which the test harness captures.
+    // Not `eprintln`, which the test runner captures.
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");
     assert!(
         std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none_or(|value| value != "1"),
@@ -26,15 +26,15 @@ pub(crate) fn skip(why: &str) {
     );
 }
 
-/// How many writes have taken changes of a process back, by its journal.
+/// Number of reverting writes in the journal of a process.
 pub(crate) fn writes_back(state: &Path, pid: Pid) -> usize {
     let journal = StateDir::at(state).journal_path(pid);
     let journal = std::fs::read_to_string(journal).unwrap();
     journal.matches(r#""record":"revert_intent""#).count()
 }
 
-/// The ways in which compilers put debug information and addresses into files, each with its flags. Split files
-/// and debug links need more than flags: `finding` and `binding` have them.
+/// Ways in which compilers emit debug information and addresses, with their flags. Split files and debug
+/// links need more than flags and are in `finding` and `binding`.
 pub(crate) const FLAGS: [(&str, &[&str]); 9] = [
     ("DWARF 4", &["-gdwarf-4"]),
     ("DWARF 5", &["-gdwarf-5"]),
@@ -47,13 +47,13 @@ pub(crate) const FLAGS: [(&str, &[&str]); 9] = [
     ("optimised by the link editor", &["-g", "-flto", "-rdynamic"]),
 ];
 
-/// A directory with built programs.
+/// A directory with the built programs.
 pub(crate) struct Workshop {
     pub(crate) directory: TempDir,
 }
 
 impl Workshop {
-    /// `None`, with a word, where there is no C compiler.
+    /// Skips if there is no C compiler.
     pub(crate) fn open() -> Option<Workshop> {
         let compiler = Command::new("cc").arg("--version").stdout(Stdio::null()).status();
         if !compiler.is_ok_and(|status| status.success()) {
@@ -75,12 +75,12 @@ impl Workshop {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As `build`; `None` when the compiler cannot.
+    /// As `build`; `None` if the compiler fails.
     pub(crate) fn try_build(&self, source: &str, output: &str, flags: &[&str]) -> Option<PathBuf> {
         self.make(source, output, flags).ok()
     }
 
-    /// Runs a tool of the compiler in the directory; `None`, with a word, where there is none.
+    /// Runs a tool of the compiler in the directory. Skips if it is not installed.
     pub(crate) fn run(&self, tool: &str, arguments: &[&str]) -> Option<()> {
         let mut command = Command::new(tool);
         let Ok(done) = command
@@ -128,7 +128,7 @@ impl Workshop {
     }
 }
 
-/// A file of tests/programs.
+/// Path of a file in tests/programs.
 pub(crate) fn source_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")
@@ -143,13 +143,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it and waits for its greeting; `None`, with a word, where the kernel does not let us look into
-    /// a child.
+    /// Starts it and waits for its first line. Skips if the kernel does not permit writing into a child.
     pub(crate) fn start(path: &Path, arguments: &[&Path]) -> Option<Program> {
         Program::start_with(path, arguments, &[])
     }
 
-    /// As `start`, with more environment.
+    /// As `start`, with additional environment variables.
     pub(crate) fn start_with(
         path: &Path,
         arguments: &[&Path],
@@ -164,7 +163,7 @@ impl Program {
         Some(program)
     }
 
-    /// Starts it; `None` when it ends without a greeting.
+    /// Starts it. `None` if it ends without its first line.
     pub(crate) fn try_start(
         path: &Path,
         arguments: &[&Path],
@@ -205,13 +204,13 @@ impl Program {
         line.trim_end().to_owned()
     }
 
-    /// Sends a line and gives back the answer.
+    /// Sends a line and returns the answer.
     pub(crate) fn say(&mut self, text: &str) -> String {
         writeln!(self.input.as_mut().unwrap(), "{text}").unwrap();
         self.line()
     }
 
-    /// What the program itself sees under `name`.
+    /// The program's own view of `name`.
     pub(crate) fn sees(&mut self, name: &str) -> String {
         let answer = self.say("?");
         let find = |word: &str| word.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
@@ -221,12 +220,12 @@ impl Program {
             .unwrap_or_else(|| panic!("no {name} in {answer}"))
     }
 
-    /// Lets it end; what it says at its end can be read.
+    /// Closes the program's input, so that it ends. Its last output can be read.
     pub(crate) fn close(&mut self) {
         drop(self.input.take());
     }
 
-    /// Lets it end, and waits until it is gone.
+    /// Closes the program's input and waits for the end.
     pub(crate) fn end(&mut self) {
         drop(self.input.take());
         self.child.wait().unwrap();
@@ -280,7 +279,7 @@ impl Drop for Program {
     }
 }
 
-/// A request to write `value`, without more.
+/// A request to write `value` without options.
 pub(crate) fn to(value: Value) -> SetRequest {
     SetRequest {
         value,
@@ -290,7 +289,7 @@ pub(crate) fn to(value: Value) -> SetRequest {
     }
 }
 
-/// Tests that can be made to look longer do: `cargo xtask test --long`.
+/// Whether long forms of tests are requested: `cargo xtask test --long`.
 pub(crate) fn long() -> bool {
     std::env::var_os("TUNEAGENT_LONG").is_some_and(|value| value == "1")
 }

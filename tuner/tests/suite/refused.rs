@@ -1,6 +1,6 @@
-//! What must end in a typed error with nothing written: a debugger, an end in the middle, a full disk under
-//! the journal, a program with rights of its own. (Types, sizes and sections are in `writing`, names in
-//! `binding`, zombies in `looking`.)
+//! Typed errors without a write: a debugger, an end during the change, a full disk for the journal, a program
+//! with additional rights. (Types, sizes and sections are in `writing`, names in `binding`, zombies in
+//! `looking`.)
 
 use std::cell::RefCell;
 use std::fs;
@@ -27,7 +27,7 @@ fn variables() -> Option<(Workshop, Program)> {
     Some((workshop, program))
 }
 
-/// A process that is ended with this value.
+/// A process that is killed on drop.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -37,7 +37,7 @@ impl Drop for Ended {
     }
 }
 
-/// Waits until `state` is what is asked for; a bound, not a pause.
+/// Waits for a condition, with a limit.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -75,7 +75,7 @@ fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
             Err(WritablePlaceError::Traced { tracer: found, .. }) => assert_eq!(found, tracer, "{name}"),
             result => panic!("{name}: {result:?}"),
         }
-        // strace ends on a signal and gdb at the end of its input; both let go then.
+        // strace ends by a signal, gdb at the end of its input; both detach then.
         drop(debugger.0.stdin.take());
         if name == "strace" {
             let raw = rustix::process::Pid::from_child(&debugger.0);
@@ -116,7 +116,7 @@ fn a_process_that_ends_during_the_action_is_reported_and_the_journal_knows_that_
     PROGRAM.take();
 }
 
-/// A file system of its own that is small enough to fill.
+/// A separate file system that is small enough to fill.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -134,7 +134,7 @@ impl SmallDisk {
         Some(SmallDisk(at.to_owned()))
     }
 
-    /// Leaves no byte free.
+    /// Writes until no byte is free.
     fn fill(at: &Path) {
         let bytes = [0; 4096];
         let mut file = fs::File::create(at.join("filler")).unwrap();
@@ -148,7 +148,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Pads the journal up to the end of its page: the next line needs a new one.
+/// Pads the journal to the end of its page, so that the next line needs a new one.
 fn pad(journal: &Path) {
     let length = fs::metadata(journal).unwrap().len() as usize;
     let mut file = fs::OpenOptions::new().append(true).open(journal).unwrap();
@@ -179,7 +179,7 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
         refused!(result, WriterError::Journal(JournalError::Full { .. }));
     }
     assert_eq!(program.sees("knob"), "20");
-    // With room again the same writer goes on.
+    // With free space the same writer continues.
     fs::remove_file(disk.0.join("filler")).unwrap();
     assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
     assert_eq!(program.sees("knob"), "10");
@@ -223,7 +223,7 @@ thread_local! {
     static PLACE: RefCell<PathBuf> = RefCell::new(PathBuf::new());
 }
 
-/// A writer whose disk is full once something is written.
+/// A writer whose disk is full after the first write into the program.
 fn writer_on_a_filling_disk(program: &Program, disk: &SmallDisk) -> Writer {
     let (state, images) = (StateDir::at(&disk.0), Arc::clone(&program.images));
     let process = program.process();
@@ -299,8 +299,8 @@ fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_roo
     let unprivileged = workshop.build("variables.c", "unprivileged", &["-g"]);
     let lent = ["--inh-caps=-all,+sys_nice", "--ambient-caps=-all,+sys_nice"];
     let none = ["--inh-caps=-all", "--ambient-caps=-all"];
-    // A set-uid program of root's, started by another user; a capability that was handed on to it; and
-    // neither.
+    // A set-uid program of root, started by another user; a program with an inherited capability; and a
+    // program with neither.
     for (program, capabilities, is_refused) in [
         (&program, none, true),
         (&unprivileged, lent, true),
@@ -324,7 +324,7 @@ fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_roo
             result => panic!("{result:?}"),
         }
     }
-    // Started by root, a set-uid program of root's is a program like any other.
+    // Started by root, a set-uid program of root has no additional rights.
     let plain = Program::start(&program, &[]).unwrap();
     assert!(plain.place("knob", None).is_ok());
 }

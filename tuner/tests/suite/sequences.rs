@@ -1,6 +1,6 @@
-//! Random series of changes of code, sets of variables and undos on one running program: its results stay
-//! right, each change has its effect as long as it is in force, and at the end its code is, byte for byte,
-//! what it was.
+//! Random sequences of code changes, variable changes and reverts on a running program. Its results must stay
+//! correct, each change must have its effect while it is in force, and at the end the code must be the
+//! original one, byte for byte.
 
 use plan::{Moment, PatchRequest, Value};
 use proptest::prelude::*;
@@ -11,13 +11,13 @@ use tuner::{ActionError, WritablePlace, Writer, WriterError};
 use crate::programs::{long, to};
 use crate::underload::{FINE, Load, QUIET, argument, insert, remove, replace};
 
-/// What is done next.
+/// One step of a sequence.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// What every step shrinks to.
+    /// The simplest step for shrinking.
     Nothing,
     Change(usize),
-    /// Which variable, and to what.
+    /// Index of the variable, and the new value.
     Set(usize, i8),
     Revert(prop::sample::Index),
     RevertAll,
@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Changes, and what the program then says differently.
+/// Code changes, and the resulting difference in the program's output.
 fn requests() -> Vec<(PatchRequest, &'static str, &'static str)> {
     let note = "note(5, 0.5, \"noted\")";
     vec![
@@ -60,19 +60,19 @@ fn requests() -> Vec<(PatchRequest, &'static str, &'static str)> {
 
 type Valued = fn(i64) -> Value;
 
-/// Variables of the program, what they are at its start, and how one gets a number.
+/// Variables of the program, their initial values, and the conversion from a number.
 const VARIABLES: [(&str, i64, Valued); 3] = [
     ("knob", 1, |value| Value::I32(value as i32)),
     ("settings.chunk", 64, Value::I64),
     ("chosen_settings->rate", 8, |value| Value::F64(value as f64)),
 ];
 
-/// What was done, and can be reverted.
+/// A step that can be reverted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     /// Index of its request.
     Patch(usize),
-    /// Which variable, and what it was before.
+    /// Index of the variable, and its previous value.
     Set(usize, i64),
 }
 
@@ -140,7 +140,7 @@ impl Series {
         Ok(())
     }
 
-    /// A value that was overwritten is not in force, and stays.
+    /// A value that was overwritten is not in force, so its revert changes nothing.
     fn revert(&mut self, index: usize) -> Result<(), TestCaseError> {
         let (change, done) = self.in_force[index];
         let is_of = |variable, done: &Done| matches!(done, Done::Set(of, _) if *of == variable);
@@ -197,7 +197,7 @@ fn any_series_of_changes_and_undos_leaves_the_code_and_the_results_as_they_were(
         failure_persistence: None,
         ..Config::default()
     };
-    // The same series every time; another number is another series.
+    // A fixed seed, for the same sequences in every run.
     let seed = [7; 32];
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let series = proptest::collection::vec(step(), steps..=steps);

@@ -1,5 +1,5 @@
-//! Where entries are probed, over the code of real libraries: what was chosen is judged by another
-//! disassembler (objdump), function by function.
+//! Probe sites at function entries in real libraries. Each choice is checked with another disassembler
+//! (objdump).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::programs::skip;
 
 const FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
 
-/// The registers of the first six integer arguments and the stack pointer, by the names of all their parts.
+/// The registers of the first six integer arguments and the stack pointer, with the names of all their parts.
 const SEEN: [&str; 31] = [
     "rdi", "edi", "di", "dil", "rsi", "esi", "si", "sil", "rdx", "edx", "dx", "dl", "dh", "rcx", "ecx", "cx",
     "cl", "ch", "r8", "r8d", "r8w", "r8b", "r9", "r9d", "r9w", "r9b", "rsp", "esp", "sp", "spl", "rip",
@@ -27,23 +27,23 @@ const CHANGE_LAST: [&str; 26] = [
     "fnstsw",
 ];
 
-/// The same of families of them.
+/// Prefixes of such instructions.
 const CHANGE_LAST_SO: [&str; 5] = ["set", "cmov", "cvt", "movs", "movz"];
 
-/// Instructions that change no operand, but perhaps what no probe sees.
+/// Instructions that change no operand, or only state that probes do not read.
 const CHANGE_NOTHING: [&str; 18] = [
     "endbr64", "cmp", "cmpb", "cmpw", "cmpl", "cmpq", "test", "testb", "testl", "testq", "nop", "nopl",
     "nopw", "cltq", "fldt", "flds", "fxam", "fabs",
 ];
 
-/// A site that is not its function's first byte.
+/// A site that is not at its function's first byte.
 #[derive(PartialEq)]
 struct Moved {
     function: u64,
     site: u64,
 }
 
-/// The sites of all functions of a part of a file that are not their first bytes, by the function.
+/// Sites in a part of a file that are not at the first byte, by function.
 fn moved(image: &Image, part: &Range<u64>, emulation: Emulation) -> BTreeMap<u64, Moved> {
     let sites = EntrySites::new(emulation);
     let mut functions = BTreeMap::new();
@@ -67,7 +67,7 @@ fn moved(image: &Image, part: &Range<u64>, emulation: Emulation) -> BTreeMap<u64
     functions.iter().filter_map(of).collect()
 }
 
-/// An instruction as objdump shows it, without prefixes.
+/// Parses an instruction of objdump, without prefixes.
 fn instruction(line: &str) -> Option<(u64, &str, &str)> {
     let (address, text) = line.split_once(':')?;
     let address = u64::from_str_radix(address.trim(), 16).ok()?;
@@ -85,23 +85,23 @@ fn instruction(line: &str) -> Option<(u64, &str, &str)> {
     }
 }
 
-/// Where it jumps or calls, if that is a place.
+/// Target address of a direct jump or call.
 fn target(mnemonic: &str, operands: &str) -> Option<u64> {
     let leads = mnemonic.starts_with('j') || mnemonic.starts_with("call") || mnemonic.starts_with("loop");
     let place = operands.split([' ', ',']).next()?;
     u64::from_str_radix(place, 16).ok().filter(|_| leads)
 }
 
-/// What an instruction that was passed over does to what a probe sees.
+/// What a skipped instruction changes that a probe reads.
 fn harm(mnemonic: &str, operands: &str) -> Option<String> {
-    // The stack of floating-point numbers is nothing that a probe sees.
+    // Probes do not read the x87 stack.
     if CHANGE_NOTHING.contains(&mnemonic) || operands.starts_with("%st") {
         return None;
     }
     // Commas inside parentheses separate the parts of an address.
     let open = operands.rfind(')').map_or(0, |end| end + 1);
     let last = operands[open..].rsplit(',').next().unwrap_or_default().trim();
-    // Vector registers are nothing that a probe sees, and what has one as its last operand changes at most
+    // Probes do not read vector registers, and an instruction with one as the last operand changes at most
     // that.
     let is_vector = ["%xmm", "%ymm", "%zmm"].iter().any(|kind| last.starts_with(kind));
     let is_known =
@@ -119,7 +119,7 @@ fn harm(mnemonic: &str, operands: &str) -> Option<String> {
     }
 }
 
-/// Reads the disassembly of a part of a file and says what is wrong with the sites.
+/// Checks the sites in a part of a file against its disassembly. Returns the errors.
 fn judged(path: &Path, part: &Range<u64>, moved: &BTreeMap<u64, Moved>) -> Option<Vec<String>> {
     let mut command = Command::new("objdump");
     command.args(["-d", "-w", "--no-show-raw-insn"]).arg(path);
@@ -172,8 +172,8 @@ fn library(name: &str) -> Option<(PathBuf, Image)> {
     Some((path, image))
 }
 
-/// Judges all functions of a part of a library, for kernels that emulate long nops and for those that do not;
-/// how many of them have a site behind their first byte.
+/// Checks all functions of a part of a library, for kernels with and without emulation of long nops. Returns
+/// the number of functions whose site is not at the first byte.
 fn is_right(name: &str, part: impl Fn(&Image) -> Range<u64>) -> Option<usize> {
     let Some((path, image)) = library(name) else {
         skip(&format!("{name} is not here"));
@@ -213,7 +213,7 @@ fn in_every_function_of_the_c_library_a_probe_sees_the_same_at_its_site_as_at_th
     }
 }
 
-/// The part of a library that is judged every day; all of it where much time is given.
+/// The first MiB of a library in short runs; all of it with TUNEAGENT_LONG.
 fn part(all: Range<u64>) -> Range<u64> {
     const PART: u64 = 1 << 20;
     match std::env::var_os("TUNEAGENT_LONG") {
@@ -230,7 +230,7 @@ fn in_the_functions_of_lammps_a_probe_sees_the_same_at_its_site_as_at_the_first_
     });
 }
 
-/// The functions of MPICH's interface; it has 37 MB of code.
+/// Only functions of MPICH's interface, because the library has 37 MB of code.
 #[test]
 fn in_the_mpi_functions_of_mpich_a_probe_sees_the_same_at_its_site_as_at_the_first_byte() {
     is_right("libmpich.so.12", |image| {

@@ -1,4 +1,4 @@
-//! Promises that the sources keep.
+//! Properties that the source text must have.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ fn a_warm_up_can_not_become_a_real_set() {
         text.contains("pub struct SetWarmUp(SetCommand);"),
         "what is in it is its own"
     );
-    // Nobody but `warm_up` takes it apart, which has the session to look at only.
+    // Only `warm_up` may destructure it, and it gets the session by shared reference.
     assert_eq!(text.matches("SetWarmUp(command)").count(), 2);
     assert!(text.contains("fn warm_up(&self, SetWarmUp(command): SetWarmUp)"));
     let elsewhere = files_with(&["SetWarmUp("]);

@@ -1,4 +1,4 @@
-//! The program of many threads that checks its own results, and what is asked of it.
+//! The program with many threads that checks its own results, and helpers for it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use tuner::{ActionOutcome, ActionReceipt, Writer};
 
 use crate::programs::{Program, Workshop};
 
-/// The program under load, and who may change it.
+/// The program under load, with a state directory for writers.
 pub(crate) struct Load {
     pub(crate) workshop: Workshop,
     pub(crate) program: Program,
@@ -48,13 +48,13 @@ impl Load {
         self.program.say("run")
     }
 
-    /// What it says at its end.
+    /// Ends the program and returns its last line.
     pub(crate) fn ends(mut self) -> String {
         self.program.close();
         self.program.line()
     }
 
-    /// All code of all files that it has loaded, as it is in memory, and the names of all mappings.
+    /// Code in memory of all loaded files, and the names of all mappings.
     pub(crate) fn code(&self) -> Vec<(String, Vec<u8>)> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.program.pid())).unwrap();
         let memory = File::open(format!("/proc/{}/mem", self.program.pid())).unwrap();
@@ -94,7 +94,7 @@ pub(crate) fn call(text: &str, returns: Option<ReturnType>) -> CallRequest {
     }
 }
 
-/// A call with what takes it back, and what reads `was` beforehand.
+/// A call with its inverse, and the expression that reads `was`.
 pub(crate) fn invertible(text: &str, inverse: &str, was: Option<&str>) -> CallRequest {
     let invocation = |text: &str| Invocation::parse(text).unwrap();
     CallRequest {
@@ -139,7 +139,7 @@ pub(crate) fn argument(function: &str, index: usize, value: &str) -> PatchReques
     }
 }
 
-/// What a call returned.
+/// Return value of a call.
 pub(crate) fn result(receipt: &ActionReceipt) -> String {
     match &receipt.outcome {
         ActionOutcome::Returned { result, .. } => result.clone(),
@@ -147,19 +147,19 @@ pub(crate) fn result(receipt: &ActionReceipt) -> String {
     }
 }
 
-/// Changes code, which must be permitted.
+/// Changes code; the change must succeed.
 pub(crate) fn patch(writer: &mut Writer, request: &PatchRequest) -> ActionReceipt {
     writer
         .patch(request, Reason::default())
         .unwrap_or_else(|error| panic!("{request:?}: {error}"))
 }
 
-/// Calls a function without further wishes; what it returned.
+/// Calls a function without options and returns the result.
 pub(crate) fn called(writer: &mut Writer, text: &str) -> String {
     result(&writer.call(call(text, None), Reason::default()).unwrap())
 }
 
-/// Takes a change back, which must succeed.
+/// Reverts a change; the revert must succeed.
 pub(crate) fn take_back(writer: &mut Writer, change: u64) {
     assert_eq!(writer.revert(change).unwrap().outcome, RevertOutcome::Reverted);
 }

@@ -1,5 +1,5 @@
-//! Changes that wait for a sync point: what is written, refused, reverted and written down. The rendezvous
-//! is the testee's own and holds nobody; the real one is tested with the agent, as root.
+//! Changes at a sync point: writes, refusals, reverts, and the journal's entries. The rendezvous is that of
+//! the testee and holds no thread; the agent's tests use the real one, as root.
 
 use std::path::Path;
 use std::process::Child;
@@ -23,7 +23,7 @@ fn at_main(set: SetCommand) -> ArmCommand {
     }
 }
 
-/// The one receipt that there is to come.
+/// Waits for the only receipt.
 fn collect(session: &mut ActuatorClient) -> Result<Receipt, String> {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
@@ -217,8 +217,8 @@ fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_reported() {
     );
 }
 
-/// What has been changed three times at a sync point, by an actuator that finds it as long as the gate is
-/// there.
+/// Makes three changes at a sync point, with an actuator for which the place is reached while the file `gate`
+/// exists.
 fn changed_three_times(setting: &Setting, gate: &Path) -> (ActuatorClient, Child) {
     std::fs::write(gate, "").unwrap();
     let (mut session, process) = scripted(setting, gate.to_str().unwrap());
@@ -285,7 +285,7 @@ fn changes_that_are_requested_by_their_numbers_are_taken_back_in_one_passage() {
 #[test]
 fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory() {
     for (found, statuses) in [
-        // The program never came by: the last one is in force still, and all can be reverted.
+        // Without a hit, the last change is still in force, and all can be reverted.
         (
             "13",
             [
@@ -294,7 +294,7 @@ fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory(
                 Status::Applied,
             ],
         ),
-        // It did, and what was there before the first is there again.
+        // After the hit, the value before the first change is back.
         ("10", [Status::Reverted; 3]),
         (
             "33",

@@ -1,4 +1,4 @@
-//! What is written, what is refused, what is reverted.
+//! Writes, refusals and reverts of values.
 
 use std::cell::RefCell;
 use std::os::unix::process::CommandExt;
@@ -13,14 +13,14 @@ use tuner::{
 
 use crate::programs::{Program, Workshop, to, writes_back};
 
-/// `variables` with debug information, running.
+/// `variables` with debug information, as a running process.
 pub(crate) fn variables() -> Option<(Workshop, Program)> {
     let workshop = Workshop::open()?;
     let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
     Some((workshop, program))
 }
 
-/// The same without: only the symbol table speaks.
+/// `variables` without debug information, so that only the symbol table is available.
 fn without_types() -> Option<(Workshop, Program)> {
     let workshop = Workshop::open()?;
     let program = Program::start(&workshop.build("variables.c", "variables", &[]), &[])?;
@@ -137,7 +137,7 @@ fn a_type_that_the_debug_information_contradicts_is_refused() {
 fn a_place_that_is_not_aligned_is_refused() {
     let (_workshop, program) = or_skip!(without_types());
     let mut location = program.find("packed").unwrap();
-    // As a field of the packed struct would be found.
+    // The location of a field in the packed struct.
     location.size = 4;
     location.address.0 += 1;
     location.link_address.0 += 1;
@@ -339,7 +339,7 @@ fn nothing_is_written_after_the_process_ended_or_runs_another_program() {
     let place = program.place("knob", None).unwrap();
     let location = program.find("knob").unwrap();
     assert_eq!(program.say("exec"), "ready");
-    // The pid and start time are the same; the handle is not of this address space.
+    // Pid and start time are unchanged; the handle belongs to the old address space.
     assert!(program.process().is_alive());
     refused!(
         writer.set(&place, to(Value::I32(20))),
@@ -365,7 +365,7 @@ fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
         .set(&program.place("knob", None).unwrap(), to(Value::I32(20)))
         .unwrap();
     assert_eq!(program.say("exec"), "ready");
-    // The same file again: with address randomisation it lies elsewhere, without it the value differs.
+    // The same file again: with address randomisation it has another address, without it another value.
     match writer.revert(1) {
         Err(WriterError::ModuleGone { .. }) => {}
         Ok(reverted) => assert!(
@@ -381,7 +381,7 @@ fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
 fn a_second_writer_is_shown_the_first() {
     let (workshop, program) = or_skip!(variables());
     let first = program.writer(workshop.path()).unwrap();
-    // Another state directory, as another user would have: the lock is the process's own.
+    // Another user would have another state directory; the lock belongs to the process.
     let elsewhere = tempfile::tempdir().unwrap();
     match program.writer(elsewhere.path()).unwrap_err() {
         WriterError::Lock(LockError::Held {
@@ -396,7 +396,7 @@ fn a_second_writer_is_shown_the_first() {
     program.writer(elsewhere.path()).unwrap();
 }
 
-/// What everybody may open everybody may lock.
+/// A file that every user can open could be locked by every user.
 #[test]
 fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
     let (workshop, program) = or_skip!(variables());
@@ -406,7 +406,7 @@ fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    // The lock itself is on a file that nobody else can open.
+    // The lock is on a file that other users cannot open.
     let locked = format!("/proc/{}/mem", program.pid());
     let mut command = std::process::Command::new("flock");
     command.args(["--nonblock", &locked, "true"]);

@@ -1,7 +1,8 @@
-//! What a probe adds to a call, for `hits` and `sites`: rounds of `agent/benches/hits.rs`, each followed by
-//! the other tools at the same functions, at their first bytes, as people use them.
+//! Measures the time that a probe adds to a call, for `hits` and `sites`. Each round runs
+//! `agent/benches/hits.rs` and then the other tools. These probe the first byte of the same functions, as
+//! their users do.
 //!
-//! Ratios are of one round. Shown is the median over the rounds with the least and the greatest.
+//! Ratios are computed within a round. Tables show the median, least and greatest over the rounds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,17 +17,17 @@ use crate::measure::Settings;
 use crate::measure::stats::Spread;
 use crate::measure::table::{Cell, Table, cells};
 
-/// Rounds, and calls in each of a function in a way. All hits of one way find room in the ring.
+/// Number of rounds, and of calls per function and way. The ring has room for all hits of one way.
 const FULL: (u32, u64) = (11, 50_000);
 const QUICK: (u32, u64) = (3, 5_000);
 
-/// A function at one of its instructions.
+/// An instruction of a function that can be probed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) function: String,
     pub(super) bytes: u64,
     pub(super) instruction: String,
-    /// How the kernel executes it.
+    /// How the kernel executes the instruction.
     pub(super) cost: String,
 }
 
@@ -42,24 +43,24 @@ impl Place {
     }
 }
 
-/// Nanoseconds that ways of probing add to a call, a value for each round.
+/// Nanoseconds that each way of probing adds to a call, one value per round.
 #[derive(Default)]
 pub(super) struct Added {
-    /// In the order in which they are measured.
+    /// Ways in the order of measurement.
     pub(super) ways: Vec<String>,
     pub(super) values: BTreeMap<(Place, String), Vec<f64>>,
-    /// The tools that did not work here, and why.
+    /// Tools that failed on this machine, with the error.
     pub(super) problems: BTreeMap<Tool, String>,
 }
 
-/// What a way of another tool is called.
+/// Name of a way of another tool in the tables.
 pub(super) fn theirs(tool: Tool, telling: Telling) -> String {
     format!("{}: {telling:?}", tool.name())
 }
 
 impl Added {
-    /// All our ways at the sites of these functions; some of them at all places of all functions where none
-    /// is named.
+    /// Measures all our ways at the sites of `functions`. If `functions` is empty, measures some ways at all
+    /// places of all functions.
     pub(super) fn measure(settings: &Settings, functions: &[&str], tellings: &[Telling]) -> Result<Added> {
         let (rounds, calls) = settings.either(QUICK, FULL);
         let program = programs::c("sites")?;
@@ -81,7 +82,7 @@ impl Added {
         Ok(added)
     }
 
-    /// The program for the other tools; where it cannot be made, none of them is measured.
+    /// Prepares the program for the other tools. On failure none of them is measured.
     fn prepare(&mut self, program: &Path, sites: &[Place]) -> Option<Program> {
         let functions: Vec<&str> = sites.iter().map(|site| site.function.as_str()).collect();
         let made = Program::of(program, &functions);
@@ -100,7 +101,7 @@ impl Added {
         Some(())
     }
 
-    /// One round of the other tools at a function; a tool that fails is left out from then on.
+    /// Measures one round of the other tools at a function. A tool that fails is skipped in later rounds.
     fn of_others(&mut self, others: &Program, site: &Place, tellings: &[Telling], calls: u64) -> Result<()> {
         let bare = others.bare_ns(&site.function, calls)?;
         for tool in Tool::ALL.into_iter().filter(|tool| tool.is_here()) {
@@ -129,7 +130,7 @@ impl Added {
         places
     }
 
-    /// Where each function is probed: the last of its places.
+    /// The probed place of each function, which is its last place.
     pub(super) fn sites(&self) -> Vec<Place> {
         let mut sites = self.places();
         sites.reverse();
@@ -153,7 +154,7 @@ impl Added {
         spread.map_or_else(|| "not measured".into(), Cell::from)
     }
 
-    /// How many times that of another way at another place, in each round.
+    /// Ratio of the added time to that of another way and place, within each round.
     pub(super) fn ratio(
         &self,
         (place, way): (&Place, &str),
@@ -164,7 +165,7 @@ impl Added {
         Spread::of(&ratios)
     }
 
-    /// What another tool takes at the first byte of each function, beside ours at the site for the same.
+    /// Compares another tool at the first byte of each function with our equivalent way at the site.
     pub(super) fn beside(&self, tool: Tool, same: &[(Telling, &str, &str)]) -> Table {
         let name = tool.name();
         let mut table = Table::new(["function", "what", "ours", name, "times ours"]);
@@ -185,7 +186,7 @@ impl Added {
         table
     }
 
-    /// What is to be said of a tool that has no table.
+    /// The reason why a tool has no table.
     pub(super) fn note(&self, tool: Tool) -> Option<String> {
         let name = tool.name();
         if !tool.is_here() {

@@ -1,6 +1,6 @@
-//! `cargo xtask bench attach`: how long attaching and leaving take with few and many probes, and how soon
-//! there is something to see of few and many ranks, in lines and on a terminal, beside ranks that sleep and
-//! ranks that keep every CPU busy; and what the agent takes meanwhile.
+//! `cargo xtask bench attach`: measures how long attaching and detaching take for 10 to 3000 probes, the time
+//! until the first numbers are shown on a pipe and on a terminal, for ranks that sleep and ranks that keep
+//! every CPU busy, and the CPU time and memory of the agent meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,22 +20,22 @@ use crate::{Result, process};
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// Functions of one pattern of the rule that probes them.
+/// Number of functions that one pattern of the rule matches.
 const EACH: usize = 250;
 const PROBES: [usize; 6] = [10, 30, 100, 300, 1000, 3000];
 const RANKS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Of which it is measured how soon they are seen.
+/// Numbers of ranks for which the time until the first numbers is measured.
 const SEEN: [usize; 3] = [1, 4, 16];
 
-/// Ranks make a call this often, in microseconds.
+/// Time between two calls of a rank, in microseconds.
 const SLEEP_US: &str = "10000";
 
-/// What is measured of one number of probes, in seconds.
+/// Times for one number of probes, in seconds.
 #[derive(Default)]
 struct Times {
-    /// From its start until all probes are attached.
+    /// Start of the agent until all probes are attached.
     attach: Vec<f64>,
-    /// From Ctrl-C to its end.
+    /// Ctrl-C until the agent has ended.
     leave: Vec<f64>,
 }
 
@@ -114,7 +114,7 @@ fn of_sight(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
     Ok(table)
 }
 
-/// A program of so many functions, in groups that a pattern each means.
+/// Compiles a program with `count` functions, in groups that one pattern of the rule matches.
 pub(super) fn many_functions(folder: &Path, count: usize) -> Outcome<PathBuf> {
     let function = |number: usize| {
         let (group, member) = (number / EACH, number % EACH);
@@ -134,7 +134,7 @@ pub(super) fn many_functions(folder: &Path, count: usize) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// A rule that counts the calls of all of them.
+/// Writes a rule that counts the calls of all these functions.
 pub(super) fn rule_on_all(folder: &Path, count: usize) -> Outcome<PathBuf> {
     let probe = |group: usize| format!("  p{group}: {{role: one, entry: g{group}_*}}\n");
     let probes: String = (0..count.div_ceil(EACH)).map(probe).collect();

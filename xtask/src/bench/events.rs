@@ -1,12 +1,12 @@
-//! `cargo xtask bench events`: how many hits a second the agent takes out of its ring, and that each one is
-//! read or counted as lost.
+//! `cargo xtask bench events`: measures how many hits per second the agent reads from its ring, and checks
+//! that each hit is read or counted as lost.
 //!
-//! The agent is the real one, attached to a program that does nothing; a synthetic producer in the kernel
-//! puts hits of its one probe into its ring (`agent/benches/events.rs`). What it read and what it lost is
-//! what its report tells: that the two come to what was made is asked of every run; and so it is while the
-//! agent is stopped. Beside it a reader that takes the hits out of a ring of its own and does nothing else,
-//! and, before each round, how long the machine stops a thread of whom nothing is wanted (`stops`): what is
-//! made meanwhile has to fit into the ring.
+//! The agent is attached to a program that sleeps. A synthetic producer in the kernel
+//! (`agent/benches/events.rs`) writes hits of the agent's one probe into the ring. Every run checks that
+//! events read + events lost (from the report) = events produced. Further runs do the same while the agent is
+//! stopped. For comparison, a bare reader drains a ring of its own and does nothing else. Before each round,
+//! `stops` measures how long the machine keeps a thread off its CPU: the ring must hold the hits of that
+//! time.
 
 use std::time::Duration;
 
@@ -25,23 +25,23 @@ use crate::process::capture;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// The function of the program that is probed, so that there is a ring. Nobody calls it.
+/// Probed function of the program, which never calls it. The probe makes the agent create a ring.
 const FUNCTION: &str = "named";
 
-/// One producer, two, and so on up to so many.
+/// Maximum number of producers; each number from 1 up to it is measured.
 const PRODUCERS: f64 = 4.0;
 
-/// P3: hits a second, of all producers together.
+/// Target P3: hits per second of all producers together.
 const RATE: f64 = 5e6;
-/// Asked for, so that what a producer was late by does not make it less.
+/// Requested rate. The extra 1 % makes up for delays of the producers.
 const REQUESTED: f64 = 1.01 * RATE;
-/// As many as can be made.
+/// Requested rate that means: as fast as possible.
 const FASTEST: f64 = 0.0;
 
-/// The bare reader is measured no longer than this, and as many as can be made neither.
+/// Maximum duration of runs with the bare reader and of runs at the fastest rate.
 const LONG_ENOUGH_S: f64 = 10.0;
 
-/// One run: who read, what was made, read and lost.
+/// Result of one run: reader, and the numbers of hits produced, read and lost.
 #[derive(Clone, Debug, Default)]
 struct Run {
     reader: &'static str,
@@ -115,7 +115,7 @@ impl Target {
         Ok(Target(job))
     }
 
-    /// An agent of its own for each run, which is stopped while hits are made where that is wanted.
+    /// Measures one run with a new agent, which is stopped meanwhile if `reader` is `STOPPED`.
     fn watched(&self, reader: &'static str, producers: u32, rate: f64, seconds: f64) -> Outcome<Run> {
         let flags = ["--rules", "none", "--probe", FUNCTION];
         let mut agent = Agent::attach_armed(self.0.pid(), &flags)?;
@@ -175,7 +175,7 @@ impl Run {
         })
     }
 
-    /// What was made was read, or counted as lost.
+    /// Fails unless each produced hit was read or counted as lost.
     fn accounted_for(self) -> Outcome<Run> {
         if self.made == self.read + self.lost {
             return Ok(self);
@@ -203,7 +203,7 @@ impl Run {
     }
 }
 
-/// The runs of one kind, in the order of their first.
+/// Groups the runs by kind, in the order of each kind's first run.
 fn kinds(runs: &[Run]) -> Vec<Vec<&Run>> {
     let mut kinds: Vec<Vec<&Run>> = Vec::new();
     for run in runs {
@@ -220,7 +220,7 @@ fn kinds(runs: &[Run]) -> Vec<Vec<&Run>> {
     kinds
 }
 
-/// Of the runs that have it.
+/// Spread of a figure over the runs that have it.
 fn spread<T: Into<Option<f64>>>(kind: &[&Run], of: impl Fn(&Run) -> T) -> Option<Spread> {
     let values: Vec<f64> = kind.iter().filter_map(|run| of(run).into()).collect();
     Spread::of(&values)
@@ -261,7 +261,7 @@ fn table(runs: &[Run]) -> Table {
     table
 }
 
-/// What no reader can be sooner than.
+/// Text about the longest time without a CPU, which is a lower bound for any reader.
 fn stops_note(stops: &[Stops]) -> String {
     let longest: Vec<f64> = stops
         .iter()
@@ -275,7 +275,7 @@ fn stops_note(stops: &[Stops]) -> String {
     )
 }
 
-/// P3. That every hit is accounted for was asked of each run already.
+/// Claims of target P3. Each run has already checked that no hit is unaccounted for.
 fn claims(runs: &[Run], producers_most: u32) -> Vec<Claim> {
     let at_rate = |producers: u32| {
         let of = move |run: &&Run| run.reader == AGENT && run.rate > 0.0 && run.producers == producers;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench hits`: what is done at a hit and what each costs the program, beside bpftrace and perf
-//! where they are here, and beside a probe with an empty program behind it. Ours is at the function's site
+//! `cargo xtask bench hits`: measures what each action at a hit costs the program, compared with bpftrace and
+//! perf if installed, and with a probe that runs an empty BPF program. Our probes are at the function's site
 //! ([`super::sites`]).
 
 use super::added::{Added, theirs};
@@ -9,13 +9,13 @@ use crate::measure::stats::Spread;
 use crate::measure::table::{Cell, Table};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// As most functions begin: on this the kernel need not step. And as those of libraries begin that were built
-/// for Intel's CET: our site is the push behind it.
+/// `PUSH` begins as most functions do; the kernel emulates this instruction and need not single-step.
+/// `ENDBR64` begins as functions of libraries built for Intel CET do; our site is the push after it.
 const PUSH: &str = "begins_with_push";
 const ENDBR64: &str = "begins_with_endbr64";
 const FUNCTIONS: [&str; 2] = [PUSH, ENDBR64];
 
-/// What other tools tell, and which way of ours tells the same.
+/// Equivalent actions: of another tool, name in the table, our way.
 const SAME: [(Telling, &str, &str); 7] = [
     (Telling::Count, "calls counted", "count"),
     (Telling::Arguments, "six arguments read", "count, 6 arguments"),
@@ -26,15 +26,15 @@ const SAME: [(Telling, &str, &str); 7] = [
     (Telling::Histogram, "times in a histogram", IN_HISTOGRAM),
 ];
 
-/// What an empty program behind the probe costs, entry alone and with the return: no way of ours can cost
-/// less.
+/// Ways with an empty BPF program, for the entry alone and with the return. They are the lower bound for our
+/// ways.
 const EMPTY: &str = "empty entry";
 const EMPTY_PAIR: &str = "empty pair";
-/// What is done at a call whose times are added up for a rule.
+/// Way of a rule that sums the times of calls.
 const ADDED_UP: &str = "time added up";
-/// At a call of a function that is named with `--probe`.
+/// Way of a function that is named with `--probe`.
 const IN_HISTOGRAM: &str = "time in a histogram";
-/// Ways that are held against the pair.
+/// Ways that are compared with `EMPTY_PAIR`.
 const WITH_RETURN: [&str; 9] = [
     "empty pair again",
     "unwatched pair",
@@ -47,7 +47,7 @@ const WITH_RETURN: [&str; 9] = [
     "event with time",
 ];
 
-/// Of a way against another one at the same function: what is claimed, the target, and what would be broken.
+/// Ratios of two ways at the same function: text of the claim, way, reference way, target, bound for failure.
 const TARGETS: [(&str, &str, &str, f64, f64); 5] = [
     ("P1, counted / empty entry", "count", EMPTY, 1.0, 1.6),
     (
@@ -105,7 +105,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     })
 }
 
-/// How many times that of another way, in each round.
+/// Ratio of the added time to that of another way, within each round.
 fn ratio(added: &Added, function: &str, way: &str, floor: &str) -> Option<Spread> {
     let site = added.site(function)?;
     added.ratio((&site, way), (&site, floor))
@@ -135,7 +135,7 @@ fn ours(added: &Added) -> Table {
     table
 }
 
-/// P1, P2 and P6 of the targets; of a tool that is not here nothing is said.
+/// Claims of targets P1, P2 and P6. Tools that are not installed have no claim.
 fn claims(added: &Added) -> Vec<Claim> {
     let mut claims = Vec::new();
     for function in FUNCTIONS {

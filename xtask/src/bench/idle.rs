@@ -1,5 +1,5 @@
-//! `cargo xtask bench idle`: what the agent takes of the machine while nothing happens, over probes of a
-//! program alone and over ranks; beside what bpftrace and perf take, attached to the same program.
+//! `cargo xtask bench idle`: measures what the agent uses while nothing happens, for one program with many
+//! probes and for many ranks. bpftrace and perf are measured on the same program.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -22,24 +22,25 @@ const SOON: Duration = Duration::from_secs(300);
 
 const RANKS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 const PROBES: [usize; 5] = [1, 10, 100, 1000, 3000];
-/// P3 is about no more ranks.
+/// Target P3 applies to at most this number of ranks.
 const RANKS_JUDGED: usize = 64;
 
-/// Longer than any measurement: nobody does anything meanwhile.
+/// Sleep of the ranks, longer than any measurement, so that nothing happens meanwhile.
 const SLEEP_US: &str = "3600000000";
 
-/// The program alone, which has this function and never calls it.
+/// A function of the program that is never called.
 const FUNCTION: &str = "g0_0";
 
-/// P3, of a core.
+/// Target P3, in percent of a core.
 const PERCENT: f64 = 0.1;
-/// What P3 allows an agent of memory, in MB, and an unoptimised one.
+/// Target P3 for the agent's memory in MB, and the bound for an unoptimised agent.
 const MEMORY: f64 = 30.0;
 const MEMORY_BOUND: f64 = 60.0;
-/// Something polls. An unoptimised agent takes ten times as much as one that is shipped.
+/// Bound above which the agent must be polling. An unoptimised agent needs ten times the CPU time of a
+/// release.
 const PERCENT_BOUND: f64 = 2.0;
 
-/// How long, and how often.
+/// Number and length of the measured intervals.
 #[derive(Clone, Copy)]
 pub(super) struct Windows {
     count: usize,
@@ -55,7 +56,7 @@ impl Windows {
     }
 }
 
-/// What a process took while nothing happened, a value for each window.
+/// Resources that an idle process used; the vectors have a value per window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
     pub(super) cpu: Vec<f64>,
@@ -65,12 +66,12 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// Of a process, from now on.
+    /// Measures a process from now on.
     pub(super) fn of(pid: u32, windows: Windows) -> Outcome<Rest> {
         let mut rest = Rest::default();
         for _ in 0..windows.count {
             let before = Usage::of(pid)?;
-            // No reading of it may begin or end the time.
+            // A fixed time: a request to the agent meanwhile would wake it and count as its work.
             std::thread::sleep(Duration::from_secs_f64(windows.seconds));
             let took = Usage::of(pid)?.since(before);
             rest.cpu.push(took.cpu_ns as f64 / 1e9 / windows.seconds);
@@ -81,7 +82,7 @@ impl Rest {
         Ok(rest)
     }
 
-    /// Of an agent that has looked up all that it looks up once.
+    /// Measures an agent after it has finished its start-up work.
     pub(super) fn of_agent(agent: &Agent, windows: Windows) -> Outcome<Rest> {
         agent.lines.wait_for_line(" after ", SOON)?;
         Rest::of(agent.pid(), windows)
@@ -93,7 +94,7 @@ impl Rest {
         Spread::or_nan(&percent)
     }
 
-    /// CPU time in percent of a core, wakings and reads a second, memory in MiB.
+    /// CPU time in percent of a core, wake-ups and reads per second, memory in MiB.
     pub(super) fn cells(&self) -> [Cell; 4] {
         cells![
             self.percent(),
@@ -113,7 +114,7 @@ impl Rest {
     }
 }
 
-/// What was watched, how many of it, and by whom.
+/// One measurement: tool, kind and number of watched things, and the result.
 struct Row {
     who: &'static str,
     what: &'static str,
@@ -143,7 +144,7 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
     })
 }
 
-/// P3, and that nothing grows faster than what it is over.
+/// Claims of target P3, and that CPU time grows at most linearly with probes and ranks.
 fn claims(rows: &[Row]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for what in [OF_PROBES, OF_RANKS] {
@@ -172,7 +173,7 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
     claims
 }
 
-/// From the first point to the last one, no faster than along a line through zero.
+/// Claims that the last value lies on or below the line through zero and the first value.
 pub(super) fn growth(what: &str, points: impl Iterator<Item = (f64, f64)>) -> Option<Claim> {
     let points: Vec<(f64, f64)> = points.collect();
     let ((few, little), (many, much)) = (points.first()?, points.last()?);
@@ -203,7 +204,7 @@ fn measured(settings: &Settings) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// A program alone, watched by the agent and by other tools.
+/// Measures the agent and the other tools on a program alone.
 fn alone(windows: Windows) -> Outcome<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let program = attach::many_functions(folder.path(), 1)?;
@@ -225,7 +226,7 @@ fn alone(windows: Windows) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// A program alone with so many probes.
+/// Measures the agent on one program with `count` probes.
 fn of_probes(count: usize, windows: Windows) -> Outcome<Rest> {
     let folder = tempfile::tempdir()?;
     let program = attach::many_functions(folder.path(), count)?;
@@ -238,7 +239,7 @@ fn of_probes(count: usize, windows: Windows) -> Outcome<Rest> {
     Ok(rest)
 }
 
-/// Ranks that make a call each time they have slept for so many microseconds.
+/// Starts ranks that repeatedly sleep `sleep_us` microseconds and make a call.
 pub(super) fn sleepers(ranks: usize, sleep_us: &str) -> Outcome<Job> {
     let program = programs::mpi("sleepers", Mpi::Mpich)?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, &program, |folder| {
@@ -248,7 +249,7 @@ pub(super) fn sleepers(ranks: usize, sleep_us: &str) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Ranks that sleep, watched.
+/// Measures the agent on sleeping ranks.
 fn of_ranks(ranks: usize, windows: Windows) -> Outcome<Rest> {
     let job = sleepers(ranks, SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
@@ -257,7 +258,7 @@ fn of_ranks(ranks: usize, windows: Windows) -> Outcome<Rest> {
     Ok(rest)
 }
 
-/// Another tool that watches a process, and tells every second.
+/// Another tool that watches a process and prints every second.
 struct Watching(Child);
 
 impl Watching {
@@ -279,7 +280,7 @@ impl Watching {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let watching = Watching(quiet.spawn()?);
-        // What a tool does at its start is not to be measured, and none says when it is over.
+        // The start-up work of a tool is not measured. No tool reports when it is over.
         std::thread::sleep(Duration::from_secs(5));
         Ok(watching)
     }

@@ -1,5 +1,5 @@
-//! `agent/benches/hits.rs`, which measures a round for each line that it is given: so other tools have their
-//! turns in between.
+//! Runs `agent/benches/hits.rs`, which measures one round per input line, so that rounds of other tools can
+//! be run in between.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,13 +12,14 @@ use crate::process::cannot_start;
 
 pub(super) struct Instrument {
     child: Child,
-    /// It ends when this is closed.
+    /// Standard input of the program; closing it ends the program.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Instrument {
-    /// For these functions at their sites; without any for all at all their places.
+    /// Starts the program for these functions at their sites. An empty list means all functions at all their
+    /// places.
     pub(super) fn start(program: &Path, calls: u64, functions: &[&str]) -> Result<Instrument> {
         let mut command = super::instrument("hits");
         command.arg(program).arg(calls.to_string()).args(functions);
@@ -34,8 +35,8 @@ impl Instrument {
         }
     }
 
-    /// One round: takes each line with the nanoseconds that its way adds to a call. A line that is not
-    /// understood is an error.
+    /// Measures one round. `take` gets each output line with the nanoseconds that its way adds to a call. A
+    /// line that `take` rejects is an error.
     pub(super) fn round(&mut self, take: impl FnMut(&Value, f64) -> Option<()>) -> Result<()> {
         let input = self.input.as_mut().ok_or("the instrument has ended")?;
         writeln!(input).map_err(|error| format!("the instrument has ended: {error}"))?;
@@ -50,7 +51,7 @@ impl Drop for Instrument {
     }
 }
 
-/// Each place begins with a call that is not probed.
+/// The first line of each place is a call without a probe, which is subtracted from the others.
 fn round(lines: &mut impl BufRead, mut take: impl FnMut(&Value, f64) -> Option<()>) -> Result<()> {
     let mut bare = None;
     loop {

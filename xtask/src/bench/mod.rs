@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measurements of the release build. `all` is all of them that say how we do beside
-//! others; with `--quick` it takes minutes, and fails only where a figure is far off its target.
+//! `cargo xtask bench`: measurements of the release build. `all` runs those that compare us with other tools.
+//! With `--quick` they take minutes and fail only if a figure is far off its target.
 
 mod added;
 mod attach;
@@ -52,16 +52,16 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     }
 }
 
-/// A benchmark that is a crate's own.
+/// Runs a benchmark of another crate.
 fn of_crate(package: &str, name: &str) -> Result<()> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["bench", "--quiet", "--package", package, "--bench", name]);
     run(cargo.current_dir(crate::root()))
 }
 
-/// A program of `agent/benches`, which measures what takes the agent's own library: built as the agent that
-/// is measured. Where another one is given (TUNEAGENT_BIN) it is built without optimisation, which is
-/// quicker; what it measures happens in the kernel and in other programs.
+/// A program of `agent/benches`, which uses the agent's own library and is built like the measured agent. If
+/// TUNEAGENT_BIN names another agent it is built without optimisation, which is quicker. The measured code
+/// runs in the kernel and in other programs, so this does not change the results.
 fn instrument(name: &str) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["bench", "--quiet", "--package", "tuneagent"]);

@@ -1,11 +1,12 @@
-//! `cargo xtask bench overhead`: what being watched costs LAMMPS, GROMACS, and programs that do little but
-//! send a few bytes to and fro or add up over all ranks, beside what a preloaded profiler costs them and
-//! beside what the agent says that it costs.
+//! `cargo xtask bench overhead`: measures how much watching slows down LAMMPS, GROMACS, and programs that do
+//! little but exchange a few bytes or reduce over all ranks. Compares this with a preloaded profiler and with
+//! the cost that the agent itself reports.
 //!
-//! Jobs of the same program take short turns, whoever has none is stopped, the agent too: two as they come,
-//! one of them under `tuneagent attach` (the profile alone, and all of it: without a budget), which then
-//! change their parts; and one under a small PMPI library that counts calls and their time, beside one as it
-//! comes. So what disturbs the machine for a while disturbs both sides of a pair. Measures no start.
+//! Jobs of the same program run in short turns; the other jobs, and the agent, are stopped meanwhile. Two
+//! jobs run without a profiler. `tuneagent attach` (profile only, without a budget) watches one of them, and
+//! then the two change roles. A third job runs under a small PMPI library that counts calls and their time,
+//! in turns with an unwatched one. So a disturbance of the machine affects both sides of a pair. Start-up is
+//! not measured.
 
 use std::time::Duration;
 
@@ -20,22 +21,22 @@ use crate::measure::stats::{self, Spread};
 use crate::measure::table::{Table, cells};
 use crate::measure::{self, Claim, Section, Settings};
 
-/// A program of ours waits so long for its other ranks at most.
+/// Maximum time for a rank of our own programs to wait for the others.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Steps that nobody reaches: the job is ended when it is not needed any more.
+/// More steps than any measurement needs; the job is ended afterwards.
 const ENDLESS: u64 = 100_000_000;
 
-/// P6: the time of a step beside its time alone, at most, and what would be broken.
+/// Target P6 for the time of a step, watched / alone, and the bound for failure.
 const SLOWDOWN: (f64, f64) = (1.01, 2.0);
 
 /// A program that is measured.
 struct Subject {
     name: &'static str,
-    /// P6 is about it.
+    /// Target P6 applies to this program.
     is_real: bool,
     needs: &'static [Need],
-    /// With more in its environment, on so many ranks.
+    /// Starts the program with more environment variables, on this number of ranks.
     start: fn(&[String], usize) -> Outcome<Crowd>,
 }
 
@@ -59,7 +60,7 @@ const SUBJECTS: [Subject; 5] = [
         },
     },
     Subject {
-        // Two ranks, however many are asked for: it is what calls can be made that matters.
+        // Always two ranks: the subject is the rate of calls.
         name: "1 byte to and fro",
         is_real: false,
         needs: &[Need::Root, Need::OpenMpi],
@@ -86,7 +87,7 @@ const SUBJECTS: [Subject; 5] = [
     },
 ];
 
-/// Two ranks that send so many bytes to and fro.
+/// Starts two ranks that exchange messages of `bytes` bytes.
 fn bounce(environment: &[String], bytes: usize) -> Outcome<Crowd> {
     let program = programs::mpi("bounce", Mpi::OpenMpi)?;
     let how = (Mpi::OpenMpi, Waiting::Spinning);
@@ -98,25 +99,25 @@ fn bounce(environment: &[String], bytes: usize) -> Outcome<Crowd> {
     Ok(Crowd::of(job))
 }
 
-/// How it is measured.
+/// Settings of the measurement.
 struct Turns {
-    /// Pairs of turns of two alike, one of them attached to; half of them with changed parts.
+    /// Pairs of turns of two equal jobs, one of them watched. The roles change after half of them.
     pairs: usize,
     seconds: f64,
     ranks: usize,
 }
 
-/// What came out of it.
+/// Results of one subject.
 #[derive(Clone, Debug, Default)]
 struct Measured {
-    /// Steps a second without anybody, of each round under the profiler.
+    /// Steps per second without a profiler, for each round under the preloaded one.
     alone: Vec<f64>,
-    /// The time of a step beside its time alone.
+    /// Time of a step, watched / alone.
     attached: Vec<f64>,
     preloaded: Vec<f64>,
-    /// MPI calls of a rank in a second.
+    /// MPI calls per second of one rank.
     calls_per_s: Vec<f64>,
-    /// How much longer the agent reports that the program takes, as share of its time.
+    /// Slowdown that the agent reports, as a share of the program's time.
     reported: Vec<f64>,
 }
 
@@ -170,7 +171,7 @@ fn measured(subject: &Subject, turns: &Turns) -> Outcome<Measured> {
     let library = programs::mpi_library("preload", Mpi::OpenMpi, 1)?;
     let started = |environment: &[String]| -> Outcome<Crowd> {
         let crowd = (subject.start)(environment, turns.ranks)?;
-        // It had its first steps before the next one starts.
+        // The job has completed its first steps before the next one starts.
         crowd.pace(0.1)?;
         crowd.pause()?;
         Ok(crowd)
@@ -201,7 +202,7 @@ fn measured(subject: &Subject, turns: &Turns) -> Outcome<Measured> {
 }
 
 impl Measured {
-    /// What a session reported at its end.
+    /// Adds the figures of a session's report.
     fn add_report(&mut self, report: &Value) -> Outcome<()> {
         let processes = report["processes"]
             .as_array()
@@ -212,7 +213,7 @@ impl Measured {
         let figures = cost["slowdown"].as_f64().zip(cost["job_cpu_time_s"].as_f64());
         let (slowdown, cpu_s) = figures.ok_or("the report does not have its cost")?;
         self.reported.push(slowdown);
-        // Half of the session it was stopped; while it runs each of its ranks has a CPU.
+        // Per CPU time: the job is stopped during half of the session, and has one CPU per rank otherwise.
         self.calls_per_s.push(calls / cpu_s);
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask bench scale`: how what the agent takes grows over hits a second: for the profile, for a rule
-//! that adds up the calls of each iteration, and for one that asks for each of them.
+//! `cargo xtask bench scale`: measures how the agent's resource use grows with the rate of hits: for the
+//! profile, for a rule that sums over the calls of each iteration, and for a rule that needs each call.
 //!
-//! What comes up from the kernel is shown as bytes through the ring, for each iteration of the program: who
-//! adds up where hits are made sends as much for an iteration whatever happens in it.
+//! The data from the kernel is shown in bytes through the ring per iteration of the program. If the kernel
+//! aggregates, this number does not depend on the number of hits in an iteration.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,16 +21,16 @@ use crate::process::capture;
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// Calls a second that are asked for: a hit at the entry and one at the return each. The last is more than a
-/// core can make.
+/// Requested calls per second; each has a hit at the entry and one at the return. One core cannot reach the
+/// last rate.
 const CALLS: [u64; 6] = [100, 1_000, 10_000, 50_000, 200_000, 500_000];
 
-/// Iterations of the program in a second, when it keeps its pace.
+/// Iterations per second of the program at full speed.
 const ITERATIONS_PER_S: f64 = 100.0;
-/// What it calls in them.
+/// Function that the program calls in its iterations.
 const CALLED: &str = "MPI_Allreduce";
 
-/// Adds up the calls of each iteration that fulfil a condition.
+/// Writes a rule that sums over those calls of each iteration that meet a condition.
 fn rule(folder: &Path, name: &str, condition: &str) -> Outcome<PathBuf> {
     let text = format!(
         "rule: {name}\nabout: adds up the calls of each iteration\nroles: {{one: exe != \"\"}}\nprobes:\n  begin: {{role: one, entry: \
@@ -42,10 +42,10 @@ fn rule(folder: &Path, name: &str, condition: &str) -> Outcome<PathBuf> {
     Ok(file)
 }
 
-/// What every call fulfils; nothing is added up in the kernel then.
+/// Condition that every call meets. It prevents aggregation in the kernel.
 const CONDITION: &str = " where call.duration >= 0s";
 
-/// At one rate, of the profile alone or with a rule.
+/// Result at one rate, for the profile alone or with a rule.
 struct Rated {
     how: &'static str,
     requested: u64,
@@ -151,7 +151,7 @@ fn at_rate(
     agent.lines.wait_for_line(" after ", SOON)?;
     let (first, filling) = (position(&agent)?, Instant::now());
     let rest = Rest::of(agent.pid(), windows)?;
-    // Positions are told modulo 2^32: not so many bytes are sent in a minute.
+    // Positions are modulo 2^32, which is more bytes than are sent in a minute.
     let bytes = position(&agent)?.wrapping_sub(first);
     let bytes_per_s = f64::from(bytes) / filling.elapsed().as_secs_f64();
     let report = agent.stop()?;
@@ -166,7 +166,7 @@ fn at_rate(
     })
 }
 
-/// Calls of the function by the program, as the agent counted them.
+/// Calls of `CALLED` that the agent counted.
 fn calls_of(report: &Value) -> Outcome<u64> {
     let functions = report["processes"][0]["functions"].as_array();
     let mut functions = functions.into_iter().flatten();
@@ -175,7 +175,7 @@ fn calls_of(report: &Value) -> Outcome<u64> {
     Ok(calls.ok_or("the report does not tell the calls")?)
 }
 
-/// How many bytes were put into its ring so far.
+/// Number of bytes written to the agent's ring so far.
 fn position(agent: &Agent) -> Outcome<u32> {
     let mut command = super::instrument("events");
     let reported: Value =
@@ -186,7 +186,8 @@ fn position(agent: &Agent) -> Outcome<u32> {
     Ok(position.ok_or("the position of the ring is not told")?)
 }
 
-/// CPU time grows no faster than hits, and what is sent of an iteration does not grow with its hits.
+/// Claims that CPU time grows at most linearly with hits, and that the bytes per iteration do not grow with
+/// its hits.
 fn claims(rated: &[Rated]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let of = |how: &'static str| rated.iter().filter(move |row| row.how == how);

@@ -1,5 +1,5 @@
-//! `cargo xtask bench sites`: what a hit costs a program, by what the kernel does with the instruction under
-//! the probe; beside perf and bpftrace where they are here.
+//! `cargo xtask bench sites`: measures the cost of a hit by how the kernel executes the probed instruction,
+//! compared with perf and bpftrace if installed.
 
 use super::added::Added;
 use super::tools::{Telling, Tool};
@@ -11,13 +11,14 @@ use crate::measure::{Outcome, Section, Settings};
 const ENTRY: &str = "count";
 const PAIR: &str = "count and time";
 const ADDED_UP: &str = "time added up";
-/// With nothing behind the probe.
+/// A probe whose BPF program does nothing because the process is not watched.
 const UNWATCHED: &str = "unwatched";
 const UNWATCHED_PAIR: &str = "unwatched pair";
 
-/// The columns. `message` is what is done at a call of MPI: counted and timed, with what it carries.
+/// Columns of the table. `message` is the work at an MPI call: counted and timed, with bytes, partner and
+/// order.
 const WAYS: [&str; 6] = [ENTRY, UNWATCHED, PAIR, ADDED_UP, UNWATCHED_PAIR, "message"];
-/// What each way is held against.
+/// The reference way of each way.
 const FLOORS: [(&str, &str); 3] = [
     (ENTRY, UNWATCHED),
     (PAIR, UNWATCHED_PAIR),
@@ -58,7 +59,8 @@ fn table(added: &Added) -> Table {
     table
 }
 
-/// What the choice of the site gains, and what our program costs beside one that does nothing.
+/// Ratios that show the gain from choosing the site, and the cost of our BPF program over one that does
+/// nothing.
 fn ratios(added: &Added) -> Vec<String> {
     let mut lines = Vec::new();
     let places = added.places();

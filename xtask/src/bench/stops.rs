@@ -1,8 +1,8 @@
-//! How long this machine keeps a thread off a CPU that it has for itself: no reader of a ring can be sooner
-//! than that.
+//! Measures how long this machine keeps a thread off a CPU that it has for itself. This is a lower bound for
+//! the delay of any reader of a ring.
 //!
-//! The host of a virtual machine takes CPUs away as it likes. Measured before something else, never beside
-//! it: every CPU is taken.
+//! The hypervisor of a virtual machine can take CPUs away at any time. Do not run this beside another
+//! measurement: it occupies every CPU.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,21 +11,21 @@ use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use tuneagent_e2e::Outcome;
 
-/// As the agent is.
+/// Same priority as the agent.
 const NICE: i32 = -15;
-/// What a hit may lie unread.
+/// Maximum time that a hit should stay unread.
 const LONG: Duration = Duration::from_millis(5);
 
-/// Of all CPUs together.
+/// Interruptions of all CPUs together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stops {
     pub(super) longest: Duration,
-    /// How often one was longer than `LONG`.
+    /// Number of interruptions longer than `LONG`.
     pub(super) long: u32,
 }
 
 impl Stops {
-    /// One thread for each CPU that does nothing but read the clock.
+    /// Runs one thread per CPU that only reads the clock.
     pub(super) fn of_this_machine(during: Duration) -> Outcome<Stops> {
         let allowed = sched_getaffinity(None).map_err(std::io::Error::from)?;
         let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
@@ -48,7 +48,7 @@ fn watch(cpu: usize, during: Duration) -> std::io::Result<Stops> {
     let mut only = CpuSet::new();
     only.set(cpu);
     sched_setaffinity(None, &only)?;
-    // Of a thread's number it is the thread's priority alone.
+    // On Linux, a thread id sets the priority of this thread only.
     setpriority_process(Some(gettid()), NICE)?;
     let began = Instant::now();
     let clock = std::iter::repeat_with(Instant::now);

@@ -1,5 +1,5 @@
-//! The tools that people use for the same: perf and bpftrace, each at a function of a program that it runs.
-//! What the program says of itself is what a call took.
+//! perf and bpftrace doing the same measurements, each at one function of a program that it starts. The
+//! program measures and prints the duration of a call.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,19 +15,19 @@ pub(super) enum Tool {
     Bpftrace,
 }
 
-/// What is to be told of a function's calls.
+/// What a tool records about the calls of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Telling {
     Count,
-    /// How many, and sums over six arguments.
+    /// Number of calls, and sums over six arguments.
     Arguments,
-    /// Each one by itself.
+    /// One record per call.
     Event,
-    /// How many entries, and how many returns.
+    /// Numbers of entries and of returns.
     BothEnds,
-    /// The sum of their times.
+    /// Sum of the durations.
     Time,
-    /// How many took how long.
+    /// Histogram of the durations.
     Histogram,
 }
 
@@ -42,7 +42,7 @@ impl Telling {
     ];
 }
 
-/// Under which perf keeps the probes that are set here.
+/// Group name of the perf probes set by this module.
 const PERF_GROUP: &str = "tuneagent_bench";
 
 impl Tool {
@@ -59,7 +59,8 @@ impl Tool {
         find_program(self.name()).is_some()
     }
 
-    /// Tells that of a function while the program runs; none where the tool cannot.
+    /// Command that records this about a function while the program runs. `None` if the tool does not support
+    /// it.
     pub(super) fn command(
         self,
         telling: Telling,
@@ -97,7 +98,7 @@ impl Tool {
     }
 }
 
-/// What bpftrace is to do.
+/// The bpftrace program, or `None` if bpftrace does not support it.
 fn script(telling: Telling, path: &str, function: &str) -> Option<String> {
     let timed = |reported: &str| {
         format!(
@@ -119,7 +120,7 @@ fn script(telling: Telling, path: &str, function: &str) -> Option<String> {
     })
 }
 
-/// A program as all tools can take it, and the probes that perf has on it until this is dropped.
+/// A copy of the program that all tools accept. The perf probes on it are removed on drop.
 pub(super) struct Program {
     folder: TempDir,
     path: PathBuf,
@@ -127,8 +128,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Where there is debug information perf takes nothing for a function that it does not tell of, as none
-    /// of assembler's: hence a copy without.
+    /// The copy has no debug information: if there is any, perf rejects functions that it does not describe,
+    /// such as those written in assembler.
     pub(super) fn of(program: &Path, functions: &[&str]) -> Result<Program> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let path = folder.path().join("program");
@@ -157,13 +158,13 @@ impl Program {
         Ok(program)
     }
 
-    /// What a call takes, in ns, while nobody watches.
+    /// Duration of a call in ns without a tool.
     pub(super) fn bare_ns(&self, function: &str, calls: u64) -> Result<f64> {
         let mut bare = Command::new(&self.path);
         said_ns(bare.args([function, &calls.to_string()]))
     }
 
-    /// What a call takes, in ns, while a tool tells that of it; none where it cannot.
+    /// Duration of a call in ns while a tool records. `None` if the tool does not support it.
     pub(super) fn ns_under(
         &self,
         (tool, telling): (Tool, Telling),
@@ -186,7 +187,7 @@ impl Drop for Program {
     }
 }
 
-/// The first number on a line of its own.
+/// Parses the first line that consists of a number.
 fn said_ns(command: &mut Command) -> Result<f64> {
     let text = capture(command)?;
     let number = text.lines().find_map(|line| line.trim().parse().ok());

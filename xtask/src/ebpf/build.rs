@@ -1,7 +1,6 @@
-//! Compiles `ebpf/` to its objects, the same bytes on every machine that has the same tools.
+//! Compiles `ebpf/` to its objects, reproducibly: the same tools give the same bytes on every machine.
 //!
-//! Paths of the machine would differ, so they are renamed in the debug information. What is compiled, and
-//! into what programs, is decided in `ebpf/`.
+//! Paths of the machine would differ, so they are remapped in the debug information.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,10 +15,10 @@ use crate::process::run;
 
 const TARGET: &str = "bpfel-unknown-none";
 
-/// An object by the name under which it is committed, and its bytes.
+/// File name of a committed object, and its contents.
 pub(crate) type Object = (&'static str, Vec<u8>);
 
-/// The committed name of each object, and the program of the package that it is.
+/// File name of each committed object, and the binary target that it is built from.
 const PROGRAMS: [(&str, &str); 3] = [
     ("tuneagent.bpf.o", "tuneagent-bpf"),
     ("sync.bpf.o", "tuneagent-sync-bpf"),
@@ -49,11 +48,11 @@ pub(crate) fn objects(root: &Path, toolchain: &Toolchain, target: &Path) -> Resu
         ])
         .arg(target)
         .env("RUSTC", &toolchain.compiler.rustc)
-        // Debian's compiler calls itself stable; -Zbuild-std is what we need of nightly.
+        // Debian's compiler is a stable one; -Zbuild-std needs this.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_ENCODED_RUSTFLAGS", flags(root, toolchain))
         .env("PATH", path_with(&toolchain.linker))
-        // Set by `cargo xtask` for the stable toolchain; they would choose its compiler or wrap ours.
+        // `cargo xtask` sets these for the stable toolchain. They would select its compiler or wrap ours.
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("RUSTC_WRAPPER")
         .env_remove("RUSTFLAGS");
@@ -70,15 +69,15 @@ pub(crate) fn objects(root: &Path, toolchain: &Toolchain, target: &Path) -> Resu
         .collect()
 }
 
-/// The object without DWARF: the linker has made BTF of it, and nothing else reads it. It would be three
-/// quarters of the bytes, in every program that is shipped.
+/// Strips DWARF: the linker has made BTF of it, and nothing else reads it. It would be three quarters of the
+/// object's size.
 fn without_dwarf(object: &[u8]) -> object::build::Result<Vec<u8>> {
     let mut builder = Builder::read(object)?;
     for section in builder.sections.iter_mut() {
         section.delete = section.name.starts_with(b".debug_") || section.name.starts_with(b".rel.debug_");
     }
     builder.delete_orphans();
-    // LLVM keeps the names of sections with those of symbols; what is written here has a section for each.
+    // LLVM keeps section and symbol names in one table; the writer needs a separate one for sections.
     let names = builder.sections.add();
     names.name = b".shstrtab"[..].into();
     names.sh_type = object::elf::SHT_STRTAB;
@@ -88,12 +87,12 @@ fn without_dwarf(object: &[u8]) -> object::build::Result<Vec<u8>> {
     Ok(kept)
 }
 
-/// The linker is named without its folder: flags take part in the names of symbols.
+/// Names the linker without its folder: flags are hashed into the names of symbols.
 fn flags(root: &Path, toolchain: &Toolchain) -> OsString {
     let mut flags: Vec<OsString> = ["-Cdebuginfo=2", "-Clink-arg=--btf", "-Clinker=bpf-linker"]
         .map(OsString::from)
         .to_vec();
-    // The library's source is a link on Debian; the compiler may name either end of it.
+    // On Debian the library's source is a symbolic link; the compiler may print either path.
     let library = toolchain.compiler.sysroot.join("lib/rustlib/src/rust");
     let real_library = fs::canonicalize(&library).unwrap_or_else(|_| library.clone());
     for (folder, name) in [
@@ -104,8 +103,8 @@ fn flags(root: &Path, toolchain: &Toolchain) -> OsString {
     ] {
         flags.push(remap(&folder, name));
     }
-    // Sources of dependencies lie in a folder that is named after where they came from. The last rule that
-    // fits counts.
+    // The folder of a registry's sources has the registry's hash in its name. If several rules match, the
+    // last one applies.
     if let Ok(origins) = fs::read_dir(cargo_home().join("registry").join("src")) {
         flags.extend(origins.flatten().map(|origin| remap(&origin.path(), "/crates")));
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask ebpf`: builds the kernel side and keeps the committed objects honest.
+//! `cargo xtask ebpf`: builds the kernel side and checks the committed objects.
 //!
-//! The objects are committed so that everybody else needs only stable Rust. `provenance` says which sources
-//! and which tools they came from, `toolchain` finds compilers that can build them, `build` builds them
-//! reproducibly. What the programs do is the business of `ebpf/`.
+//! The objects are committed so that building the project needs only stable Rust. `provenance` records the
+//! sources and tools they were built from, `toolchain` finds compilers that can build them, `build` builds
+//! them reproducibly.
 
 mod build;
 mod provenance;
@@ -16,7 +16,7 @@ use crate::Result;
 use provenance::Provenance;
 use toolchain::Toolchain;
 
-/// Where things are, relative to the checkout.
+/// Paths relative to the checkout.
 const FOLDER: &str = "ebpf";
 const PREBUILT: &str = "ebpf/prebuilt";
 const PROVENANCE: &str = "ebpf/prebuilt/PROVENANCE.json";
@@ -33,12 +33,12 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     }
 }
 
-/// Builds the objects, and records what they were built from and with.
+/// Builds the objects and records their sources and tools.
 fn rebuild(root: &Path) -> Result<()> {
     let toolchain = Toolchain::find()?;
     println!("building {FOLDER}/ with {toolchain}");
     let built = build::objects(root, &toolchain, &root.join(FOLDER).join("target"))?;
-    // After the build: it may have written Cargo.lock, which belongs to the sources.
+    // After the build, which may have written Cargo.lock, one of the sources.
     let provenance = Provenance::of(root, &built, &toolchain)?;
     let folder = root.join(PREBUILT);
     fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
@@ -54,7 +54,7 @@ fn rebuild(root: &Path) -> Result<()> {
     provenance.write(&root.join(PROVENANCE))
 }
 
-/// Fails when a committed object is not the one its sources give.
+/// Fails if a committed object does not match its sources.
 pub(crate) fn check(root: &Path, may_rebuild: bool) -> Result<()> {
     let recorded = Provenance::read(&root.join(PROVENANCE))?;
     if recorded.sources_sha256 != provenance::hash_of_sources(root)? {
@@ -82,7 +82,7 @@ pub(crate) fn check(root: &Path, may_rebuild: bool) -> Result<()> {
     }
 }
 
-/// Builds once more and compares bytes, if the recorded tools are here; else says what was not checked.
+/// Rebuilds and compares bytes if the recorded tools are installed; otherwise prints what was not checked.
 fn compare_with_rebuilt(
     root: &Path,
     recorded: &Provenance,

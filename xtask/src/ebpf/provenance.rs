@@ -1,7 +1,7 @@
-//! What the committed objects were built from and with, as a small JSON file beside it.
+//! The sources and tools of the committed objects, in a small JSON file beside them.
 //!
-//! Hashes are over contents and relative paths, so they are the same in every checkout. It does not judge:
-//! `ebpf::check` does.
+//! Hashes cover contents and relative paths, so they are equal in every checkout. `ebpf::check` compares
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -15,7 +15,7 @@ use super::build::Object;
 use super::toolchain::Toolchain;
 use crate::Result;
 
-/// Files and folders the objects depend on, relative to the checkout; absent ones count as absent.
+/// Files and folders that the objects depend on, relative to the checkout; they may be absent.
 const SOURCES: [&str; 6] = [
     "ebpf/.cargo",
     "ebpf/Cargo.lock",
@@ -29,7 +29,7 @@ const SOURCES: [&str; 6] = [
 pub(crate) struct Provenance {
     schema: String,
     pub(crate) sources_sha256: String,
-    /// By the name of the object.
+    /// Hash by name of the object.
     pub(crate) objects_sha256: BTreeMap<String, String>,
     rustc: String,
     bpf_linker: String,
@@ -76,8 +76,8 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// One hash for all sources: each file's path and length stand before its bytes, so nothing can move
-/// unnoticed.
+/// One hash of all sources. Each file's path and length are hashed before its bytes, so that moving bytes
+/// between files changes the hash.
 pub(crate) fn hash_of_sources(root: &Path) -> Result<String> {
     let mut files = Vec::new();
     for source in SOURCES {

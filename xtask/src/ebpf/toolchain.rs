@@ -1,8 +1,8 @@
 //! Finds a compiler that can build for BPF: one with the source of `core`, and `bpf-linker`.
 //!
-//! Two are known: Debian's `rustc-web`, which brings its library source along, and rustup's nightly with the
-//! component rust-src. Installing Debian packages is `setup`'s business; the linker is installed here because
-//! the LLVM it must be built against follows from the compiler.
+//! Two are known: Debian's `rustc-web`, which includes the library source, and rustup's nightly with the
+//! component rust-src. `setup` installs Debian packages. This module installs the linker, because it must be
+//! built against the LLVM of the compiler.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use std::process::Command;
 use crate::Result;
 use crate::process::{capture, find_program, run};
 
-/// A compiler with its cargo; not necessarily a linker yet.
+/// A compiler and its cargo. The linker may be missing.
 pub(crate) struct Compiler {
     pub(crate) rustc: PathBuf,
     pub(crate) cargo: PathBuf,
-    /// The first line of `rustc --version`.
+    /// First line of `rustc --version`.
     pub(crate) version: String,
     pub(crate) llvm_major: u32,
     pub(crate) sysroot: PathBuf,
 }
 
-/// Everything that decides what bytes come out.
+/// All tools that affect the bytes of the objects.
 pub(crate) struct Toolchain {
     pub(crate) compiler: Compiler,
     pub(crate) linker: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct Toolchain {
 }
 
 impl Toolchain {
-    /// The first usable compiler with its linker, which is installed if it is absent.
+    /// The first usable compiler with its linker, which is installed if missing.
     pub(crate) fn find() -> Result<Toolchain> {
         let compiler = Compiler::find()?;
         let linker = match find_linker() {
@@ -40,7 +40,7 @@ impl Toolchain {
         Toolchain::of(compiler, linker)
     }
 
-    /// Every one that is complete on this machine; nothing is installed.
+    /// All complete toolchains of this machine. Installs nothing.
     pub(crate) fn all_present() -> Vec<Toolchain> {
         let Some(linker) = find_linker() else {
             return Vec::new();
@@ -84,7 +84,7 @@ impl Compiler {
         })
     }
 
-    /// The compiler at that place, if it is new enough and its library source is there.
+    /// The compiler at this path, if it is new enough and has its library source.
     fn at(rustc: &Path, cargo: &Path) -> Option<Compiler> {
         let facts = capture(Command::new(rustc).arg("-vV")).ok()?;
         let sysroot = capture(Command::new(rustc).args(["--print", "sysroot"])).ok()?;
@@ -92,7 +92,7 @@ impl Compiler {
         let (release, llvm_major) = (field(&facts, "release: ")?, field(&facts, "LLVM version: ")?);
         let minor: u32 = release.strip_prefix("1.")?.split('.').next()?.parse().ok()?;
         let has_source = sysroot.join("lib/rustlib/src/rust/library/core").is_dir();
-        // Edition 2024 came with 1.85; older ones (Debian 12's own rustc) fail with worse words than ours.
+        // Edition 2024 needs 1.85. Older compilers, such as Debian 12's rustc, fail with unclear messages.
         (has_source && minor >= 85 && crate::process::is_executable(cargo)).then_some(())?;
         Some(Compiler {
             rustc: rustc.to_path_buf(),
@@ -115,7 +115,7 @@ fn field<'a>(facts: &'a str, name: &str) -> Option<&'a str> {
     facts.lines().find_map(|line| line.strip_prefix(name))
 }
 
-/// Where `cargo install` puts programs, whether or not that is on the PATH.
+/// Folder into which `cargo install` puts programs, which may not be on the PATH.
 pub(crate) fn cargo_home() -> PathBuf {
     let home = || {
         std::env::var_os("HOME")
@@ -131,7 +131,7 @@ pub(crate) fn find_linker() -> Option<PathBuf> {
     find_program("bpf-linker").or_else(|| crate::process::is_executable(&installed).then_some(installed))
 }
 
-/// Installs `bpf-linker` against the LLVM of the compiler: another one cannot read its bitcode.
+/// Installs `bpf-linker`, built against the compiler's LLVM. Another LLVM cannot read its bitcode.
 pub(crate) fn install_linker(compiler: &Compiler) -> Result<PathBuf> {
     let major = compiler.llvm_major;
     let prefix = PathBuf::from(format!("/usr/lib/llvm-{major}"));
@@ -154,8 +154,7 @@ pub(crate) fn install_linker(compiler: &Compiler) -> Result<PathBuf> {
         ])
         .args(["--features", &format!("llvm-{major}")])
         .env("LLVM_PREFIX", &prefix)
-        // The caller's target folder is for the project; and RUSTFLAGS meant for it do not concern the
-        // linker.
+        // The caller's target folder and RUSTFLAGS apply to the project, not to the linker.
         .env_remove("CARGO_TARGET_DIR")
         .env_remove("RUSTFLAGS");
     run(&mut install)?;

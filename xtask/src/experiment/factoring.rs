@@ -1,8 +1,8 @@
 //! Load balancing by factoring: MATE thesis (2007), section 5.2.6, Table 5.6, on `nbody`.
 //!
-//! Dedicated, every worker is equally fast. Under load every third worker takes three times as long, in turns
-//! from phase to phase. The program hands out one equal chunk to each worker; the rule `factoring` makes it
-//! hand out batches of shrinking chunks.
+//! Dedicated: all workers are equally fast. Loaded: every third worker takes three times as long, a different
+//! third in each phase. The program gives each worker one equal chunk; the rule `factoring` makes it hand out
+//! batches of shrinking chunks.
 
 use tuneagent_e2e::programs::{self, FACTORING_NAMES};
 
@@ -14,7 +14,7 @@ use crate::measure::stats::{Spread, change, less};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// Workers, and seconds of Table 5.6: dedicated, loaded, loaded and tuned; its min,sec read as such.
+/// Workers, and seconds of Table 5.6: dedicated, loaded, loaded and tuned; converted from its `min,sec`.
 const THESIS: [(usize, f64, f64, Option<f64>); 6] = [
     (1, 614.0, 817.0, None),
     (2, 346.0, 462.0, Some(361.0)),
@@ -29,7 +29,7 @@ const LOADED: &str = "loaded";
 const WATCHED: &str = "loaded, watched";
 const TUNED: &str = "loaded, tuned";
 const ORACLE: &str = "loaded, oracle";
-/// Shares of the tasks left that a batch takes, tried as fixed values.
+/// Fixed values of the share of the remaining tasks that a batch takes.
 const SHARES: [&str; 3] = ["0.3", "0.5", "0.7"];
 
 fn named(workers: usize, way: &str) -> String {
@@ -40,7 +40,7 @@ fn fixed(share: &str) -> String {
     format!("{LOADED}, share {share}")
 }
 
-/// Each way with so many workers.
+/// All scenarios for one number of workers.
 fn scenarios(settings: &Settings, workers: usize) -> Result<Vec<(String, Scenario)>> {
     let program = programs::master_worker("nbody", settings.mpi)?;
     let (phase, iterations) = settings.either((10, 30), (20, 80));
@@ -175,7 +175,7 @@ impl Measured<'_> {
             let of = |way: &str| Ok::<_, String>(self.spread(*count, way)?.median);
             let (dedicated, loaded, tuned) = (of(DEDICATED)?, of(LOADED)?, of(TUNED)?);
             let gain = less(tuned, loaded);
-            // How much of what the load costs the tuning wins back.
+            // Percentage of the load's cost that tuning removes.
             let won_back = 100.0 * (loaded - tuned) / (loaded - dedicated);
             let theirs = THESIS.iter().find(|(workers, ..)| workers == count);
             let theirs = theirs.and_then(|(_, _, loaded, tuned)| Some(less((*tuned)?, *loaded)));

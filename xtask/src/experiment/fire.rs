@@ -1,5 +1,5 @@
-//! The fire simulator `wildfire` as its two experiments run it: as real-time processes, so that what is slept
-//! is exact on a busy machine too.
+//! The fire simulator `wildfire` for two experiments. It runs with real-time priority, so that its sleeps are
+//! exact on a busy machine, too.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::measure::stats::{Spread, figure};
 pub(super) struct Fire<'a> {
     settings: &'a Settings,
     program: PathBuf,
-    /// One rank more: the master.
+    /// Number of workers; the master is one more rank.
     workers: usize,
     load: Vec<String>,
 }
@@ -37,7 +37,7 @@ impl<'a> Fire<'a> {
         Scenario::new(self.settings, &self.program, self.workers + 1, arguments, with)
     }
 
-    /// Writes a schedule, a line for each iteration, and says how the program is given it.
+    /// Writes a schedule, one line per iteration, and returns the argument that passes it to the program.
     pub(super) fn schedule(&self, name: &str, lines: &[String]) -> Result<String> {
         self.settings.write(name, &(lines.join("\n") + "\n"))?;
         let folder = std::path::absolute(&self.settings.out).map_err(|error| error.to_string())?;
@@ -45,7 +45,7 @@ impl<'a> Fire<'a> {
     }
 }
 
-/// What the agent saw and did in a run; none of one without it.
+/// Text about what the agent saw and did in a run. `None` for a run without the agent.
 pub(super) fn seen(run: &Run) -> Option<String> {
     let report = run.report.as_ref()?;
     let functions = report["processes"]

@@ -1,10 +1,10 @@
 //! The number of workers by the performance index Pi: MATE for MPI (2010), sections 4.3 and 5.4.2, on
 //! `wildfire`.
 //!
-//! The thesis specified this and never ran it, for want of a way to create and end workers; here the ranks
-//! are all there and those not in use are parked. First with sections, as the model assumes them, and work
-//! that grows; then with unbalanced work, beside adjusting factoring: balance first, as the thesis wants it,
-//! and the other order.
+//! The thesis specified this but did not run it, because MPI could not create and end workers. Here all ranks
+//! exist from the start, and unused ones are parked. The first load has equal sections, as the model assumes,
+//! and growing work. The second load is unbalanced and also uses adjusting factoring: balance first, as in
+//! the thesis, and in the reverse order.
 
 mod load;
 
@@ -36,7 +36,7 @@ const BALANCE_FIRST: &str = "both, balance first";
 const WORKERS_FIRST: &str = "both, workers first";
 const BOTH: [&str; 3] = [TUNED, BALANCE_FIRST, WORKERS_FIRST];
 
-/// The index of an iteration: its time by its efficiency, in seconds (Eq. 4.6).
+/// Index of an iteration in seconds: its time divided by its efficiency (Eq. 4.6).
 fn index(workers: f64, seconds: f64, computed: f64) -> f64 {
     workers * seconds * seconds / computed
 }
@@ -56,11 +56,11 @@ fn mean_index(run: &Run, part: Range<usize>) -> f64 {
     part.iter().sum::<f64>() / part.len() as f64
 }
 
-/// What was measured under one load.
+/// Measurements under one load.
 struct Measured {
     load: Load,
-    /// A run of each number of workers, in the way in which the load shares its work; none of one worker,
-    /// which takes long.
+    /// One run for each fixed number of workers from 2 on, with the load's own distribution of work. One
+    /// worker would take too long.
     sweep: Sweep,
     best: f64,
     names: Vec<&'static str>,
@@ -107,7 +107,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
 }
 
 impl Measured {
-    /// A rule that may not write did not.
+    /// Fails if a rule without `--apply` has written.
     fn check_watched(&self) -> Result<()> {
         let mut watched = self.rounds.of(WATCHED).iter().flat_map(|run| run.each("workers"));
         match watched.all(|of| of == RUNS_MAX as f64) {
@@ -116,17 +116,17 @@ impl Measured {
         }
     }
 
-    /// NaN of a scenario that the quick form leaves out.
+    /// NaN for a scenario that the quick form omits.
     fn spread(&self, name: &str, figure: impl Fn(&Run) -> f64) -> Spread {
         self.rounds.spread_or_nan(name, figure)
     }
 
-    /// The mean index of whole runs.
+    /// Mean index over entire runs.
     fn overall(&self, name: &str) -> Spread {
         self.spread(name, |run| mean_index(run, 0..self.load.iterations))
     }
 
-    /// That of the last iterations.
+    /// Mean index over the last iterations.
     fn settled(&self, name: &str) -> Spread {
         self.spread(name, |run| mean_index(run, self.late()))
     }
@@ -142,7 +142,7 @@ impl Measured {
         Spread::or_nan(&all)
     }
 
-    /// An agent that gets no CPU before a run is over does nothing.
+    /// Claims that the rule acted in each run. It does not if the agent gets no CPU before the run ends.
     fn parked(&self, names: &[&str]) -> Claim {
         let runs = || names.iter().flat_map(|name| self.rounds.of(name));
         let has_parked = |run: &&Run| run.each("workers").iter().any(|of| *of < RUNS_MAX as f64);
@@ -189,7 +189,7 @@ impl Measured {
         Section::new(title, table, notes)
     }
 
-    /// Medians over some iterations: of the index, of the compute time and of the time, in seconds.
+    /// Medians over some iterations of the index, the compute time and the time, in seconds.
     fn at(run: &Run, part: &Range<usize>) -> [f64; 3] {
         let figures = [indices(run), run.each("computed"), run.each("seconds")];
         figures.map(|of| quantile(of.get(part.clone()).unwrap_or_default(), 0.5).unwrap_or(f64::NAN))
@@ -219,7 +219,7 @@ impl Measured {
             worst <= 0.05,
         )];
         for part in self.parts() {
-            // The last iterations of each part, for a change takes the guard's windows.
+            // Only the last iterations of each part: a change takes effect after the guard's windows.
             let late = part.end - 3..part.end;
             let tuned = self.spread(TUNED, |run| mean_index(run, late.clone())).median;
             let fixed = self.sweep.runs().map(|run| mean_index(run, late.clone()));
@@ -265,7 +265,7 @@ impl Measured {
         ]
     }
 
-    /// What was measured with fixed numbers, and what the model says of the same work.
+    /// Index by number of workers: measured with fixed numbers, and by the model for the same work.
     fn by_workers(&self, title: &str) -> Panel {
         let lines = self.parts().flat_map(|part| {
             let name = format!("iterations {} to {}", part.start, part.end - 1);
@@ -284,7 +284,7 @@ impl Measured {
         Panel::new((title, "workers", "index, s"), lines)
     }
 
-    /// A figure of each iteration of the last runs.
+    /// A figure by iteration, in the last run of each scenario.
     fn course(&self, title: &str, figure: &str, names: &[&str]) -> Panel {
         let values = |name: &str| self.rounds.of(name).last().map(|run| run.each(figure));
         let lines = names

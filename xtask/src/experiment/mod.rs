@@ -1,12 +1,12 @@
-//! `cargo xtask experiment`: the published experiments repeated on real MPI, the published figures beside
-//! ours; and, of our own, what the run-time rules do for programs that nobody prepared, and what they cost
-//! those that need none.
+//! `cargo xtask experiment`: repeats published experiments on real MPI and compares the figures. Further
+//! experiments measure what the run-time rules gain for unprepared programs, and what they cost programs that
+//! need no rule.
 //!
-//! `scenario` runs one program once, alone or with the agent; `sweep` looks once at each of some fixed
-//! settings; `rounds` repeats scenarios in turns, so that what disturbs the machine disturbs all of them. An
-//! experiment is a module: a list of scenarios, tables of their figures, pictures of the tables' columns, and
-//! claims. The programs sleep their compute time, so that 26 ranks fit on two cores: what is measured is the
-//! tuning, not the machine.
+//! `scenario` runs one program once, alone or with the agent. `sweep` runs each of some fixed settings once.
+//! `rounds` repeats scenarios in turns, so that disturbances of the machine affect all of them. An experiment
+//! is a module: a list of scenarios, tables of figures, charts of table columns, and claims. The programs
+//! sleep their compute time, so that 26 ranks fit on two cores and the results show the tuning, not the
+//! machine.
 
 mod factoring;
 mod fire;
@@ -44,7 +44,6 @@ const EXPERIMENTS: Suite = Suite {
     ],
 };
 
-/// What they are called.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     EXPERIMENTS.all.iter().map(|experiment| experiment.name)
 }

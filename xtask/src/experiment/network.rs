@@ -1,10 +1,9 @@
-//! What a message costs, measured from round trips: MATE thesis (2007), section 5.1.1, and MATE for MPI
-//! (2010), section 5.4.2.1, ask for it and use constants.
+//! Estimates the cost of a message from round trips: MATE thesis (2007), section 5.1.1, and MATE for MPI
+//! (2010), section 5.4.2.1, which need it and use constants.
 //!
-//! `quadrature` is run on a network of known latency and bandwidth: whoever receives a message waits until it
-//! would have arrived. The rule `network` knows neither; it takes slope and intercept of a line through the
-//! round trips of 20 iterations, each without the worker's own computation, so that no two clocks are
-//! compared.
+//! `quadrature` simulates a network of known latency and bandwidth: a receiver waits until the message would
+//! have arrived. The rule `network` does not know these values. It fits a line to the round trips of 20
+//! iterations, each without the worker's computation, so that no clocks of two processes are compared.
 
 use std::path::Path;
 
@@ -23,17 +22,17 @@ const LATENCIES_US: [f64; 3] = [50.0, 500.0, 5000.0];
 const BANDWIDTHS_MBS: [f64; 3] = [1.0, 30.0, 1000.0];
 /// Tasks of an iteration of `quadrature`; the first chunk has half of them.
 const TASKS: f64 = 96.0;
-/// So long the largest message is on its way for its bytes alone.
+/// Transmission time of the largest message, without latency.
 const LARGEST_US: f64 = 1000.0;
 
-/// Microseconds, and 1e6 bytes a second.
+/// A simulated network; `mbs` is in 1e6 bytes per second.
 #[derive(Clone, Copy, Debug)]
 struct Network {
     latency_us: f64,
     mbs: f64,
 }
 
-/// What the rule said of it.
+/// The estimate of the rule.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     latency_us: f64,
@@ -50,7 +49,7 @@ impl Network {
     }
 
     fn arguments(&self, iterations: usize) -> Vec<String> {
-        // Chunks halve from half of the tasks, so that messages are of many sizes.
+        // Chunk sizes halve from half of the tasks, so that messages have many sizes.
         let payload = (LARGEST_US * self.mbs / (TASKS / 2.0)).ceil();
         vec![
             argument("iterations", iterations),
@@ -116,7 +115,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     })
 }
 
-/// What the rule made of a run in its last window, which looks back over 20.
+/// Estimate of the rule in the last window of a run, which uses 20 iterations.
 fn found(recording: &Path) -> Result<Found> {
     let mut words = vec!["replay".to_owned(), recording.to_string_lossy().into_owned()];
     words.extend(["--rules", "none", "network", "--csv", "-"].map(str::to_owned));

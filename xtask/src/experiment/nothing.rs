@@ -1,7 +1,7 @@
-//! How often the guard confirms a change that does nothing, live: a rule writes `opterr` of the C library,
-//! which programs read while they parse their command line and never again. The programs are those of
-//! `runtime`, started wrong, several at once, so that they take the CPUs from each other and their pace comes
-//! in bursts.
+//! Measures how often the guard confirms a change without effect, on live programs: a rule writes `opterr` of
+//! the C library, which programs read only while they parse their command line. The programs are those of
+//! `runtime`, started with the wrong settings. Several run at once, so that they compete for CPUs and their
+//! pace varies in bursts.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::Result;
 use crate::measure::table::{Cell, Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// So many kinds of programs run at once.
+/// Number of programs that run at once.
 const AT_ONCE: usize = 6;
-/// In which an agent ends.
+/// Maximum time for an agent to end.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How often each is tried.
+/// Number of trials per subject.
 const TRIALS: usize = 4;
-/// Of 40 and more trials in which nothing changes: with 1 % of errors there are more in one experiment of
-/// twelve.
+/// Maximum of false confirmations in 40 and more trials. With an error rate of 1 %, one experiment of twelve
+/// has more.
 const CONFIRMED_MAX: usize = 1;
 const CPUS: &str = "sum(cpu.time)";
 const CALLS: &str = "sum(mpi.calls)";
 const REGIONS: &str = "count(regions)";
 
-/// Part of a case's name, and what the guard compares.
+/// Part of a case's name, and the guard's objective.
 const SUBJECTS: [(&str, &str); 12] = [
     ("blocks", "sum(faults.minor)"),
     ("blocks", CPUS),
@@ -45,7 +45,7 @@ const SUBJECTS: [(&str, &str); 12] = [
     ("LightGBM", REGIONS),
 ];
 
-/// As the report names them; the last is none of the guard's.
+/// Texts of the report; the last one is not a verdict of the guard.
 const VERDICTS: [&str; 5] = [
     "confirmed",
     "no effect",
@@ -112,7 +112,7 @@ fn counted(verdicts: &[usize]) -> [usize; VERDICTS.len()] {
     std::array::from_fn(|verdict| verdicts.iter().filter(|of| **of == verdict).count())
 }
 
-/// The number of the first verdict that was printed.
+/// Index in `VERDICTS` of the first verdict in the output.
 fn verdict(text: &str) -> Result<usize> {
     let line = text.lines().find(|line| is_verdict(line));
     let line = line.ok_or_else(|| format!("no verdict:\n{text}"))?;
@@ -123,7 +123,7 @@ fn verdict(text: &str) -> Result<usize> {
     found.ok_or_else(|| format!("no known verdict: {line}"))
 }
 
-/// What each trial printed, with the number of its subject.
+/// Output of each trial, with the index of its subject.
 fn all_tried(subjects: &[Subject], trials: usize) -> Result<Vec<(usize, String)>> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let numbers = (0..subjects.len() * trials).rev().collect::<Vec<usize>>();
@@ -160,7 +160,7 @@ fn tried(subject: &Subject, rule: &str) -> tuneagent_e2e::Outcome<String> {
     crowd.pace(0.1)?;
     let mut agent = crowd.judged(&["--rules", "none", rule, "--apply"])?;
     agent.signal(Signal::INT)?;
-    // It ends with 1 where a guard has reverted a change.
+    // The exit code is 1 if a guard has reverted a change.
     agent.wait(PATIENCE)?;
     crowd.finish()?;
     Ok(agent.lines.text())

@@ -1,10 +1,10 @@
-//! How quickly a change follows the iteration that it was decided on: MATE thesis (2007), section 3.1.3,
-//! Table 3.1, on `nbody`.
+//! Measures how soon a change follows the iteration that caused it: MATE thesis (2007), section 3.1.3, Table
+//! 3.1, on `nbody`.
 //!
-//! A rule evaluates the model of the number of workers and writes a number that does nothing, in every
-//! iteration. The agent reports for each change how long gathering, evaluating, ordering and writing took,
-//! from the time that the hit at the end of the iteration carries. The program tells what it found written at
-//! the top of each iteration, and how long each was by its own clock.
+//! In every iteration a rule evaluates the model of the number of workers and writes a number without effect.
+//! For each change, the agent reports the times for gathering, evaluation, order and write, counted from the
+//! timestamp of the hit at the iteration's end. The program reports the number that it finds at the top of
+//! each iteration, and the duration of each iteration by its own clock.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use crate::measure::{Claim, Outcome, Section, Settings};
 
 const RULE: &str = include_str!("../../../tests/programs/reaction.yaml");
 
-/// Work of each worker in an iteration; every send takes half a millisecond more.
+/// Work of each worker in an iteration. Every send takes another 0.5 ms.
 const WORK_US: usize = 25_000;
 
-/// What the agent reports of a change, what it is called in the thesis, and its milliseconds there: central,
+/// Part of the reaction in our report, its name in the thesis, and its milliseconds there: central analyser /
 /// with collectors.
 const PARTS: [(&str, &str, &str); 6] = [
     ("window_ns", "T_Iter", "2199.1 / 680.1"),
@@ -41,15 +41,15 @@ const THEIRS: &str = "us. MATE: a central analyser / one with collectors, 25 wor
 const ALONE: &str = "alone";
 const WATCHED: &str = "watched";
 const WRITING: &str = "writing";
-/// The same while CPUs that have nothing to do do not sleep.
+/// As `WRITING`, with idle CPUs kept from sleeping.
 const AWAKE: &str = "awake";
-/// So, and with a CPU that the agent has to itself and never sleeps on.
+/// As `AWAKE`, with a CPU for the agent alone.
 const APART: &str = "apart";
-/// What the program says of an iteration: how long it was when it ended, and when the program went on behind
-/// it.
+/// Fields of the program about an iteration: its duration up to its end, and up to the point where the
+/// program continues after the last probe.
 const AT_ITS_END: &str = "until_end";
 const GOING_ON: &str = "seconds";
-/// The program has one CPU less then: so many of its workers fit.
+/// Maximum number of workers with `APART`, where the program has one CPU less.
 const APART_WORKERS_MAX: usize = 8;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
@@ -131,7 +131,7 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// With how many workers it was done so.
+    /// Numbers of workers that are measured in this way.
     fn workers(&self, how: &str) -> impl Iterator<Item = usize> {
         let most = if how == APART {
             APART_WORKERS_MAX
@@ -142,19 +142,19 @@ impl Measured<'_> {
         all.filter(move |count| *count <= most)
     }
 
-    /// The changes of all runs with so many workers that were followed from an iteration to the write.
+    /// The changes with times from the iteration's end to the write, of all runs with this number of workers.
     fn reactions(&self, workers: usize, how: &str) -> Vec<&Value> {
         let runs = self.rounds.of(&name(workers, how)).iter();
         runs.flat_map(reactions).collect()
     }
 
-    /// Microseconds of a part, of all changes with so many workers.
+    /// Microseconds of a part of the reaction, for all changes with this number of workers.
     fn part(&self, (workers, how): (usize, &str), part: &str) -> Vec<f64> {
         let of = |change: &&Value| change["reaction"][part].as_f64().map(|ns| ns / 1e3);
         self.reactions(workers, how).iter().filter_map(of).collect()
     }
 
-    /// A row for each number of workers, and one for the thesis.
+    /// One row per number of workers, and one for the thesis.
     fn parts(&self, how: &str) -> Table {
         let heads = PARTS.map(|(part, ..)| [format!("{part}, p50"), format!("{part}, p99")]);
         let mut table = Table::new(std::iter::once("workers".to_owned()).chain(heads.into_iter().flatten()));
@@ -215,8 +215,8 @@ impl Measured<'_> {
         ))
     }
 
-    /// How far the length of an iteration as the agent saw it is from what the program measured up to there,
-    /// in percent.
+    /// Difference in percent between the length of an iteration in the agent's report and by the program's
+    /// clock.
     fn errors(&self, workers: usize, up_to: &str) -> Vec<f64> {
         let runs = self.rounds.of(&name(workers, WRITING)).iter();
         runs.flat_map(|run| {
@@ -230,7 +230,7 @@ impl Measured<'_> {
         .collect()
     }
 
-    /// The share of the iterations at whose top the number of the one before was there.
+    /// Share of iterations that begin with the number of the previous iteration already written.
     fn in_time(&self, workers: usize) -> f64 {
         let runs = self.rounds.of(&name(workers, WRITING)).iter();
         let each: Vec<bool> = runs
@@ -291,7 +291,7 @@ impl Measured<'_> {
     }
 }
 
-/// The changes of a run that were followed from an iteration to the write.
+/// Changes of a run with times from the iteration's end to the write.
 fn reactions(run: &Run) -> impl Iterator<Item = &Value> {
     let changes = run
         .report
@@ -300,15 +300,13 @@ fn reactions(run: &Run) -> impl Iterator<Item = &Value> {
     changes.flatten().filter(|change| change["reaction"].is_object())
 }
 
-/// The place in its run of the iteration that a change followed: what is written is the number of the next
-/// one, and the first is 0.
+/// Index of the iteration that caused a change. The written number is the index of the next iteration.
 fn iteration(change: &Value) -> Option<usize> {
     let next: usize = change["new"].as_str()?.parse().ok()?;
     next.checked_sub(1)
 }
 
-/// The iterations of a run that were followed, by their places in it, and how many seconds after their ends
-/// they were written.
+/// Seconds from an iteration's end to its write, by the index of the iteration.
 fn followed(run: &Run) -> BTreeMap<usize, f64> {
     let of = |change: &Value| {
         let lag_ns = change["reaction"]["lag_ns"].as_f64()?;
@@ -317,9 +315,8 @@ fn followed(run: &Run) -> BTreeMap<usize, f64> {
     reactions(run).filter_map(of).collect()
 }
 
-/// Iterations that were over before the last one that was followed was written: a rule decides nothing while
-/// what it decided before is under way. A machine that stops the agent for longer than an iteration takes
-/// makes such.
+/// Number of iterations that ended while an earlier change was under way, so that the rule decided nothing.
+/// This happens if the machine stops the agent for longer than an iteration.
 fn overtaken(seconds: &[f64], followed: &BTreeMap<usize, f64>) -> usize {
     let after = |(iteration, lag): (&usize, &f64)| {
         let mut rest = *lag;
@@ -344,9 +341,9 @@ mod tests {
         let with = |followed: &[(usize, f64)]| overtaken(&seconds, &followed.iter().copied().collect());
         let all: Vec<_> = (0..8).map(|iteration| (iteration, 0.0004)).collect();
         assert_eq!(with(&all), 0);
-        // Lost for no such reason.
+        // Iterations 1, 2, 4, 5 and 6 had no change for another reason.
         assert_eq!(with(&[(0, 0.0004), (3, 0.0004), (7, 0.0004)]), 0);
-        // Stopped for 60 ms at the end of the second one.
+        // The agent was stopped for 60 ms at the end of the second iteration.
         let stopped = [
             (0, 0.0004),
             (1, 0.06),
@@ -356,7 +353,7 @@ mod tests {
             (7, 0.0004),
         ];
         assert_eq!(with(&stopped), 2);
-        // For 60 ms, which is no reason for the third one behind it.
+        // A stop of 60 ms does not explain the third missing change after it.
         assert_eq!(
             with(&[(0, 0.0004), (1, 0.06), (5, 0.0004), (6, 0.0004), (7, 0.0004)]),
             2

@@ -1,5 +1,4 @@
-//! A quota of two CPUs that is halved and restored while a rule follows it, as a container is resized in
-//! place.
+//! Halves and restores a quota of two CPUs while a rule follows it, as if a container were resized in place.
 
 use tuneagent_e2e::resized::{CPUS, Phase, RESIZED, Resized};
 
@@ -10,14 +9,14 @@ use crate::measure::stats::figure;
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// Seconds over which a pace is taken.
+/// Seconds over which the pace is measured.
 const OVER: f64 = 4.0;
 const OVER_QUICK: f64 = 0.5;
-/// Percent of the pace when started right that must be reached in both phases.
+/// Required pace in both phases, in percent of a program started with the right settings.
 const OF_RIGHT: f64 = 90.0;
 
-/// What a round shows: the phases, what was printed, and the paces of programs that were started right before
-/// and after.
+/// Result of a round: the phases, the output, and the paces of programs started with the right settings,
+/// before and after.
 type Round = ([Phase; 2], String, [[f64; 2]; 2]);
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {

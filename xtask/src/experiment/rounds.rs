@@ -1,5 +1,5 @@
-//! Scenarios in turns: a round runs each once, in an order that turns round with every round, so that neither
-//! what disturbs the machine for a while nor what a run leaves behind falls on one of them.
+//! Runs scenarios in turns: each round runs each scenario once, in an order that rotates with every round. So
+//! disturbances of the machine and after-effects of a run are spread over all scenarios.
 
 use std::io::IsTerminal;
 
@@ -7,12 +7,12 @@ use super::scenario::Run;
 use crate::Result;
 use crate::measure::stats::Spread;
 
-/// What the rounds gave: for each scenario one result a round.
+/// Results by scenario, one per round.
 pub(crate) struct Rounds<R> {
     results: Vec<(String, Vec<R>)>,
 }
 
-/// Runs each of the scenarios, which have names, `repeats` times.
+/// Runs each named scenario `repeats` times.
 pub(crate) fn interleaved<S, R>(
     scenarios: &[(String, S)],
     repeats: usize,
@@ -35,7 +35,7 @@ pub(crate) fn interleaved<S, R>(
     Ok(Rounds { results })
 }
 
-/// One line at a terminal, overwritten by the next; nothing elsewhere.
+/// Shows a progress line on a terminal, overwritten by the next one; prints nothing elsewhere.
 pub(crate) fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{:70}\r    {text}\r", "");
@@ -49,7 +49,7 @@ impl<R> Rounds<R> {
         found.map_or(&[], |(_, results)| results)
     }
 
-    /// Median and spread of a figure of a scenario; NaN of one that was not run.
+    /// Median and spread of a figure of a scenario; NaN if the scenario was not run.
     pub(crate) fn spread_or_nan(&self, name: &str, figure: impl Fn(&R) -> f64) -> Spread {
         let values: Vec<f64> = self.of(name).iter().map(figure).collect();
         Spread::or_nan(&values)
@@ -73,7 +73,7 @@ impl Rounds<Run> {
     }
 }
 
-/// However a program ran, it computed the same.
+/// Fails unless all runs computed the same result.
 pub(crate) fn same_results<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Result<()> {
     let mut sums: Vec<&str> = runs.into_iter().map(|run| run.checksum.as_str()).collect();
     sums.sort_unstable();

@@ -1,8 +1,8 @@
-//! What the run-time rules do for programs that nobody prepared. What they cost those that need none:
-//! `untouched`.
+//! Measures what the run-time rules gain for unprepared programs. `untouched` measures their cost for
+//! programs that need none.
 //!
-//! Every pace is by the program's own clock: as it was started; then, once the rule has acted and the agent
-//! is gone, in turns with another that was started right.
+//! All paces are by the program's own clock: first as it was started; then, after the rule has acted and the
+//! agent has left, in turns with another program that was started with the right settings.
 
 use tuneagent_e2e::needs::lacks;
 use tuneagent_e2e::repairs::{CASES, Case, Tried};
@@ -14,18 +14,18 @@ use crate::measure::stats::{Spread, figure};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// Seconds over which a pace is taken.
+/// Seconds over which the pace is measured.
 const OVER: f64 = 2.0;
 const OVER_QUICK: f64 = 0.5;
-/// Percent of the pace when started right that is asked for.
+/// Required pace, in percent of a program started with the right settings.
 const OF_RIGHT: f64 = 80.0;
-/// How often two programs with teams are tried in all: how much they lose differs from run to run.
+/// Trials of the two programs with thread teams, whose loss differs from run to run.
 const TEAMS: usize = 10;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let over = settings.either(OVER_QUICK, OVER);
     let repeats = settings.repeats.div_ceil(3);
-    // One is enough to see that it works; what a machine lacks is said only of what is to run.
+    // The quick form needs one case only. Missing requirements are reported only for cases that are to run.
     let number = settings.number("--case", 0.0, 0.0) as usize;
     let only = CASES.get(number.wrapping_sub(1));
     let fits = |case: &&Case| match only {
@@ -68,7 +68,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     })
 }
 
-/// Those that run on this machine; what is left out is said.
+/// The cases that can run on this machine. Prints the others with the reason.
 pub(super) fn here<'a, T>(
     all: impl Iterator<Item = &'a T>,
     of: impl Fn(&'a T) -> (&'a str, &'a [tuneagent_e2e::needs::Need]),
@@ -102,7 +102,7 @@ impl Measured<'_> {
         self.spread(case, |tried| tried.paces.after / tried.paces.before)
     }
 
-    /// Percent of the pace when started right.
+    /// Pace in percent of a program started with the right settings.
     fn of_right(&self, case: &Case) -> Result<Spread> {
         self.spread(case, |tried| 100.0 * tried.paces.after / tried.paces.right)
     }
@@ -137,7 +137,7 @@ impl Measured<'_> {
         Ok(table)
     }
 
-    /// How many results were compared, and whether they are the same.
+    /// Text on the number of compared results, and whether they are equal.
     fn results(&self, case: &Case) -> String {
         let compared: Vec<_> = self.tried_of(case).map(Tried::compared).collect();
         match compared.iter().find_map(|(_, different)| *different) {

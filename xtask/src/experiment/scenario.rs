@@ -1,5 +1,5 @@
-//! One run of a program: alone, watched by the agent, or tuned by it. The program reports its own iterations;
-//! nothing of what a run is measured by comes from the agent.
+//! One run of a program: alone, watched, or tuned. The program reports its iterations; no figure of a run
+//! comes from the agent.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,20 +12,20 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use crate::Result;
 use crate::measure::Settings;
 
-/// Until a program has started, and until it has ended once its last iteration should be over.
+/// Maximum time for a program to start, and to end after its last iteration should be over.
 const SOON: Duration = Duration::from_secs(120);
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// What the agent does.
+/// How the agent takes part in a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum With {
-    /// It is not there.
+    /// A run without the agent.
     #[default]
     NoRule,
-    /// It attaches before the first iteration, with these flags.
+    /// The agent attaches before the first iteration, with these flags.
     Agent(Vec<String>),
-    /// The same, and once so many iterations are over this rule may change the program too; there the program
-    /// has a gate.
+    /// As `Agent`, but `rule` may change the program after `after` iterations, where the program waits at a
+    /// gate.
     Later {
         flags: Vec<String>,
         rule: &'static str,
@@ -34,7 +34,7 @@ pub(crate) enum With {
 }
 
 impl With {
-    /// The agent with a rule and the names that the rule needs, as the program has them.
+    /// The agent with a rule and the program's names for the rule's symbols.
     pub(crate) fn rule(rule: &str, names: &[(&str, &str)], more: &[&str]) -> With {
         let mut flags = vec!["--rules".to_owned(), "none".to_owned(), rule.to_owned()];
         for (name, of_program) in names {
@@ -44,7 +44,7 @@ impl With {
         With::Agent(flags)
     }
 
-    /// What the agent is started with; none where it is not there.
+    /// Flags of the agent; `None` without the agent.
     fn flags(&self) -> Option<&[String]> {
         match self {
             With::NoRule => None,
@@ -59,9 +59,9 @@ pub(crate) struct Scenario {
     pub(crate) program: PathBuf,
     pub(crate) mpi: Mpi,
     pub(crate) ranks: usize,
-    /// NAME=VALUE
+    /// Arguments of the form NAME=VALUE.
     pub(crate) arguments: Vec<String>,
-    /// The last CPU is left to the agent.
+    /// Whether the program leaves the last CPU to the agent.
     pub(crate) is_apart: bool,
     pub(crate) with: With,
 }
@@ -69,32 +69,32 @@ pub(crate) struct Scenario {
 /// What a run gave.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// The lines of the program about its iterations, in order.
+    /// The program's lines about its iterations, in order.
     pub(crate) iterations: Vec<Value>,
-    /// What came out of it: the same however it ran.
+    /// The program's result, which must be the same in all runs.
     pub(crate) checksum: String,
     pub(crate) report: Option<Value>,
 }
 
 impl Run {
-    /// All iterations together, as the program measured them.
+    /// Seconds of all iterations together, as the program measured them.
     pub(crate) fn seconds(&self) -> f64 {
         self.each("seconds").iter().sum()
     }
 
-    /// A number of the last iteration.
+    /// Field `name` of the last iteration.
     pub(crate) fn last(&self, name: &str) -> f64 {
         self.each(name).last().copied().unwrap_or_default()
     }
 
-    /// A number of each iteration; one that is not there counts as nothing.
+    /// Field `name` of each iteration; 0 if missing.
     pub(crate) fn each(&self, name: &str) -> Vec<f64> {
         let number = |of: &Value| of[name].as_f64().unwrap_or_default();
         self.iterations.iter().map(number).collect()
     }
 }
 
-/// NAME=VALUE
+/// An argument of the form NAME=VALUE.
 pub(crate) fn argument(name: &str, value: impl std::fmt::Display) -> String {
     format!("{name}={value}")
 }
@@ -117,13 +117,13 @@ impl Scenario {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs the scenario to its end.
     pub(crate) fn run(&self) -> Result<Run> {
         Ok(self.tried()?)
     }
 
     fn tried(&self) -> tuneagent_e2e::Outcome<Run> {
-        // Until this is dropped; all that is started from here inherits it.
+        // Affinity of this thread until dropped; child processes inherit it.
         let _apart = self.is_apart.then(Apart::new).transpose()?;
         let mut job = Job::mpi(self.mpi, Waiting::Yielding, self.ranks, &self.program, |folder| {
             let folder = folder.to_string_lossy().into_owned();
@@ -149,7 +149,7 @@ impl Scenario {
             }
             job.open("more")?;
         }
-        // Its lines are looked at when it has ended: reading them as they come would take CPU time from it.
+        // The output is parsed after the end: parsing it earlier would take CPU time from the program.
         job.finish(RUN_MAX)?;
         // The agent ends with the program.
         let report = agent.map(|mut agent| agent.finish_anyhow(SOON)).transpose()?;
@@ -163,7 +163,7 @@ impl Scenario {
     }
 }
 
-/// The CPU that the agent has to itself.
+/// The CPU that is reserved for the agent.
 pub(crate) fn last_cpu() -> std::io::Result<usize> {
     let all = sched_getaffinity(None)?;
     let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| all.is_set(*cpu));
@@ -171,7 +171,7 @@ pub(crate) fn last_cpu() -> std::io::Result<usize> {
         .ok_or_else(|| std::io::Error::other("there is but one CPU here: none can be left to the agent"))
 }
 
-/// This thread, and all that it starts, on all CPUs but the last.
+/// Restricts this thread and its child processes to all CPUs but the last.
 struct Apart {
     before: CpuSet,
 }
@@ -188,7 +188,7 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // Was allowed a moment ago.
+        // Restores the affinity that was allowed before, so it cannot fail.
         let _ = sched_setaffinity(None, &self.before);
     }
 }

@@ -1,11 +1,11 @@
-//! A first look: one run of each of some fixed settings. Of these come the best fixed one, and the oracle's
-//! schedule: for each iteration the setting that was best in it.
+//! One run of each fixed setting. This gives the best fixed setting, and the oracle's schedule: the best
+//! setting for each iteration.
 
 use super::rounds::progress;
 use super::scenario::{Run, Scenario};
 use crate::Result;
 
-/// The settings and a run of each.
+/// Settings, each with its run.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     pub(super) tried: Vec<(f64, Run)>,
@@ -31,14 +31,14 @@ impl Sweep {
         self.tried.iter().map(|(_, run)| run)
     }
 
-    /// The setting with the least figure.
+    /// The setting with the smallest figure.
     pub(super) fn best(&self, figure: impl Fn(&Run) -> f64) -> Result<f64> {
         let all = self.tried.iter();
         let best = all.min_by(|a, b| figure(&a.1).total_cmp(&figure(&b.1)));
         Ok(best.ok_or("no setting was tried")?.0)
     }
 
-    /// For each iteration the setting with the least figure in it.
+    /// For each iteration, the setting with the smallest figure in it.
     pub(super) fn best_each(&self, figures: impl Fn(&Run) -> Vec<f64>) -> Vec<f64> {
         let each: Vec<(f64, Vec<f64>)> = self.tried.iter().map(|(of, run)| (*of, figures(run))).collect();
         let count = each.iter().map(|(_, figures)| figures.len()).min();

@@ -1,8 +1,8 @@
-//! What it costs programs that need no rule while every rule looks at them and may act. Of programs that need
-//! one: `runtime`.
+//! Measures the cost for programs that need no rule while all rules watch them and may act. `runtime` has the
+//! programs that need a rule.
 //!
-//! Two of the same program run in turns, one of them attached; then they change their parts. Attaching and
-//! leaving are in no turn.
+//! Two copies of the same program run in turns; one of them is attached to, and then they change roles.
+//! Attaching and detaching are not part of any turn.
 
 use tuneagent_e2e::crowd::paired;
 use tuneagent_e2e::repairs::{HEALTHY, Healthy};
@@ -15,18 +15,18 @@ use crate::measure::stats::{Spread, figure, less, median_between, quantile};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// Pairs of turns of each program, over all rounds, and in the quick form.
+/// Pairs of turns of each program over all rounds, in the full and in the quick form.
 const PAIRS: usize = 90;
 const PAIRS_QUICK: usize = 8;
-/// Seconds of a turn in the quick form.
+/// Seconds per turn in the quick form.
 const TURN_QUICK: f64 = 0.5;
-/// Percent of its pace that a program may lose to rules that do not fit it.
+/// Maximum loss of pace in percent, caused by rules that do not apply to the program.
 const COST_MAX: f64 = 1.0;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let repeats = settings.either(1, settings.repeats.div_ceil(3));
     let pairs = settings.either(PAIRS_QUICK, PAIRS.div_ceil(repeats));
-    // One of them is enough to see that it works.
+    // The quick form needs one program only.
     let some = HEALTHY.iter().rev().take(settings.either(1, usize::MAX));
     let healthy = here(some, |program: &Healthy| (program.name, program.needs))?;
     let costs = interleaved(&healthy, repeats, |program| {
@@ -62,7 +62,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     })
 }
 
-/// Percent of its pace that a program loses, pair by pair.
+/// Loss of pace in percent, one value per pair.
 fn cost(program: &Healthy, turns: (usize, f64)) -> tuneagent_e2e::Outcome<Vec<f64>> {
     let (one, other) = ((program.start)()?, (program.start)()?);
     let shares = paired(&one, &other, &["--apply"], turns, |text| {
@@ -84,12 +84,12 @@ struct Measured {
 }
 
 impl Measured {
-    /// Of all pairs of all rounds.
+    /// Values of all pairs of all rounds.
     fn costs_of(&self, program: &Healthy) -> Vec<f64> {
         self.costs.of(program.name).iter().flatten().copied().collect()
     }
 
-    /// The median, and where it lies in 95 % of all samples.
+    /// The median with its 95 % confidence interval.
     fn median(costs: &[f64]) -> Result<Spread> {
         let median = quantile(costs, 0.5).ok_or("no pair was measured")?;
         let spread = |(least, greatest)| Spread {
@@ -98,7 +98,7 @@ impl Measured {
             greatest,
             count: costs.len(),
         };
-        // Of too few pairs nothing is known but the median.
+        // Too few pairs give a median without a confidence interval.
         Ok(median_between(costs).map_or(Spread::exactly(median), spread))
     }
 
@@ -128,7 +128,7 @@ impl Measured {
         let claim = |(_, program): &(String, &Healthy)| {
             let costs = self.costs_of(program);
             let median = Measured::median(&costs)?;
-            // Who cannot tell 1 % from none says nothing about it.
+            // A confidence interval wider than 2 % does not separate 1 % from 0, so the claim does not hold.
             let is_settled = median_between(&costs).is_some_and(|(low, high)| high - low <= 2.0 * COST_MAX);
             let text = format!(
                 "{}: {median} % slower, at most {COST_MAX} asked for",

@@ -1,8 +1,8 @@
 //! Adjusting factoring: MATE for MPI (2010), section 5.5, Tables 5.5 and 5.6, on `wildfire`.
 //!
-//! The thesis compared the original program with the tuned one. Two of its scenarios are added here: the
-//! adapted program with a fixed factor and with the best fixed factor, so that what comes of factoring and
-//! what of adapting its factors can be told apart.
+//! The thesis compared the original program with the tuned one. Two scenarios are added here, the adapted
+//! program with the factor 0.5 and with the best fixed factor. They separate the effect of factoring from the
+//! effect of adapting the factors.
 
 use super::fire::{Fire, seen};
 use super::rounds::{Rounds, interleaved, same_results};
@@ -14,8 +14,8 @@ use crate::measure::stats::{Spread, change, less, median_below};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// Seconds of the thesis by workers: the original, monitored without tuning, tuned (Table 5.5); with
-/// imbalance the original and tuned (Table 5.6).
+/// Seconds of the thesis by number of workers: original, monitored without tuning, tuned (Table 5.5);
+/// original and tuned with imbalance (Table 5.6).
 const THESIS: [(usize, [f64; 5]); 6] = [
     (2, [529.6, 559.99, 545.14, 648.28, 629.63]),
     (3, [381.61, 414.5, 391.83, 460.34, 453.16]),
@@ -35,14 +35,14 @@ const TUNED: &str = "tuned";
 const ORACLE: &str = "oracle";
 const ALL: [&str; 6] = [ORIGINAL, HALF, BEST, WATCHED, TUNED, ORACLE];
 
-/// 7000 points of 100 µs; the master's own part is a tenth of theirs, near the 8 % that Table 5.5 implies.
+/// 7000 points of 100 µs. The master's part is a tenth of that, close to the 8 % that Table 5.5 implies.
 fn load(heavy: bool, iterations: usize) -> Vec<String> {
     vec![
         argument("points", 7000),
         argument("point_us", 100),
         argument("serial_us", 70_000),
         argument("minimum", 25),
-        // 30 % of the front at the start, that much more at the end as its front moves.
+        // 30 % of the front at the start, and twice that at the end, because the front moves.
         argument("threshold", 0.206),
         argument("speed", 0.01),
         argument("heavy", u8::from(heavy)),
@@ -54,17 +54,17 @@ fn factors(factor: f64) -> Vec<String> {
     ["f0", "f1", "f2"].map(|name| argument(name, factor)).to_vec()
 }
 
-/// What was measured under one load.
+/// Measurements under one load.
 struct Measured {
     heavy: bool,
     best: f64,
-    /// A run of each fixed factor, with as many workers as there are.
+    /// One run of each fixed factor, with the maximum number of workers.
     sweep: Sweep,
-    /// The scenarios by the number of workers; last with as many as there are, which has all of them.
+    /// Results by number of workers. The last entry has the maximum number, and all scenarios.
     rounds: Vec<(usize, Rounds<Run>)>,
 }
 
-/// Scenarios, by their names.
+/// Scenarios with their names.
 fn scenarios(fire: &Fire<'_>, names: &[&str], best: f64, oracle: &str) -> Vec<(String, Scenario)> {
     let rule = |flags: &[&str]| With::rule("adjusting-factoring", &[], flags);
     let scenario = |name: &&str| match *name {
@@ -169,8 +169,8 @@ impl Measured {
         Spread::or_nan(&seconds)
     }
 
-    /// The factors are those of the thesis: in the first iteration 0.5, then within their range; without the
-    /// right to write always 0.5.
+    /// Fails unless the factors are those of the thesis: 0.5 in the first iteration, then within its range;
+    /// without `--apply` always 0.5.
     fn check_factors(&self) -> Result<()> {
         for run in self.runs(TUNED) {
             let first = run.each("f0");
@@ -186,7 +186,7 @@ impl Measured {
         }
     }
 
-    /// An agent that gets no CPU before a run is over does nothing.
+    /// Claims that the rule wrote in each run. It does not if the agent gets no CPU before the run ends.
     fn wrote(&self) -> Claim {
         let moved = |run: &&Run| run.each("f0").iter().any(|factor| (factor - 0.5).abs() > 1e-3);
         let (all, moved) = (self.runs(TUNED).count(), self.runs(TUNED).filter(moved).count());
@@ -232,7 +232,7 @@ impl Measured {
         Section::new(title, table, notes)
     }
 
-    /// The first factor behind the first iteration.
+    /// The first factor `f0`, after the first iteration.
     fn settled(&self) -> Spread {
         let late = |run: &Run| run.each("f0").into_iter().skip(1);
         let late: Vec<f64> = self.most(TUNED).iter().flat_map(late).collect();
@@ -321,7 +321,7 @@ impl Measured {
     }
 }
 
-/// What it costs to be watched, from pairs of runs of one round.
+/// Claims the cost of watching, from pairs of runs of the same round.
 fn watching(all: &[&Measured]) -> Option<Claim> {
     let pairs = |measured: &&Measured| -> Vec<f64> {
         let pairs = measured.most(WATCHED).iter().zip(measured.most(HALF));
@@ -345,7 +345,7 @@ fn watching(all: &[&Measured]) -> Option<Claim> {
     ))
 }
 
-/// Balanced work is dealt nearly at once, unbalanced work in parts.
+/// Claims that balanced work is handed out nearly at once, and unbalanced work in parts.
 fn following(uneven: &Measured, even: &Measured) -> Claim {
     let (uneven, even) = (uneven.settled(), even.settled());
     Claim::of_times(
@@ -354,8 +354,7 @@ fn following(uneven: &Measured, even: &Measured) -> Claim {
     )
 }
 
-/// Balanced work over a network that takes its time: what factoring gains there is that sending and computing
-/// overlap.
+/// Balanced work over a slow network, where factoring gains because communication and computation overlap.
 fn overlap(settings: &Settings) -> Result<Section> {
     let load = [
         argument("points", 2100),

@@ -1,9 +1,9 @@
 //! The number of workers: MATE thesis (2007), section 5.1.6, Table 5.3, on `nbody`.
 //!
-//! Phases of iterations follow each other in which work and latency are longer in turns. Fixed numbers of
-//! workers run against one that the rule `optimal-workers` tunes from 1. A load that varies computation alone
-//! by a factor r could gain at most 1 - 2·√s / (s + 1), s = √r, which is 12 % for 8, for one fixed number
-//! lies between two optima; latency that varies too puts the optima further apart.
+//! In phases of iterations, more work and more latency alternate. Fixed numbers of workers are compared with
+//! a number that the rule `optimal-workers` tunes from 1. If only the computation varied, by a factor r,
+//! tuning could gain at most 1 - 2·√s / (s + 1), s = √r, which is 12 % for r = 8, because one fixed number
+//! lies between two optima. Varying latency moves the optima further apart.
 
 mod load;
 
@@ -21,7 +21,7 @@ use crate::measure::stats::{Spread, change, less};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// Workers, and minutes of Table 5.3, its min,sec read as such.
+/// Workers, and seconds of Table 5.3, converted from its `min,sec`.
 const THESIS: [(usize, f64); 6] = [
     (1, 817.0),
     (2, 462.0),
@@ -30,7 +30,7 @@ const THESIS: [(usize, f64); 6] = [
     (16, 178.0),
     (25, 214.0),
 ];
-/// Its run that was tuned from 1.
+/// Seconds of the thesis's run that was tuned from 1.
 const THESIS_TUNED: f64 = 102.0;
 
 const WORKERS_MAX: usize = 25;
@@ -39,18 +39,18 @@ const TUNED: &str = "tuned from 1";
 const WATCHED: &str = "watched";
 const ORACLE: &str = "oracle";
 
-/// One program under one load, in all the ways in which it is run.
+/// One program under one load, and the scenarios in which it runs.
 struct Bench<'a> {
     settings: &'a Settings,
     program: PathBuf,
     load: Load,
 }
 
-/// The numbers to try next around the best one: half way to its neighbours that were tried.
+/// Numbers to try next: half way from the best one to its tried neighbours.
 fn beside(best: usize, tried: &[usize]) -> Vec<usize> {
     let below = tried.iter().filter(|of| **of < best).max();
     let above = tried.iter().filter(|of| **of > best).min();
-    // Rounded down, half way from above may be the best itself.
+    // Rounded up: half way to the upper neighbour, rounded down, may be the best one itself.
     let half = [
         below.map(|of| (of + best) / 2),
         above.map(|of| (of + best).div_ceil(2)),
@@ -106,11 +106,11 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     })
 }
 
-/// What was measured under one load.
+/// Measurements under one load.
 struct Measured {
     load: Load,
     sweep: Sweep,
-    /// Of those that were run in all rounds, the one with the least median.
+    /// The number with the smallest median, of those that were run in all rounds.
     best: usize,
     rounds: Rounds<Run>,
 }
@@ -125,8 +125,8 @@ impl Bench<'_> {
         self.scenario(&[argument("workers", workers)], With::NoRule)
     }
 
-    /// Fixed numbers, and around the best of them the numbers between, until its neighbours were tried: one
-    /// run each. In the quick form only those that are given.
+    /// Runs each given number once, then bisects around the best one until its neighbours are tried. The
+    /// quick form runs the given numbers only.
     fn search(&self, begin: &[usize]) -> Result<Sweep> {
         let mut sweep = Sweep::default();
         let mut next = begin.to_vec();
@@ -145,11 +145,11 @@ impl Bench<'_> {
     fn measure(&self, fixed: &[usize]) -> Result<Measured> {
         let sweep = self.search(fixed)?;
         let watched = sweep.best(Run::seconds)? as usize;
-        // What was near the best in one run may be the best in the median; what was not is not run again.
+        // Only numbers close to the best one can have the smallest median; the others are not run again.
         let least = sweep.runs().map(Run::seconds).fold(f64::MAX, f64::min);
         let near = sweep.tried.iter().filter(|(_, run)| run.seconds() < 1.05 * least);
         let near: Vec<usize> = near.map(|(workers, _)| *workers as usize).collect();
-        // The names of the rule, as the library `mw` has them.
+        // The rule's symbols are bound to those of the library `mw`.
         let names = programs::source("mw.yaml").to_string_lossy().into_owned();
         let rule = |flags: &[&str]| With::rule("optimal-workers", &[], &[&[&*names], flags].concat());
         let mut scenarios: Vec<(String, Scenario)> = near
@@ -174,7 +174,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Of each kind of phase the number of workers that was quickest in it, for the program to choose by
+    /// Arguments with the fastest number of workers for each kind of phase, which the program then sets
     /// itself.
     fn oracle(&self, sweep: &Sweep) -> Result<Vec<String>> {
         let best_in = |kind: Kind| {
@@ -202,7 +202,7 @@ impl Measured {
         self.spread(&self.best.to_string()).median
     }
 
-    /// Of a number that was far from the best the one run that it had.
+    /// A number that was not in the rounds has the time of its one run.
     fn table(&self, beside_thesis: bool) -> Table {
         let mut table = Table::new([
             "workers",
@@ -305,7 +305,7 @@ impl Measured {
         )
     }
 
-    /// How far from the optimum the number of workers is at most in the second half of the tuned runs.
+    /// Maximum distance from the optimal number of workers in the second half of the tuned runs.
     fn settled(&self) -> f64 {
         let optimum = self.load.optimum(0);
         let runs = self.rounds.of(TUNED).iter().map(|run| run.each("workers"));
@@ -320,7 +320,7 @@ impl Measured {
             .with_levels(levels)
     }
 
-    /// The number of workers of the last tuned run, and the model's optimum.
+    /// Number of workers in the last tuned run, and the model's optimum.
     fn course(&self, title: &str) -> Panel {
         let last = self.rounds.of(TUNED).last().map(|run| run.each("workers"));
         let workers = last.unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Pictures of what experiments measured: panels beside each other, in each lines of medians with their
-//! spread, and levels. As in the agent's pictures of a replay, colours come from a style sheet, so that a
-//! file is readable in light and dark.
+//! SVG charts of measurements: panels side by side, each with lines of medians with their spread, and levels.
+//! Colours come from a style sheet, as in the agent's charts of a replay, so that a file is readable in light
+//! and dark mode.
 
 use std::fmt::Write;
 
@@ -24,14 +24,14 @@ text { fill: #e6edf3 } .dim { fill: #9198a1 } .paper { fill: #0d1117 } .grid { s
 }
 ";
 
-/// Everything that is drawn.
+/// An image of several panels.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
     pub(crate) title: String,
     pub(crate) panels: Vec<Panel>,
 }
 
-/// Values over something that was varied; both axes begin at zero.
+/// Values over a varied quantity. Both axes begin at zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) title: String,
@@ -41,7 +41,7 @@ pub(crate) struct Panel {
     pub(crate) levels: Vec<(String, f64)>,
 }
 
-/// Points with their spread, connected, from left to right.
+/// Points with their spread, connected from left to right.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -49,7 +49,7 @@ pub(crate) struct Line {
 }
 
 impl Panel {
-    /// Of a title, what is varied and the unit of the values.
+    /// The heads are the title, the varied quantity and the unit of the values.
     pub(crate) fn new(
         (title, across, up): (&str, &str, &str),
         lines: impl IntoIterator<Item = Line>,
@@ -80,13 +80,13 @@ impl Line {
         }
     }
 
-    /// A value of each iteration.
+    /// One value per iteration.
     pub(crate) fn each(name: &str, values: Vec<f64>) -> Line {
         Line::exactly(name, (0..values.len()).map(|place| place as f64).zip(values))
     }
 }
 
-/// From a value to a place along an axis that begins at zero.
+/// Maps a value to a position on an axis that begins at zero.
 #[derive(Clone, Copy)]
 struct Axis {
     most: f64,
@@ -126,7 +126,7 @@ impl Picture {
         }
     }
 
-    /// The picture, complete in itself.
+    /// The complete SVG document.
     pub(crate) fn svg(&self) -> String {
         let mut out = String::new();
         text(&mut out, (16.0, 26.0), "title", &self.title);
@@ -146,7 +146,7 @@ impl Picture {
 }
 
 impl Panel {
-    /// Returns how far down it reaches.
+    /// Draws the panel and returns its lower edge.
     fn draw(&self, out: &mut String, left: f64) -> f64 {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let greatest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
@@ -230,7 +230,7 @@ fn legend(out: &mut String, (left, below): (f64, &mut f64), class: &str, name: &
 fn path(out: &mut String, class: &str, points: &[(f64, f64)]) {
     let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     if !points.is_empty() {
-        // Writing into memory does not fail.
+        // Writing into a String does not fail.
         let _ = writeln!(out, "<path class=\"{class}\" d=\"M{}\"/>", points.join("L"));
     }
 }

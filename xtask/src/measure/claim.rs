@@ -1,9 +1,9 @@
-//! What figures must show. Machines are noisy: claims about times are settled by full runs only, and a target
-//! that was missed fails a run only where the figure is far from it.
+//! Claims about figures. Machines are noisy: claims about times are checked in full runs only, and a missed
+//! target fails a run only if the figure is beyond a second bound.
 
 use super::stats::figure;
 
-/// Something that the figures must show.
+/// A statement that the figures must support.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) text: String,
@@ -15,26 +15,26 @@ pub(crate) struct Claim {
 enum Kind {
     Logic,
     Times,
-    /// A figure with a target, and a bound beyond which something is broken.
+    /// A figure with a target, and a bound beyond which the run fails.
     Target {
         is_far_off: bool,
     },
 }
 
 impl Claim {
-    /// What times must show; the quick form is too short for it.
+    /// A claim about times; the quick form is too short to check it.
     pub(crate) fn of_times(text: String, holds: bool) -> Claim {
         let kind = Kind::Times;
         Claim { text, holds, kind }
     }
 
-    /// What must be so however short the run and however busy the machine.
+    /// A claim that must hold in every run, on every machine.
     pub(crate) fn of_logic(text: impl Into<String>, holds: bool) -> Claim {
         let (text, kind) = (text.into(), Kind::Logic);
         Claim { text, holds, kind }
     }
 
-    /// No more than the target; beyond the bound it fails. A figure that is no number fails too.
+    /// Claims `value` <= `target`; fails the run above `bound` or if `value` is NaN.
     pub(crate) fn at_most(what: &str, value: f64, target: f64, bound: f64) -> Claim {
         Claim {
             text: format!("{what}: {}, at most {}", figure(value), figure(target)),
@@ -45,7 +45,7 @@ impl Claim {
         }
     }
 
-    /// No less than the target; below the bound it fails.
+    /// Claims `value` >= `target`; fails the run below `bound`.
     pub(crate) fn at_least(what: &str, value: f64, target: f64, bound: f64) -> Claim {
         Claim {
             text: format!("{what}: {}, at least {}", figure(value), figure(target)),

@@ -1,8 +1,8 @@
-//! What benchmarks and experiments share: how one is chosen and run, and what it gives: sections of tables, a
-//! picture, figures, and claims that the figures must support.
+//! Shared by benchmarks and experiments: selection and execution of a measurement, and its outcome: sections
+//! with tables, a chart, figures, and claims about the figures.
 //!
-//! A measurement is a function from settings to an outcome. Its tables are printed and kept in `NAME.md`, its
-//! picture in `NAME.svg`, its figures in `NAME.json`.
+//! A measurement is a function from settings to an outcome. Tables are printed and kept in `NAME.md`, the
+//! chart in `NAME.svg`, the figures in `NAME.json`.
 
 pub(crate) mod chart;
 mod claim;
@@ -24,9 +24,9 @@ use crate::{Result, process};
 /// A benchmark or an experiment.
 pub(crate) struct Measurement {
     pub(crate) name: &'static str,
-    /// What it asks.
+    /// The question that it answers.
     pub(crate) about: &'static str,
-    /// The options with a number that it takes besides `--repeats`.
+    /// Its options with a number, besides `--repeats`.
     pub(crate) numbers: &'static [&'static str],
     pub(crate) run: fn(&Settings) -> Result<Outcome>,
 }
@@ -47,10 +47,10 @@ impl Measurement {
     }
 }
 
-/// The measurements of one command of xtask.
+/// The measurements of an xtask command.
 pub(crate) struct Suite {
     pub(crate) command: &'static str,
-    /// Where results go, below cargo's target folder.
+    /// Folder of the results, in cargo's target folder.
     pub(crate) folder: &'static str,
     pub(crate) all: &'static [Measurement],
 }
@@ -59,9 +59,9 @@ pub(crate) struct Suite {
 pub(crate) struct Outcome {
     pub(crate) sections: Vec<Section>,
     pub(crate) picture: Option<Picture>,
-    /// What the figures must show, and whether they do.
+    /// Claims about the figures.
     pub(crate) claims: Vec<Claim>,
-    /// All that was measured.
+    /// All measured values, for `NAME.json`.
     pub(crate) figures: Option<Value>,
 }
 
@@ -85,14 +85,13 @@ impl Section {
         }
     }
 
-    /// A table that needs no notes.
+    /// A section with a table and no notes.
     pub(crate) fn of(title: &str, table: Table) -> Section {
         Section::new(title, table, [] as [String; 0])
     }
 }
 
-/// Runs the chosen ones one after the other. What failed is shown at the end, so that one does not hide the
-/// others.
+/// Runs the chosen measurements in order. Failures are listed at the end and do not stop the others.
 pub(crate) fn run(suite: &Suite, words: &[&str]) -> Result<()> {
     let (chosen, settings) = settings::parse(suite, words)?;
     let command = suite.command;
@@ -124,7 +123,7 @@ pub(crate) fn run(suite: &Suite, words: &[&str]) -> Result<()> {
     }
 }
 
-/// One of them, shown and kept. Returns the claims that fail.
+/// Runs one measurement, prints and stores its outcome, and returns the failed claims.
 fn measure(measurement: &Measurement, settings: &Settings) -> Result<Vec<String>> {
     let Measurement { name, about, run, .. } = measurement;
     let outcome = run(settings)?;
@@ -142,7 +141,7 @@ fn measure(measurement: &Measurement, settings: &Settings) -> Result<Vec<String>
 }
 
 impl Outcome {
-    /// As Markdown, which a terminal shows as well.
+    /// The outcome as Markdown, which is readable on a terminal, too.
     fn text(&self, name: &str, about: &str, quick: bool) -> String {
         let mut text = format!("# {name}\n{about}\n");
         for section in &self.sections {
@@ -161,7 +160,7 @@ impl Outcome {
     }
 }
 
-/// The agent that is measured: built for speed, as users have it; TUNEAGENT_BIN names another one, as for the
+/// Builds the measured agent with optimisation, as users have it. TUNEAGENT_BIN names another one, as in the
 /// tests.
 pub(crate) fn build_agent(root: &Path) -> Result<()> {
     if std::env::var_os("TUNEAGENT_BIN").is_some() {

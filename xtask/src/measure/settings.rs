@@ -1,4 +1,4 @@
-//! How measurements are done, as the command line says it.
+//! Settings of measurements from the command line.
 
 use std::path::PathBuf;
 
@@ -9,36 +9,36 @@ use crate::{Result, process};
 
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Where tables, pictures and figures go.
+    /// Folder for tables, charts and figures.
     pub(crate) out: PathBuf,
-    /// A short form, whose figures say only that everything works.
+    /// Whether to run a short form, whose figures only show that everything works.
     pub(crate) quick: bool,
-    /// How often each scenario runs.
+    /// Number of runs per scenario.
     pub(crate) repeats: usize,
     pub(crate) mpi: Mpi,
     numbers: Vec<(String, f64)>,
 }
 
 impl Settings {
-    /// The first in the quick form, else the second.
+    /// Returns `quick` in the quick form, otherwise `full`.
     pub(crate) fn either<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// The number that was given last with an option; else one of these.
+    /// The last value of an option, or the default of the form.
     pub(crate) fn number(&self, name: &str, quick: f64, full: f64) -> f64 {
         let given = self.numbers.iter().rfind(|(given, _)| given == name);
         given.map_or(self.either(quick, full), |(_, number)| *number)
     }
 
-    /// Keeps a file among the results.
+    /// Writes a file into the folder of results.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         let file = self.out.join(name);
         std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
     }
 }
 
-/// Open MPI, as the claims are about it, where it is there.
+/// The MPI implementation to use: Open MPI if installed, because the claims are about it.
 pub(crate) fn mpi_here() -> Option<Mpi> {
     let has = |mpi: &str| process::find_program(&format!("mpirun.{mpi}")).is_some();
     match (has("openmpi"), has("mpich")) {
@@ -48,7 +48,7 @@ pub(crate) fn mpi_here() -> Option<Mpi> {
     }
 }
 
-/// What was typed: names of measurements, and settings. Refuses what none of the chosen ones knows.
+/// Parses names of measurements and settings. Rejects options that no chosen measurement knows.
 pub(super) fn parse(suite: &Suite, words: &[&str]) -> Result<(Vec<&'static Measurement>, Settings)> {
     let mut chosen = Vec::new();
     let mut settings = Settings {

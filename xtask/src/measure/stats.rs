@@ -1,8 +1,8 @@
-//! What is said of repeated measurements: the median, and how far apart they lie.
+//! Statistics of repeated measurements: median, spread, confidence intervals.
 
 use std::fmt;
 
-/// The median of some values, and the least and the greatest of them.
+/// Median, minimum and maximum of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) least: f64,
@@ -12,7 +12,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// None of no values.
+    /// Returns `None` without values.
     pub(crate) fn of(values: &[f64]) -> Option<Spread> {
         Some(Spread {
             least: quantile(values, 0.0)?,
@@ -22,12 +22,12 @@ impl Spread {
         })
     }
 
-    /// NaN of no values, as of a scenario that the quick form leaves out.
+    /// NaN without values, such as for a scenario that the quick form omits.
     pub(crate) fn or_nan(values: &[f64]) -> Spread {
         Spread::of(values).unwrap_or(Spread::exactly(f64::NAN))
     }
 
-    /// As so many times a value.
+    /// The spread in units of `value`.
     pub(crate) fn over(self, value: f64) -> Spread {
         Spread {
             least: self.least / value,
@@ -37,7 +37,7 @@ impl Spread {
         }
     }
 
-    /// A value that was not measured here and has no spread.
+    /// A value without spread that was not measured here.
     pub(crate) fn exactly(value: f64) -> Spread {
         Spread {
             least: value,
@@ -63,7 +63,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Linear between neighbours, as R and NumPy have it by default.
+/// Quantile with linear interpolation, the default of R and NumPy.
 pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -73,28 +73,28 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(low + (high - low) * (place - place.floor()))
 }
 
-/// A bound that the true median is above in no more than 5 % of all samples, whatever the distribution: the
-/// least of the values with so many below it. Of fewer than five values there is none.
+/// Upper bound of the median with 95 % confidence, for any distribution: an order statistic of the values.
+/// `None` for fewer than five values.
 pub(crate) fn median_below(values: &[f64]) -> Option<f64> {
     let (sorted, place) = bounded(values, 0.05)?;
     sorted.get(place).copied()
 }
 
-/// Bounds between which the true median lies in 95 % of all samples, whatever the distribution. Of fewer than
-/// six values there are none.
+/// Confidence interval (95 %) of the median, for any distribution. `None` for fewer than six values.
 pub(crate) fn median_between(values: &[f64]) -> Option<(f64, f64)> {
     let (sorted, place) = bounded(values, 0.025)?;
     let high = sorted.get(place)?;
     Some((*sorted.get(sorted.len() - 1 - place)?, *high))
 }
 
-/// The values in order, and the place of the least one that the true median is above with no more than this
-/// chance; none where that is behind the last.
+/// Sorted values, and the smallest index whose value is below the true median with at most the probability
+/// `most`. `None` if no value is.
 fn bounded(values: &[f64], most: f64) -> Option<(Vec<f64>, usize)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // Of `count` tosses of a coin at least `place` are heads: all of these values lie below the median.
+    // Probability that all values up to `place` lie below the median: at least `place` heads in `count` coin
+    // tosses.
     let (mut chance, mut ways, mut place) = (0.0, 0.5_f64.powi(i32::try_from(count).ok()?), count);
     while place > 0 {
         chance += ways;
@@ -107,7 +107,7 @@ fn bounded(values: &[f64], most: f64) -> Option<(Vec<f64>, usize)> {
     (place < count).then_some((sorted, place))
 }
 
-/// Three digits, as such measurements carry.
+/// Formats three digits, which is the accuracy of these measurements.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
@@ -118,12 +118,12 @@ pub(crate) fn figure(value: f64) -> String {
     }
 }
 
-/// How much less than `before` it is, in percent.
+/// Decrease from `before` to `now` in percent.
 pub(crate) fn less(now: f64, before: f64) -> f64 {
     100.0 * (1.0 - now / before)
 }
 
-/// How much more or less than `before` it is, as text.
+/// Change from `before` to `now` in percent, as text.
 pub(crate) fn change(now: f64, before: f64) -> String {
     format!("{:+.1} %", 0.0 - less(now, before))
 }

@@ -1,12 +1,11 @@
-//! A table as Markdown with its columns aligned, for files and terminals alike, and the pictures of its
-//! columns.
+//! Markdown tables with aligned columns, for files and terminals, and charts of their columns.
 
 use std::fmt;
 
 use super::chart::{Line, Panel};
 use super::stats::Spread;
 
-/// What stands in a table: a text, or figures that can be drawn.
+/// A cell of a table: a text, or figures that can be drawn.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     Text(String),
@@ -30,7 +29,7 @@ into_cell! {
     Spread: |spread| Cell::Figures(spread);
 }
 
-/// Nothing where there is none.
+/// `None` becomes an empty cell.
 impl<T: Into<Cell>> From<Option<T>> for Cell {
     fn from(cell: Option<T>) -> Cell {
         cell.map_or(Cell::Text(String::new()), T::into)
@@ -46,7 +45,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Cells of a row, each of whatever type.
+/// A row of cells of different types.
 macro_rules! cells {
     ($($cell:expr),+ $(,)?) => {
         [$($crate::measure::table::Cell::from($cell)),+]
@@ -72,8 +71,8 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The picture of some columns, by their heads, over the numbers in the first one; where that has none,
-    /// over those of the rows.
+    /// Chart of the columns with these heads, over the numbers in the first column; over row numbers if it
+    /// has none.
     pub(crate) fn panel(&self, title: &str, unit: &str, columns: &[&str]) -> Panel {
         let number = |row: &Vec<Cell>| row.first().and_then(|cell| cell.to_string().parse::<f64>().ok());
         let is_numbered = self.rows.iter().any(|row| number(row).is_some());

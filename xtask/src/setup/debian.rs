@@ -1,6 +1,6 @@
-//! Debian's package system: what is installed, and installing more.
+//! Queries dpkg and installs packages with apt-get.
 //!
-//! What is needed and why is in `needs`. On other systems packages are neither looked for nor installed.
+//! The list of packages is in `needs`. On systems other than Debian nothing is queried or installed.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,8 +9,7 @@ use std::process::Command;
 use crate::Result;
 use crate::process::{capture, find_program, shown};
 
-/// What packages would start as a service when they are installed, and at every boot: the tests start it
-/// themselves.
+/// Packages, and the services that they would start now and at every boot. The tests start them themselves.
 const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus.service"),
     ("slurm-wlm", "slurmctld.service"),
@@ -18,10 +17,10 @@ const SERVICES: [(&str, &str); 4] = [
     ("munge", "munge.service"),
 ];
 
-/// The packages dpkg calls installed, asked once.
+/// Packages that dpkg lists as installed.
 pub(crate) struct Installed(HashSet<String>);
 
-/// None where there is no dpkg to ask.
+/// Returns `None` if there is no dpkg.
 pub(crate) fn installed() -> Result<Option<Installed>> {
     if find_program("dpkg-query").is_none() {
         return Ok(None);
@@ -37,8 +36,7 @@ impl Installed {
     }
 }
 
-/// apt-get, as root or through sudo; package lists are refreshed at most once and only if something is
-/// installed.
+/// apt-get, as root or through sudo. Package lists are updated at most once, before the first installation.
 pub(crate) struct Apt {
     refreshed: bool,
 }
@@ -64,15 +62,14 @@ impl Apt {
         {
             keep_from_starting(service)?;
         }
-        // --no-remove: Debian's rustc and rustc-web exclude each other; taking one away is the owner's
-        // decision.
+        // --no-remove: Debian's rustc and rustc-web conflict; only the user may decide to remove one.
         let options = ["-q", "-y", "--no-install-recommends", "--no-remove", "install"];
         quiet(apt_get()?.args(options).args(packages))
     }
 }
 
-/// Masks a service of systemd that is not there yet, as `systemctl mask` does; `systemctl unmask` lets it
-/// start.
+/// Masks a service of systemd before it is installed, as `systemctl mask` does; `systemctl unmask` allows it
+/// again.
 fn keep_from_starting(service: &str) -> Result<()> {
     let link = Path::new("/etc/systemd/system").join(service);
     if !Path::new("/run/systemd/system").exists() || link.exists() || link.is_symlink() {
@@ -87,7 +84,7 @@ fn apt_get() -> Result<Command> {
     Ok(command)
 }
 
-/// `env` sets variables also behind sudo, which would drop them.
+/// Runs commands through `env`, because sudo drops environment variables.
 fn as_root() -> Result<Command> {
     if rustix::process::geteuid().is_root() {
         Ok(Command::new("env"))
@@ -100,7 +97,8 @@ fn as_root() -> Result<Command> {
     }
 }
 
-/// Runs it showing nothing, unless it fails: then all of it. Standard input stays: sudo may ask.
+/// Runs a command without output; if it fails, all of its output is shown. Standard input is inherited for
+/// sudo's password.
 fn quiet(command: &mut Command) -> Result<()> {
     let log =
         tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a temporary file: {error}"))?;

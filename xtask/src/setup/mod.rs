@@ -1,8 +1,7 @@
-//! `cargo xtask setup`: brings a machine to what building, testing and showing this project need.
+//! `cargo xtask setup`: installs what building, testing and showing this project need.
 //!
-//! It says what is missing and why, asks, and installs once; where nothing is missing it only looks. `needs`
-//! is the list, `debian` asks and feeds dpkg and apt. The BPF linker is installed by `ebpf::toolchain`, what
-//! is no package of Debian by `wheels`.
+//! It lists what is missing with reasons, asks once, and installs. `needs` has the list, `debian` uses dpkg
+//! and apt, `ebpf::toolchain` installs the BPF linker, `wheels` installs what is not a Debian package.
 
 mod debian;
 mod needs;
@@ -44,7 +43,7 @@ pub(crate) enum Brought {
     Something,
 }
 
-/// Installs what is missing for these purposes, after asking (see `agreed`).
+/// Installs what is missing for these purposes, with the consent of the user (see `agreed`).
 pub(crate) fn bring(purposes: &[Purpose], yes: bool) -> Result<Brought> {
     let installed = debian::installed()?;
     let mut missing = needs::of(purposes);
@@ -68,7 +67,8 @@ pub(crate) fn bring(purposes: &[Purpose], yes: bool) -> Result<Brought> {
     Ok(Brought::Something)
 }
 
-/// What one purpose cannot have keeps no other from what it needs; all that failed is told at the end.
+/// Installs for each purpose separately, so that a failure affects one purpose only. All failures are listed
+/// at the end.
 fn install_by_purpose(purposes: &[Purpose], mut missing: Vec<Need>) -> Result<()> {
     let mut apt = debian::Apt::new();
     let mut failures = Vec::new();
@@ -85,12 +85,13 @@ fn install_by_purpose(purposes: &[Purpose], mut missing: Vec<Need>) -> Result<()
     }
 }
 
-/// Without dpkg packages count as there: whoever needs them will say so.
+/// Without dpkg all packages count as present; a program that needs a missing one will fail with its own
+/// message.
 fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
     let has = |name: &str| installed.is_none_or(|installed| installed.has(name));
     match need.what {
         needs::What::Package(name) => has(name),
-        // The number of the LLVM is known only once the compiler is there.
+        // The version of LLVM depends on the compiler, which may not be installed yet.
         needs::What::MatchingLlvm => toolchain::Compiler::find().map_or(installed.is_none(), |it| {
             needs::llvm_packages(it.llvm_major).iter().all(|name| has(name))
         }),
@@ -105,7 +106,7 @@ fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
     }
 }
 
-/// --yes is a yes, and so is CI=true where nobody can be asked; silence is not.
+/// Asks for consent. `--yes` counts as consent, and so does CI=true without a terminal.
 fn agreed(yes: bool) -> Result<()> {
     if yes {
         return Ok(());
@@ -128,7 +129,7 @@ fn agreed(yes: bool) -> Result<()> {
     }
 }
 
-/// Packages first: the LLVM follows from the compiler among them, the linker from both.
+/// Installs packages first: the version of LLVM depends on the compiler, and the linker on both.
 fn install(apt: &mut debian::Apt, missing: Vec<Need>) -> Result<()> {
     let packages: Vec<String> = missing
         .iter()

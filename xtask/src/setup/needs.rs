@@ -1,6 +1,4 @@
-//! What each purpose needs and why: the one list that `setup`, `test` and `demo` share.
-//!
-//! Data only; nothing is looked up or installed here.
+//! What each purpose needs and why, for `setup`, `test` and `demo`. Data only.
 
 use std::fmt;
 
@@ -53,7 +51,7 @@ pub(crate) fn names(purposes: &[Purpose]) -> String {
         .join(", ")
 }
 
-/// A thing that can be missing.
+/// Something that may be missing.
 #[derive(Clone, Copy)]
 pub(crate) enum What {
     Package(&'static str),
@@ -98,14 +96,14 @@ impl Need {
     }
 }
 
-/// A row for each: what it is, what for, and why.
+/// One row per need: the thing, its purposes, and the reason.
 macro_rules! needs {
     ($($what:ident $(($name:literal))? [$($purpose:ident),+] $why:literal;)*) => {
         &[$(Need { what: What::$what $(($name))?, why: $why, purposes: &[$(Purpose::$purpose),+] }),*]
     };
 }
 
-/// In the order of installation: what comes later may need what comes before.
+/// In the order of installation: an entry may need earlier ones.
 const NEEDS: &[Need] = needs! {
     Package("gcc") [Build, Test, Ebpf, Demo] "links every Rust program; compiles the tests' C programs";
     Package("libc6-dev") [Build, Test, Ebpf, Demo] "the C library to link against";

@@ -1,5 +1,6 @@
-/* An auditor of the dynamic linker (LD_AUDIT): before it looks for the library whose name begins with SLOW_LIBRARY, a process opens the pipe
-   `waits` in the folder SLOW_FOLDER, and goes on once somebody has opened `go` there. */
+/* An auditor of the dynamic linker (LD_AUDIT). Before a process searches for the library whose name begins
+ * with SLOW_LIBRARY, it opens the pipe `waits` in the folder SLOW_FOLDER, and continues when the pipe `go`
+ * there is opened. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <link.h>

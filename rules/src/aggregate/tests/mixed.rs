@@ -22,7 +22,7 @@ proptest! {
     #[test]
     fn sums_in_a_greater_unit_are_rounded_once(values in vec(prop_oneof![0..1u64 << 60, 0..1000u64], 1..20)) {
         let (mut integers, mut reals) = (Integers::default(), Reals::default());
-        // Divided by a power of 2, each value below 2^53 stays exact.
+        // After division by a power of 2, each value is below 2^53 and exact.
         values.iter().map(|value| value >> 7).for_each(|value| {
             integers.add(value);
             reals.add(value as f64 / 1024.0);

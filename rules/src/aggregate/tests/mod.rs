@@ -111,7 +111,7 @@ fn doubles() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// The finite doubles.
+/// Any finite double, of every kind.
 fn finite() -> impl Strategy<Value = f64> {
     doubles().prop_filter("finite", |x| x.is_finite())
 }

@@ -1,5 +1,5 @@
-//! Checks results with schoolbook numbers of 32-bit digits. There are no divisions and roots: whether a
-//! result is the nearest double is checked by comparison with the middles between it and its neighbours.
+//! Checks results with simple long arithmetic on 32-bit digits, without division and roots: a result is the
+//! nearest double if the exact value lies between the midpoints to its neighbours.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ impl Big {
         }
     }
 
-    /// x · 2^1074.
+    /// The integer x · 2^1074 of a double x.
     pub(super) fn of_double(x: f64) -> Big {
         let (bits, sign) = (x.abs().to_bits(), if x < 0.0 { -1 } else { 1 });
         let fraction = i128::from(bits % (1 << 52));

@@ -1,4 +1,5 @@
-//! Sums, means, spreads and lines, compared with schoolbook arithmetic and with the published merge.
+//! Sums, means, deviations and regression lines, compared with simple long arithmetic and with the published
+//! merge.
 
 use proptest::prelude::*;
 

@@ -44,7 +44,7 @@ proptest! {
         let theirs = x * y;
         match product.product() {
             Ok(ours) if ours == theirs => {}
-            // Close to the middle between two doubles the 62 bits may not suffice: then the result is a
+            // Close to the midpoint of two doubles the 62 bits may not suffice; the result is then a
             // neighbour.
             Ok(ours) => prop_assert_eq!(ours.to_bits().abs_diff(theirs.to_bits()), 1),
             Err(_) => prop_assert!(!theirs.is_finite() || !x.is_finite() || !y.is_finite()),

@@ -1,10 +1,9 @@
-//! Results so close to the middle between two doubles that only the remainder of a division or a root
-//! decides.
+//! Results so close to the midpoint of two doubles that only the remainder of a division or a root decides.
 
 use crate::aggregate::WhyNone;
 use crate::aggregate::natural::{Natural, Scaled, SignedInteger};
 
-/// The middle between the doubles 2^54 and 2^54 + 4.
+/// The midpoint of the doubles 2^54 and 2^54 + 4.
 const MIDDLE: u128 = (1 << 54) + 2;
 const BELOW: f64 = (1_u64 << 54) as f64;
 const ABOVE: f64 = ((1_u64 << 54) + 4) as f64;

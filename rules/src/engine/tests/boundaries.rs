@@ -142,7 +142,7 @@ fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked
         (super::probed::FRAME, &["end"][..]),
         // The hit that ends an instance begins the next.
         (&turns, &["begin"]),
-        // Every probe that affects an instance may be the one for which it waits.
+        // The instance may be waiting for a hit of any probe that affects it.
         (&complete, &["begin", "end", "send", "compute"]),
         (&inner, &["end", "send"]),
         (&paired, &["end", "send", "compute"]),

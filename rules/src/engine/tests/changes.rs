@@ -287,7 +287,7 @@ fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_end
     shares.totals.push(0);
     shares.report();
     assert_eq!(shares.actions(&[5, 5, 5]), ["2: set n = 4"]);
-    // It was judged in the others: here it is kept immediately, and not made again.
+    // The change was judged in the other processes, so in this one it is kept without a trial, and made once.
     let outputs = shares.window(&[5, 5, 5]);
     assert!(kept(&outputs), "{outputs:?}");
     assert_eq!(shares.window(&[5, 5, 5]), []);
@@ -342,7 +342,7 @@ fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
     };
     let changed: Vec<_> = decision.changes.iter().map(|change| change.process.0).collect();
     assert_eq!(changed, [1]);
-    // The tune's own change does not make it needless.
+    // A value set by the tune itself does not end the change as unnecessary.
     hold(&mut shares, 500, &[1.0, 1.0]);
     assert!(shares.window(&[60, 60]).is_empty());
     assert_eq!(shares.why(), "applied");

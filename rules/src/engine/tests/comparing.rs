@@ -1,4 +1,4 @@
-//! A change whose effect one comparison does not show is reverted and made again.
+//! A change that a single comparison does not confirm is reverted and repeated for further comparisons.
 
 use super::*;
 

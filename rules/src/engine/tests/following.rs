@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// One process whose gauge is the load, which is to be written as the level. The cost is the load divided by
-/// the level in force, which the other gauge reports.
+/// One process whose first gauge is the load, which the rule writes as the level. The second gauge is the
+/// cost, the load divided by the current level.
 const FOLLOWING: &str = "\
 rule: following
 about: b
@@ -79,7 +79,8 @@ fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_t
     let [newest, first] = verdicts(&end)[..] else {
         panic!("{end:?}")
     };
-    // Both are compared with the cost of the level before the first change, under the load of each window.
+    // Both are compared with the cost that the level before the first change would have, at the load of each
+    // window.
     let (before, after) = newest.means.unwrap();
     assert!(newest.keep && before == 1.0);
     assert!(
@@ -99,7 +100,7 @@ fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_t
 #[test]
 fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_second_time() {
     let retrying = FOLLOWING.replace("undo_if_worse_by: 5%", "undo_if_worse_by: 5%, retry: 4");
-    // The model is wrong: the cost is determined by less load, not by more level.
+    // A wrong model, in which a higher level increases the cost.
     let wrong = retrying.replace("load / level / (load / was)", "level / was");
     let mut program = Program::new(&wrong);
     let mut decided = Vec::new();
@@ -112,8 +113,8 @@ fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_
             program.level = 1.0;
         }
     }
-    // Decided, one window left out, three judged; four on hold, then eight, then sixteen, and one in which it
-    // is watched again.
+    // After the first decision: one window is skipped and three are judged, then four are on hold, and one is
+    // observed. The second time eight are on hold, the third time sixteen.
     assert_eq!(decided, [0, 9, 22]);
     let status = program.engine.status().remove(0);
     assert_eq!(status.standing, Standing::OnHold);

@@ -22,7 +22,7 @@ fn a_pair_belongs_to_the_timed_window_in_which_it_becomes_known() {
         ("send", 0, 100, 0, vec![100.0, 1.0]),
         ("send", 0, 110, 0, vec![100.0, 2.0]),
         ("compute", 1, 300, 30, vec![1.0]),
-        // The watermark of its first process had not advanced that far in the first window.
+        // The watermark of the first process had not yet reached this time in the first window.
         ("compute", 2, 480, 40, vec![1.0]),
     ]);
     farm.watermark(0, 400);

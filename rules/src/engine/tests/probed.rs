@@ -199,7 +199,7 @@ fn iterations_overlap_and_what_is_awaited_holds_the_next_back() {
     );
     let mut farm = Farm::new(&source, 3);
     let mut first = iteration(1, 100);
-    // Rank 2 computes for the first iteration until the second is over.
+    // Rank 2 computes for the first iteration until after the end of the second one.
     first[4] = ("compute", 2, 350, 240, vec![1.0]);
     farm.hits(&first);
     farm.hits(&iteration(2, 200));
@@ -231,7 +231,7 @@ fn a_timeout_closes_what_is_not_complete_and_says_what_is_missing() {
     );
     assert_eq!(closed[1], format!("iteration 1: {FULL}"));
     assert_eq!(farm.dropped().partial, 1);
-    // The wait for a silent process ends there.
+    // The timeout also ends the wait for a process without a watermark.
     farm.hits(&iteration(3, 400));
     farm.watermark(0, 900);
     farm.watermark(1, 900);
@@ -374,7 +374,7 @@ fn formulas_look_back_to_the_windows_that_were_evaluated() {
         farm.hits(&iteration(number, number * 100));
         (0..number).for_each(|i| farm.hit(("send", 0, number * 100 + 40 + i, 1, vec![1.0])));
     }
-    // Formulas do not refer back to a disturbed window.
+    // Formulas do not refer back to a discarded window.
     farm.hits(&iteration(5, 500));
     farm.hit(("send", 0, 545, 1, vec![5000.0]));
     farm.hits(&iteration(6, 600));

@@ -75,7 +75,7 @@ fn of_two_rules_that_change_the_same_the_one_of_the_higher_priority_goes_first()
             "the variable nthreads is claimed by high, whose priority is 2"
         )
     );
-    // It no longer gives way after the other rule was removed.
+    // After the other rule is removed, this rule has the variable for itself.
     job.engine.remove(RuleId(1));
     let outputs = job.windows(2, HEALTHY);
     assert_eq!(decisions(&outputs), 1, "{:?}", job.engine.status());

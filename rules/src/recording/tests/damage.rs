@@ -269,7 +269,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
     );
 }
 
-/// A recording is untrusted, and its texts may be printed on the terminal of root.
+/// A recording is untrusted, and its texts may be printed on a terminal of root.
 #[test]
 fn what_a_terminal_would_act_on_is_replaced() {
     let header = Header {

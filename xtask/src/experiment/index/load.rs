@@ -1,4 +1,4 @@
-//! The loads of the simulator, how it is run under one, and what the model says of it.
+//! Loads of the simulator, the scenarios under a load, and the model's prediction for it.
 
 use super::{
     ALONE, BALANCE_FIRST, BALANCED, BEST, LATENCY_S, Measured, POINT_BYTES, POINTS, RUNS_MAX, TUNED, WATCHED,
@@ -13,23 +13,23 @@ use crate::measure::Settings;
 
 const INDEX: &str = "workers-by-index";
 const FACTORING: &str = "adjusting-factoring";
-/// After so many iterations the second rule may act as well: the first has settled.
+/// Iteration from which the second rule may also act; by then the first has settled.
 const SECOND: usize = 12;
 
 /// A load of the simulator.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     pub(super) iterations: usize,
-    /// In which points become heavy.
+    /// First iteration in which points become heavy.
     pub(super) heavy_from: usize,
-    /// Below this share of its height the front is heavy.
+    /// The part of the front below this share of its height is heavy.
     threshold: f64,
     pub(super) byte_ns: f64,
     sections: bool,
 }
 
 impl Load {
-    /// All points take three times as long from the middle on: balanced always.
+    /// From the middle on, all points take three times as long. The work is always balanced.
     pub(super) fn growing() -> Load {
         Load {
             iterations: 40,
@@ -67,7 +67,7 @@ impl Load {
         ]
     }
 
-    /// Eq. 4.7 with all that is sent and as much that is received.
+    /// Eq. 4.7; the received data is as large as the sent data.
     pub(super) fn time(&self, workers: f64, computed: f64) -> f64 {
         let sent = POINTS * POINT_BYTES * self.byte_ns / 1e9;
         2.0 * LATENCY_S + ((workers - 1.0) * sent + 2.0 * sent + computed) / workers
@@ -87,15 +87,15 @@ impl Load {
     }
 }
 
-/// The factors of batches: 0.5 as the classical factoring cuts them; 1 is all at once, so that factoring
-/// changes nothing until it is tuned.
+/// Factors of the batches: 0.5 as in classical factoring. A first factor of 1 distributes everything at once,
+/// so that factoring has no effect until it is tuned.
 fn factors(first: f64) -> Vec<String> {
     let rest = ["f1", "f2"].map(|name| argument(name, 0.5));
     [&[argument("f0", first)][..], &rest].concat()
 }
 
 impl Load {
-    /// What fixed numbers of workers are tried with.
+    /// First factor of the runs with a fixed number of workers.
     fn first_factor(&self) -> f64 {
         if self.sections { 1.0 } else { 0.5 }
     }

@@ -1,20 +1,20 @@
-//! How the load of the program varies, and which number of workers the model has for it.
+//! How the load of the program varies over its iterations, and the model's optimal number of workers.
 
 use super::WORKERS_MAX;
 
-/// How the load varies, and how many iterations there are of it.
+/// A load: its phases and its number of iterations.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     pub(super) iterations: usize,
     pub(super) phase: usize,
     pub(super) swing: usize,
-    /// Every second phase is plain.
+    /// Whether every second phase is a plain one.
     pub(super) has_plain: bool,
     pub(super) work_us: usize,
     pub(super) latency_us: usize,
 }
 
-/// What is longer in a phase.
+/// What a phase increases.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     Plain,
@@ -35,7 +35,7 @@ impl Load {
         }
     }
 
-    /// With an optimum near 12.
+    /// A constant load with an optimum near 12 workers.
     pub(super) fn constant(quick: bool) -> Load {
         Load {
             iterations: if quick { 40 } else { 400 },
@@ -85,7 +85,7 @@ impl Load {
         )
     }
 
-    /// The number of workers at which the model has its minimum.
+    /// The number of workers at the minimum of the model.
     pub(super) fn optimum(&self, iteration: usize) -> f64 {
         let (work, latency) = self.at(iteration);
         (work / latency).sqrt().clamp(1.0, WORKERS_MAX as f64)

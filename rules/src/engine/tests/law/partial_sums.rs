@@ -1,7 +1,7 @@
-//! The law for hits that are aggregated at the probe: windows, findings and decisions are those for each hit
-//! passed in by itself, for any times of reading the aggregates and any hits passed in alone. If hits were
-//! aggregated across a boundary, which may be a boundary of another process, the window is partial and says
-//! so: there is never a different number.
+//! Property test of hits that are aggregated in the kernel: windows, findings and decisions equal those for
+//! individual hits, for any times of reading the aggregates and any hits sent individually. If hits were
+//! aggregated across a boundary, which may be a boundary of another process, the window is marked partial;
+//! its numbers are never different.
 
 use super::job::measured;
 use super::streams::{PROCESSES, Sent, facts};
@@ -143,8 +143,8 @@ fn observation_of((probe, process, _): (usize, u32, bool), partial_sum: PartialS
     }
 }
 
-/// The rhythm of hits and readings: hits before a reading, hits during it, and whether a reading has no
-/// reason; and the hits that are passed in alone.
+/// By round: hits before a reading, hits during it, and whether the reading is unprompted. Also, for each
+/// hit, whether it is sent individually.
 #[derive(Clone, Debug)]
 struct Pace {
     rounds: Vec<(usize, usize, bool)>,
