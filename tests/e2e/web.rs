@@ -7,7 +7,7 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::browser::Browser;
 use tuneagent_e2e::job::Waiting;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::{Outcome, each, lammps, require};
 
 use crate::expected::SOON;
@@ -110,7 +110,7 @@ fn a_repair_is_watched_in_a_browser_and_the_file_shows_the_same_as_root() -> Out
     let before = inside_mpi(&agent.snapshot()?);
     let shown = tile(&tiles(&browser)?, "inside MPI")?;
     let after = inside_mpi(&agent.snapshot()?);
-    let value: f64 = shown.trim_end_matches(" %").parse().while_("a share")?;
+    let value: f64 = shown.trim_end_matches(" %").parse().context("a share")?;
     // The page may be two seconds old, and its numbers are rounded.
     let (least, most) = (before.min(after) - 10.0, before.max(after) + 10.0);
     assert!(
@@ -129,7 +129,7 @@ fn a_repair_is_watched_in_a_browser_and_the_file_shows_the_same_as_root() -> Out
     let gain: f64 = tile(&live, "gain of the change")?
         .trim_end_matches(" times")
         .parse()
-        .while_("a gain")?;
+        .context("a gain")?;
     let ratio = kept["guard"]["ratio"].as_f64().ok_or("no ratio")?;
     assert!(
         (gain / ratio - 1.0).abs() < 0.06,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::lines::Lines;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, each, family, wheels};
 
 /// Limit for the start of the browser, and for a condition of a page.
@@ -30,7 +30,7 @@ impl Browser {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .while_("cannot start chromedriver")?;
+            .context("cannot start chromedriver")?;
         let lines = Lines::default();
         lines.follow(driver.stdout.take().ok_or("no output")?);
         let started = lines
@@ -152,7 +152,7 @@ impl Browser {
     /// The violations of WCAG 2.2, levels A and AA, that axe-core finds on the page.
     pub fn violations(&self) -> Outcome<Vec<String>> {
         let file = wheels::axe().ok_or("axe-core is not there: cargo xtask setup")?;
-        let axe = std::fs::read_to_string(&file).while_(file.display())?;
+        let axe = std::fs::read_to_string(&file).context(file.display())?;
         // As text of the page's own world: its policy forbids to load a script.
         let script = format!(
             "{axe}\nreturn axe.run({{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}}).then(found => \
