@@ -255,8 +255,8 @@ impl Outputs {
         if self.is_quiet || self.compared.keeps(since_ns, source, rule, text) {
             return;
         }
-        if let Some(reverts) = self.compared.take(source, rule) {
-            print(reverts.since_ns, source, rule, &reverts.text);
+        for reverts in self.compared.take(rule) {
+            print(reverts.since_ns, reverts.source, rule, &reverts.text);
         }
         print(since_ns, source, rule, text);
     }

@@ -46,10 +46,15 @@ impl Compared {
         true
     }
 
-    /// Takes the reverts of a rule that were reported by this source.
-    pub(super) fn take(&mut self, source: &'static str, rule: &str) -> Option<Alternations> {
-        let (trial, reverts) = self.0.remove_entry(&(source, rule.to_owned()))?;
-        Some(line(trial, reverts))
+    /// Takes the reverts of a rule from all sources, because another line about the rule follows.
+    pub(super) fn take(&mut self, rule: &str) -> Vec<Alternations> {
+        let all = std::mem::take(&mut self.0).into_iter();
+        let (of_rule, others): (BTreeMap<_, _>, BTreeMap<_, _>) = all.partition(|((_, of), _)| of == rule);
+        self.0 = others;
+        of_rule
+            .into_iter()
+            .map(|(trial, reverts)| line(trial, reverts))
+            .collect()
     }
 
     /// Takes the reverts of all trials, at the end.
@@ -100,12 +105,11 @@ mod tests {
             text: text.to_owned(),
         };
         let counted = "pace: 45 ms -> 19.9 ms; reverted to compare 3 times (46 ms -> 20 ms a step)";
-        assert_eq!(
-            compared.take("session", "workers"),
-            Some(line(30, "session", counted))
-        );
-        assert_eq!(compared.take("session", "workers"), None);
-        assert_eq!(compared.take_all(), [line(25, "guard", text)]);
+        assert!(compared.take("chunks").is_empty());
+        let both = [line(25, "guard", text), line(30, "session", counted)];
+        assert_eq!(compared.take("workers"), both);
         assert!(compared.take_all().is_empty());
+        compared.keeps(50, "guard", "workers", text);
+        assert_eq!(compared.take_all(), [line(50, "guard", text)]);
     }
 }
