@@ -16,25 +16,25 @@ use std::{fs::File, io::BufRead, path::Path};
 use abi::{Capture, CaptureKind, Durations, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use common::{Case, DURATIONS, Target, cases};
 use job::Implementation;
-use probe::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
+use probe::kernel::{CallMoment, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
 use profile::mpi;
 use tuner::Image;
 
 /// One way of probing a function.
 struct Way {
     name: &'static str,
-    moments: &'static [At],
+    moments: &'static [CallMoment],
     /// Flags of our BPF program; `None` for an empty BPF program.
     flags: Option<u32>,
     /// Number of captured arguments.
     captures: usize,
 }
 
-const ENTRY: &[At] = &[At::Entry];
+const ENTRY: &[CallMoment] = &[CallMoment::Entry];
 /// The return is attached first, as in a session.
-const PAIR: &[At] = &[At::EXIT, At::Entry];
+const PAIR: &[CallMoment] = &[CallMoment::EXIT, CallMoment::Entry];
 
-const fn way(name: &'static str, moments: &'static [At], flags: Option<u32>, captures: usize) -> Way {
+const fn way(name: &'static str, moments: &'static [CallMoment], flags: Option<u32>, captures: usize) -> Way {
     Way {
         name,
         moments,
@@ -155,8 +155,8 @@ fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls
         // The cheapest pair, as other tools use it: a uretprobe, for which the kernel replaces the return
         // address.
         let attach = |request: LinkRequest| match request.at {
-            At::Entry => sides.nothing.attach(&request).unwrap(),
-            At::Exit { .. } => {
+            CallMoment::Entry => sides.nothing.attach(&request).unwrap(),
+            CallMoment::Exit { .. } => {
                 let (offset, pid) = (case.site.offset.0, target.pid());
                 sides
                     .nothing

@@ -193,26 +193,30 @@ pub(crate) fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
     }
 }
 
-/// How a change reached its sync point, for people.
-pub(crate) fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Passage) -> String {
+/// How a change reached its sync point, for people. A hold or a write that did not happen is not described.
+pub(crate) fn passage_text(
+    place: &SyncPoint,
+    mechanism: Mechanism,
+    passage: &Passage,
+    is_written: bool,
+) -> String {
     // The first hit is the expected case.
     let hit = match passage.hits {
         0 | 1 => String::new(),
         hits => format!(" (hit {hits})"),
     };
-    let mut text = match mechanism {
-        Mechanism::Plain | Mechanism::HoldThread | Mechanism::HoldAll => {
+    let held = (passage.hold_ns > 0).then(|| duration(passage.hold_ns as f64));
+    let mut text = match (mechanism, &held) {
+        (Mechanism::Plain | Mechanism::HoldThread | Mechanism::HoldAll, _) => {
             hold_text(mechanism, passage.hold_ns)
         }
-        Mechanism::Rendezvous => format!(
-            "at {place}, held in the kernel for {}{hit}",
-            duration(passage.hold_ns as f64)
-        ),
-        Mechanism::Stop => format!(
-            "at {place}, its thread stopped for {}{hit}",
-            duration(passage.hold_ns as f64)
-        ),
-        Mechanism::Store => format!("at {place}, written by the probe itself{hit}"),
+        (Mechanism::Rendezvous, Some(held)) => format!("at {place}, held in the kernel for {held}{hit}"),
+        (Mechanism::Stop, Some(held)) => format!("at {place}, its thread stopped for {held}{hit}"),
+        (Mechanism::Store, _) if is_written => format!("at {place}, written by the probe itself{hit}"),
+        (Mechanism::Rendezvous | Mechanism::Stop | Mechanism::Store, _) if passage.hits == 0 => {
+            format!("no thread came to {place}")
+        }
+        (Mechanism::Rendezvous | Mechanism::Stop | Mechanism::Store, _) => format!("at {place}{hit}"),
     };
     if passage.misses > 0 {
         text += &format!(
@@ -224,8 +228,72 @@ pub(crate) fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Pa
             duration(passage.missed_ns as f64)
         );
     }
-    if matches!(mechanism, Mechanism::Rendezvous | Mechanism::Stop) && !passage.real_time {
+    let was_answered = matches!(mechanism, Mechanism::Rendezvous | Mechanism::Stop) && held.is_some();
+    if was_answered && !passage.real_time {
         text += ", answered without real-time priority";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_is_described_only_if_a_thread_was_held() {
+        let place: SyncPoint = "entry:step".parse().unwrap();
+        let passage = |hits, misses, hold_ns| Passage {
+            hits,
+            misses,
+            hold_ns,
+            missed_ns: misses * 2_000_000,
+            real_time: hold_ns != 7000,
+            ..Passage::default()
+        };
+        let (held, stopped, stored) = (Mechanism::Rendezvous, Mechanism::Stop, Mechanism::Store);
+        let none = Passage::default();
+        let late = "after 2 failed attempts (held 4.00 ms)";
+        let rows = [
+            (
+                held,
+                true,
+                passage(1, 0, 5000),
+                "at entry:step, held in the kernel for 5.00 us".to_owned(),
+            ),
+            (
+                held,
+                true,
+                passage(3, 2, 7000),
+                format!(
+                    "at entry:step, held in the kernel for 7.00 us (hit 3), {late}, answered without real-time priority"
+                ),
+            ),
+            (held, false, none, "no thread came to entry:step".to_owned()),
+            (
+                held,
+                false,
+                passage(2, 2, 0),
+                format!("at entry:step (hit 2), {late}"),
+            ),
+            (
+                stopped,
+                true,
+                passage(1, 0, 5000),
+                "at entry:step, its thread stopped for 5.00 us".to_owned(),
+            ),
+            (stopped, false, none, "no thread came to entry:step".to_owned()),
+            (
+                stored,
+                true,
+                passage(1, 0, 0),
+                "at entry:step, written by the probe itself".to_owned(),
+            ),
+            (stored, false, passage(1, 0, 0), "at entry:step".to_owned()),
+            (stored, false, none, "no thread came to entry:step".to_owned()),
+        ];
+        for (mechanism, is_written, passage, wanted) in rows {
+            let text = passage_text(&place, mechanism, &passage, is_written);
+            assert_eq!(text, wanted, "{passage:?}");
+        }
+    }
 }

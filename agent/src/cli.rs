@@ -156,6 +156,28 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// The arguments of a command and of its subcommands.
+    fn arguments(command: &clap::Command) -> Vec<&clap::Arg> {
+        let own = command.get_arguments();
+        own.chain(command.get_subcommands().flat_map(arguments)).collect()
+    }
+
+    #[test]
+    fn the_help_of_a_time_says_how_it_is_written() {
+        use clap::CommandFactory;
+        let command = Cli::command();
+        let is_time = |argument: &&clap::Arg| {
+            let names = argument.get_value_names().unwrap_or_default();
+            names.iter().any(|name| name.as_str() == "TIME")
+        };
+        let times: Vec<_> = arguments(&command).into_iter().filter(is_time).collect();
+        assert!(times.len() >= 5, "{times:?}");
+        for time in times {
+            let help = time.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("500ms"), "{}: {help}", time.get_id());
+        }
+    }
+
     /// Splits a line into words like a shell, without comments.
     fn words(line: &str) -> Vec<String> {
         let mut words = Vec::new();
@@ -181,6 +203,7 @@ mod tests {
             include_str!("../../docs/metrics.md"),
             include_str!("../../docs/sites.md"),
             include_str!("../../docs/exports.md"),
+            include_str!("../../docs/web.md"),
         ];
         let mut tried = 0;
         for page in pages {
@@ -212,6 +235,6 @@ mod tests {
         assert_eq!(apply(&["1"]), None);
         assert_eq!(apply(&["1", "--apply"]), Some(vec![]));
         assert_eq!(apply(&["--apply=a,b", "1"]), Some(vec!["a".into(), "b".into()]));
-        assert_eq!(apply(&["--apply", "-p", "1", "--keep"]), Some(vec![]));
+        assert_eq!(apply(&["1", "--apply", "--keep"]), Some(vec![]));
     }
 }

@@ -5,13 +5,12 @@
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
-    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use report::console;
 
-use crate::{atomic_file::AtomicFile, rights};
+use crate::{atomic_file::AtomicFile, output_name, rights};
 
 /// A longer text is considered an internal error.
 const TEXT_BYTES_MAX: u64 = 1 << 32;
@@ -74,12 +73,8 @@ pub(crate) fn serve(name: &str) {
 }
 
 fn written(name: &str) -> io::Result<()> {
-    let file = AtomicFile::create(name).map_err(|error| match Path::new(name).parent() {
-        Some(folder) if error.kind() == io::ErrorKind::NotFound => {
-            io::Error::other(format!("there is no folder {}", folder.display()))
-        }
-        _ => error,
-    })?;
+    let file =
+        AtomicFile::create(name).map_err(|error| io::Error::other(output_name::reason(name, &error)))?;
     rights::only_complete_files().map_err(io::Error::other)?;
     say(None);
     let mut input = io::stdin().lock();

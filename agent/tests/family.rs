@@ -13,7 +13,7 @@ use std::{
 
 use abi::{Coming, ComingKind, ProbeSpec, SpecFlags};
 use needs::require_root;
-use probe::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_coming};
+use probe::kernel::{CallMoment, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_coming};
 use tuner::FileOffset;
 
 /// Works, starts children that work (every second one after exec), and ends when they have ended. With a
@@ -122,7 +122,10 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
         let request = LinkRequest::new(program.to_owned(), offsets.iter().map(site).collect(), at, None);
         kernel.attach(&request).unwrap()
     };
-    let links = vec![attach(At::EXIT, &returns), attach(At::Entry, &[function.offset])];
+    let links = vec![
+        attach(CallMoment::EXIT, &returns),
+        attach(CallMoment::Entry, &[function.offset]),
+    ];
     (kernel, links)
 }
 

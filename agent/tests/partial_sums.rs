@@ -11,7 +11,7 @@ use abi::{Capture, CaptureKind, HitRecord, ProbeSpec, SpecFlags, SumRule, SumVal
 use job::monotonic_ns;
 use needs::require_root;
 use probe::kernel::{
-    At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring, SumReadings, read_hit, read_sum_cell,
+    CallMoment, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring, SumReadings, read_hit, read_sum_cell,
 };
 use running::Running;
 
@@ -160,7 +160,12 @@ fn armed(target: &Running, partial_sums: u32, resolved: Wanted) -> (Kernel, Link
         .unwrap();
     kernel.watch(target.pid(), 0).unwrap();
     let site = ProbeSite::new(offset, 0);
-    let request = LinkRequest::new(target.path.clone(), vec![site], At::Entry, Some(target.pid()));
+    let request = LinkRequest::new(
+        target.path.clone(),
+        vec![site],
+        CallMoment::Entry,
+        Some(target.pid()),
+    );
     let link = kernel.attach(&request).unwrap();
     (kernel, link)
 }

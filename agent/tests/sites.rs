@@ -9,7 +9,9 @@ use std::fs::File;
 
 use abi::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags, Totals};
 use needs::require_root;
-use probe::kernel::{self, At, Kernel, Link, LinkChoice, LinkRequest, LoadOptions, ProbeSite, read_hit};
+use probe::kernel::{
+    self, CallMoment, Kernel, Link, LinkChoice, LinkRequest, LoadOptions, ProbeSite, read_hit,
+};
 use running::Running;
 use tuner::{Cost, EntrySites, ExitFinder, Function, Image};
 
@@ -138,7 +140,10 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
         let pid = Some(pid);
         kernel.attach(&LinkRequest { path, sites, at, pid }).unwrap()
     };
-    let links: [Link; 2] = [attach(At::EXIT, returns), attach(At::Entry, entries)];
+    let links: [Link; 2] = [
+        attach(CallMoment::EXIT, returns),
+        attach(CallMoment::Entry, entries),
+    ];
     let computed = target.run(CALLS);
     let hits = std::iter::from_fn(|| ring.take().map(|item| read_hit(item).unwrap()));
     let hits = hits

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plan::{Action, Meeting, Moment, SyncPoint};
+use plan::{Action, CommonIteration, Moment, SyncPoint};
 
 use crate::change::Change;
-use crate::diag::{Diagnostic, Span};
+use crate::diag::Diagnostic;
 use crate::folds::WindowFolds;
 use crate::function::Reduction;
 use crate::guard::Guard;
@@ -134,8 +134,6 @@ pub(crate) struct Tune {
     pub(crate) after: Option<usize>,
     /// The sync point at which a change takes effect.
     pub(crate) at: Option<SyncPoint>,
-    /// Present if a process must wait at the sync point for the decision (`decide`).
-    pub(crate) decide: Option<Span>,
     /// The window at whose begin all processes change.
     pub(crate) together: Option<String>,
     /// It may be on trial at the same time as others.
@@ -231,30 +229,14 @@ impl CheckedRule {
         self.tunes.iter().any(waits)
     }
 
-    /// What a session that acts cannot do, with places in the file: a process is not held until a decision is
-    /// made.
-    pub fn held_decisions(&self) -> Vec<Diagnostic> {
-        let held = |span: Span| {
-            let message =
-                "a process cannot be held until the decision is made: it takes longer than it may be held";
-            let help = "without `decide` the change takes effect at the next hit after the decision";
-            Diagnostic::wrong("E0158", span, message).help(help)
-        };
-        self.tunes
-            .iter()
-            .filter_map(|tune| tune.decide)
-            .map(held)
-            .collect()
-    }
-
     /// Where a tune has all processes change in the same iteration, if it does; or why they cannot agree on a
     /// place.
-    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<Meeting, Reason>> {
-        tune.together.as_ref().map(|window| self.meeting(window))
+    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<CommonIteration, Reason>> {
+        tune.together.as_ref().map(|window| self.common_iteration(window))
     }
 
     /// Where a window begins in the program, and where the program counts its instances.
-    fn meeting(&self, window: &str) -> Result<Meeting, Reason> {
+    fn common_iteration(&self, window: &str) -> Result<CommonIteration, Reason> {
         let known = self.windows.iter().find(|known| known.name == window);
         let boundaries = known.and_then(Window::boundaries).ok_or_else(|| {
             format!("`{window}` is a time: processes have no place in the program in common there")
@@ -293,7 +275,7 @@ impl CheckedRule {
             Site::Entry | Site::Span => Moment::Entry,
         };
         let at = SyncPoint::new(moment, function).map_err(|error| error.to_string())?;
-        Ok(Meeting { at, key })
+        Ok(CommonIteration { at, key })
     }
 
     pub fn name(&self) -> &str {

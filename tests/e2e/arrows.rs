@@ -9,7 +9,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::{Outcome, each};
 
 use crate::tidy::{assert_none, code, paths_below, root, sources, std_paths};
@@ -45,7 +45,7 @@ tuneagent-session: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rule
 tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-probe: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-report: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
-tuneagent-page: tuneagent-profile tuneagent-report
+tuneagent-page: tuneagent-plan tuneagent-profile tuneagent-report
 tuneagent: tuneagent-abi tuneagent-job tuneagent-page tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-report
     tuneagent-rules tuneagent-session tuneagent-tuner
 xtask: tuneagent-e2e
@@ -301,13 +301,14 @@ cli:
 control:
 diagnostics:
 hint:
-report_file: atomic_file rights
+output_name: exit
+report_file: atomic_file output_name rights
 watchdog: exit
 actuator: heap rights
-rulebook: diagnostics exit
+rulebook: diagnostics exit output_name
 http:
-session: actuator control exit heap hint http priority readable report_file rulebook watchdog
-commands: actuator cli control diagnostics exit hint priority readable report_file rights rulebook session
+session: actuator control exit heap hint http output_name priority readable report_file rulebook watchdog
+commands: actuator cli control diagnostics exit hint output_name priority readable report_file rights rulebook session
     atomic_file
 ";
 
@@ -437,10 +438,10 @@ link_map: address memory module
 space: address image link_map maps memory module process symbol
 live_maps: address maps memory process space sys
 variable: address dwarf image memory module path process space spelling symbol
-slot: address clock dwarf live_maps maps memory module process space variable
-place: address arch arena maps memory module process slot space
+writable_place: address clock dwarf live_maps maps memory module process space variable
+place: address arch arena maps memory module process space writable_place
 ptrace: arch process seccomp
-write: address arena memory place process ptrace slot space sys variable
+write: address arena memory place process ptrace space sys variable writable_place
 error: address memory module place process ptrace space write
 code: address image symbol
 intact: address maps memory module printable process space
@@ -449,15 +450,15 @@ sync: address code dwarf function intact module process space symbol variable
 journal: address arena author clock image process sync variable
 unwind: address arch image maps module place
 remote: address arch arena error image maps place process ptrace seccomp space symbol unwind write
-rendezvous: address clock process ptrace slot sync write
+rendezvous: address clock process ptrace sync writable_place write
 site: address arch image
 lock: author memory process
-writer: arena author clock error journal lock memory module place process remote slot space sync variable write
+writer: arena author clock error journal lock memory module place process remote space sync variable writable_place write
 action: address arch arena clock dwarf error foreign image journal memory module place process ptrace remote
     rendezvous site space symbol sync variable write writer
-revert: author journal module process slot space variable write writer
-actuator: action address clock error journal lock memory module place process ptrace rendezvous slot space
-    sync sys revert variable author write writer
+revert: author journal module process space variable writable_place write writer
+actuator: action address clock error journal lock memory module place process ptrace rendezvous space
+    sync sys revert variable author writable_place write writer
 catalog: address dwarf image spelling symbol
 exits: address code image symbol unwind
 libraries: foreign image
@@ -558,7 +559,7 @@ impl Top {
         for file in ["lib.rs", "main.rs"] {
             let path = root().join(folder).join(file);
             if path.exists() {
-                top.take(&fs::read_to_string(&path).while_(path.display())?);
+                top.take(&fs::read_to_string(&path).context(path.display())?);
             }
         }
         Ok(top)

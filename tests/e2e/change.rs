@@ -1,12 +1,9 @@
 //! Changes of a program by commands and by rules, in every rank, and their revert. Without the right to
 //! write, nothing changes.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::Knobs;
@@ -73,54 +70,6 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     Ok(())
 }
 
-/// Access modes (0: read only) of a process's open descriptors on memory of processes.
-fn memory_modes(pid: u32) -> Outcome<BTreeSet<u32>> {
-    let mut modes = BTreeSet::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
-        if !fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().ends_with("/mem")) {
-            continue;
-        }
-        let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
-        let info = fs::read_to_string(info)?;
-        let flags = info
-            .lines()
-            .find_map(|line| line.strip_prefix("flags:"))
-            .ok_or("no flags")?;
-        let flags = u32::from_str_radix(flags.trim(), 8).map_err(|error| error.to_string())?;
-        modes.insert(flags & 3);
-    }
-    Ok(modes)
-}
-
-#[test]
-fn without_apply_there_is_no_process_that_could_write() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi);
-    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
-    let mut agent = Agent::attach_armed(job.pid(), &[])?;
-    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid()))?;
-    // 2 means a seccomp filter, which cannot be removed; rights.rs tests what it denies.
-    assert!(
-        status
-            .lines()
-            .any(|line| line.split_whitespace().eq(["Seccomp:", "2"])),
-        "{status}"
-    );
-    assert!(
-        agent.actuators().is_empty(),
-        "it has started a process that writes"
-    );
-    assert_eq!(
-        memory_modes(agent.pid())?,
-        BTreeSet::from([0]),
-        "memory is open, and only to be read"
-    );
-    agent.stop()?;
-    job.open("go")?;
-    job.open("stop")?;
-    finish_pingpong(job, 2)?;
-    Ok(())
-}
-
 #[test]
 fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
@@ -141,27 +90,6 @@ fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
     );
     job.open("stop")?;
     finish_pingpong(job, 2)?;
-    Ok(())
-}
-
-#[test]
-fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi);
-    let state = tempfile::tempdir()?;
-    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
-    job.open("go")?;
-    let pid = job.pid().to_string();
-    let mut agent = Agent::attach(job.pid(), &["--apply"])?;
-    agent.lines.wait_for_line("written and read back", SOON)?;
-    assert_eq!(values(state.path(), &pid)?, ["0x01"; 6]);
-    agent.signal(Signal::KILL)?;
-    agent.wait(SOON)?;
-    let deadline = Instant::now() + SOON;
-    while values(state.path(), &pid)? != ["0x00"; 6] {
-        assert!(Instant::now() < deadline, "not reverted");
-    }
-    job.open("stop")?;
-    finish_pingpong(job, 6)?;
     Ok(())
 }
 
@@ -188,9 +116,9 @@ fn the_last_change_alone_is_taken_back_and_the_journal_has_everything() -> Outco
     );
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "1"])?;
     assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid])?;
     assert_eq!((code, text.trim()), (0, "nothing to revert"));
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all", "--last"])?;
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "1", "--last"])?;
     assert_eq!(code, 2, "{text}");
 
     let text = Agent::succeed_in(state.path(), &["journal", &pid])?;

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::prometheus::{Prometheus, free_address, get, promtool};
 use tuneagent_e2e::{Outcome, Problem, each, programs, require};
 
@@ -31,10 +31,10 @@ struct Board {
 fn boards() -> Outcome<Vec<Board>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboards/grafana");
     let mut boards = Vec::new();
-    for entry in fs::read_dir(&folder).while_(folder.display())? {
+    for entry in fs::read_dir(&folder).context(folder.display())? {
         let path = entry?.path();
-        let text = fs::read_to_string(&path).while_(path.display())?;
-        let json = serde_json::from_str(&text).while_(path.display())?;
+        let text = fs::read_to_string(&path).context(path.display())?;
+        let json = serde_json::from_str(&text).context(path.display())?;
         let file = path
             .file_name()
             .unwrap_or_default()
@@ -86,15 +86,15 @@ fn every_panel_says_what_it_shows_in_which_unit_and_takes_the_data_source_that_w
     let mut uids = BTreeSet::new();
     for board in &boards {
         let file = &board.file;
-        lint_board(board).while_(file)?;
+        lint_board(board).context(file)?;
         assert!(
             uids.insert(text(&board.json, "uid")?),
             "{file}: its uid is another's"
         );
         let (mut ids, mut titles, mut taken) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for panel in board.panels() {
-            let title = text(panel, "title").while_(file)?;
-            lint_panel(panel).while_(format!("{file}, {title}"))?;
+            let title = text(panel, "title").context(file)?;
+            lint_panel(panel).context(format!("{file}, {title}"))?;
             assert!(
                 ids.insert(panel["id"].as_u64()),
                 "{file}, {title}: its id is another's"
@@ -127,7 +127,7 @@ fn lint_board(board: &Board) -> Outcome {
     for variable in board.variables() {
         let name = text(variable, "name")?;
         for key in ["label", "description"] {
-            text(variable, key).while_(name)?;
+            text(variable, key).context(name)?;
         }
         let is_used = name == "datasource" || queries.contains(&format!("${name}"));
         assert!(is_used, "no query takes the variable {name}");
@@ -258,7 +258,7 @@ fn unanswered(boards: &[Board], prometheus: &Prometheus) -> Outcome<Vec<String>>
         let compared = query.rsplit_once(" > ").or(query.rsplit_once(" < "));
         let query = match (text(&rule, "type")?, compared) {
             ("alerting", Some((left, right))) => {
-                right.parse::<f64>().while_(query)?;
+                right.parse::<f64>().context(query)?;
                 left
             }
             ("alerting", None) => return Err(Problem::new(format!("{query} compares nothing"))),

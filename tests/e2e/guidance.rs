@@ -5,14 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tuneagent_e2e::Outcome;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn read(path: &str) -> Outcome<String> {
-    fs::read_to_string(root().join(path)).while_(path)
+    fs::read_to_string(root().join(path)).context(path)
 }
 
 /// Texts in `backquotes` that look like paths of the checkout.
@@ -75,7 +75,7 @@ fn every_link_between_pages_leads_to_a_file() -> Outcome {
             if path.extension().is_none_or(|ending| ending != "md") {
                 continue;
             }
-            let page = fs::read_to_string(&path).while_(path.display())?;
+            let page = fs::read_to_string(&path).context(path.display())?;
             let absent = links(&page).filter(|link| !root().join(folder).join(link).exists());
             missing.extend(absent.map(|link| format!("{}: {link}", path.display())));
         }

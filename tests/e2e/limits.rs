@@ -46,7 +46,7 @@ fn with_few_descriptors_all_of_sixty_processes_are_written_or_none_and_each_gets
             _ => assert_eq!(after, own, "{descriptors}: {code}: {text}"),
         }
         refused += u32::from(code != 0);
-        let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
+        let (code, text) = Agent::run_in(state.path(), &["undo", &pid])?;
         assert_eq!(code, 0, "{descriptors}: {text}");
         assert_eq!(knobs(state.path(), &pid)?, own, "{descriptors}: {text}");
     }
@@ -77,7 +77,7 @@ fn many_processes_are_watched_changed_and_given_back_what_each_had() -> Outcome 
     Agent::succeed_in(state.path(), &watch)?;
     Agent::succeed_in(state.path(), &["set", &pid, "knob=11"])?;
     assert_eq!(knobs(state.path(), &pid)?, vec![11; own.len()]);
-    Agent::succeed_in(state.path(), &["undo", &pid, "--all"])?;
+    Agent::succeed_in(state.path(), &["undo", &pid])?;
     assert_eq!(knobs(state.path(), &pid)?, own);
     job.open("stop")?;
     job.open("fork")?;
@@ -109,7 +109,7 @@ fn a_program_of_two_thousand_threads_is_watched_and_changed_and_none_of_them_goe
         &["patch", &pid, "replace", "f", "g"],
         &["call", &pid, "g(3)"],
         &["set", &pid, "knob=11"],
-        &["undo", &pid, "--all"],
+        &["undo", &pid],
     ];
     for step in steps {
         let (code, text) = Agent::run_in(state.path(), step)?;

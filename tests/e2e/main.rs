@@ -8,12 +8,6 @@ macro_rules! assert_has {
     }};
 }
 
-// The test programs and the harness without the agent: checks the reference numbers of the other tests.
-mod baseline;
-
-// The programs on which models are tested.
-mod workloads;
-
 // Exact profiles: `tuneagent attach` counts what the program counts, under both MPIs.
 mod attach;
 
@@ -102,6 +96,9 @@ mod rights;
 // Files that a session writes for other programs.
 mod exports;
 
+// The HTML page in a browser.
+mod web;
+
 // Session logs, for bug reports.
 mod session_logs;
 
@@ -157,9 +154,6 @@ mod fire;
 
 // A ring of ranks that exchange boundaries, and the rule that sets the boundary width.
 mod halo;
-
-// SIGKILL of the agent at any time: the program continues with the right result.
-mod killed;
 
 // SIGKILL during every kind of change: journal and memory agree, and the next start reverts the change.
 mod kills;

@@ -132,7 +132,35 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         ),
         (vec!["get", &pid, "limit"], 2, "did you mean `limits`?"),
         (vec!["set", &pid, "limit=3"], 2, "did you mean `limits`?"),
+        (
+            vec!["get", &pid, "cgf.solver.chunk"],
+            2,
+            "did you mean `cfg.solver.chunk`?",
+        ),
         (vec!["get", &bare, "limit"], 2, "is stripped"),
+        // Nothing of a command is written if a part of it is wrong.
+        (
+            vec!["set", &pid, "limits[1]=7", "limit=3"],
+            2,
+            "nothing was written",
+        ),
+        (
+            vec!["set", &pid, "limits[1]=7", "limits[2]=3.7"],
+            1,
+            "nothing was written",
+        ),
+        (vec!["get", &pid, "limits[1]"], 0, "limits[1] = 20"),
+        (
+            vec!["set", &pid, "limits[1]=7", "--at", "entry:mian"],
+            2,
+            "did you mean `main`?",
+        ),
+        (vec!["call", &pid, "mian()"], 2, "did you mean `main`?"),
+        (
+            vec!["patch", &pid, "replace", "mian", "main"],
+            2,
+            "did you mean `main`?",
+        ),
         (vec!["symbols", &pid, "limit"], 2, "did you mean `limits`?"),
         (vec!["attach", "setings"], 2, "did you mean settings?"),
         (vec!["attach", &pid, "--apply=open-mpi"], 2, "with --rules FILE"),
@@ -169,6 +197,41 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
             vec!["attach", &pid, "--json", "/nowhere/x.json"],
             2,
             "there is no folder /nowhere",
+        ),
+        (
+            vec!["attach", &pid, "--trace", "/nowhere/x.json"],
+            2,
+            "/nowhere/x.json cannot be written: there is no folder /nowhere",
+        ),
+        (
+            vec!["attach", &pid, "--record", "/nowhere/x.rec"],
+            2,
+            "/nowhere/x.rec cannot be written: there is no folder /nowhere",
+        ),
+        (
+            vec!["attach", &pid, "--json", &json, "--csv", &json],
+            2,
+            "--json and --csv cannot both be written to ",
+        ),
+        (
+            vec!["attach", &pid, "--record", &empty, "--html", &empty],
+            2,
+            "--html and --record cannot both be written to ",
+        ),
+        (
+            vec!["attach", &pid, "--json", "-", "--csv", "-"],
+            2,
+            "--json and --csv cannot both use standard output",
+        ),
+        (
+            vec!["replay", &empty, "--csv", "-", "--svg", "-"],
+            2,
+            "--csv and --svg cannot both use standard output",
+        ),
+        (
+            vec!["replay", &empty, "--json", &empty],
+            2,
+            "--json would overwrite ",
         ),
         (
             vec!["attach", &pid, "--rules", "openmpi-bussy-wait"],
@@ -312,6 +375,18 @@ fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_com
     // Input, exit codes, and a part of the output; escape sequences are colours.
     let rows = [
         (format!("$T attach settings {watch}"), "0", format!("(pid {own})")),
+        // As with `attach` a name is a running program; a file has a path, or no program of its name.
+        (
+            "cd $D; $T symbols settings main".to_owned(),
+            "0",
+            "settings is the running program here; the file of this name: tuneagent symbols ./settings"
+                .to_owned(),
+        ),
+        (
+            "cp $D/settings $D/idle; cd $D; $T symbols idle main".to_owned(),
+            "0",
+            "idle\n  name ".to_owned(),
+        ),
         (
             "$T attach $$ --rules none".to_owned(),
             "2",

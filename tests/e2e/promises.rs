@@ -1,6 +1,7 @@
 //! The promises of README.md, which has a table of the tests of each promise. The prefixes `o1_` to `w2_` are
 //! those of the table.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -130,7 +131,8 @@ fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let before = traces(knobs.pid())?;
-    for signal in [Signal::INT, Signal::KILL] {
+    // Twice, to check that a session works after the first one was killed.
+    for signal in [Signal::KILL, Signal::INT] {
         let mut agent = Agent::attach_armed(knobs.pid(), &WATCH)?;
         assert_ne!(
             traces(knobs.pid())?.2,
@@ -165,7 +167,7 @@ fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
 }
 
 #[test]
-fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outcome {
+fn o6_a_session_of_many_processes_reports_that_strangers_pay() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     for (ranks, is_said) in [(2, false), (9, true)] {
         let mut job = Ranks::Asleep.start(ranks)?;
@@ -180,6 +182,25 @@ fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outco
         job.end(SOON)?;
     }
     Ok(())
+}
+
+/// Access modes (0: read only) of a process's open descriptors on memory of processes.
+fn memory_modes(pid: u32) -> Outcome<BTreeSet<u32>> {
+    let mut modes = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        if !fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().ends_with("/mem")) {
+            continue;
+        }
+        let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
+        let info = fs::read_to_string(info)?;
+        let flags = info
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .ok_or("no flags")?;
+        let flags = u32::from_str_radix(flags.trim(), 8).map_err(|error| error.to_string())?;
+        modes.insert(flags & 3);
+    }
+    Ok(modes)
 }
 
 #[test]
@@ -199,6 +220,11 @@ fn c1_looking_cannot_write() -> Outcome {
         "what opens files for writing is filtered"
     );
     assert!(agent.actuators().is_empty(), "there is no actuator");
+    assert_eq!(
+        memory_modes(agent.pid())?,
+        BTreeSet::from([0]),
+        "memory is open to be read only"
+    );
     // The report writer cannot open files for writing, either.
     for helper in family::descendants(agent.pid()) {
         assert_eq!(status(helper.pid, "Seccomp:")?, "2");

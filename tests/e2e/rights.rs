@@ -446,7 +446,7 @@ fn without_any_capability_one_still_reads_writes_applies_and_takes_back_in_ones_
     assert!(code == 0 && text.contains("knob = 10 (i32)"), "{text}");
     let (code, text) = ana.run(&["set", &pid, "knob=11"])?;
     assert_eq!((code, knobs.knob()?), (0, 11), "{text}");
-    let (code, text) = ana.run(&["undo", &pid, "--all"])?;
+    let (code, text) = ana.run(&["undo", &pid])?;
     assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
     let (code, text) = ana.run(&["ps", "--all", "--duration", "2s"])?;
     assert!(code == 0 && text.contains("knobs"), "{text}");

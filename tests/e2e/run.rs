@@ -148,6 +148,38 @@ fn programs_that_live_for_less_than_a_millisecond_are_counted_fifty_times_of_fif
 }
 
 #[test]
+fn the_cpu_time_of_a_command_is_counted_until_its_end_with_that_of_ended_threads() -> Outcome {
+    let _machine = require!(shared: Root, Cc);
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("report.json");
+    let program = programs::c_with_math("passing")?;
+    let output = run(&[
+        "--rules",
+        "none",
+        "--json",
+        &file.to_string_lossy(),
+        "--",
+        &program.to_string_lossy(),
+    ])?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let own_s: f64 = printed
+        .trim()
+        .parse()
+        .map_err(|error| format!("{printed}: {error}"))?;
+    let report: Value = serde_json::from_str(&fs::read_to_string(file)?)?;
+    let process = &report["processes"][0];
+    let cpu_s = process["cpu_time_s"].as_f64().ok_or("no CPU time")?;
+    assert!(
+        (own_s..own_s + 0.1).contains(&cpu_s),
+        "{cpu_s} s of {own_s} s: {}",
+        said(&output)
+    );
+    // What it had before it ended remains.
+    assert!(process["resident_bytes"].as_u64() > Some(0), "{process}");
+    Ok(())
+}
+
+#[test]
 fn more_processes_than_there_is_room_for_are_reported() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let program = programs::c("brief")?.to_string_lossy().into_owned();

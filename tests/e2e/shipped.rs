@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, with_folder};
@@ -340,7 +340,7 @@ impl Session {
 
         let replay = [&["replay", &recording], &rules[..], &["--csv", &table]].concat();
         Agent::succeed(&replay)?;
-        let table = fs::read_to_string(&table).while_(&table)?;
+        let table = fs::read_to_string(&table).context(&table)?;
         let findings = report["findings"].to_string();
         let mut wrong = Vec::new();
         for (rule, knows) in self.rules {
@@ -413,7 +413,7 @@ fn rules_that_are_shipped_find_what_is_known_of_running_programs_as_root() -> Ou
 fn every_shipped_rule_is_attached_to_a_running_program_by_a_test() -> Outcome {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (rule, file) in ELSEWHERE {
-        let text = fs::read_to_string(root.join(file)).while_(file)?;
+        let text = fs::read_to_string(root.join(file)).context(file)?;
         assert!(
             text.contains(&format!("\"{rule}\"")),
             "{file} does not attach {rule}"

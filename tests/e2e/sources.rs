@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use tuneagent_e2e::Outcome;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 
 /// The works, and the number of requirements of each.
 const WORKS: [(&str, usize); 5] = [("S0", 76), ("S1", 64), ("S2", 94), ("S3", 40), ("S4", 32)];
@@ -63,7 +63,7 @@ fn read(path: &str) -> Outcome<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .unwrap_or(Path::new("."));
-    fs::read_to_string(root.join(path)).while_(path)
+    fs::read_to_string(root.join(path)).context(path)
 }
 
 fn page() -> Outcome<String> {

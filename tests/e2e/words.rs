@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use tuneagent_e2e::Outcome;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 
 use crate::tidy::{agent_and, assert_none, root, sources};
 
@@ -70,7 +70,7 @@ fn banned(name: &str, text: &str) -> Vec<String> {
 
 /// Collects the files in a folder with these endings.
 fn files(folder: &Path, endings: &[&str], into: &mut Vec<std::path::PathBuf>) -> Outcome {
-    for entry in fs::read_dir(folder).while_(folder.display())? {
+    for entry in fs::read_dir(folder).context(folder.display())? {
         let path = entry?.path();
         let ending = path.extension().and_then(|ending| ending.to_str());
         if path.is_dir() {
@@ -91,7 +91,7 @@ fn pages_rules_and_dashboards_have_no_banned_word() -> Outcome {
     files(&root().join("include"), &["h"], &mut all)?;
     let mut found = Vec::new();
     for path in all {
-        let text = fs::read_to_string(&path).while_(path.display())?;
+        let text = fs::read_to_string(&path).context(path.display())?;
         let name = path.strip_prefix(root()).unwrap_or(&path);
         found.extend(banned(&name.display().to_string(), &text));
     }

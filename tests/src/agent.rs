@@ -18,7 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::lines::Lines;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, family, programs};
 
 static TAKEN: OnceLock<PathBuf> = OnceLock::new();
@@ -251,7 +251,7 @@ impl Agent {
             .process_group(0);
         let mut child = command
             .spawn()
-            .while_(format!("cannot start {}", binary.display()))?;
+            .context(format!("cannot start {}", binary.display()))?;
         let lines = Lines::default();
         lines.follow(child.stdout.take().ok_or("no output")?);
         lines.follow(child.stderr.take().ok_or("no error output")?);
@@ -321,7 +321,7 @@ impl Agent {
     /// Waits for the end. Returns the exit code, or 128 + the signal.
     pub fn wait(&mut self, within: Duration) -> Outcome<i32> {
         let code = family::wait(&mut self.child, within)
-            .while_(format!("tuneagent; it printed:\n{}", self.lines.text()))?;
+            .context(format!("tuneagent; it printed:\n{}", self.lines.text()))?;
         // The last lines may arrive later: the actuator keeps the stream open until it has ended, too.
         self.lines.wait_for_end(within)?;
         Ok(code)
@@ -362,7 +362,7 @@ impl Agent {
 
     fn report(&self) -> Outcome<Value> {
         let file = self.folder.path().join("report.json");
-        let text = fs::read_to_string(&file).while_("the agent left no report")?;
+        let text = fs::read_to_string(&file).context("the agent left no report")?;
         let report: Value = serde_json::from_str(&text)?;
         match report["schema"].as_str() {
             Some("tuneagent.report/1") => Ok(report),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem};
 
 /// A process by number and start time, because numbers are reused.
@@ -105,7 +105,7 @@ fn ends(pid: u32, within: Duration) -> Outcome<bool> {
     let deadline = Instant::now() + within;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).while_("a deadline")?;
+        let timeout = Timespec::try_from(left).context("a deadline")?;
         let mut entries = [PollFd::new(&process, PollFlags::IN)];
         match poll(&mut entries, Some(&timeout)) {
             Ok(ready) => return Ok(ready > 0),
@@ -118,7 +118,7 @@ fn ends(pid: u32, within: Duration) -> Outcome<bool> {
 /// Sends a signal to a child that was not yet waited for.
 pub fn signal(child: &Child, signal: Signal) -> Outcome {
     let pid = Pid::from_raw(child.id() as i32).ok_or("process 0 is not a child")?;
-    kill_process(pid, signal).while_(format!("cannot signal process {pid:?}"))
+    kill_process(pid, signal).context(format!("cannot signal process {pid:?}"))
 }
 
 /// Sends a signal to a child and all its descendants.

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::job::{Job, Mpi, Waiting};
 use crate::lines::Line;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem};
 
 const TOPOLOGY: &str = "#include \"oplsaa.ff/forcefield.itp\"\n#include \"oplsaa.ff/spce.itp\"\n\
@@ -73,7 +73,7 @@ fn prepare_box(folder: &Path, box_nm: f64) -> Outcome {
             .args(words.split(' '))
             .current_dir(folder)
             .output()
-            .while_("gmx")?;
+            .context("gmx")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(Problem::new(format!("gmx {words} failed:\n{said}")));
@@ -106,7 +106,7 @@ pub fn pace(steps: &[(u64, Instant)]) -> Outcome<f64> {
 /// Energies by step from the current log, as printed.
 pub fn energies(job: &Job) -> Outcome<BTreeMap<u64, String>> {
     let file = job.file("md.log");
-    Ok(energies_in(&fs::read_to_string(&file).while_(file.display())?))
+    Ok(energies_in(&fs::read_to_string(&file).context(file.display())?))
 }
 
 fn energies_in(log: &str) -> BTreeMap<u64, String> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem};
 
 /// Parent folders for groups, and the file of the CPU quota (cgroup v1, v2).
@@ -71,7 +71,7 @@ impl Group {
     }
 
     fn set(&self, bound: &str) -> Outcome {
-        fs::write(&self.bound, bound).while_(self.bound.display())
+        fs::write(&self.bound, bound).context(self.bound.display())
     }
 
     /// File to which a process writes its number to join.
@@ -82,7 +82,7 @@ impl Group {
     /// Moves a process with all its threads into the group.
     pub fn take(&self, pid: &str) -> Outcome {
         let file = self.members();
-        fs::write(&file, pid).while_(file.display())
+        fs::write(&file, pid).context(file.display())
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::lines::Lines;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, family, programs};
 
 /// The MPI implementation of a job.
@@ -90,7 +90,7 @@ impl Mpi {
             Mpi::Mpich => words.push("mpirun.mpich".into()),
             Mpi::OpenMpi => {
                 let hosts = folder.join("hosts");
-                fs::write(&hosts, "localhost slots=64\n").while_(hosts.display())?;
+                fs::write(&hosts, "localhost slots=64\n").context(hosts.display())?;
                 words.push("mpirun.openmpi".into());
                 if rustix::process::geteuid().is_root() {
                     words.push("--allow-run-as-root".into());
@@ -182,8 +182,8 @@ impl Job {
         let shell = folder.path().join("remote-shell");
         let text = "#!/bin/sh\nwhile [ \"$1\" = -x ]; do shift; done\nexport NODE=\"$1\"\nshift\n\
             unshare --uts sh -c 'hostname \"$NODE\"; eval \"$*\"; exit $?' node \"$@\"\n";
-        fs::write(&shell, text).while_(shell.display())?;
-        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).while_(shell.display())?;
+        fs::write(&shell, text).context(shell.display())?;
+        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).context(shell.display())?;
         let hosts: Vec<String> = nodes.iter().map(|node| format!("{node}:{ranks_each}")).collect();
         let count = (nodes.len() * ranks_each).to_string();
         let shell = shell.to_string_lossy();
@@ -231,7 +231,7 @@ impl Job {
         command.process_group(0);
         let mut child = command
             .spawn()
-            .while_(format!("cannot start {}", words.join(" ")))?;
+            .context(format!("cannot start {}", words.join(" ")))?;
         let lines = Lines::default();
         lines.follow(child.stdout.take().ok_or("no output")?);
         lines.follow(child.stderr.take().ok_or("no error output")?);
@@ -266,7 +266,7 @@ impl Job {
     /// Opens a gate: programs wait for files in the job's folder.
     pub fn open(&self, gate: &str) -> Outcome {
         let file = self.folder.path().join(gate);
-        fs::write(&file, "").while_(file.display())
+        fs::write(&file, "").context(file.display())
     }
 
     /// Path of a file in the job's folder.
@@ -296,7 +296,7 @@ impl Job {
 
     /// Waits until the program has ended by itself with exit code 0.
     pub fn finish(&mut self, within: Duration) -> Outcome {
-        let code = family::wait(&mut self.child, within).while_(&self.command)?;
+        let code = family::wait(&mut self.child, within).context(&self.command)?;
         self.lines.wait_for_end(Duration::from_secs(5))?;
         match code {
             0 => Ok(()),

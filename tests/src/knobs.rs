@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::agent::binary;
 use crate::lines::Lines;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, family, programs};
 
 /// User ids that no machine assigns.
@@ -34,7 +34,7 @@ pub fn open_folder() -> Outcome<TempDir> {
 /// Copies in a child process. If this process had the copy open for writing, a child started by another
 /// thread at that time would inherit the descriptor, and executing the copy would fail with ETXTBSY.
 fn copy(from: &Path, to: &Path) -> Outcome {
-    let status = Command::new("cp").arg(from).arg(to).status().while_("cp")?;
+    let status = Command::new("cp").arg(from).arg(to).status().context("cp")?;
     match status.success() {
         true => Ok(()),
         false => Err(Problem::new(format!("{} could not be copied", from.display()))),
@@ -75,7 +75,7 @@ impl Knobs {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .while_("cannot start knobs")?;
+            .context("cannot start knobs")?;
         let lines = Lines::default();
         lines.follow(child.stdout.take().ok_or("no output")?);
         let input = child.stdin.take();
@@ -211,7 +211,7 @@ impl User {
     /// Creates a file that every user may read.
     pub fn file(&self, name: &str, text: &str) -> Outcome<String> {
         let path = self.folder.path().join(name);
-        fs::write(&path, text).while_(path.display())?;
+        fs::write(&path, text).context(path.display())?;
         Ok(path.to_string_lossy().into_owned())
     }
 
@@ -312,7 +312,7 @@ fn follow(mut command: Command) -> Outcome<Running> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .while_(format!("cannot start {command:?}"))?;
+        .context(format!("cannot start {command:?}"))?;
     let lines = Lines::default();
     lines.follow(child.stdout.take().ok_or("no output")?);
     lines.follow(child.stderr.take().ok_or("no error output")?);
@@ -354,7 +354,7 @@ impl Running {
     /// Waits for the end. Returns the exit code.
     pub fn wait(&mut self) -> Outcome<i32> {
         let code =
-            family::wait(&mut self.child, SOON).while_(format!("it printed:\n{}", self.lines.text()))?;
+            family::wait(&mut self.child, SOON).context(format!("it printed:\n{}", self.lines.text()))?;
         self.lines.wait_for_end(SOON)?;
         Ok(code)
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::job::{Job, Mpi, Waiting};
 use crate::lines::Line;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem};
 
 const EXAMPLES: &str = "/usr/share/lammps/examples/melt";
@@ -35,10 +35,10 @@ pub fn input(steps: u64, every: u64, cells: u32) -> Outcome<String> {
             .arg("-dc")
             .arg(&file)
             .output()
-            .while_("gzip")?;
+            .context("gzip")?;
         String::from_utf8_lossy(&unpacked.stdout).into_owned()
     } else {
-        fs::read_to_string(&file).while_(file.display())?
+        fs::read_to_string(&file).context(file.display())?
     };
     let ours = |line: &&str| !matches!(line.split_whitespace().next(), Some("run" | "thermo"));
     let text = text.replace(
@@ -73,7 +73,7 @@ fn started(environment: &[String], (waiting, ranks): (Waiting, usize), input: St
     let mut written = Ok(());
     let program = Path::new("lmp");
     let job = Job::mpi_under(environment, (Mpi::OpenMpi, waiting), ranks, program, |folder| {
-        written = fs::write(folder.join("in.melt"), input).while_("in.melt");
+        written = fs::write(folder.join("in.melt"), input).context("in.melt");
         ["-in", "in.melt", "-log", "none"].map(str::to_owned).to_vec()
     })?;
     written.map(|()| job)

@@ -6,8 +6,8 @@
 //! variables to change and users with exact rights, `underload` a program with many threads that check their
 //! results, `agent` starts `tuneagent`, `lammps` and `gromacs` start the real programs, `crowd` runs several
 //! programs on the same cores, `repairs` has the cases of the run-time rules, `prometheus` a Prometheus
-//! server, `screen` a terminal, `slurm` a Slurm with several nodes, `sight` the time until first numbers are
-//! shown, `usage` the resources of a process.
+//! server, `screen` a terminal, `browser` a browser, `slurm` a Slurm with several nodes, `sight` the time
+//! until first numbers are shown, `usage` the resources of a process.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Processes started
 //! here end when their value is dropped and when the test process ends, even if it is killed.
@@ -15,6 +15,7 @@
 //! The tests are in `e2e/`. The demo (`cargo xtask demo`) uses this harness, too.
 
 pub mod agent;
+pub mod browser;
 pub mod crowd;
 pub mod family;
 pub mod gromacs;

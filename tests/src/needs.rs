@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::problem::While;
+use crate::problem::Context;
 pub use crate::turns::{machine, shared};
 use crate::{Outcome, Problem};
 
@@ -60,6 +60,8 @@ needs! {
     IdleCore: "a core that is idle" => has_idle_core();
     Strace: "strace (package strace)" => finds("strace");
     Prometheus: "Prometheus (package prometheus)" => finds("prometheus") && finds("promtool");
+    Browser: "Chromium (packages chromium, chromium-driver) and axe-core (cargo xtask setup)" =>
+        finds("chromium") && finds("chromedriver") && crate::wheels::axe().is_some();
     Tmux: "tmux (package tmux)" => finds("tmux");
     Slurm: "Slurm (packages slurm-wlm, munge)" =>
         ["slurmctld", "slurmd", "srun", "munged"].into_iter().all(finds);
@@ -140,7 +142,7 @@ fn finds(program: &str) -> bool {
 /// `short`.
 pub fn amount(variable: &str, short: u64, long: u64) -> Outcome<u64> {
     match env::var(variable) {
-        Ok(text) => text.parse().while_(format!("{variable}={text}")),
+        Ok(text) => text.parse().context(format!("{variable}={text}")),
         Err(_) => Ok(if is_long() { long } else { short }),
     }
 }

@@ -58,13 +58,13 @@ impl From<serde_json::Error> for Problem {
 }
 
 /// Adds context to an error.
-pub trait While<T> {
+pub trait Context<T> {
     /// Prefixes the error text with `doing`.
-    fn while_(self, doing: impl fmt::Display) -> Outcome<T>;
+    fn context(self, doing: impl fmt::Display) -> Outcome<T>;
 }
 
-impl<T, E: fmt::Display> While<T> for Result<T, E> {
-    fn while_(self, doing: impl fmt::Display) -> Outcome<T> {
+impl<T, E: fmt::Display> Context<T> for Result<T, E> {
+    fn context(self, doing: impl fmt::Display) -> Outcome<T> {
         self.map_err(|error| Problem(format!("{doing}: {error}")))
     }
 }

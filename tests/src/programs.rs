@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::job::Mpi;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, wheels};
 
 /// -O1 keeps functions recognisable. `symbols`, `get` and `set` read the debug information.
@@ -133,7 +133,7 @@ pub fn stripped(program: &Path, folder: &Path) -> Outcome<PathBuf> {
         .arg(&copy)
         .arg(program)
         .output()
-        .while_("strip")?;
+        .context("strip")?;
     match run.status.success() {
         true => Ok(copy),
         false => Err(Problem::new(String::from_utf8_lossy(&run.stderr).into_owned())),
@@ -197,11 +197,11 @@ fn built(sources: &[&str], compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
         headers.extend(self::headers(own)?);
     }
     for file in sources.iter().chain(&headers) {
-        fs::read(file).while_(file.display())?.hash(&mut hasher);
+        fs::read(file).context(file.display())?.hash(&mut hasher);
     }
     (compiler, FLAGS, more).hash(&mut hasher);
     let folder = target_folder()?.join("programs");
-    fs::create_dir_all(&folder).while_(folder.display())?;
+    fs::create_dir_all(&folder).context(folder.display())?;
     let name = sources.first().and_then(|source| source.file_stem());
     let name = name.unwrap_or_default().to_string_lossy();
     let by = Path::new(compiler)
@@ -217,7 +217,7 @@ fn built(sources: &[&str], compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
 
 fn headers(folder: &Path) -> Outcome<Vec<PathBuf>> {
     let mut headers = Vec::new();
-    for entry in fs::read_dir(folder).while_(folder.display())? {
+    for entry in fs::read_dir(folder).context(folder.display())? {
         let file = entry?.path();
         if file.extension().is_some_and(|ending| ending == "h") {
             headers.push(file);
@@ -240,7 +240,7 @@ fn compile(compiler: &str, more: &[&str], sources: &[PathBuf], program: &Path) -
         .arg("-o")
         .arg(&output)
         .output()
-        .while_(compiler)?;
+        .context(compiler)?;
     if !run.status.success() {
         let said = String::from_utf8_lossy(&run.stderr);
         return Err(Problem::new(format!(
@@ -248,7 +248,7 @@ fn compile(compiler: &str, more: &[&str], sources: &[PathBuf], program: &Path) -
             program.display()
         )));
     }
-    fs::rename(&output, program).while_(program.display())
+    fs::rename(&output, program).context(program.display())
 }
 
 /// Folder of the profile in the target directory. A test binary is in its `deps` folder, other binaries in

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::lines::Lines;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, each, family};
 
 /// Maximum time for a page, a scrape or a query.
@@ -36,10 +36,10 @@ impl Prometheus {
     pub fn start(agents: &[SocketAddr]) -> Outcome<Prometheus> {
         let folder = tempfile::tempdir()?;
         let targets: Vec<String> = agents.iter().map(|agent| format!("\"{agent}\"")).collect();
-        for entry in fs::read_dir(self::folder()).while_(self::folder().display())? {
+        for entry in fs::read_dir(self::folder()).context(self::folder().display())? {
             let file = entry?.path();
             let name = file.file_name().ok_or("a file without a name")?;
-            let text = fs::read_to_string(&file).while_(file.display())?;
+            let text = fs::read_to_string(&file).context(file.display())?;
             let text = text
                 .replace("\"127.0.0.1:9477\"", &targets.join(", "))
                 .replace("_interval: 5s", "_interval: 1s");
@@ -61,7 +61,7 @@ impl Prometheus {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .while_("cannot start prometheus")?;
+            .context("cannot start prometheus")?;
         let lines = Lines::default();
         lines.follow(child.stdout.take().ok_or("no output")?);
         lines.follow(child.stderr.take().ok_or("no error output")?);
@@ -77,7 +77,7 @@ impl Prometheus {
     /// The field `data` of an API response.
     pub fn get(&self, path: &str) -> Outcome<Value> {
         let (status, body) = get(self.address, path)?;
-        let answer: Value = serde_json::from_str(&body).while_(format!("{path}: {status}: {body}"))?;
+        let answer: Value = serde_json::from_str(&body).context(format!("{path}: {status}: {body}"))?;
         if answer["status"] != "success" {
             return Err(Problem::new(format!("{path}: {answer}")));
         }
@@ -119,12 +119,12 @@ pub fn free_address() -> Outcome<SocketAddr> {
 
 /// Status line and body of a page.
 pub fn get(address: SocketAddr, path: &str) -> Outcome<(String, String)> {
-    let mut stream = TcpStream::connect(address).while_(address)?;
+    let mut stream = TcpStream::connect(address).context(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     // HTTP/1.0, so that the body is not chunked.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).while_(path)?;
+    stream.read_to_string(&mut text).context(path)?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or("no end of the head")?;
     Ok((head.to_owned(), body.to_owned()))
 }
@@ -146,7 +146,7 @@ pub fn promtool(arguments: &[&str], input: &str) -> Outcome<String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .while_("cannot start promtool")?;
+        .context("cannot start promtool")?;
     child
         .stdin
         .take()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem};
 
 /// Interval for reading the screen, in addition to reads after each output.
@@ -31,7 +31,7 @@ impl Screen {
             &pipe,
             rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
         )
-        .while_(pipe.display())?;
+        .context(pipe.display())?;
         let (sender, printed) = mpsc::channel();
         let to_read = pipe.clone();
         // The thread ends with the terminal, or when the receiver is dropped.
@@ -71,7 +71,7 @@ impl Screen {
             .env_remove("TMUX")
             .stdin(Stdio::null())
             .output()
-            .while_("cannot start tmux")?;
+            .context("cannot start tmux")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.success() {
             true => Ok(text),

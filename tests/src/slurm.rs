@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::job::Job;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, family};
 
 /// Maximum time until all nodes have registered, which normally takes a second.
@@ -132,7 +132,7 @@ impl Slurm {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .while_(name)?;
+            .context(name)?;
         self.daemons.push(child);
         Ok(())
     }

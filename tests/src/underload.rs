@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::lines::Lines;
-use crate::problem::While;
+use crate::problem::Context;
 use crate::{Outcome, Problem, family};
 
 /// A limit for anything that works.
@@ -77,7 +77,7 @@ impl Underload {
     pub fn ticks(&mut self) -> Outcome<u64> {
         let answer = self.say("ticks")?;
         let count = answer.strip_prefix("ticks=").ok_or("no ticks")?;
-        count.parse().while_(&answer)
+        count.parse().context(&answer)
     }
 
     fn say(&mut self, text: &str) -> Outcome<String> {
@@ -106,7 +106,7 @@ impl Underload {
     pub fn bytes(&self, address: u64, length: usize) -> Outcome<Vec<u8>> {
         let mut bytes = vec![0; length];
         let read = self.memory.read_exact_at(&mut bytes, address);
-        read.while_(format!("{length} bytes at {address:#x}"))?;
+        read.context(format!("{length} bytes at {address:#x}"))?;
         Ok(bytes)
     }
 
@@ -120,7 +120,7 @@ impl Underload {
                 .lines()
                 .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
             let tid = task.file_name().to_string_lossy().parse();
-            found.push((tid.while_("a thread")?, line.ok_or("no CPUs")?.trim().to_owned()));
+            found.push((tid.context("a thread")?, line.ok_or("no CPUs")?.trim().to_owned()));
         }
         found.sort();
         Ok(found)
@@ -152,7 +152,7 @@ impl Underload {
         for line in self.maps()?.lines().filter(|line| line.contains(" r-xp ")) {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
             let (start, end) = range.ok_or("no range")?;
-            let number = |text| u64::from_str_radix(text, 16).while_(line);
+            let number = |text| u64::from_str_radix(text, 16).context(line);
             let (start, end) = (number(start)?, number(end)?);
             found.push((line.to_owned(), self.bytes(start, (end - start) as usize)?));
         }
@@ -174,7 +174,7 @@ fn build(folder: &Path, source: &str, output: &str, flags: &[&str]) -> Outcome<P
         .args(["-O1", "-g", "-Wl,--build-id"])
         .arg(sources.join(source));
     command.args(flags).arg("-o").arg(&output).current_dir(folder);
-    let done = command.output().while_("cc")?;
+    let done = command.output().context("cc")?;
     match done.status.success() {
         true => Ok(output),
         false => Err(Problem::new(String::from_utf8_lossy(&done.stderr).into_owned())),

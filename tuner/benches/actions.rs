@@ -15,7 +15,8 @@ use std::sync::Arc;
 use plan::{CallRequest, Expression, Invocation, Moment, PatchRequest, Value};
 use tuner::journal::{Reason, StateDir};
 use tuner::{
-    ActionReceipt, AddressSpace, Author, Hooks, Images, Process, SetRequest, Slot, Writer, WriterError,
+    ActionReceipt, AddressSpace, Author, Hooks, Images, Process, SetRequest, WritablePlace, Writer,
+    WriterError,
 };
 
 const ROUNDS: usize = 200;
@@ -164,7 +165,7 @@ fn run(target: &Target) -> Result<(), WriterError> {
     for round in 0..ROUNDS {
         let began = std::time::Instant::now();
         let space = AddressSpace::read(&process, &images)?;
-        let slot = Slot::validate(&space.variable(&"knob".into()).unwrap(), None)?;
+        let place = WritablePlace::validate(&space.variable(&"knob".into()).unwrap(), None)?;
         let value = Value::I32(i32::try_from(round).unwrap());
         let (expect_old, why, rule) = (None, Vec::new(), None);
         let request = SetRequest {
@@ -173,7 +174,7 @@ fn run(target: &Target) -> Result<(), WriterError> {
             why,
             rule,
         };
-        writer.set(&slot, request)?;
+        writer.set(&place, request)?;
         set.took
             .push(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         set.held.push(0);

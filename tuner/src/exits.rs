@@ -10,7 +10,7 @@ use iced_x86::Mnemonic;
 
 use crate::address::{FileOffset, LinkAddress};
 use crate::code::{CodeError, bytes_of};
-use crate::image::{Image, slots::Stored};
+use crate::image::{Image, got::Stored};
 use crate::symbol::Function;
 
 mod piece;

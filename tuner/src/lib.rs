@@ -3,7 +3,7 @@
 //! From a process number to a changed value, each step is a type that only the step before can construct:
 //!
 //! [`Process`] (a pid with its start time) → [`AddressSpace`] (mappings and modules) → [`Location`] (the
-//! bytes that a name denotes: a claim) → [`Slot`] (validated) → [`Writer`] (the lock and the journal) →
+//! bytes that a name denotes: a claim) → [`WritablePlace`] (validated) → [`Writer`] (the lock and the journal) →
 //! [`Receipt`].
 //!
 //! A change may have a sync point: `sync`. Only `write` writes into another process. [`actuator`] offers all
@@ -56,13 +56,13 @@ pub mod rendezvous;
 mod revert;
 mod seccomp;
 mod site;
-mod slot;
 mod space;
 mod spelling;
 mod symbol;
 mod sync;
 mod sys;
 mod unwind;
+mod writable_place;
 
 mod author;
 mod variable;
@@ -73,7 +73,7 @@ mod writer;
 pub use address::{Address, FileOffset, LinkAddress};
 pub use author::{Author, user_name};
 pub use libraries::Search;
-pub use maps::parse as parse_maps;
+pub use maps::{Mapping, parse as parse_maps};
 pub use memory::{Memory, MemoryError};
 pub use module::{FileId, Images, Module};
 pub use process::{Pid, Process, ProcessError, descendants};
@@ -93,15 +93,15 @@ pub use unwind::bytes_to_caller;
 
 // From a name to bytes.
 pub use path::{PathStep, steps};
-pub use slot::{Slot, SlotError};
 pub use sync::{KeyPlace, Passage, ResolvedPoint};
 pub use variable::{FollowError, Location, VariableError, VariableName};
+pub use writable_place::{WritablePlace, WritablePlaceError};
 
 // The change.
 pub use action::{ActionError, ActionOutcome, ActionReceipt};
 pub use lock::{LockError, WriterLock, writer_of};
 pub use revert::RevertReceipt;
-pub use write::{Elsewhere, Hooks, WriteError};
+pub use write::{Hooks, StrayWrite, WriteError};
 pub use writer::{Receipt, SetRequest, Writer, WriterError};
 
 // Times, and names that are safe to print.

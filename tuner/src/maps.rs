@@ -84,6 +84,15 @@ impl Mapping {
         address >= self.start && address.checked_add(length).is_some_and(|end| end <= self.end)
     }
 
+    /// The last column of its line: the path of its file, a name of the kernel such as `[heap]`, or nothing.
+    pub fn name(&self) -> &str {
+        match &self.backing {
+            Backing::Anonymous => "",
+            Backing::Special(name) => name,
+            Backing::File { path, .. } => path,
+        }
+    }
+
     /// True if it maps the file with this identity.
     pub fn shows(&self, device: Device, inode: u64) -> bool {
         self.inode == inode && self.device == device && matches!(self.backing, Backing::File { .. })

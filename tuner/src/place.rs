@@ -1,5 +1,5 @@
 //! Bytes that the code actions change, each validated according to its kind. A place and a
-//! [`crate::slot::Slot`] are the only arguments that [`crate::write`] accepts.
+//! [`crate::writable_place::WritablePlace`] are the only arguments that [`crate::write`] accepts.
 //!
 //! The constructor of a place determines its kind: code of a module, a word of a module's table of addresses,
 //! memory that we mapped, the unused part of a stopped thread's stack. No place can be made of other bytes.
@@ -15,8 +15,8 @@ use crate::maps::{Backing, Mapping};
 use crate::memory::{self, Memory, MemoryError};
 use crate::module::{Images, Module};
 use crate::process::{Pid, Process, ProcessError};
-use crate::slot;
 use crate::space::{AddressSpace, SpaceError, read_maps};
+use crate::writable_place;
 
 /// Bytes below a stack's used part that may be written.
 const STACK_REACH: u64 = 64 << 10;
@@ -45,7 +45,7 @@ pub enum PlaceError {
 
 /// The memory of a process with all that is needed to validate places in it.
 #[derive(Debug, Clone)]
-pub(crate) struct Ground {
+pub(crate) struct ProcessMemory {
     pid: Pid,
     handle: Arc<File>,
     may_override: bool,
@@ -63,13 +63,13 @@ pub(crate) struct Place {
     length: usize,
 }
 
-impl Ground {
+impl ProcessMemory {
     /// Opens the memory, then reads the mappings: an exec in between invalidates the handle, never the check.
-    pub(crate) fn open(pid: Pid) -> Result<Ground, PlaceError> {
-        let (handle, may_override) = slot::open_for_code(pid)?;
+    pub(crate) fn open(pid: Pid) -> Result<ProcessMemory, PlaceError> {
+        let (handle, may_override) = writable_place::open_for_code(pid)?;
         let maps = Arc::new(read_maps(pid)?);
         let handle = Arc::new(handle);
-        Ok(Ground {
+        Ok(ProcessMemory {
             pid,
             handle,
             may_override,
@@ -77,15 +77,15 @@ impl Ground {
         })
     }
 
-    /// As [`Ground::open`], with the snapshot that has the same mappings.
+    /// As [`ProcessMemory::open`], with the snapshot that has the same mappings.
     pub(crate) fn with_space(
         process: &Process,
         images: &Images,
-    ) -> Result<(AddressSpace, Ground), PlaceError> {
-        let ground = Ground::open(process.pid)?;
-        let memory = Memory::through(process.pid, Arc::clone(&ground.handle));
-        let space = AddressSpace::of(process, images, memory, Arc::clone(&ground.maps))?;
-        Ok((space, ground))
+    ) -> Result<(AddressSpace, ProcessMemory), PlaceError> {
+        let memory = ProcessMemory::open(process.pid)?;
+        let readable = Memory::through(process.pid, Arc::clone(&memory.handle));
+        let space = AddressSpace::of(process, images, readable, Arc::clone(&memory.maps))?;
+        Ok((space, memory))
     }
 
     /// Reads the mappings anew.

@@ -12,9 +12,9 @@ use crate::journal::{
 };
 use crate::module::Images;
 use crate::process::Process;
-use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::variable::Location;
+use crate::writable_place::WritablePlace;
 use crate::write::{Hooks, WriteError};
 use crate::writer::{Writer, WriterError};
 
@@ -70,7 +70,7 @@ pub(crate) struct Returning {
 #[derive(Debug)]
 pub(crate) struct PendingRevert {
     pub(crate) space: AddressSpace,
-    pub(crate) slot: Slot,
+    pub(crate) place: WritablePlace,
     pub(crate) sync: SyncPoint,
     pub(crate) returning: Returning,
 }
@@ -111,7 +111,7 @@ impl Writer {
             return Err(WriterError::NoSyncPoint { change });
         };
         let space = self.space()?;
-        let slot = Slot::validate(&recorded(&space, change, &set)?, Some(set.value_type))?;
+        let place = WritablePlace::validate(&recorded(&space, change, &set)?, Some(set.value_type))?;
         let with_it = self.before_it(change, wanted);
         let returning = Returning {
             change,
@@ -121,7 +121,7 @@ impl Writer {
         self.write_down_revert(change, None, returning.with_it.last().copied())?;
         Ok(PendingRevert {
             space,
-            slot,
+            place,
             sync,
             returning,
         })
@@ -213,14 +213,14 @@ impl Writer {
         set: &Assignment,
         with_it: &[u64],
     ) -> Result<RevertOutcome, WriterError> {
-        let slot = Slot::validate(&recorded(space, change, set)?, Some(set.value_type))?;
-        let found = slot.read()?;
+        let place = WritablePlace::validate(&recorded(space, change, set)?, Some(set.value_type))?;
+        let found = place.read()?;
         if found != set.new {
             return Ok(RevertOutcome::ChangedSince(found));
         }
         let set = self.through(set.clone(), with_it);
         self.write_down_revert(change, None, with_it.last().copied())?;
-        let written = self.commit(&slot, set.new, set.old);
+        let written = self.commit(&place, set.new, set.old);
         Ok(outcome_of(&set, written))
     }
 

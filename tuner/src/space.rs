@@ -41,7 +41,7 @@ fn because(reasons: &[ModuleError]) -> String {
 }
 
 /// A snapshot of mappings and modules. It may be outdated at once; a place is checked again before a write
-/// (`slot`).
+/// (`writable_place`).
 #[derive(Debug, Clone)]
 pub struct AddressSpace {
     pub process: Process,

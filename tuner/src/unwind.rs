@@ -16,7 +16,7 @@ use crate::arch::RawRegisters;
 use crate::image::Image;
 use crate::maps::Backing;
 use crate::module::Module;
-use crate::place::Ground;
+use crate::place::ProcessMemory;
 
 /// Bound on the frames that are followed.
 const FRAMES_MAX: usize = 4_096;
@@ -83,7 +83,7 @@ impl Unwinder {
 
     /// Follows the stack to its end, or to a point that is known to hide the rest; `None` if that is not
     /// possible.
-    pub(crate) fn trace(&self, registers: &RawRegisters, ground: &Ground) -> Option<Trace> {
+    pub(crate) fn trace(&self, registers: &RawRegisters, memory: &ProcessMemory) -> Option<Trace> {
         let of = registers;
         let mut frame = Frame {
             instruction: of.rip,
@@ -94,13 +94,13 @@ impl Unwinder {
         // A return address is behind its call: it may already belong to the next function.
         let mut back = 0;
         while trace.returns.len() < FRAMES_MAX {
-            match self.step(&frame, back, ground, &mut context)? {
+            match self.step(&frame, back, memory, &mut context)? {
                 Next::End => return Some(trace),
                 Next::Handler => {
                     trace.in_handler = true;
                     return Some(trace);
                 }
-                Next::Frame(next) if is_of_probes(next.instruction, ground) => {
+                Next::Frame(next) if is_of_probes(next.instruction, memory) => {
                     trace.is_cut = true;
                     return Some(trace);
                 }
@@ -118,7 +118,7 @@ impl Unwinder {
         &self,
         frame: &Frame,
         back: u64,
-        ground: &Ground,
+        memory: &ProcessMemory,
         context: &mut UnwindContext<usize>,
     ) -> Option<Next> {
         let at = frame.instruction.checked_sub(back)?;
@@ -147,7 +147,7 @@ impl Unwinder {
         let cfa = of(*register)?.wrapping_add_signed(*offset);
         let value = |rule: RegisterRule<usize>, same: u64| match rule {
             RegisterRule::Undefined | RegisterRule::SameValue => Some(same),
-            RegisterRule::Offset(offset) => ground.word(Address(cfa.wrapping_add_signed(offset))).ok(),
+            RegisterRule::Offset(offset) => memory.word(Address(cfa.wrapping_add_signed(offset))).ok(),
             RegisterRule::ValOffset(offset) => Some(cfa.wrapping_add_signed(offset)),
             RegisterRule::Register(register) => of(register),
             _ => None,
@@ -193,8 +193,8 @@ pub fn bytes_to_caller(module: &Module, return_address: Address) -> Option<u64> 
     }
 }
 
-fn is_of_probes(address: u64, ground: &Ground) -> bool {
-    let page = ground.mapping(Address(address), 1);
+fn is_of_probes(address: u64, memory: &ProcessMemory) -> bool {
+    let page = memory.mapping(Address(address), 1);
     page.is_some_and(|map| matches!(&map.backing, Backing::Special(name) if name == "[uprobes]"))
 }
 

@@ -5,7 +5,7 @@
 //! **/proc/PID/mem** stays with the address space that it was opened for: if the process executes another
 //! program between the last check and the store, that program is not written. It stores values of any size at
 //! once, but the kernel overrides page protection, and for processes of other users it also requires
-//! CAP_DAC_OVERRIDE. It is used for data whenever the user may open it, and only for a [`Slot`], whose page
+//! CAP_DAC_OVERRIDE. It is used for data whenever the user may open it, and only for a [`WritablePlace`], whose page
 //! is checked to be writable immediately before; and for a `Place`, which states its kind: code, a word of a
 //! table of addresses, our own memory, a stack.
 //!
@@ -46,10 +46,10 @@ use crate::memory::{self, MemoryError};
 use crate::place::Place;
 use crate::process::{Pid, ProcessError};
 use crate::ptrace::{HeldThread, PtraceError};
-use crate::slot::{Slot, SlotError, UnloadedError};
 use crate::space::SpaceError;
 use crate::sys;
 use crate::variable::FollowError;
+use crate::writable_place::{UnloadedError, WritablePlace, WritablePlaceError};
 
 #[derive(Debug, Error)]
 pub enum WriteError {
@@ -62,7 +62,7 @@ pub enum WriteError {
         found: Bytes,
         expected: Bytes,
     },
-    /// The value and the slot differ in size.
+    /// The value and the place differ in size.
     #[error("{new} is not a value of `{symbol}`")]
     WrongSize { symbol: String, new: Bytes },
     /// The program changed a pointer that leads to the variable.
@@ -85,7 +85,7 @@ pub enum WriteError {
     #[error(transparent)]
     Unloaded(#[from] UnloadedError),
     #[error(transparent)]
-    Slot(SlotError),
+    WritablePlace(WritablePlaceError),
     /// The module was unloaded between the check and the store.
     #[error(
         "`{symbol}` of process {pid} was unloaded in the instant of the write, and was not changed: {}", .found.text()
@@ -93,7 +93,7 @@ pub enum WriteError {
     WentElsewhere {
         pid: Pid,
         symbol: String,
-        found: Elsewhere,
+        found: StrayWrite,
     },
     /// The value was stored, but the kernel permits neither to read it nor to restore the old one.
     #[error("`{symbol}` of process {pid} COULD NOT BE READ BACK, AND ITS OLD VALUE NOT RESTORED")]
@@ -103,7 +103,7 @@ pub enum WriteError {
         "process {pid} began another program in the instant of the write: whether that got it is not known"
     )]
     Replaced { pid: Pid },
-    /// The only way available to this user could be seen half done.
+    /// The only method available to this user could be seen half done.
     #[error(
         "`{symbol}` of process {pid} was left alone: on this CPU (without fsrm) a write of {size} bytes could be seen half \
          done, unless it goes through /proc/{pid}/mem, which needs CAP_DAC_OVERRIDE"
@@ -122,7 +122,7 @@ pub enum WriteError {
 
 /// What became of a value whose variable was unloaded during the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum StrayWrite {
     /// The value was in the new mapping, and the old bytes were restored.
     Restored,
     /// The value is not in memory.
@@ -131,12 +131,12 @@ pub enum Elsewhere {
     Left,
 }
 
-impl Elsewhere {
+impl StrayWrite {
     fn text(self) -> &'static str {
         match self {
-            Elsewhere::Restored => "the value was written to another mapping, whose old bytes were restored",
-            Elsewhere::Nowhere => "the value is nowhere",
-            Elsewhere::Left => {
+            StrayWrite::Restored => "the value was written to another mapping, whose old bytes were restored",
+            StrayWrite::Nowhere => "the value is nowhere",
+            StrayWrite::Left => {
                 "the value was written to another mapping, WHOSE OLD BYTES COULD NOT BE RESTORED"
             }
         }
@@ -178,66 +178,71 @@ impl Hooks {
     }
 }
 
-/// Writes `new` if the slot still holds `expected`, and returns what is read back: `new`, unless the program
+/// Writes `new` if the place still holds `expected`, and returns what is read back: `new`, unless the program
 /// wrote in between. One aligned store of at most 8 bytes: no thread of the target sees half of it.
 /// `before_store` is called when all checks are done.
 pub(crate) fn commit(
-    slot: &Slot,
+    place: &WritablePlace,
     expected: Bytes,
     new: Bytes,
     before_store: fn(),
 ) -> Result<Bytes, WriteError> {
-    let way = checked(slot, expected, new)?;
+    let method = checked(place, expected, new)?;
     before_store();
-    store(slot, way, new)?;
-    match slot.stays() || slot.check_again().is_ok() {
-        true => read_back(slot, way).map_err(|error| unverified(slot, way, expected, error)),
-        false => Err(elsewhere(slot, way, expected, new)),
+    store(place, method, new)?;
+    match place.stays() || place.check_again().is_ok() {
+        true => read_back(place, method).map_err(|error| unverified(place, method, expected, error)),
+        false => Err(stray(place, method, expected, new)),
     }
 }
 
 /// A value that cannot be read back must not stay: stores the old value again, but not into another program.
-fn unverified(slot: &Slot, way: Way<'_>, expected: Bytes, error: WriteError) -> WriteError {
-    let is_gone = matches!(error, WriteError::Replaced { .. }) || !slot.pid().is_alive();
-    if is_gone || store(slot, way, expected).is_ok() {
+fn unverified(
+    place: &WritablePlace,
+    method: WriteMethod<'_>,
+    expected: Bytes,
+    error: WriteError,
+) -> WriteError {
+    let is_gone = matches!(error, WriteError::Replaced { .. }) || !place.pid().is_alive();
+    if is_gone || store(place, method, expected).is_ok() {
         return error;
     }
     WriteError::Unverified {
-        pid: slot.pid(),
-        symbol: slot.location().symbol.clone(),
+        pid: place.pid(),
+        symbol: place.location().symbol.clone(),
     }
 }
 
 /// Warm-up: does all that [`commit`] does, with a read instead of the store. The read takes the same path
 /// through the kernel.
-pub(crate) fn warm_up(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
-    let way = checked(slot, expected, new)?;
-    if matches!(way, Way::Keeping) {
+pub(crate) fn warm_up(place: &WritablePlace, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
+    let method = checked(place, expected, new)?;
+    if matches!(method, WriteMethod::ProcessVm) {
         let mut bytes = [0; Bytes::MAX];
         let bytes = &mut bytes[..new.as_slice().len()];
         // The result is not needed.
-        let _ = sys::fetch(slot.pid().number, slot.location().address.0, bytes);
+        let _ = sys::fetch(place.pid().number, place.location().address.0, bytes);
     }
-    read_back(slot, way)
+    read_back(place, method)
 }
 
-fn store(slot: &Slot, way: Way<'_>, value: Bytes) -> Result<(), WriteError> {
-    let location = slot.location();
+fn store(place: &WritablePlace, method: WriteMethod<'_>, value: Bytes) -> Result<(), WriteError> {
+    let location = place.location();
     let symbol = || location.symbol.clone();
     put(
-        way,
-        slot.handle(),
-        slot.pid(),
+        method,
+        place.handle(),
+        place.pid(),
         location.address,
         value.as_slice(),
         &symbol,
     )
 }
 
-fn read_back(slot: &Slot, way: Way<'_>) -> Result<Bytes, WriteError> {
-    match slot.read() {
+fn read_back(place: &WritablePlace, method: WriteMethod<'_>) -> Result<Bytes, WriteError> {
+    match place.read() {
         // The handle is bound to the program that has gone; the store may have reached its successor.
-        Err(MemoryError::Gone { pid }) if matches!(way, Way::Keeping) && pid.is_alive() => {
+        Err(MemoryError::Gone { pid }) if matches!(method, WriteMethod::ProcessVm) && pid.is_alive() => {
             Err(WriteError::Replaced { pid })
         }
         found => Ok(found?),
@@ -245,40 +250,41 @@ fn read_back(slot: &Slot, way: Way<'_>) -> Result<Bytes, WriteError> {
 }
 
 /// The mapping changed during the store: restores the bytes that the store replaced, if it did.
-fn elsewhere(slot: &Slot, way: Way<'_>, expected: Bytes, new: Bytes) -> WriteError {
-    let found = match read_back(slot, way) {
-        Ok(found) if found == new => match store(slot, way, expected) {
-            Ok(()) => Elsewhere::Restored,
-            Err(_) => Elsewhere::Left,
+fn stray(place: &WritablePlace, method: WriteMethod<'_>, expected: Bytes, new: Bytes) -> WriteError {
+    let found = match read_back(place, method) {
+        Ok(found) if found == new => match store(place, method, expected) {
+            Ok(()) => StrayWrite::Restored,
+            Err(_) => StrayWrite::Left,
         },
-        Ok(_) | Err(WriteError::Memory(MemoryError::Unmapped { .. })) => Elsewhere::Nowhere,
+        Ok(_) | Err(WriteError::Memory(MemoryError::Unmapped { .. })) => StrayWrite::Nowhere,
         Err(error) => return error,
     };
     WriteError::WentElsewhere {
-        pid: slot.pid(),
-        symbol: slot.location().symbol.clone(),
+        pid: place.pid(),
+        symbol: place.location().symbol.clone(),
         found,
     }
 }
 
-/// The way to store `new`, if all checks permit it. The value is compared last.
-fn checked(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Way<'static>, WriteError> {
-    let (pid, symbol) = (slot.pid(), || slot.location().symbol.clone());
+/// The method to store `new`, if all checks permit it. The value is compared last.
+fn checked(place: &WritablePlace, expected: Bytes, new: Bytes) -> Result<WriteMethod<'static>, WriteError> {
+    let (pid, symbol) = (place.pid(), || place.location().symbol.clone());
     let size = new.as_slice().len();
-    if size != slot.value_type().size() {
+    if size != place.value_type().size() {
         return Err(WriteError::WrongSize {
             symbol: symbol(),
             new,
         });
     }
-    let way =
-        way(size, short_copies_are_complete(), slot.may_override()).ok_or_else(|| WriteError::HalfSeen {
+    let method = method(size, short_copies_are_complete(), place.may_override()).ok_or_else(|| {
+        WriteError::HalfSeen {
             pid,
             symbol: symbol(),
             size,
-        })?;
-    check_place(slot, way)?;
-    let found = slot.read()?;
+        }
+    })?;
+    check_place(place, method)?;
+    let found = place.read()?;
     if found != expected {
         return Err(WriteError::Unexpected {
             pid,
@@ -287,28 +293,29 @@ fn checked(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Way<'static>, Wri
             expected,
         });
     }
-    Ok(way)
+    Ok(method)
 }
 
-/// Checks that the slot is still what was validated.
-fn check_place(slot: &Slot, way: Way<'_>) -> Result<(), WriteError> {
+/// Checks that the place is still what was validated.
+fn check_place(place: &WritablePlace, method: WriteMethod<'_>) -> Result<(), WriteError> {
     // In the program's own mappings only the page protection can have changed, and process_vm_writev respects
     // it.
-    if !(slot.stays() && matches!(way, Way::Keeping)) {
-        slot.check_again().map_err(|error| match error {
-            SlotError::ModuleGone { .. } | SlotError::Memory(MemoryError::Unmapped { .. }) => {
-                slot.unloaded().into()
+    if !(place.stays() && matches!(method, WriteMethod::ProcessVm)) {
+        place.check_again().map_err(|error| match error {
+            WritablePlaceError::ModuleGone { .. }
+            | WritablePlaceError::Memory(MemoryError::Unmapped { .. }) => place.unloaded().into(),
+            WritablePlaceError::Memory(error) | WritablePlaceError::Space(SpaceError::Memory(error)) => {
+                error.into()
             }
-            SlotError::Memory(error) | SlotError::Space(SpaceError::Memory(error)) => error.into(),
-            error => WriteError::Slot(error),
+            error => WriteError::WritablePlace(error),
         })?;
     }
-    if slot.is_still_there()? {
+    if place.is_still_there()? {
         return Ok(());
     }
     Err(WriteError::Moved {
-        pid: slot.pid(),
-        symbol: slot.location().symbol.clone(),
+        pid: place.pid(),
+        symbol: place.location().symbol.clone(),
     })
 }
 
@@ -337,10 +344,17 @@ pub(crate) fn commit_bytes(
     let (handle, address) = (place.handle(), place.address());
     let what = || place.what().to_owned();
     match held.filter(|_| !place.may_override()) {
-        None => put(Way::Overriding, handle, place.pid(), address, new, &what)?,
+        None => put(WriteMethod::ProcMem, handle, place.pid(), address, new, &what)?,
         Some(held) => {
             for (address, word) in words(handle, place.pid(), address, new)? {
-                put(Way::Holding(held), handle, place.pid(), address, &word, &what)?;
+                put(
+                    WriteMethod::Poke(held),
+                    handle,
+                    place.pid(),
+                    address,
+                    &word,
+                    &what,
+                )?;
             }
         }
     }
@@ -351,20 +365,20 @@ pub(crate) fn commit_bytes(
     }
 }
 
-/// The store itself. Every way stores bytes within one page at once, and an aligned value never crosses a
+/// The store itself. Every method stores bytes within one page at once, and an aligned value never crosses a
 /// page.
 fn put(
-    way: Way<'_>,
+    method: WriteMethod<'_>,
     handle: &File,
     pid: Pid,
     address: Address,
     new: &[u8],
     symbol: &impl Fn() -> String,
 ) -> Result<(), WriteError> {
-    let stored = match way {
-        Way::Keeping => sys::store(pid.number, address.0, new),
-        Way::Overriding => handle.write_at(new, address.0),
-        Way::Holding(held) => match new.try_into() {
+    let stored = match method {
+        WriteMethod::ProcessVm => sys::store(pid.number, address.0, new),
+        WriteMethod::ProcMem => handle.write_at(new, address.0),
+        WriteMethod::Poke(held) => match new.try_into() {
             Ok(word) => held
                 .store(address.0, u64::from_le_bytes(word))
                 .map(|()| new.len()),
@@ -388,13 +402,13 @@ fn put(
 
 /// How a value is stored.
 #[derive(Debug, Clone, Copy)]
-enum Way<'a> {
+enum WriteMethod<'a> {
     /// process_vm_writev: respects page protection.
-    Keeping,
+    ProcessVm,
     /// /proc/PID/mem: overrides page protection, and writes nothing after an exec.
-    Overriding,
+    ProcMem,
     /// PTRACE_POKEDATA: overrides page protection, stores one word of 8 bytes.
-    Holding(&'a HeldThread),
+    Poke(&'a HeldThread),
 }
 
 /// The words to store at their addresses so that `new` is at `address`; all bytes are in one page. Up to 8
@@ -428,12 +442,12 @@ fn words(
     Ok(starts.filter_map(word).collect())
 }
 
-/// The way for a value of `size` bytes; `None` if the only one could be seen half done.
-fn way(size: usize, short_copies_are_complete: bool, may_override: bool) -> Option<Way<'static>> {
+/// The method for a value of `size` bytes; `None` if the only one could be seen half done.
+fn method(size: usize, short_copies_are_complete: bool, may_override: bool) -> Option<WriteMethod<'static>> {
     match size {
-        _ if may_override => Some(Way::Overriding),
+        _ if may_override => Some(WriteMethod::ProcMem),
         2 | 4 if !short_copies_are_complete => None,
-        _ => Some(Way::Keeping),
+        _ => Some(WriteMethod::ProcessVm),
     }
 }
 
@@ -460,15 +474,18 @@ mod tests {
     fn data_goes_through_the_handle_of_the_program_that_was_checked_wherever_it_may_be_written() {
         for size in [1, 2, 4, 8] {
             for short_copies_are_complete in [true, false] {
-                let chosen = way(size, short_copies_are_complete, true);
-                assert!(matches!(chosen, Some(Way::Overriding)), "{size}");
+                let chosen = method(size, short_copies_are_complete, true);
+                assert!(matches!(chosen, Some(WriteMethod::ProcMem)), "{size}");
             }
-            assert!(matches!(way(size, true, false), Some(Way::Keeping)), "{size}");
+            assert!(
+                matches!(method(size, true, false), Some(WriteMethod::ProcessVm)),
+                "{size}"
+            );
         }
-        assert!(matches!(way(1, false, false), Some(Way::Keeping)));
-        assert!(matches!(way(8, false, false), Some(Way::Keeping)));
+        assert!(matches!(method(1, false, false), Some(WriteMethod::ProcessVm)));
+        assert!(matches!(method(8, false, false), Some(WriteMethod::ProcessVm)));
         for size in [2, 4] {
-            assert!(way(size, false, false).is_none(), "{size}");
+            assert!(method(size, false, false).is_none(), "{size}");
         }
     }
 }

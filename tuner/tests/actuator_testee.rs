@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::process::{Signal, getpid, kill_process};
 use tuner::actuator::{RendezvousSource, ServeOptions, serve};
 use tuner::rendezvous::{
-    HeldAction, HoldError, HoldRequest, HoldTicket, Meetings, Progress, Rendezvous, SeenHits, ThreadAtSync,
+    HeldAction, HoldError, HoldRequest, HoldTicket, KeyedHits, Progress, Rendezvous, SeenHits, ThreadAtSync,
 };
 use tuner::{Hooks, Passage};
 
@@ -73,7 +73,7 @@ impl Rendezvous for Scripted {
         Progress::Pending(Passage::default())
     }
 
-    fn meetings(&self) -> Arc<dyn Meetings> {
+    fn keyed_hits(&self) -> Arc<dyn KeyedHits> {
         Arc::new(Nowhere)
     }
 
@@ -84,7 +84,7 @@ impl Rendezvous for Scripted {
 
 struct Nowhere;
 
-impl Meetings for Nowhere {
+impl KeyedHits for Nowhere {
     fn want(&self, _: HoldTicket, _: i64) {}
 
     fn seen(&self, _: HoldTicket) -> SeenHits {

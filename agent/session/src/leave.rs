@@ -30,7 +30,6 @@ pub enum LeaveEvent {
     /// The recording was completed, or failed.
     Recorded(Result<(), String>),
     /// The actuator has reverted all changes that are not kept, and ended.
-    #[serde(rename = "put_back")]
     Reverted(Box<ActuatorEnd>),
     /// The actuator ended without reporting what it reverted.
     NotKnown(String),
@@ -43,7 +42,6 @@ pub enum LeaveEvent {
         /// Its lines at the end.
         closing: Vec<String>,
         /// A guard reverted a change, or failed to.
-        #[serde(rename = "has_undone")]
         has_reverted: bool,
         /// The state of all changes, if an actuator reported it.
         changes: String,
@@ -69,10 +67,8 @@ pub enum LeaveEffect {
     EndChanges(Ending),
     /// Let the actuator revert all changes that are not kept: [`LeaveEvent::Reverted`] or
     /// [`LeaveEvent::NotKnown`].
-    #[serde(rename = "put_back")]
     Revert,
     /// Report to the changes what was reverted.
-    #[serde(rename = "tell_changes")]
     ReportReverts(MachineReverts),
     /// Complete the trace ([`LeaveEvent::Traced`]) and take the last snapshot ([`LeaveEvent::Ready`]).
     Show,
@@ -90,7 +86,6 @@ pub enum LeaveEffect {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ActuatorEnd {
     /// The result for each change.
-    #[serde(rename = "farewell")]
     pub reverts: MachineReverts,
     /// Processes in which nothing could be tried, and why.
     pub refused: Vec<(ActuatorPid, String)>,

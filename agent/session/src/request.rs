@@ -17,7 +17,7 @@ pub enum Request {
     Switch { rule: String, mode: Mode },
     Add {
         /// The rule's text and its settings.
-        given: Box<Given>,
+        given: Box<RuleSource>,
         mode: Mode,
     },
     /// Remove a rule: it is no longer evaluated, its probes are detached, and its changes are reverted.
@@ -48,7 +48,6 @@ pub enum Answer {
     },
     Removed {
         /// Number of changes that are reverted.
-        #[serde(rename = "put_back")]
         reverted: usize,
         kept: usize,
     },
@@ -130,7 +129,7 @@ pub struct RuleText {
 
 /// A rule that one process passes to another: all texts of which it consists, and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
+pub struct RuleSource {
     pub source: RuleText,
     /// As [`Settings::parameters`].
     pub parameters: Vec<(String, String)>,

@@ -8,7 +8,7 @@ use rules::CheckedRule;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::leave::STOPPED;
-use crate::request::{Answer, Given, Mode, RefusalKind, Request};
+use crate::request::{Answer, Mode, RefusalKind, Request, RuleSource};
 use profile::format::plural;
 
 /// A session without an actuator never gets one: it was started to watch only.
@@ -107,7 +107,7 @@ fn name<S: Serializer>(rule: &CheckedRule, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// Checks a given rule; the error is for the user.
-pub type Check = fn(&Given) -> Result<CheckedRule, String>;
+pub type Check = fn(&RuleSource) -> Result<CheckedRule, String>;
 
 /// The steps of a request, in this order.
 pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<RequestStep> {

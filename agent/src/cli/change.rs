@@ -11,7 +11,8 @@ use super::values::{duration, variable_assignment};
 /// `tuneagent symbols`
 #[derive(Debug, Args)]
 pub struct SymbolsArgs {
-    /// A process of the program, the program's name, or a file
+    /// A process of the program, the program's name, or a file: its path, or its name if no program of that
+    /// name runs
     #[arg(value_name = "TARGET|FILE")]
     pub target: String,
     /// Names as in the source, or patterns with * and ?; by default all of the program's own
@@ -56,7 +57,7 @@ pub struct GetArgs {
 pub struct SetArgs {
     /// A process of the program, its launcher, or the program's name: every process of it is written
     pub target: String,
-    /// What to write; VAR as for `get`
+    /// What to write; VAR as for `get`. Several are all checked before the first is written
     #[arg(required = true, value_name = "VAR=VALUE", value_parser = variable_assignment)]
     pub assignments: Vec<(String, Literal)>,
     /// The type, where the program has no debug information: bool, i8 ... u64, f32, f64
@@ -68,7 +69,7 @@ pub struct SetArgs {
     /// Write when a process enters this function, or returns from it, and at no other instant
     #[arg(long, value_name = "entry:FUNCTION|return:FUNCTION")]
     pub at: Option<SyncPoint>,
-    /// How long to wait for that
+    /// How long to wait for that: 500ms, 10s, 2min or 1h
     #[arg(long, default_value = "60s", value_parser = duration, value_name = "TIME", requires = "at")]
     pub within: Duration,
     /// Only this process, not all of the job
@@ -97,7 +98,7 @@ pub struct CallArgs {
     /// nothing
     #[arg(long, value_name = "TYPE")]
     pub returns: Option<String>,
-    /// How long to wait for it to return, at most 8s; it is never interrupted
+    /// How long to wait for it to return: 500ms or 5s, at most 8s; it is never interrupted
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
     pub wait: Duration,
     /// The thread that makes the call; by default the first that can, the main thread before others
@@ -190,15 +191,12 @@ pub enum PatchCommand {
 pub struct UndoArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
-    /// A change of one process, by its number in the journal; default: all of them
-    #[arg(conflicts_with_all = ["last", "all"])]
+    /// A change of one process, by its number in the journal; default: all of them, newest first
+    #[arg(conflicts_with = "last")]
     pub change: Option<u64>,
     /// The newest change in force of each process, and no other
     #[arg(long)]
     pub last: bool,
-    /// All of them, newest first (the default)
-    #[arg(long, conflicts_with = "last")]
-    pub all: bool,
     /// Also programs of other users
     #[arg(long)]
     pub any_user: bool,

@@ -14,7 +14,7 @@ use super::{
 /// `tuneagent ps`
 #[derive(Debug, Args)]
 pub struct PsArgs {
-    /// How long to measure
+    /// How long to measure: 500ms, 10s, 2min or 1h
     #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
     /// Show every program, not only those that lose time
@@ -32,15 +32,6 @@ pub struct AttachArgs {
     /// share CPUs are looked at together
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// A process to attach to, the same as TARGET
-    #[arg(
-        short = 'p',
-        long = "pid",
-        value_name = "PID",
-        conflicts_with = "targets",
-        help_heading = "What is watched"
-    )]
-    pub pids: Vec<String>,
     /// What is watched, and what is done with it
     #[command(flatten)]
     pub watch: WatchArgs,
@@ -75,7 +66,7 @@ pub struct WatchArgs {
     /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
     #[arg(long, value_name = "FUNCTION", num_args = 1.., help_heading = "What is watched")]
     pub probe: Vec<String>,
-    /// End the session after this time; with `run` the command goes on
+    /// End the session after this time (500ms, 10s, 2min, 1h); with `run` the command goes on
     #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true, help_heading = "Session")]
     pub duration: Option<Duration>,
     /// Write the report here at the end (- for standard output, %h for the host's name)
@@ -108,6 +99,12 @@ pub struct WatchArgs {
     /// Serve /metrics, read-only
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477", help_heading = "What is written")]
     pub metrics: Option<SocketAddr>,
+    /// Serve the session as a page for browsers, read-only, as long as it lasts; its address is printed
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9478", help_heading = "What is written")]
+    pub web: Option<SocketAddr>,
+    /// A further host name under which --web answers, such as that of a reverse proxy
+    #[arg(long, value_name = "NAME", requires = "web", help_heading = "What is written")]
+    pub web_host: Vec<String>,
 }
 
 /// `tuneagent run`
@@ -147,7 +144,7 @@ pub struct ExportArgs {
     /// Write the report here repeatedly, each on its own line (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub snapshots: Option<String>,
-    /// How often --snapshots writes
+    /// How often --snapshots writes: 500ms, 10s, 2min or 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots", help_heading = "What is written")]
     pub every: Duration,
     /// Record what the session decided and did, and why, for a bug report (%h for the host's name): processes

@@ -19,12 +19,13 @@ use crate::{
     control::Control,
     exit::{CommandResult, Failure},
     hint::{as_root, as_root_again, quote},
+    output_name::refuse_shared,
     priority::{self, RaisedPriority},
     rights,
     rulebook::{Recorder, RuleBook},
     session::{
         Options, Session,
-        outputs::{Exports, Outputs, refuse_stdout},
+        outputs::{Addresses, Exports, Outputs, refuse_stdout},
     },
 };
 
@@ -34,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The targets. `--rules a.yaml 8123` and `--probe f 8123` parse the number as an argument of the flag,
 /// although it is the target.
 fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
-    let mut targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
+    let mut targets = args.targets.clone();
     if targets.is_empty() {
         let is_number = |word: &mut String| word.parse::<u32>().is_ok();
         let last = args.watch.rules.paths.pop_if(is_number);
@@ -162,10 +163,12 @@ impl Watched {
         options.budget = args.budget;
         options.busy_poll = args.busy_poll;
         options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
-        options.probe = args.probe;
+        options.probe = args.probe.clone();
         let host = job::host();
-        let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), args.metrics, &host)?;
         refuse_stdout("--record", args.record.as_deref())?;
+        refuse_shared(&outputs(&args), &host)?;
+        let addresses = addresses(&args);
+        let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), addresses, &host)?;
         if let Some(name) = &args.record {
             let name = name.replace("%h", &host);
             let view = crate::session::job_view(&self.job, 0);
@@ -205,6 +208,14 @@ impl Watched {
     }
 }
 
+fn addresses(args: &WatchArgs) -> Addresses {
+    Addresses {
+        metrics: args.metrics,
+        web: args.web,
+        web_names: args.web_host.clone(),
+    }
+}
+
 /// The flags that load these rules, as they are typed, each after a space.
 fn loads(args: &RuleArgs) -> String {
     let words = |flag: &str, words: Vec<String>| match words.is_empty() {
@@ -220,6 +231,20 @@ fn loads(args: &RuleArgs) -> String {
     };
     let parameters = settings("--param", &args.settings.parameters);
     words("--rules", paths) + &parameters + &settings("--bind", &args.settings.bindings)
+}
+
+/// The files that are written, by their flags.
+fn outputs(args: &WatchArgs) -> [(&'static str, Option<&str>); 7] {
+    let exports = &args.exports;
+    [
+        ("--json", args.json.as_deref()),
+        ("--csv", exports.csv.as_deref()),
+        ("--html", exports.html.as_deref()),
+        ("--record", args.record.as_deref()),
+        ("--trace", exports.trace.as_deref()),
+        ("--snapshots", exports.snapshots.as_deref()),
+        ("--record-session", exports.record_session.as_deref()),
+    ]
 }
 
 fn exports(args: ExportArgs) -> Exports {

@@ -1,16 +1,19 @@
 //! `tuneagent get` and `tuneagent set`: read and write variables by hand, in every process of a job.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use job::{Discovery, Job, Member};
-use plan::{SyncPoint, Value, ValueType};
+use plan::{FunctionName, SyncPoint, Value, ValueType};
 use profile::format::plural;
 use tuner::actuator::{ActuatorRefusalKind, ArmCommand, ClientError, SetCommand};
 use tuner::dwarf::{Leaf, ValueKind};
 use tuner::{AddressSpace, FollowError, Images, Location, Pid, Receipt, VariableName};
 
 use super::{
-    refusals::{Outcomes, hint},
+    refusals::{Outcomes, function_hint, hint},
     target,
 };
 use crate::{
@@ -185,7 +188,12 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
             let first = processes.first().map(|member| &member.space);
             let names = args.assignments.iter().map(|(name, _)| name);
             let hints = names.filter_map(|name| hint(first?, name));
-            hints.for_each(|hint| warn!("{hint}"));
+            let function = args.at.as_ref().map(|at| FunctionName {
+                name: at.function.clone(),
+                module: at.module.clone(),
+            });
+            let of_place = function.and_then(|function| function_hint(first?, &function));
+            hints.chain(of_place).for_each(|hint| warn!("{hint}"));
             let message = outcomes.conclusion("written");
             Err(Failure { code, message })
         }
@@ -220,7 +228,7 @@ struct ByHand<'a> {
 
 impl ByHand<'_> {
     fn set_at_once(&mut self, processes: &[&Member]) {
-        for (pid, variable, command) in self.commands(processes) {
+        for (pid, variable, command) in self.possible(processes) {
             let written = self.actuator.client.set(command);
             self.report(pid, &variable, written);
         }
@@ -229,7 +237,7 @@ impl ByHand<'_> {
     /// Arms all processes at once, since each reaches the place at a different time.
     fn set_at(&mut self, processes: &[&Member], place: &SyncPoint) -> Result<(), Failure> {
         let mut waiting = BTreeMap::new();
-        for (pid, variable, set) in self.commands(processes) {
+        for (pid, variable, set) in self.possible(processes) {
             let armed = self.actuator.client.arm(ArmCommand {
                 set,
                 at: place.clone(),
@@ -251,6 +259,24 @@ impl ByHand<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The writes to make. Of several variables all are checked before the first is written: a process in
+    /// which one of them cannot be written is left as it is.
+    fn possible(&mut self, processes: &[&Member]) -> Vec<(Pid, String, SetCommand)> {
+        let mut commands = self.commands(processes);
+        if self.args.assignments.len() < 2 {
+            return commands;
+        }
+        let mut refused = BTreeSet::new();
+        for (pid, variable, command) in &commands {
+            if let Err(error) = self.actuator.client.check(command.clone()) {
+                self.report(*pid, variable, Err(error));
+                refused.insert(*pid);
+            }
+        }
+        commands.retain(|(pid, ..)| !refused.contains(pid));
+        commands
     }
 
     fn commands(&self, processes: &[&Member]) -> Vec<(Pid, String, SetCommand)> {
@@ -312,7 +338,7 @@ impl ByHand<'_> {
         };
         let how = match (&self.args.at, &receipt.passage) {
             (Some(place), Some(passage)) => {
-                format!(", {}", passage_text(place, receipt.mechanism, passage))
+                format!(", {}", passage_text(place, receipt.mechanism, passage, true))
             }
             _ => String::new(),
         };

@@ -1,12 +1,13 @@
 //! `tuneagent journal` and `tuneagent undo`: list changes, and revert them.
 
+mod entries;
+
 use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use job::{Discovery, Job, rfc3339};
-use plan::SyncPoint;
 use profile::format::plural;
 use report::console::printable;
 use rustix::{
@@ -15,9 +16,10 @@ use rustix::{
 };
 use serde_json::json;
 use tuner::actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary};
-use tuner::journal::{ActionRecord, Change, History, RevertOutcome, StateDir, Status, WriteHold};
+use tuner::journal::{ActionRecord, Change, History, RevertOutcome, StateDir, Status};
 use tuner::{Pid, writer_of};
 
+use self::entries::{Entry, entries};
 use super::target;
 use crate::{
     actuator::{Actuator, StartOptions, hold_text, passage_text},
@@ -49,9 +51,9 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
     };
     let mut shown = 0;
     for (path, history) in &histories {
-        for (first, times, change) in entries(history.changes()) {
+        for entry in entries(history.changes()) {
             shown += 1;
-            print(&change, first, times, args.target.is_some());
+            print(&entry, args.target.is_some());
         }
         for line in &history.unreadable {
             let text = printable(&line.text);
@@ -117,27 +119,6 @@ fn leave_out_old(histories: &mut Histories) -> usize {
     all - count(histories)
 }
 
-/// The changes of a process as entries: number of the first change, number of changes, and last change.
-/// Consecutive repetitions of a rule's change, which its guard reverts to compare, form one entry.
-fn entries(changes: Vec<Change>) -> Vec<(u64, usize, Change)> {
-    let mut entries: Vec<(u64, usize, Change)> = Vec::new();
-    for change in changes {
-        let is_same = |last: &Change| {
-            let (last, this) = (&last.intent, &change.intent);
-            this.rule.is_some()
-                && this.rule == last.rule
-                && this.action.to_string() == last.action.to_string()
-        };
-        match entries.last_mut() {
-            Some((_, times, last)) if last.status == Status::Reverted && is_same(last) => {
-                (*times, *last) = (*times + 1, change);
-            }
-            _ => entries.push((change.intent.change, 1, change)),
-        }
-    }
-    entries
-}
-
 fn program(change: &Change) -> &str {
     change.intent.target.executable.rsplit('/').next().unwrap_or("?")
 }
@@ -195,8 +176,14 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
             "{what}; all changes: tuneagent journal --all"
         )));
     }
-    for change in &changes {
-        print(change, number, 1, true);
+    for change in changes {
+        let entry = Entry {
+            first: number,
+            times: 1,
+            last: change,
+        };
+        print(&entry, true);
+        let change = &entry.last;
         if let Some(rule) = &change.intent.rule
             && rules::shipped_text(rule).is_some()
         {
@@ -220,11 +207,16 @@ fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
 }
 
 /// Prints two lines for each change, and for the changes of a target also the reasons.
-fn print(change: &Change, first: u64, times: usize, with_reasons: bool) {
-    let intent = &change.intent;
+fn print(entry: &Entry, with_reasons: bool) {
+    let Entry { first, times, last } = entry;
+    let (change, intent) = (last, &last.intent);
     let number = match times {
         1 => format!("change {}", intent.change),
-        _ => format!("changes {first} to {}", intent.change),
+        times if first + *times as u64 == intent.change + 1 => {
+            format!("changes {first} to {}", intent.change)
+        }
+        // Those of another action of the rule are between them.
+        _ => format!("changes {first}, ..., {}", intent.change),
     };
     // A journal of an older version may contain unescaped names.
     say!(
@@ -239,13 +231,9 @@ fn print(change: &Change, first: u64, times: usize, with_reasons: bool) {
         .rule
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
-    let hold = match (&intent.action, change.hold) {
-        (ActionRecord::Affinity(_), Some(_)) => ", with sched_setaffinity".to_owned(),
-        (_, Some(hold)) => format!(", {}", said(&hold, intent.action.sync())),
-        (_, None) => String::new(),
-    };
-    say!("    {by}, for {}{hold}", intent.who.user);
-    if times > 1 {
+    let how = said(change).map_or_else(String::new, |how| format!(", {how}"));
+    say!("    {by}, for {}{how}", intent.who.user);
+    if *times > 1 {
         say!("    made {times} times: the guard reverts a change to compare");
     }
     if with_reasons {
@@ -253,11 +241,15 @@ fn print(change: &Change, first: u64, times: usize, with_reasons: bool) {
     }
 }
 
-/// How it was written, as text.
-fn said(hold: &WriteHold, place: Option<&SyncPoint>) -> String {
-    match (place, &hold.passage) {
-        (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
-        _ => hold_text(hold.mechanism, hold.hold_ns),
+/// How a change was written, or was attempted at its sync point. `None` if there was no write and no hold.
+fn said(change: &Change) -> Option<String> {
+    let hold = change.hold.as_ref()?;
+    let is_written = change.status != Status::Failed;
+    match (&change.intent.action, change.intent.action.sync(), &hold.passage) {
+        (_, Some(place), Some(passage)) => Some(passage_text(place, hold.mechanism, passage, is_written)),
+        (ActionRecord::Affinity(_), ..) => is_written.then(|| "with sched_setaffinity".to_owned()),
+        _ if is_written || hold.hold_ns > 0 => Some(hold_text(hold.mechanism, hold.hold_ns)),
+        _ => None,
     }
 }
 

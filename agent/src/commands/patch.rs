@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use job::Discovery;
 use plan::{
-    Action, Affinity, CallRequest, Expression, Inverse, Invocation, Moment, PatchRequest, ReturnType,
+    Action, Affinity, CallRequest, Expression, FunctionName, Inverse, Invocation, Moment, PatchRequest,
+    ReturnType,
 };
 use profile::format::duration;
 use tuner::actuator::{ActCommand, ClientError};
@@ -12,7 +13,10 @@ use tuner::journal::{Mechanism, Reason};
 use tuner::{ActionOutcome, ActionReceipt, Pid};
 
 use super::by_hand::{code, members, parse_type};
-use super::{refusals::Outcomes, target};
+use super::{
+    refusals::{Outcomes, function_hint},
+    target,
+};
 use crate::{
     actuator::Actuator,
     cli::{CallArgs, PatchArgs, PatchCommand},
@@ -154,7 +158,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
     let mut actuator = Actuator::by_hand(by_hand.despite_seccomp).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let (mut failed, mut outcomes) = (None, Outcomes::default());
-    for member in members {
+    for member in &members {
         let pid = member.process.pid;
         match act_in(&mut actuator, pid, action) {
             Ok(receipt) => {
@@ -170,10 +174,31 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
     actuator.finish().map_err(Failure::no)?;
     match failed {
         None => Ok(Code::Done),
-        Some(code) => Err(Failure {
-            code,
-            message: outcomes.conclusion("done"),
-        }),
+        Some(code) => {
+            let first = members.first().map(|member| &member.space);
+            let hints = functions(action).into_iter();
+            let hints = hints.filter_map(|function| function_hint(first?, function));
+            hints.for_each(|hint| warn!("{hint}"));
+            let message = outcomes.conclusion("done");
+            Err(Failure { code, message })
+        }
+    }
+}
+
+/// The functions that an action names.
+fn functions(action: &Action) -> Vec<&FunctionName> {
+    match action {
+        Action::Call(call) => vec![&call.function],
+        Action::Patch(patch) => match patch {
+            PatchRequest::Replace { function, with } => vec![function, with],
+            PatchRequest::InsertCall { function, into, .. } => vec![function, into],
+            PatchRequest::RemoveCall { function, within } => {
+                [Some(function), within.as_ref()].into_iter().flatten().collect()
+            }
+            PatchRequest::SetArgument { function, .. } => vec![function],
+            PatchRequest::SetTeamSize { .. } => Vec::new(),
+        },
+        _ => Vec::new(),
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
+    fs, io,
     time::Instant,
 };
 
 use job::os_metrics::{Sampler, available, usable};
 use job::{ProcessTable, launcher_above};
-use procfs::process::MMapPath;
 use profile::Counters;
 use profile::format::{percent, wrapped};
 use profile::glob::matches;
@@ -213,12 +212,12 @@ const RUNTIMES: &[(&str, &str)] = &[
 
 /// Run-times of a process that may have too many threads; empty if its libraries may not be read.
 fn runtimes(pid: i32) -> Vec<&'static str> {
-    let maps = procfs::process::Process::new(pid).and_then(|process| process.maps());
-    let files = maps.into_iter().flatten().filter_map(|map| match map.pathname {
-        MMapPath::Path(path) => Some(path.file_name()?.to_string_lossy().into_owned()),
-        _ => None,
-    });
-    let files: BTreeSet<String> = files.collect();
+    let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = tuner::parse_maps(&String::from_utf8_lossy(&text)).unwrap_or_default();
+    let files: BTreeSet<&str> = maps
+        .iter()
+        .filter_map(|map| Some(map.name().rsplit_once('/')?.1))
+        .collect();
     let mut found: Vec<&str> = Vec::new();
     for (glob, name) in RUNTIMES {
         if files.iter().any(|file| matches(glob, file)) && !found.contains(name) {

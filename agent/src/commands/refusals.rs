@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use plan::FunctionName;
 use tuner::{AddressSpace, Image, ImageError, Pid, SymbolKind, VariableError, VariableName};
 
 use profile::format::{nearest, plural};
@@ -79,7 +80,7 @@ pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
         let variables = symbols.filter(|symbol| symbol.kind == SymbolKind::Variable);
         Ok(variables.map(|symbol| symbol.name).collect())
     };
-    if let Some(name) = nearest(names().unwrap_or_default(), variable) {
+    if let Some(name) = corrected(&names().unwrap_or_default(), variable) {
         return Some(format!("did you mean `{name}`?"));
     }
     is_stripped(&program.image).then(|| {
@@ -88,6 +89,31 @@ pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
             program.path
         )
     })
+}
+
+/// The path to a variable with the nearest existing name in place of the mistyped one: of all of it, or of the
+/// part before its first member, element or target.
+fn corrected(names: &[String], typed: &str) -> Option<String> {
+    let path = typed.trim_start_matches('*');
+    let stars = &typed[..typed.len() - path.len()];
+    let ends = [Some(path.len()), path.find(['.', '[', '-'])];
+    ends.into_iter().flatten().find_map(|end| {
+        let near = nearest(names.iter().cloned(), &path[..end])?;
+        Some(format!("{stars}{near}{}", &path[end..]))
+    })
+}
+
+/// A suggestion for the name of a function that does not exist; `None` if it exists, or if none is near.
+pub(super) fn function_hint(space: &AddressSpace, function: &FunctionName) -> Option<String> {
+    if space.every_function(function).is_ok() {
+        return None;
+    }
+    let symbols = space.modules.iter();
+    let symbols = symbols.flat_map(|module| module.image.defined_symbols().unwrap_or_default());
+    let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
+    let functions = symbols.filter(|symbol| is_code(symbol.kind));
+    let near = nearest(functions.map(|symbol| symbol.name), &function.name)?;
+    Some(format!("did you mean `{near}`?"))
 }
 
 /// Whether it has only exported symbols.
@@ -118,6 +144,22 @@ mod tests {
         outcomes.done();
         assert!(outcomes.conclusion("done").starts_with("1 of 4 was done (2 more"));
         assert_eq!(Outcomes::default().conclusion("written"), "nothing was written");
+    }
+
+    #[test]
+    fn a_mistyped_variable_is_corrected_with_the_path_that_follows() {
+        let names = ["limits", "cfg", "current"].map(str::to_owned);
+        for (typed, wanted) in [
+            ("limit", Some("limits")),
+            ("limit[2]", Some("limits[2]")),
+            ("cgf.solver.chunk", Some("cfg.solver.chunk")),
+            ("curent->level", Some("current->level")),
+            ("*curent", Some("*current")),
+            ("nothing.like", None),
+            ("x", None),
+        ] {
+            assert_eq!(corrected(&names, typed).as_deref(), wanted, "{typed}");
+        }
     }
 
     #[test]

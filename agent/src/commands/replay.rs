@@ -1,6 +1,8 @@
 //! `tuneagent replay`: evaluates rules on recordings. Prints findings and decisions, window by window, and
 //! then the data of the recorded ranks, of all hosts together.
 
+mod compared;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -12,19 +14,34 @@ use profile::format::{csv_field, duration, plural};
 use report::{Plot, PlotMarkKind, console, render, view};
 use rules::{Dimension, MetricReading};
 
+use self::compared::Compared;
 use super::replay_session;
 use crate::{
     atomic_file::AtomicFile,
     cli::ReplayArgs,
     exit::{Code, CommandResult, Failure},
+    output_name::{cannot_be_written, refuse_overwriting, refuse_shared},
     rulebook::{Act, DecisionId, ReplayEvent, RuleBook, joined, replay},
 };
 use session::log::is_log;
+
+/// The source of a line that the recorded session reported.
+const SESSION: &str = "session ";
 
 /// The value of a table is the mean of its rows.
 const COLUMNS: &str = "time_s,rule,window,index,metric,unit,value,least,greatest,note";
 
 pub(super) fn run(args: &ReplayArgs) -> CommandResult {
+    let outputs = [
+        ("--csv", args.csv.as_deref()),
+        ("--json", args.json.as_deref()),
+        ("--html", args.html.as_deref()),
+        ("--svg", args.svg.as_deref()),
+    ];
+    refuse_shared(&outputs, "%h")?;
+    for recording in &args.recordings {
+        refuse_overwriting(&outputs, recording)?;
+    }
     let files: Vec<io::Result<Vec<u8>>> = args.recordings.iter().map(fs::read).collect();
     if let Some(log) = files.iter().flatten().find(|bytes| is_log(bytes)) {
         return replay_session::run(args, log);
@@ -104,7 +121,7 @@ fn report_job(
             .for_each(|line| painter.say(line));
     }
     if let Some(place) = html {
-        let page = page::html(&page::page(&snapshot)).map_err(Failure::no)?;
+        let page = page::file(&page::page(&snapshot)).map_err(Failure::no)?;
         place.write_text(&page)?;
     }
     json.map_or(Ok(()), |place| place.write(&snapshot))
@@ -122,7 +139,7 @@ impl Report {
             "-" => Ok(Report::Stdout),
             name => AtomicFile::create(name)
                 .map(Report::File)
-                .map_err(|error| Failure::not_there(format!("{name} cannot be written: {error}"))),
+                .map_err(|error| cannot_be_written(name, &error)),
         }
     }
 
@@ -148,6 +165,7 @@ struct Outputs {
     has_found: bool,
     /// Decisions that only switch probes, and do not change the program.
     switches: BTreeSet<DecisionId>,
+    compared: Compared,
     failed: Option<io::Error>,
 }
 
@@ -163,6 +181,7 @@ impl Outputs {
             windows: 0,
             has_found: false,
             switches: BTreeSet::new(),
+            compared: Compared::default(),
             failed,
         })
     }
@@ -199,14 +218,13 @@ impl Outputs {
                     plot.recorded(since_ns, &rule, kind.into(), &text);
                 }
                 // Findings are made again by the replay.
-                if !self.is_quiet && kind != plan::MarkKind::Finding {
-                    let time = duration(since_ns as f64);
+                if kind != plan::MarkKind::Finding {
                     // The text of a verdict contains its kind.
-                    let kind = match kind {
-                        plan::MarkKind::Kept | plan::MarkKind::Reverted => String::new(),
-                        other => format!("{}: ", other.name()),
+                    let text = match kind {
+                        plan::MarkKind::Kept | plan::MarkKind::Reverted => text,
+                        other => format!("{}: {text}", other.name()),
                     };
-                    say!("{time:>9}  session  {rule}   {kind}{}", indented(&text));
+                    self.say(since_ns, SESSION, &rule, &text);
                 }
             }
             ReplayEvent::Act(act) => {
@@ -220,19 +238,27 @@ impl Outputs {
                 if let Some((_, plot)) = &mut self.svg {
                     plot.mark(since_ns, rule, kind, &text);
                 }
-                if !self.is_quiet {
-                    let word = match kind {
-                        PlotMarkKind::Finding => "finding ",
-                        PlotMarkKind::Gone => "gone    ",
-                        PlotMarkKind::Decision => "decision",
-                        PlotMarkKind::Kept | PlotMarkKind::Reverted => "guard   ",
-                    };
-                    let text = indented(&text);
-                    let line = format!("{:>9}  {word} {rule}   {text}", duration(since_ns as f64));
-                    say!("{}", line.trim_end());
-                }
+                let word = match kind {
+                    PlotMarkKind::Finding => "finding ",
+                    PlotMarkKind::Gone => "gone    ",
+                    PlotMarkKind::Decision if is_repeated(&act) => return,
+                    PlotMarkKind::Decision => "decision",
+                    PlotMarkKind::Kept | PlotMarkKind::Reverted => "guard   ",
+                };
+                self.say(since_ns, word, rule, &text);
             }
         }
+    }
+
+    /// Prints a line, unless it is one of the reverts of a trial: these are printed together.
+    fn say(&mut self, since_ns: u64, source: &'static str, rule: &str, text: &str) {
+        if self.is_quiet || self.compared.keeps(since_ns, source, rule, text) {
+            return;
+        }
+        if let Some(reverts) = self.compared.take(source, rule) {
+            print(reverts.since_ns, source, rule, &reverts.text);
+        }
+        print(since_ns, source, rule, text);
     }
 
     /// Whether it only switches probes, or switches them back.
@@ -248,7 +274,7 @@ impl Outputs {
         }
     }
 
-    fn finish(self) -> Result<(), Failure> {
+    fn finish(mut self) -> Result<(), Failure> {
         let mut failed = self.failed;
         if let Some((mut file, plot)) = self.svg {
             let written = file.write_all(plot.svg().as_bytes()).and_then(|()| file.flush());
@@ -261,12 +287,29 @@ impl Outputs {
         if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
             return Err(Failure::no(format!("the output could not be written: {error}")));
         }
+        for reverts in self.compared.take_all() {
+            print(reverts.since_ns, reverts.source, &reverts.rule, &reverts.text);
+        }
         if !self.is_quiet {
             let found = if self.has_found { "" } else { ", no findings" };
             say!("{} evaluated{found}", plural(self.windows, "window"));
         }
         Ok(())
     }
+}
+
+/// A change that was reverted to compare is made again.
+fn is_repeated(act: &Act) -> bool {
+    matches!(act, Act::Decided(decision) if decision.again)
+}
+
+fn print(since_ns: u64, source: &str, rule: &str, text: &str) {
+    let line = format!(
+        "{:>9}  {source} {rule}   {}",
+        duration(since_ns as f64),
+        indented(text)
+    );
+    say!("{}", line.trim_end());
 }
 
 /// Indented to below the first line of a finding.
@@ -280,7 +323,7 @@ fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
         Some("-") => Ok(Some(Box::new(console::StandardOutput))),
         Some(name) => match fs::File::create(name) {
             Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
-            Err(error) => Err(Failure::not_there(format!("{name} cannot be written: {error}"))),
+            Err(error) => Err(cannot_be_written(name, &error)),
         },
     }
 }

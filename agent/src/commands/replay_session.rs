@@ -3,7 +3,7 @@
 
 use profile::format::{duration, plural};
 use serde_json::{Value, json};
-use session::request::Given;
+use session::request::RuleSource;
 
 use super::replay::Report;
 use crate::{
@@ -38,7 +38,7 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
     let is_quiet = args.json.as_deref() == Some("-");
     let mut steps = Vec::new();
     let mut skipped = 0;
-    let check = |given: &Given| checked(given).map_err(|failure| failure.message);
+    let check = |given: &RuleSource| checked(given).map_err(|failure| failure.message);
     let result = replay(text, check, |step| {
         if step.is_polling() {
             skipped += 1;

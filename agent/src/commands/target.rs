@@ -20,11 +20,21 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
     pids(target)?.first().copied().ok_or_else(none)
 }
 
-fn pids(target: &str) -> Result<Vec<i32>, Failure> {
+/// Whether TARGET is neither a process nor the name of a program that runs here.
+pub(super) fn runs_nowhere(target: &str) -> bool {
+    let found = resolved(target, &ProcessTable::read());
+    !matches!(found, Ok(_) | Err(TargetError::Ambiguous { .. }))
+}
+
+fn resolved(target: &str, table: &ProcessTable) -> Result<Vec<i32>, TargetError> {
     let caller = rights::caller();
     let is_own = |pid: i32| Process::open(pid).is_ok_and(|process| process.uid == caller);
+    job::resolve_target(target, table, is_own)
+}
+
+fn pids(target: &str) -> Result<Vec<i32>, Failure> {
     let table = ProcessTable::read();
-    job::resolve_target(target, &table, is_own).map_err(|error| match error {
+    resolved(target, &table).map_err(|error| match error {
         TargetError::NoSuchProgram { .. } if rules::shipped_text(target).is_some() => Failure::not_there(format!(
             "{target} is a rule, and no program of that name runs here; to let it act: --apply={target} (with `=`)"
         )),

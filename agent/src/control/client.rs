@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use session::request::{Answer, Given, Mode, RefusalKind, Request, SessionView};
+use session::request::{Answer, Mode, RefusalKind, Request, RuleSource, SessionView};
 
 use super::{ANSWER_BYTES_MAX, folder};
 
@@ -128,7 +128,11 @@ impl SessionClient {
     }
 
     /// Adds a rule; returns its name and the functions that could not be probed.
-    pub(crate) fn add(&mut self, given: Given, mode: Mode) -> Result<(String, Vec<String>), ControlError> {
+    pub(crate) fn add(
+        &mut self,
+        given: RuleSource,
+        mode: Mode,
+    ) -> Result<(String, Vec<String>), ControlError> {
         let given = Box::new(given);
         match self.send(&Request::Add { given, mode })? {
             Answer::Added { rule, missing, .. } => Ok((rule, missing)),

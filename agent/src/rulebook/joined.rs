@@ -115,6 +115,7 @@ fn take(
             match (of, place) {
                 (Some(of), Some(ProbePlace::Entry)) => of.calls = count,
                 (Some(of), _) => {
+                    (of.returned, of.returned_ns) = (count, duration_sum_ns);
                     // If only some calls of a function were timed, their time is not the time of all calls.
                     of.time_ns = Some(duration_sum_ns).filter(|_| count >= of.calls / 2);
                 }

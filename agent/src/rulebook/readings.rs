@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abi::Totals;
-use job::os_metrics::{Around, Busy, CpuShare};
+use job::os_metrics::{Busy, CpuLimits, CpuShare};
 use profile::Reading;
 use profile::probe::Probe;
 use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
@@ -116,12 +116,12 @@ impl RuleBook {
     pub(crate) fn observe_cpus(
         &mut self,
         share: &CpuShare,
-        around: &Around,
+        limits: &CpuLimits,
         busy: Option<Busy>,
         now_ns: u64,
     ) {
         let (time, of) = (Time(now_ns), Subject::Machine(Machine(0)));
-        let started = around.started.len();
+        let started = limits.started.len();
         let gauges = [
             (Measure::JobCpus, Some(share.cpus())),
             (Measure::CpusBusyByOthers, busy.map(|busy| busy.by_others)),

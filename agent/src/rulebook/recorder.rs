@@ -21,7 +21,7 @@ use rules::recording::{
 use rules::{Observation, ProcessFacts, ProcessId, Scalar, Time};
 
 use super::texts::Texts;
-use crate::exit::Failure;
+use crate::{exit::Failure, output_name::cannot_be_written};
 
 /// Maximum size of the file; later records are counted.
 const BYTES_MAX: u64 = 1 << 30;
@@ -94,8 +94,6 @@ impl Recorder {
         program: String,
         about: impl IntoIterator<Item = (&'static str, String)>,
     ) -> Result<Recorder, Failure> {
-        let failure =
-            |error: &dyn std::fmt::Display| Failure::not_there(format!("{name} cannot be written: {error}"));
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let version = ("tuneagent", env!("CARGO_PKG_VERSION").to_owned());
         let notes = about.into_iter().chain([version]);
@@ -106,8 +104,9 @@ impl Recorder {
             origin: Time(monotonic_ns()),
             notes: notes.map(|(name, text)| (name.to_owned(), text)).collect(),
         };
-        let writer = RecordingWriter::new(&header).map_err(|error| failure(&error))?;
-        let file = File::create(name).map_err(|error| failure(&error))?;
+        let writer = RecordingWriter::new(&header)
+            .map_err(|error| Failure::not_there(format!("{name} cannot be written: {error}")))?;
+        let file = File::create(name).map_err(|error| cannot_be_written(name, &error))?;
         Ok(Recorder {
             writer: Some(writer),
             file,

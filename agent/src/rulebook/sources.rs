@@ -12,7 +12,7 @@ use std::{
 
 use profile::format::did_you_mean;
 use rules::{Bindings, CheckedRule, RuleFile};
-use session::request::{Given, RuleText, Settings};
+use session::request::{RuleSource, RuleText, Settings};
 
 use crate::{diagnostics, exit::Failure};
 
@@ -81,7 +81,7 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
 }
 
 /// Checks a rule that was passed to the session. Nothing else is read.
-pub(crate) fn checked(given: &Given) -> Result<CheckedRule, Failure> {
+pub(crate) fn checked(given: &RuleSource) -> Result<CheckedRule, Failure> {
     let settings = Settings {
         parameters: &given.parameters,
         bindings: &given.bindings,
@@ -93,7 +93,7 @@ pub(crate) fn checked(given: &Given) -> Result<CheckedRule, Failure> {
 }
 
 /// Reads the rule with this name or in this file, to be passed to a session.
-pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure> {
+pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<RuleSource, Failure> {
     let found = sources(&["none".to_owned(), path.to_owned()])?;
     let [source] = found.as_slice() else {
         let message = format!(
@@ -112,7 +112,7 @@ pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure
     // Errors in it are reported by the check below.
     drop(RuleFile::parse(&source.text).and_then(|file| file.with_library(&library)));
     source.uses = Some(uses.into_inner());
-    let given = Given {
+    let given = RuleSource {
         source,
         parameters: settings.parameters.to_vec(),
         bindings: settings.bindings.to_vec(),
@@ -158,10 +158,6 @@ fn check<'a>(
     bindings.extend(chosen("--bind", settings.bindings, (&names, instance), used));
     let file = file.bind(&bindings).map_err(refuse)?;
     let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
-    let undoable = plain.held_decisions();
-    if !undoable.is_empty() {
-        return Err(refuse(undoable));
-    }
     let known: Vec<String> = plain.parameters().iter().map(|(name, _)| name.clone()).collect();
     let overrides = chosen("--param", settings.parameters, (&known, instance), used);
     if overrides.is_empty() {

@@ -66,6 +66,7 @@ impl Session {
         while let Some(request) = sources.request() {
             self.answer(request);
         }
+        self.screen.end_page(last.snapshot).await;
         match self.parts.outcome() {
             Ok(true) => Ok(Code::Done),
             Ok(false) => Ok(Code::No),
@@ -81,7 +82,7 @@ impl Session {
             }
             LeaveEffect::ReadLast => {
                 self.measure(Measuring::read_last).map_err(kernel_failure)?;
-                (self.rules.tick(monotonic_ns()).into_iter()).for_each(|act| self.take_note_of(act));
+                (self.rules.tick(monotonic_ns()).into_iter()).for_each(|act| self.record(act));
                 self.measuring.summarise(&mut self.rules);
                 let has_program_ended = self.measuring.profile.running().next().is_none();
                 LeaveEvent::Read { has_program_ended }

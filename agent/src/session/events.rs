@@ -102,7 +102,7 @@ impl Session {
         let evaluated_ns = monotonic_ns();
         for act in acts {
             let Act::Decided(decision) = act else {
-                self.take_note_of(act);
+                self.record(act);
                 continue;
             };
             let id = decision.id;
@@ -115,11 +115,11 @@ impl Session {
 
     /// Carries out the acts that result from switched or removed rules.
     fn follow(&mut self, acts: Vec<Act>) {
-        acts.into_iter().for_each(|act| self.take_note_of(act));
+        acts.into_iter().for_each(|act| self.record(act));
         self.give_up();
     }
 
-    pub(super) fn take_note_of(&mut self, act: Act) {
+    pub(super) fn record(&mut self, act: Act) {
         let event = self.showing().1.event(act);
         self.on(event);
     }

@@ -58,8 +58,8 @@ pub(super) struct Ordered {
 
 impl Ordered {
     pub(super) fn at(&self) -> Option<&SyncPoint> {
-        let meeting = self.together.as_ref().map(|command| &command.at);
-        self.at.as_ref().or(meeting)
+        let common = self.together.as_ref().map(|command| &command.at);
+        self.at.as_ref().or(common)
     }
 
     pub(super) fn reaction(&self, done_ns: u64) -> Option<Reaction> {
@@ -87,7 +87,7 @@ pub(super) struct ProcessWork {
 pub(super) enum OrderError {
     /// Its processes cannot agree on an iteration; in the words of the rules.
     #[error("{0}")]
-    NoMeeting(String),
+    NoCommonIteration(String),
     #[error("{NO_PROCESS_LEFT}")]
     NoProcess,
     #[error(transparent)]
@@ -110,8 +110,8 @@ pub(super) struct Resolver<'a> {
 impl Resolver<'_> {
     /// Resolves a decision to orders.
     pub(super) fn resolve(&self, decision: ResolvedDecision) -> Result<(Decided, Ordered), OrderError> {
-        let meeting = decision.together.clone().transpose();
-        let meeting = meeting.map_err(OrderError::NoMeeting)?;
+        let common = decision.together.clone().transpose();
+        let common = common.map_err(OrderError::NoCommonIteration)?;
         let (mut how, mut together) = (Execution::Each, None);
         let (parts, work): (Vec<OrderPart>, Vec<ProcessWork>) = match decision.switches.is_empty() {
             true => self.parts(&decision)?.into_iter().unzip(),
@@ -120,8 +120,8 @@ impl Resolver<'_> {
                 Default::default()
             }
         };
-        if let (Execution::Each, Some(meeting)) = (&how, &meeting) {
-            match together::together(&self.target.job, meeting, &parts, &work) {
+        if let (Execution::Each, Some(common)) = (&how, &common) {
+            match together::together(&self.target.job, common, &parts, &work) {
                 Ok(command) => (how, together) = (Execution::Together, Some(Box::new(command))),
                 Err(error) => how = Execution::Barred(error.to_string()),
             }

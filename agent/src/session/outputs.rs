@@ -10,7 +10,7 @@ use std::{
 use profile::{Snapshot, TraceView};
 use report::{Trace, TraceEnd, console, line, render, table};
 
-use crate::{exit::Failure, report_file::ReportFile};
+use crate::{exit::Failure, http, output_name::cannot_be_written, report_file::ReportFile};
 use session::log::LogFile;
 
 /// Maximum size of the file of snapshots; later ones are counted.
@@ -83,6 +83,24 @@ pub(crate) struct Outputs {
     log: Option<LogFile>,
     /// The port of /metrics.
     pub metrics: Option<TcpListener>,
+    pub web: Option<PageAddress>,
+}
+
+/// Where the live page is served.
+#[derive(Debug)]
+pub(crate) struct PageAddress {
+    pub listener: TcpListener,
+    /// Host names under which browsers may ask for it, beside those of this machine.
+    pub names: Vec<String>,
+}
+
+/// The addresses that a session serves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    pub metrics: Option<SocketAddr>,
+    pub web: Option<SocketAddr>,
+    /// Names of [`PageAddress`].
+    pub web_names: Vec<String>,
 }
 
 impl Outputs {
@@ -90,14 +108,9 @@ impl Outputs {
     pub(crate) fn open(
         json: Option<&str>,
         exports: &Exports,
-        metrics: Option<SocketAddr>,
+        addresses: Addresses,
         host: &str,
     ) -> Result<Outputs, Failure> {
-        if json == Some("-") && exports.csv.as_deref() == Some("-") {
-            return Err(Failure::not_there(
-                "--json and --csv cannot both use standard output: give one of them a file",
-            ));
-        }
         for (flag, file) in [
             ("--html", &exports.html),
             ("--trace", &exports.trace),
@@ -121,18 +134,15 @@ impl Outputs {
                 Ok(file) => Ok(LogFile::new(name, move |text| file.complete(text))),
                 Err(error) => Err(cannot_be_written(&name, &error)),
             });
-        let metrics = metrics.map(|address| {
-            let bound = TcpListener::bind(address).and_then(|listener| {
-                listener.set_nonblocking(true)?;
-                Ok(listener)
-            });
-            bound.map_err(|error| {
-                Failure::not_there(format!(
-                    "/metrics cannot be served at {address}: {error}; --metrics ADDR:PORT takes an address of this machine and a port that is free"
-                ))
-            })
+        let bind = |what, address: Option<SocketAddr>| {
+            let bound = address.map(|address| http::bind(what, address));
+            bound.transpose().map_err(Failure::not_there)
+        };
+        let metrics = bind(("/metrics", "--metrics"), addresses.metrics)?;
+        let web = bind(("the page", "--web"), addresses.web)?.map(|listener| PageAddress {
+            listener,
+            names: addresses.web_names,
         });
-        let metrics = metrics.transpose()?;
         if [json, exports.csv.as_deref()].contains(&Some("-")) {
             console::keep_for_data();
         }
@@ -150,6 +160,7 @@ impl Outputs {
             trace: trace.map(|(file, name)| Trace::new(file, name, exports.trace_max)),
             log: log.transpose()?,
             metrics,
+            web,
         })
     }
 
@@ -205,7 +216,7 @@ impl Outputs {
             .table
             .map(|place| place.write(table(snapshot), &mut printout));
         let page = self.page.map(|place| {
-            let text = page::html(&page::page(snapshot))?;
+            let text = page::file(&page::page(snapshot))?;
             place.write(text, &mut printout)
         });
         let series = self.series.filter(|series| series.dropped > 0).map(|series| {
@@ -268,8 +279,4 @@ fn place(name: Option<&str>, host: &str) -> Result<Option<Place>, Failure> {
             Ok(Some(Place::File(file, name)))
         }
     }
-}
-
-fn cannot_be_written(name: &str, error: &io::Error) -> Failure {
-    Failure::not_there(format!("{name} cannot be written: {error}"))
 }

@@ -66,7 +66,10 @@ fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::Receipt) -> OrderAnswe
         old: Some(show(receipt.old)),
         new: Some(show(receipt.new)),
         mechanism: match (at, &receipt.passage) {
-            (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage),
+            (Some(place), Some(passage)) => {
+                let is_written = !matches!(receipt.outcome, journal::Outcome::NotWritten(_));
+                passage_text(place, receipt.mechanism, passage, is_written)
+            }
             _ => "plain write".into(),
         },
         hold_ns: receipt.hold_ns,
@@ -94,7 +97,7 @@ fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, work: Option<&
         number: receipt.change,
         variable: Some(receipt.text.clone()),
         mechanism: match (at, &receipt.passage) {
-            (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage),
+            (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage, true),
             _ => hold_text(receipt.mechanism, receipt.hold_ns),
         },
         hold_ns: receipt.hold_ns,

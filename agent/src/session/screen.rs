@@ -1,21 +1,17 @@
 //! All output of a session, to the terminal, to scrapes and to files, and when each is due.
 
-use std::{
-    fmt::Display,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
 use job::Namer;
 use profile::Snapshot;
 use report::Trace;
 use report::view::{self, Input, Keys, Painter, UserRequest};
-use tokio::task::JoinSet;
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 use super::{Options, Outputs, budget::TICK, views::Views};
 use crate::{
     exit::Failure,
-    http::{self, Shared},
+    http::{self, Published, Site, Token, Web},
     rulebook::Time,
 };
 
@@ -47,9 +43,10 @@ impl Shown {
 pub(super) struct Screen {
     painter: Painter,
     outputs: Outputs,
-    /// The newest snapshot for scrapes; `None` without a server.
-    shared: Option<Shared>,
-    /// The server of `shared`, which ends with the screen.
+    /// The newest snapshot for scrapes and browsers; `None` without a server.
+    published: Option<watch::Sender<Published>>,
+    web: Option<Arc<Web>>,
+    /// The servers of `published`, which end with the screen.
     serving: JoinSet<std::io::Result<()>>,
     /// A command uses the terminal, and prints there.
     is_beside: bool,
@@ -73,7 +70,8 @@ impl Screen {
         };
         Screen {
             painter,
-            shared: outputs.metrics.is_some().then(Shared::default),
+            published: None,
+            web: None,
             serving: JoinSet::new(),
             outputs,
             is_beside,
@@ -111,24 +109,48 @@ impl Screen {
         self.outputs.add(&views.snapshot());
     }
 
-    /// Serves /metrics, prints the greeting, and takes over the terminal. Must be called inside the tokio
-    /// runtime.
+    /// Serves /metrics and the page, prints the greeting, and takes over the terminal. Must be called inside the
+    /// tokio runtime.
     pub(super) fn begin(&mut self, views: &Views<'_>, now: Time) -> Result<Option<Keys>, Failure> {
-        self.serve(views)?;
+        let page = self.serve(views).map_err(Failure::no)?;
         self.greet(views, now);
+        page.iter().for_each(|line| self.say(line));
         Ok(self.begin_live(views))
     }
 
-    /// Serves /metrics if requested: the first scrape may come before the first tick.
-    fn serve(&mut self, views: &Views<'_>) -> Result<(), Failure> {
-        let Some(listener) = self.outputs.metrics.take() else {
-            return Ok(());
-        };
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
-        let shared = self.shared.get_or_insert_default();
-        publish(shared, views.snapshot());
-        self.serving.spawn(http::serve(listener, Arc::clone(shared)));
-        Ok(())
+    /// Serves what is requested: the first scrape may come before the first tick. Returns the line that names
+    /// the page.
+    fn serve(&mut self, views: &Views<'_>) -> std::io::Result<Option<String>> {
+        let (metrics, page) = (self.outputs.metrics.take(), self.outputs.web.take());
+        if metrics.is_none() && page.is_none() {
+            return Ok(None);
+        }
+        let (sender, newest) = watch::channel(published(views.snapshot(), false));
+        self.published = Some(sender);
+        if let Some(listener) = metrics {
+            let listener = TcpListener::from_std(listener)?;
+            self.serving
+                .spawn(http::serve(listener, Site::Metrics(newest.clone()), Vec::new()));
+        }
+        let Some(address) = page else { return Ok(None) };
+        let (token, listener) = (Token::new()?, TcpListener::from_std(address.listener)?);
+        let bound = listener.local_addr()?;
+        let line = page_line(bound, &views.start.host, token.text());
+        let web = Web::new(newest, token, bound.port());
+        self.serving
+            .spawn(http::serve(listener, Site::Page(Arc::clone(&web)), address.names));
+        self.web = Some(web);
+        Ok(Some(line))
+    }
+
+    /// Gives browsers the last values. What they show stays readable without us.
+    pub(super) async fn end_page(&mut self, last: Snapshot) {
+        if let (Some(sender), Some(web)) = (&self.published, &self.web)
+            && web.is_followed()
+        {
+            sender.send_replace(published(last, true));
+            web.end().await;
+        }
     }
 
     /// Prints what is watched, what is not, and what may be written. The first numbers follow later.
@@ -162,12 +184,19 @@ impl Screen {
     /// Shows the current state: always to scrapes, and to people when it is due.
     pub(super) fn show(&mut self, views: &Views<'_>, now: Time) {
         let is_due = self.shown.is_due(self.painter.is_live(), now);
-        if !is_due && self.shared.is_none() {
+        if !is_due && self.published.is_none() {
             return;
         }
         let mut snapshot = views.snapshot();
-        if let Some(shared) = &self.shared {
-            publish(shared, snapshot.clone());
+        if let Some(sender) = &self.published {
+            let mut for_all = snapshot.clone();
+            if let Some(web) = &self.web {
+                views.add_loads(&mut for_all.processes);
+                if web.is_followed() {
+                    views.name_call_sites(&mut self.namer, &mut for_all.sequence);
+                }
+            }
+            sender.send_replace(published(for_all, false));
         }
         if !is_due {
             return;
@@ -216,8 +245,25 @@ impl Screen {
     }
 }
 
-fn publish(shared: &Shared, snapshot: Snapshot) {
-    *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+fn published(snapshot: Snapshot, is_last: bool) -> Published {
+    Published {
+        snapshot: Arc::new(snapshot),
+        is_last,
+    }
+}
+
+/// Where the page is, and who can read it.
+fn page_line(address: SocketAddr, host: &str, token: &str) -> String {
+    let port = address.port();
+    match (address.ip().is_loopback(), address.ip().is_unspecified()) {
+        (true, _) => format!("page: http://{address}/?t={token}"),
+        (false, false) => {
+            format!("page: http://{address}/?t={token} (for all who have this line and reach the address)")
+        }
+        (false, true) => format!(
+            "page: http://{host}:{port}/?t={token} (for all who have this line and reach this machine)"
+        ),
+    }
 }
 
 /// The next input of the live view; `None` when nothing can be read any more. Waits for ever without a live

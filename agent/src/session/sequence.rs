@@ -9,8 +9,9 @@ use tuner::{Address, Images, bytes_to_caller};
 use probe::kernel::{Kernel, KernelError};
 use profile::probe::Probe;
 use profile::{
-    CallSiteView, Collectives, Efficiencies, EfficienciesView, IterationView, Metered, Pace, PaceView,
-    Scalability, SequenceView, SiteTotals, SourcePlace, Steps, TeamPart, is_library_of_bindings, mpi,
+    CallSiteView, Collectives, Efficiencies, EfficienciesView, IterationView, LeftLoop, Metered, Pace,
+    PaceView, Scalability, SequenceView, SiteTotals, SourcePlace, Steps, TeamPart, is_library_of_bindings,
+    mpi,
 };
 use report::{Reference, Trace};
 use rules::period::WINDOW;
@@ -223,8 +224,9 @@ impl Calls<'_> {
         let process = looping.min_by_key(by_rank)?;
         let iterations = process.sequence.iterations()?;
         let is_over = process.ended || process.sequence.current() != Some(iterations);
+        let since_armed = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(self.armed_ns));
         let view = |pace: &Pace| PaceView {
-            until: Duration::from_nanos(pace.until_ns.saturating_sub(self.armed_ns)),
+            until: since_armed(pace.until_ns),
             count: pace.count,
             mean_ns: pace.mean_ns(),
         };
@@ -237,7 +239,11 @@ impl Calls<'_> {
             of_late_ns: iterations.recent_ns().filter(|_| !is_over),
             change: iterations.change(),
             is_over,
-            before: before.map(|before| (before.calls, view(&before.overall()))),
+            before: before.map(|before| LeftLoop {
+                calls: before.calls,
+                from: since_armed(before.first_ns().unwrap_or_default()),
+                pace: view(&before.overall()),
+            }),
             parts: iterations.parts().iter().map(view).collect(),
         })
     }

@@ -1,7 +1,7 @@
 //! A change of all processes at the same iteration: one order for all, and a receipt for each.
 
 use job::Job;
-use plan::Meeting;
+use plan::CommonIteration;
 use tuner::actuator::{SetCommand, TogetherCommand};
 
 use super::{
@@ -26,7 +26,7 @@ pub(super) enum TogetherError {
 /// One command for all parts.
 pub(super) fn together(
     job: &Job,
-    meeting: &Meeting,
+    common: &CommonIteration,
     parts: &[OrderPart],
     work: &[ProcessWork],
 ) -> Result<TogetherCommand, TogetherError> {
@@ -36,8 +36,8 @@ pub(super) fn together(
         sets: sets
             .map(|(part, work)| set(part, &work.task))
             .collect::<Result<_, _>>()?,
-        at: meeting.at.clone(),
-        key: meeting.key.clone(),
+        at: common.at.clone(),
+        key: common.key.clone(),
         within_ms: SYNC_WAIT.as_millis() as u64,
     })
 }

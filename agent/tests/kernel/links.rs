@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use probe::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, ProbeSite};
+use probe::kernel::{CallMoment, Kernel, LinkKind, LinkRequest, LoadOptions, ProbeSite};
 
 use tuner::{ExitFinder, FileOffset};
 
@@ -41,7 +41,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
             let began = Instant::now();
             let request =
                 |at, sites: &[ProbeSite]| LinkRequest::new(LIBRARY.into(), sites.to_vec(), at, None);
-            let links = [(At::EXIT, &returns), (At::Entry, &entries)];
+            let links = [(CallMoment::EXIT, &returns), (CallMoment::Entry, &entries)];
             let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
             let attached = began.elapsed();
             let began = Instant::now();
@@ -127,8 +127,14 @@ fn a_process_that_has_ended_is_distinguished_from_a_file_that_cannot_be_probed_a
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let request =
-        |path: &str, pid| LinkRequest::new(path.into(), vec![ProbeSite::new(0x1000, 0)], At::Entry, pid);
+    let request = |path: &str, pid| {
+        LinkRequest::new(
+            path.into(),
+            vec![ProbeSite::new(0x1000, 0)],
+            CallMoment::Entry,
+            pid,
+        )
+    };
     let refusal = |path, pid| kernel.attach(&request(path, pid)).unwrap_err();
     assert!(refusal("/proc/self/exe", Some(pid)).is_of_no_process());
     assert!(!refusal("/proc", None).is_of_no_process());

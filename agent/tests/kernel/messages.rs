@@ -2,7 +2,7 @@
 
 use abi::{MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
 use job::Implementation;
-use probe::kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite};
+use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
 use profile::mpi;
 
 use crate::{needs::require_root, target::Target};
@@ -60,7 +60,10 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
         ..site
     });
     let request = |at, sites| LinkRequest::new(target.0.path.clone(), sites, at, Some(pid));
-    let links = [(At::EXIT, returns.collect()), (At::Entry, vec![site])];
+    let links = [
+        (CallMoment::EXIT, returns.collect()),
+        (CallMoment::Entry, vec![site]),
+    ];
     let _links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     target.run("pairs");
     let totals = kernel.totals(0).unwrap()[0];

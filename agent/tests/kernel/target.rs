@@ -3,7 +3,7 @@
 use std::{ops::Range, process::Command};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
-use probe::kernel::{At, Kernel, Link, LinkChoice, LinkRequest, LoadOptions, ProbeSite, Ring};
+use probe::kernel::{CallMoment, Kernel, Link, LinkChoice, LinkRequest, LoadOptions, ProbeSite, Ring};
 
 use tuner::FileOffset;
 
@@ -177,7 +177,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
     }
     kernel.watch(pid, 2).unwrap();
     let request = |at, sites| LinkRequest::new(target.0.path.clone(), sites, at, Some(pid));
-    let links = [(At::EXIT, exits), (At::Entry, entries)];
+    let links = [(CallMoment::EXIT, exits), (CallMoment::Entry, entries)];
     let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     (kernel, links.into())
 }

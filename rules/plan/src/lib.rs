@@ -26,7 +26,7 @@ pub use gpu::GpuCall;
 pub use openmp::{TEAM_SIZE_ARGUMENT, TEAM_SIZES, takes_team_size};
 pub use outcome::{GuardEffect, MarkKind, Mode, ModeError};
 pub use site::Cost;
-pub use sync::{Key, Meeting, Moment, SyncPoint, SyncPointError};
+pub use sync::{CommonIteration, Key, Moment, SyncPoint, SyncPointError};
 pub use value::{Bytes, BytesError, Literal, LiteralError, Scalar, Value, ValueError, ValueType};
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ impl fmt::Display for Key {
 
 /// A place at which several processes take a change in the same iteration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meeting {
+pub struct CommonIteration {
     /// The place at which each of them begins an iteration.
     pub at: SyncPoint,
     /// Where the process holds the number of the iteration.

@@ -30,7 +30,7 @@ struct Called {
 }
 
 /// An argument of a call.
-enum Given {
+enum CallArgument {
     Formula(Typed),
     Known(Argument),
 }
@@ -168,15 +168,15 @@ impl Checker<'_> {
             let message = format!("a call has at most {} arguments", super::source::ARGUMENTS);
             return self.refuse("E0153", call.span, message);
         }
-        let given: Vec<Option<Given>> = arguments
+        let given: Vec<Option<CallArgument>> = arguments
             .iter()
             .map(|argument| self.given(argument, home, passed))
             .collect();
         let (mut arguments, mut formulas) = (Vec::new(), Vec::new());
         for (place, given) in given.into_iter().enumerate() {
             arguments.push(match given? {
-                Given::Known(argument) => argument,
-                Given::Formula(value) => {
+                CallArgument::Known(argument) => argument,
+                CallArgument::Formula(value) => {
                     formulas.push(Formula { place, value });
                     Argument::Integer(0)
                 }
@@ -189,9 +189,9 @@ impl Checker<'_> {
         Some(Called { call, formulas })
     }
 
-    fn given(&mut self, argument: &Expr, home: usize, passed: ArgumentPassing) -> Option<Given> {
+    fn given(&mut self, argument: &Expr, home: usize, passed: ArgumentPassing) -> Option<CallArgument> {
         if passed == ArgumentPassing::Was && matches!(&argument.node, Node::Name(name) if name == WAS) {
-            return Some(Given::Known(Argument::Was));
+            return Some(CallArgument::Known(Argument::Was));
         }
         if is_path(argument) && self.is_of_the_program(argument, home) {
             if passed != ArgumentPassing::Variables {
@@ -202,7 +202,7 @@ impl Checker<'_> {
             }
             return match source(argument, &self.file.bindings) {
                 Ok(source) if matches!(source.base, Base::Global(_)) => {
-                    Some(Given::Known(Argument::Variable(source.as_path())))
+                    Some(CallArgument::Known(Argument::Variable(source.as_path())))
                 }
                 Ok(_) => {
                     let message = "a value of the rule or a variable of the program can be passed";
@@ -211,7 +211,7 @@ impl Checker<'_> {
                 Err(wrong) => self.report(wrong),
             };
         }
-        self.value(argument, home, false).map(Given::Formula)
+        self.value(argument, home, false).map(CallArgument::Formula)
     }
 
     /// Whether a path does not resemble any name of the rule: then it is a variable of the program.

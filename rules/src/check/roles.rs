@@ -124,19 +124,6 @@ impl Checker<'_> {
         self.report(Diagnostic::wrong("E0134", to.span, message).help(help))
     }
 
-    /// The role of the processes whose hits a probe or a join contains.
-    pub(super) fn role_of_hits(&self, probe: usize) -> Option<usize> {
-        let join = probe.checked_sub(self.file.probes.len());
-        let second = join
-            .and_then(|join| self.file.joins.get(join))
-            .map(|join| &join.of.1.raw);
-        let probe = match second {
-            Some(name) => self.names.probes.get(name)?.index,
-            None => probe,
-        };
-        self.probe_roles.get(probe).copied()
-    }
-
     pub(super) fn probe_named(&mut self, name: &Text) -> Option<usize> {
         let probes = self.file.probes.iter().filter(|probe| !probe.implied);
         let names: Vec<&str> = probes.map(|probe| probe.name.raw.as_str()).collect();

@@ -3,13 +3,13 @@
 use plan::{Keyword, SyncPoint};
 
 use super::Checker;
-use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::diag::{Diagnostic, did_you_mean};
 use crate::file::{GuardEntry, SyncEntry, TuneEntry};
 use crate::guard::Guard;
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 use crate::rule::{Trigger, Tune};
-use crate::term::{Term, Typed};
+use crate::term::Typed;
 use crate::types::{KeyKind, Kind};
 use crate::unit::Dimension;
 use crate::value::Scalar;
@@ -19,13 +19,12 @@ use crate::value::Scalar;
 const WINDOWS_MAX: f64 = 1000.0;
 
 /// Further settings of a change.
-struct More {
+struct TuneSettings {
     initial: Option<Scalar>,
     expect: Option<Typed>,
     stale: Option<u32>,
     after: Option<usize>,
     at: Option<SyncPoint>,
-    decide: Option<Span>,
     independent: bool,
 }
 
@@ -88,7 +87,7 @@ impl Checker<'_> {
             .next_start
             .as_ref()
             .map(|template| self.template(template, home));
-        let more = self.more(entry, home);
+        let settings = self.settings(entry, home);
         let action = match &entry.action {
             Some(action) => Some(self.change(entry, action, home)),
             None => {
@@ -100,17 +99,16 @@ impl Checker<'_> {
             Some(action) => Some(action?),
             None => None,
         };
-        let more = more?;
-        let tune = Tune {
+        let settings = settings?;
+        Some(Tune {
             revert_after: entry.while_holds.is_some(),
-            initial: more.initial,
-            expect: more.expect,
-            stale: more.stale,
-            after: more.after,
-            decide: more.decide,
-            at: more.at,
+            initial: settings.initial,
+            expect: settings.expect,
+            stale: settings.stale,
+            after: settings.after,
+            at: settings.at,
             together: entry.together.as_ref().map(|window| window.raw.clone()),
-            independent: more.independent,
+            independent: settings.independent,
             trigger,
             when: when?,
             holds_for: holds_for?,
@@ -118,9 +116,7 @@ impl Checker<'_> {
             finding,
             next_start,
             action,
-        };
-        self.at_once(&tune, entry)?;
-        Some(tune)
+        })
     }
 
     /// The window at whose close, or the probe at whose hits, the tune is evaluated.
@@ -147,31 +143,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Refuses `decide` for a tune that uses hits of other processes, for which the held process cannot wait.
-    fn at_once(&mut self, tune: &Tune, entry: &TuneEntry) -> Option<()> {
-        let Trigger::Hit { probe, .. } = tune.trigger else {
-            return Some(());
-        };
-        let immediate = tune.decide.is_some();
-        let role = self.probe_roles.get(probe).copied();
-        let mut foreign = None;
-        for formula in tune.formulas().into_iter().filter(|_| immediate) {
-            formula.visit(&mut |term| {
-                if let Term::Fold(fold) = term
-                    && self.role_of_hits(fold.probe) != role
-                {
-                    foreign = Some(formula.span);
-                }
-            });
-        }
-        let Some(span) = foreign else { return Some(()) };
-        let message = "this uses hits of other processes, and the held process cannot wait for them";
-        let wrong = Diagnostic::wrong("E0156", span, message);
-        let at = entry.at.as_ref().map_or(entry.span, |at| at.function.span);
-        self.report(wrong.at(at, "`decide: true` here"))
-    }
-
-    fn more(&mut self, entry: &TuneEntry, home: usize) -> Option<More> {
+    fn settings(&mut self, entry: &TuneEntry, home: usize) -> Option<TuneSettings> {
         let expect = match &entry.expect {
             Some(expr) => Some(self.single(expr, home)?),
             None => None,
@@ -192,25 +164,24 @@ impl Checker<'_> {
                 return self.refuse("E0150", at.function.span, message);
             }
         }
-        let (at, decide) = match &entry.at {
-            Some(at) => (Some(self.sync_point(at)?), self.decide(at)?),
-            None => (None, None),
+        let at = match &entry.at {
+            Some(at) => Some(self.sync_point(at)?),
+            None => None,
         };
         let independent = match &entry.independent {
-            Some(expr) => self.switch(expr, "independent")?,
+            Some(expr) => self.independent(expr)?,
             None => false,
         };
         let initial = match &entry.initial {
             Some(expr) => Some(self.initial(expr, entry.value.as_ref(), home)?),
             None => None,
         };
-        Some(More {
+        Some(TuneSettings {
             initial,
             expect,
             stale,
             after,
             at,
-            decide,
             independent,
         })
     }
@@ -226,15 +197,6 @@ impl Checker<'_> {
         point
             .map_err(|error| Diagnostic::wrong("E0169", at.function.span, error.to_string()))
             .map_or_else(|wrong| self.report(wrong), Some)
-    }
-
-    /// Whether a process must wait for the decision, with the place; the outer `None` stands for a reported
-    /// error.
-    fn decide(&mut self, at: &SyncEntry) -> Option<Option<Span>> {
-        match &at.decide {
-            Some(expr) => Some(self.switch(expr, "decide")?.then_some(expr.span)),
-            None => Some(None),
-        }
     }
 
     /// A constant of the same kind as the value.
@@ -275,11 +237,11 @@ impl Checker<'_> {
         Some(place)
     }
 
-    fn switch(&mut self, expr: &Expr, what: &str) -> Option<bool> {
+    fn independent(&mut self, expr: &Expr) -> Option<bool> {
         match self.constant(expr)? {
             (Scalar::Boolean(value), _) => Some(value),
             (_, of) => {
-                let message = format!("`{what}` is true or false, this is {}", of.what());
+                let message = format!("`independent` is true or false, this is {}", of.what());
                 self.refuse("E0140", expr.span, message)
             }
         }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::instance::{Closed, Instance, Surroundings};
+use super::instance_table::InstanceTable;
 use super::keyed_intake::Instances;
-use super::ledger::Ledger;
 use super::nest::{Nest, Nesting};
 use super::output::Dropped;
 use super::stream::Arrived;
@@ -194,24 +194,24 @@ impl Running {
 
     /// Places the hits that need no order into their instances, including those that have just closed.
     fn settle(&mut self, reach: Time, closed: &mut [(usize, DueInstance)]) {
-        let ledger = |open: &mut Open| open.track().map(|track| std::mem::take(&mut track.ledger));
-        let ledgers = self
+        let table = |open: &mut Open| open.track().map(|track| std::mem::take(&mut track.table));
+        let tables = self
             .windows
             .iter_mut()
-            .map(|open| ledger(open).unwrap_or_default());
-        let mut ledgers: Vec<Ledger> = ledgers.collect();
+            .map(|open| table(open).unwrap_or_default());
+        let mut tables: Vec<InstanceTable> = tables.collect();
         let mut fill = Fill {
             windows: &mut self.windows,
             due: closed,
         };
         let dropped = &mut self.stream.dropped;
         self.keyed_intake
-            .settle(reach, &self.by_key, &mut ledgers, dropped, &mut fill);
+            .settle(reach, &self.by_key, &mut tables, dropped, &mut fill);
         self.partial_sums
-            .settle(reach, &self.by_key, &mut ledgers, dropped, &mut fill);
-        for (open, ledger) in self.windows.iter_mut().zip(ledgers) {
+            .settle(reach, &self.by_key, &mut tables, dropped, &mut fill);
+        for (open, table) in self.windows.iter_mut().zip(tables) {
             if let Some(track) = open.track() {
-                track.ledger = ledger;
+                track.table = table;
             }
         }
     }

@@ -75,12 +75,12 @@ fn is_false(cell: &Cell) -> bool {
 /// Consecutive evaluations in which a condition was true, and in which it was false. One without a value
 /// resets both.
 #[derive(Clone, Copy, Debug, Default)]
-struct InARow {
+struct Streak {
     held: u32,
     failed: u32,
 }
 
-impl InARow {
+impl Streak {
     fn count(&mut self, cell: &Cell) {
         let next = |counts: bool, so_far: u32| if counts { so_far.saturating_add(1) } else { 0 };
         self.held = next(is_true(cell), self.held);
@@ -91,8 +91,8 @@ impl InARow {
 /// The counts of a condition, overall or for each process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
-    overall: InARow,
-    rows: Option<BTreeMap<ProcessId, InARow>>,
+    overall: Streak,
+    rows: Option<BTreeMap<ProcessId, Streak>>,
 }
 
 impl Held {
@@ -132,7 +132,7 @@ impl Held {
         self.row(process).failed
     }
 
-    fn row(&self, process: ProcessId) -> InARow {
+    fn row(&self, process: ProcessId) -> Streak {
         match &self.rows {
             None => self.overall,
             Some(rows) => rows.get(&process).copied().unwrap_or_default(),

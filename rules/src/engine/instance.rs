@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::content;
 use super::stream::Arrived;
 use crate::eval::partial::Content;
-use crate::eval::{Around, Context, WindowData, boolean};
+use crate::eval::{Context, EnclosingInstance, WindowData, boolean};
 use crate::rule::CheckedRule;
 use crate::value::{Key, ProcessId, Time};
 use crate::window::Boundaries;
@@ -63,7 +63,7 @@ pub(super) struct Instance {
     /// The enclosing instances, the innermost first.
     pub(super) outer: Vec<Frame>,
     /// The data of the enclosing instances at its end, as far as its formulas use them.
-    pub(super) around: Vec<Around>,
+    pub(super) around: Vec<EnclosingInstance>,
     pub(super) key: Option<Key>,
     /// Its begin and end in each process that hit its boundaries.
     pub(super) boundaries: BTreeMap<ProcessId, (Time, Option<Time>)>,

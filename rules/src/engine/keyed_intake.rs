@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ledger::{Belongs, Ledger};
+use super::instance_table::{InstanceTable, KeyMatch};
 use super::output::Dropped;
 use super::stream::{Arrived, PENDING_MAX, in_order};
 use crate::hit::Hit;
@@ -139,17 +139,17 @@ impl KeyedIntake {
         hits.map(|arrived| arrived.hit.time).max()
     }
 
-    /// Places the hits up to `reach`, the time up to which `ledgers`, one for each window, are complete.
+    /// Places the hits up to `reach`, the time up to which `tables`, one for each window, are complete.
     pub(super) fn settle(
         &mut self,
         reach: Time,
         by_key: &ByKey,
-        ledgers: &mut [Ledger],
+        tables: &mut [InstanceTable],
         dropped: &mut Dropped,
         instances: &mut impl Instances,
     ) {
         for (window, key, arrived) in std::mem::take(&mut self.waiting) {
-            self.place(window, key, &arrived, ledgers, dropped, instances);
+            self.place(window, key, &arrived, tables, dropped, instances);
         }
         let mut inboxes = std::mem::take(&mut self.inboxes);
         // An inbox without new hits is freed; the others keep their capacity.
@@ -163,9 +163,9 @@ impl KeyedIntake {
                 for (window, capture) in windows.into_iter().flatten() {
                     match arrived.hit.captures.get(*capture) {
                         Some(Ok(value)) => {
-                            self.place(*window, Key::of(value), &arrived, ledgers, dropped, instances);
+                            self.place(*window, Key::of(value), &arrived, tables, dropped, instances);
                         }
-                        _ => unkeyed(*window, &arrived, ledgers, dropped, instances),
+                        _ => unkeyed(*window, &arrived, tables, dropped, instances),
                     }
                 }
             }
@@ -178,21 +178,21 @@ impl KeyedIntake {
         window: usize,
         key: Key,
         arrived: &Arrived,
-        ledgers: &mut [Ledger],
+        tables: &mut [InstanceTable],
         dropped: &mut Dropped,
         instances: &mut impl Instances,
     ) {
-        let Some(ledger) = ledgers.get_mut(window) else {
+        let Some(table) = tables.get_mut(window) else {
             return;
         };
-        match ledger.find(&key, arrived.hit.time) {
-            Belongs::To(index) => instances.take(window, index, arrived.probe, &arrived.hit),
-            Belongs::Late => dropped.late += 1,
-            Belongs::Outside => dropped.outside += 1,
-            Belongs::Waits if self.waiting.len() < WAITING_MAX => {
+        match table.find(&key, arrived.hit.time) {
+            KeyMatch::Instance(index) => instances.take(window, index, arrived.probe, &arrived.hit),
+            KeyMatch::Late => dropped.late += 1,
+            KeyMatch::Outside => dropped.outside += 1,
+            KeyMatch::Waits if self.waiting.len() < WAITING_MAX => {
                 self.waiting.push((window, key, arrived.clone()));
             }
-            Belongs::Waits => dropped.overflow += 1,
+            KeyMatch::Waits => dropped.overflow += 1,
         }
     }
 }
@@ -201,13 +201,13 @@ impl KeyedIntake {
 fn unkeyed(
     window: usize,
     arrived: &Arrived,
-    ledgers: &[Ledger],
+    tables: &[InstanceTable],
     dropped: &mut Dropped,
     instances: &mut impl Instances,
 ) {
     dropped.unplaced += 1;
-    if let Some(ledger) = ledgers.get(window) {
-        for index in ledger.at(arrived.hit.time) {
+    if let Some(table) = tables.get(window) {
+        for index in table.at(arrived.hit.time) {
             instances.mark_incomplete(window, index, super::instance::WITHOUT_KEY);
         }
     }

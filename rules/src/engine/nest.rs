@@ -4,7 +4,7 @@ use super::Open;
 use super::instance::{Frame, Instance, Surroundings};
 use super::stream::Arrived;
 use super::track::Track;
-use crate::eval::Around;
+use crate::eval::EnclosingInstance;
 use crate::rule::CheckedRule;
 use crate::term::{FoldRange, Term};
 use crate::window::{Boundaries, Window};
@@ -92,7 +92,7 @@ impl<'a> Nest<'a> {
     }
 
     /// The present data of the enclosing instances, as far as formulas read them.
-    pub(super) fn so_far(&self, frames: &[Frame]) -> Vec<Around> {
+    pub(super) fn so_far(&self, frames: &[Frame]) -> Vec<EnclosingInstance> {
         if !self.looks_out {
             return Vec::new();
         }
@@ -101,7 +101,7 @@ impl<'a> Nest<'a> {
                 return None;
             };
             let data = track.numbered(frame.number)?.data(self.around);
-            Some(Around {
+            Some(EnclosingInstance {
                 window: frame.window,
                 data,
             })

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::capture::Captures;
+use super::instance_table::{Entry, InstanceTable};
 use super::keyed_intake::{ByKey, Instances, KeyedIntake};
-use super::ledger::{Entry, Ledger};
 use super::output::{Dropped, Observation};
 use super::stream::Arrived;
 use crate::eval::partial::Content;
@@ -54,7 +54,7 @@ struct Local {
     /// Whether it has a timed window, for which the coordinator selects the hits.
     timed: bool,
     keyed_intake: KeyedIntake,
-    ledgers: Vec<Ledger>,
+    tables: Vec<InstanceTable>,
     reach: Option<Time>,
     kept: Kept,
     late: Vec<Time>,
@@ -197,13 +197,13 @@ impl Node {
     /// Takes a schedule of the coordinator. An outdated one changes nothing.
     pub fn learn(&mut self, schedule: &Schedule) {
         for (local, scheduled) in self.rules.iter_mut().zip(&schedule.rules) {
-            for (ledger, entries) in local.ledgers.iter_mut().zip(&scheduled.windows) {
-                entries.iter().for_each(|entry| ledger.learn(entry));
+            for (table, entries) in local.tables.iter_mut().zip(&scheduled.windows) {
+                entries.iter().for_each(|entry| table.learn(entry));
             }
             local.reach = local.reach.max(scheduled.reach);
             if let Some(reach) = local.reach {
                 let (keyed_intake, dropped) = (&mut local.keyed_intake, &mut local.dropped);
-                keyed_intake.settle(reach, &local.by_key, &mut local.ledgers, dropped, &mut local.kept);
+                keyed_intake.settle(reach, &local.by_key, &mut local.tables, dropped, &mut local.kept);
             }
         }
     }
@@ -251,7 +251,7 @@ impl Local {
             captures: rule.probes.iter().map(Captures::of).collect(),
             by_key: ByKey::of(rule),
             timed: rule.windows.iter().any(is_timed),
-            ledgers: rule.windows.iter().map(|_| Ledger::default()).collect(),
+            tables: rule.windows.iter().map(|_| InstanceTable::default()).collect(),
             kept: Kept {
                 folds: rule.folds.clone(),
                 ..Kept::default()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plan::{Action, Meeting, SyncPoint};
+use plan::{Action, CommonIteration, SyncPoint};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{DecisionId, ProbeId, RuleId};
@@ -261,7 +261,7 @@ pub struct Decision {
     pub at: Option<SyncPoint>,
     /// Where all processes take the change in the same iteration, all of them or none; or why they cannot
     /// agree on a place.
-    pub together: Option<Result<Meeting, Reason>>,
+    pub together: Option<Result<CommonIteration, Reason>>,
     /// The change was reverted for the comparison and is made again.
     pub again: bool,
     /// Begin and end of the window that led to the decision. `None` for a first value and for a decision made

@@ -7,8 +7,8 @@ use std::collections::btree_map::Entry;
 
 use super::Running;
 use super::advance::Fill;
+use super::instance_table::{InstanceTable, KeyMatch};
 use super::keyed_intake::{ByKey, Instances};
-use super::ledger::{Belongs, Ledger};
 use super::output::Dropped;
 use super::planned_sums::folds_in;
 use crate::partial_sum::{Group, PartialSum, SummedValue};
@@ -114,16 +114,14 @@ impl PendingSums {
         &mut self,
         reach: Time,
         by_key: &ByKey,
-        ledgers: &mut [Ledger],
+        tables: &mut [InstanceTable],
         dropped: &mut Dropped,
         fill: &mut Fill<'_>,
     ) {
         for (of, partial_sum) in std::mem::take(&mut self.waiting) {
             let (window, process, probe, group) = of;
-            let fate = match (group, ledgers.get_mut(window)) {
-                (Group::Key(key), Some(ledger)) if by_key.has(probe) => {
-                    keyed(ledger, key, &partial_sum, reach)
-                }
+            let fate = match (group, tables.get_mut(window)) {
+                (Group::Key(key), Some(table)) if by_key.has(probe) => keyed(table, key, &partial_sum, reach),
                 (Group::Epoch(_), _) if !by_key.has(probe) => {
                     timed(&fill.spans(window, process), &partial_sum, reach)
                 }
@@ -154,22 +152,22 @@ impl PendingSums {
 }
 
 /// Placement by the common key of the hits.
-fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -> SumsPlace {
+fn keyed(table: &mut InstanceTable, key: i64, partial_sum: &PartialSum, reach: Time) -> SumsPlace {
     let key = Key::of(&Scalar::Number(key as f64));
     let ends = (
-        ledger.find(&key, partial_sum.first),
-        ledger.find(&key, partial_sum.last),
+        table.find(&key, partial_sum.first),
+        table.find(&key, partial_sum.last),
     );
     match ends {
         // The instance may end before the last hit, which is known once everything up to that hit is known.
-        (Belongs::To(_), Belongs::To(_)) if partial_sum.last > reach => SumsPlace::Waits,
-        (Belongs::To(number), Belongs::To(_)) => SumsPlace::To(number),
-        (Belongs::To(number), Belongs::Late) | (Belongs::Outside, Belongs::To(number)) => {
+        (KeyMatch::Instance(_), KeyMatch::Instance(_)) if partial_sum.last > reach => SumsPlace::Waits,
+        (KeyMatch::Instance(number), KeyMatch::Instance(_)) => SumsPlace::To(number),
+        (KeyMatch::Instance(number), KeyMatch::Late) | (KeyMatch::Outside, KeyMatch::Instance(number)) => {
             SumsPlace::Across(vec![number])
         }
-        (Belongs::Outside, Belongs::Late) => SumsPlace::Across(ledger.of_key(&key).into_iter().collect()),
-        (Belongs::Late, _) => SumsPlace::Late,
-        (Belongs::Outside, Belongs::Outside) => SumsPlace::Outside,
+        (KeyMatch::Outside, KeyMatch::Late) => SumsPlace::Across(table.of_key(&key).into_iter().collect()),
+        (KeyMatch::Late, _) => SumsPlace::Late,
+        (KeyMatch::Outside, KeyMatch::Outside) => SumsPlace::Outside,
         _ => SumsPlace::Waits,
     }
 }

@@ -106,7 +106,7 @@ impl Engine {
         let rule = |(rule, running): (usize, &Running)| {
             let settled = self.settled(RuleId(rule)).flatten();
             let window = |open: &Open| match open {
-                Open::Probed(track) => track.ledger.since(settled),
+                Open::Probed(track) => track.table.since(settled),
                 Open::Timed { .. } | Open::Busy => Vec::new(),
             };
             Scheduled {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::hit_placement::{HitPlacement, Name, began, is_shared, key_of, may_end, put};
 use super::instance::{Closed, Frame, HITS_LOST, Instance, Surroundings, WITHOUT_KEY};
-use super::ledger::Ledger;
+use super::instance_table::InstanceTable;
 use super::nest::Nest;
 use super::output::Dropped;
 use super::stream::{Arrived, Stream};
@@ -53,7 +53,7 @@ pub(super) struct Track {
     /// For each process, the number of the latest instance that it began.
     latest: BTreeMap<ProcessId, u64>,
     /// The instances of hits that need no order.
-    pub(super) ledger: Ledger,
+    pub(super) table: InstanceTable,
 }
 
 impl Track {
@@ -67,7 +67,7 @@ impl Track {
             waiting: VecDeque::new(),
             closed_keys: VecDeque::new(),
             latest: BTreeMap::new(),
-            ledger: Ledger::default(),
+            table: InstanceTable::default(),
         }
     }
 
@@ -257,7 +257,7 @@ impl Track {
             lacked: None,
             key,
         };
-        self.ledger
+        self.table
             .begun(instance.frame.number, instance.key.clone(), start);
         if let Some(begin) = begin {
             instance.take(begin);
@@ -581,7 +581,7 @@ impl Track {
     }
 
     fn closed(&mut self, instance: Instance, missing: Option<String>, over: Time) -> Closed {
-        self.ledger.over(instance.frame.number, over);
+        self.table.over(instance.frame.number, over);
         if let Some(key) = &instance.key {
             self.closed_keys.push_back((instance.enclosing(), key.clone()));
             if self.closed_keys.len() > CLOSED_MAX {

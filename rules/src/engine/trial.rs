@@ -44,7 +44,7 @@ pub(super) struct Trial {
     /// The decision that is repeated after a revert; `None` if the trial only compares before and after.
     again: Option<Decision>,
     alternation: Option<Alternation>,
-    /// The result of the first comparison, for display.
+    /// The result of the first comparison, for display; empty before it.
     compared: String,
     /// The change is reverted at present.
     pub(super) is_reverted: bool,
@@ -99,6 +99,14 @@ impl Trial {
             .map(|change| change.process)
             .chain(decided.copied())
             .collect()
+    }
+
+    /// The result of the first comparison as an addition to a text; empty before it.
+    pub(super) fn first_result(&self) -> String {
+        match self.compared.as_str() {
+            "" => String::new(),
+            compared => format!("; before: {compared}"),
+        }
     }
 
     /// Windows of the present run: seen and needed.

@@ -169,9 +169,12 @@ impl TuneState {
                 Standing::Pending,
                 format!("decision {} was sent, not yet confirmed", decision.0),
             ),
-            (Phase::Trial(Trial { disturbed: true, .. }), _) => (
+            (Phase::Trial(trial), _) if trial.disturbed => (
                 Standing::OnTrial,
-                "on trial: the window of the change is left out".to_string(),
+                format!(
+                    "on trial: the window of the change is left out{}",
+                    trial.first_result()
+                ),
             ),
             (Phase::Trial(trial), _) => {
                 let (seen, needed) = tune.guard().map_or((0, 0), |guard| trial.progress(guard));
@@ -180,7 +183,11 @@ impl TuneState {
                 } else {
                     "on trial"
                 };
-                (Standing::OnTrial, format!("{how}: {seen} of {needed} windows"))
+                let before = trial.first_result();
+                (
+                    Standing::OnTrial,
+                    format!("{how}: {seen} of {needed} windows{before}"),
+                )
             }
             (_, Mode::Off) => (Standing::Off, "the rule is off".to_string()),
             (Phase::OnHold { reason, left: None }, _) => (Standing::OnHold, format!("on hold: {reason}")),

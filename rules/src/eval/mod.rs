@@ -39,7 +39,7 @@ pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, Reason>
 
 /// An enclosing instance, as it was when the inner one ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Around {
+pub(crate) struct EnclosingInstance {
     pub(crate) window: usize,
     pub(crate) data: WindowData,
 }
@@ -58,7 +58,7 @@ pub(crate) struct WindowData {
     /// Window, number and index of the enclosing instances, the innermost first.
     pub(crate) outer: Vec<(usize, u64, u64)>,
     /// Data of the enclosing instances at its end, as far as formulas use it.
-    pub(crate) around: Vec<Around>,
+    pub(crate) around: Vec<EnclosingInstance>,
     /// For each inner window, the metrics of its instances that closed within this one.
     pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, Reason>>,
     /// Measures at the hits of its boundaries.

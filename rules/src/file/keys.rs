@@ -211,7 +211,6 @@ keys! {
     SYNC "`at`" one_of [&["entry", "return"]] {
         "entry" => Symbol, "The function at whose entry the change is made.";
         "return" => Symbol, "The function at whose return the change is made.";
-        "decide" => Words(&["true", "false"]), "Whether the process waits there until the window closed last is evaluated.";
     }
     GUARD "a guard" one_of [&["maximize", "minimize"]] {
         "maximize" => Formula, "What should grow.";

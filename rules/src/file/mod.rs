@@ -230,7 +230,6 @@ pub(crate) struct InverseEntry {
 pub(crate) struct SyncEntry {
     pub(crate) moment: Moment,
     pub(crate) function: Text,
-    pub(crate) decide: Option<Expr>,
 }
 
 #[derive(Clone, Debug)]

@@ -111,11 +111,7 @@ fn sync_point(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<SyncEntry> {
             return None;
         }
     };
-    Some(SyncEntry {
-        moment,
-        function,
-        decide: fields.formula("decide", wrong),
-    })
+    Some(SyncEntry { moment, function })
 }
 
 fn guard(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<GuardEntry> {

@@ -13,7 +13,7 @@ use tuneagent_e2e::Outcome;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::lines::Lines;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 
 use super::rows::Row;
 use crate::expected::SOON;
@@ -54,10 +54,10 @@ impl Batch {
         let mut words = vec!["sh".to_owned(), "-c".into(), String::new(), "hostile".into()];
         for row in rows {
             let file = folder.path().join(row.name());
-            fs::write(&file, [0; 16]).while_(file.display())?;
+            fs::write(&file, [0; 16]).context(file.display())?;
             // Two launchers that create their common folder at the same time fail, so each has its own.
             let sessions = folder.path().join(format!("{}.sessions", row.name()));
-            fs::create_dir(&sessions).while_(sessions.display())?;
+            fs::create_dir(&sessions).context(sessions.display())?;
             let program = row.program()?.to_string_lossy().into_owned();
             script += &format!(
                 "(export OMPI_MCA_orte_tmpdir_base='{}'; {}; echo \"{}: exit $?\") &\n",
@@ -134,7 +134,7 @@ impl Batch {
         let mut bytes = [0; 8];
         File::open(&file)?
             .read_exact_at(&mut bytes, 0)
-            .while_(file.display())?;
+            .context(file.display())?;
         Ok(u64::from_le_bytes(bytes))
     }
 

@@ -185,7 +185,7 @@ fn one_by_hand(batch: &Batch, row: &Row, words: &[&str], library: &str) -> Outco
         batch.fails(format!("{} {what}: {code}: {text}", row.name()));
     }
     batch.makes_rounds_of(row, 2)?;
-    let undo = || Agent::run_in(state.path(), &["undo", &pid, "--all"]);
+    let undo = || Agent::run_in(state.path(), &["undo", &pid]);
     let (mut code, mut text) = undo()?;
     // `undo` reports what it could not revert, with the reason. It is repeated, because a place may not have
     // been reached in time.

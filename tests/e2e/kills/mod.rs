@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::needs::amount;
-use tuneagent_e2e::problem::While;
+use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::underload::Underload;
 use tuneagent_e2e::{Outcome, family, require};
 
@@ -86,9 +86,9 @@ struct Random(u64);
 
 impl Random {
     fn seeded() -> Outcome<Random> {
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).while_("a clock")?;
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock")?;
         let seed = match std::env::var("TUNEAGENT_SEED") {
-            Ok(text) => text.parse().while_(format!("TUNEAGENT_SEED={text}"))?,
+            Ok(text) => text.parse().context(format!("TUNEAGENT_SEED={text}"))?,
             Err(_) => clock.as_nanos() as u64,
         };
         println!("TUNEAGENT_SEED={seed}");
@@ -262,7 +262,7 @@ impl Scene {
     fn take_back(&mut self, open: &[(u64, Option<bool>)], what: &str) -> Outcome {
         let deadline = Instant::now() + SOON;
         loop {
-            let said = self.run(0, Phase::Undo).while_(what)?;
+            let said = self.run(0, Phase::Undo).context(what)?;
             // A thread of the program may still be in a call.
             if said.is_ok() && !self.journal()?.is_open() {
                 break;
@@ -352,7 +352,7 @@ fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back(
         let length = lengths.of(&mut scene, change, phase)?;
         let before = scene.journal()?.newest();
         if phase == Phase::Undo
-            && let Err(said) = scene.run(change, Phase::Change).while_(&what)?
+            && let Err(said) = scene.run(change, Phase::Change).context(&what)?
         {
             println!("{what}: not even begun: {said}");
             given_up += 1;
@@ -362,7 +362,7 @@ fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back(
             continue;
         }
         let hit = scene.kill_within(change, phase, victim, length, &mut random);
-        let (hit, count) = match hit.while_(&what)? {
+        let (hit, count) = match hit.context(&what)? {
             true => (true, &mut killed),
             false => (false, &mut too_late),
         };

@@ -25,7 +25,7 @@ const TEXT_BYTES_MAX: usize = (PAGE - stub::DATA_BYTES) as usize;
 
 /// An argument of a call, found and checked.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct ResolvedArgument {
     /// For a variable, its value when it was found.
     argument: Argument,
     source: Source,
@@ -42,7 +42,7 @@ enum Source {
     Was,
 }
 
-impl fmt::Display for Given {
+impl fmt::Display for ResolvedArgument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             Source::Variable(name, _) => f.write_str(name),
@@ -59,7 +59,7 @@ pub(super) fn given(
     function: &Found,
     arguments: Vec<Argument>,
     was: Option<&Argument>,
-) -> Result<(Vec<Given>, Option<ReturnType>), ActionError> {
+) -> Result<(Vec<ResolvedArgument>, Option<ReturnType>), ActionError> {
     let error = |why: String| wrong(&function.name, why);
     let mut sources = Vec::new();
     let mut values = Vec::new();
@@ -83,11 +83,11 @@ pub(super) fn given(
     let (typed, returns) = typed(function, values)?;
     let given = typed.into_iter().zip(sources);
     let given = given.map(|(argument, source)| match (&source, was) {
-        (Source::Was, Some(was)) => Given {
+        (Source::Was, Some(was)) => ResolvedArgument {
             argument: like(&argument, was.clone()),
             source,
         },
-        _ => Given { argument, source },
+        _ => ResolvedArgument { argument, source },
     });
     Ok((given.collect(), returns))
 }
@@ -102,9 +102,13 @@ fn of_its_kind(was: &Argument) -> Argument {
 }
 
 /// The current values of the arguments.
-pub(super) fn now(function: &str, process: &Process, given: &[Given]) -> Result<Vec<Argument>, ActionError> {
+pub(super) fn now(
+    function: &str,
+    process: &Process,
+    given: &[ResolvedArgument],
+) -> Result<Vec<Argument>, ActionError> {
     let memory = Memory::open(process)?;
-    let value = |given: &Given| match &given.source {
+    let value = |given: &ResolvedArgument| match &given.source {
         Source::Constant | Source::Was => Ok(given.argument.clone()),
         Source::Variable(_, location) => {
             let held = held(location, &memory).map_err(|why| wrong(function, why))?;

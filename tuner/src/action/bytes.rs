@@ -77,7 +77,7 @@ impl Plan {
         name: &str,
         to: Address,
     ) -> Result<(), ActionError> {
-        let place = context.ground.table(word.module, word.place, name)?;
+        let place = context.memory.table(word.module, word.place, name)?;
         let address = place.address();
         context.refuse_taken(&(address.0..address.0 + 8))?;
         self.is_unbound |= word.is_unbound;
@@ -101,7 +101,7 @@ impl Plan {
         code_bytes: usize,
         done: &'static str,
     ) -> Result<Arena, ActionError> {
-        let arena = Arena::find(context.ground.maps(), target.address(), code_bytes, false);
+        let arena = Arena::find(context.memory.maps(), target.address(), code_bytes, false);
         let arena =
             arena.ok_or_else(|| target.refused(done, "there is no room for code within 2 GiB of it"))?;
         self.code = arena.head();

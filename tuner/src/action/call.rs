@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plan::{Argument, Bytes, CallRequest, FunctionName, ReturnType, Value, ValueType};
 
-use super::arguments::{self, Given};
+use super::arguments::{self, ResolvedArgument};
 use super::function::{self, Found};
 use super::progress::{Progress, State, look};
 use super::{ActionOutcome, ActionReceipt, Reason, inverse, load};
@@ -21,10 +21,10 @@ use crate::error::ActionError;
 use crate::journal::{
     ActionRecord, CallRecord, Change, InverseRecord, JournalRecord, Mechanism, Outcome, Status, WriteHold,
 };
-use crate::place::Ground;
+use crate::place::ProcessMemory;
 use crate::process::{Process, ThreadId};
 use crate::ptrace;
-use crate::remote::{self, Machinery, Task, Worker};
+use crate::remote::{self, RemoteSetup, Task, Worker};
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
 
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// A call, found and checked.
 pub(super) struct Plan {
     pub(super) function: Found,
-    arguments: Vec<Given>,
+    arguments: Vec<ResolvedArgument>,
     returns: ReturnType,
     pub(super) text: String,
     pub(super) wait: Duration,
@@ -85,10 +85,10 @@ impl Writer {
         let at = clock::now();
         let space = self.space()?;
         let plan = Plan::new(&space, request)?;
-        let (action, machinery, ground) = self.prepare(&space, &plan)?;
+        let (action, setup, memory) = self.prepare(&space, &plan)?;
         let change = self.announce(ActionRecord::Call(action.clone()), reason, at.clone())?;
-        let called = self.carry_out(change, &action, &plan, &machinery, &ground)?;
-        let outcome = self.returned(change, &action, &called, &machinery)?;
+        let called = self.carry_out(change, &action, &plan, &setup, &memory)?;
+        let outcome = self.returned(change, &action, &called, &setup)?;
         Ok(ActionReceipt {
             change,
             text: format!("call {}", plan.text),
@@ -107,14 +107,14 @@ impl Writer {
         change: u64,
         action: &CallRecord,
         called: &Called,
-        machinery: &Machinery,
+        setup: &RemoteSetup,
     ) -> Result<ActionOutcome, WriterError> {
         let Some(answer) = called.state.answer(action) else {
             return Ok(ActionOutcome::Running);
         };
         self.record_answer(change, action, answer, Some(hold(called.hold)))?;
         if matches!(called.state, State::Returned(_)) {
-            self.leave(&action.arena, called.tid, machinery);
+            self.leave(&action.arena, called.tid, setup);
         }
         Ok(answer.outcome(action))
     }
@@ -147,11 +147,11 @@ impl Writer {
         &mut self,
         space: &AddressSpace,
         plan: &Plan,
-    ) -> Result<(CallRecord, std::sync::Arc<Machinery>, Ground), ActionError> {
-        let machinery = Machinery::of(space, &mut self.machinery)?;
-        let ground = Ground::open(space.process.pid)?;
+    ) -> Result<(CallRecord, std::sync::Arc<RemoteSetup>, ProcessMemory), ActionError> {
+        let setup = RemoteSetup::of(space, &mut self.setup)?;
+        let memory = ProcessMemory::open(space.process.pid)?;
         let target = plan.function.address();
-        let arena = Arena::find(ground.maps(), target, STUB_BYTES, true).ok_or(ActionError::NoWay {
+        let arena = Arena::find(memory.maps(), target, STUB_BYTES, true).ok_or(ActionError::NoWay {
             pid: space.process.pid,
             why: "there is no room for a page in its address space",
         })?;
@@ -168,7 +168,7 @@ impl Writer {
             sync: None,
             inverse: plan.inverse.clone(),
         };
-        Ok((action, machinery, ground))
+        Ok((action, setup, memory))
     }
 
     /// Sends a thread to call, and waits. A failure is recorded in the journal.
@@ -177,10 +177,10 @@ impl Writer {
         change: u64,
         action: &CallRecord,
         plan: &Plan,
-        machinery: &Machinery,
-        ground: &Ground,
+        setup: &RemoteSetup,
+        memory: &ProcessMemory,
     ) -> Result<Called, WriterError> {
-        let called = self.enter_and_wait(action, plan, machinery, ground);
+        let called = self.enter_and_wait(action, plan, setup, memory);
         (self.hooks.after_write)();
         let error = match called {
             Ok(Called {
@@ -201,25 +201,25 @@ impl Writer {
         &self,
         action: &CallRecord,
         plan: &Plan,
-        machinery: &Machinery,
-        ground: &Ground,
+        setup: &RemoteSetup,
+        memory: &ProcessMemory,
     ) -> Result<Called, ActionError> {
         let process = self.process();
         let underway = self.hooks.underway;
         let entered = ptrace::apart(|| {
-            let unsuitable = |view: &_| machinery.keeps_from_calling(view, ground);
+            let unsuitable = |view: &_| setup.keeps_from_calling(view, memory);
             remote::with_thread(
                 process,
-                ground,
-                &machinery.gate,
+                memory,
+                &setup.gate,
                 plan.task(action),
                 plan.thread,
                 unsuitable,
-                |thread| enter(thread, process, ground, action, plan, underway),
+                |thread| enter(thread, process, memory, action, plan, underway),
             )
         })?;
         Ok(Called {
-            state: self.await_state(action, plan, machinery, ground)?,
+            state: self.await_state(action, plan, setup, memory)?,
             hold: entered.hold,
             tid: entered.tid,
         })
@@ -230,17 +230,17 @@ impl Writer {
         &self,
         action: &CallRecord,
         plan: &Plan,
-        machinery: &Machinery,
-        ground: &Ground,
+        setup: &RemoteSetup,
+        memory: &ProcessMemory,
     ) -> Result<State, ActionError> {
         let began = Instant::now();
         let mut look = LEFT_LOOK;
         loop {
             let rest = plan.wait.saturating_sub(began.elapsed());
-            if let Some(answer) = await_result(ground, action, look.min(rest))? {
+            if let Some(answer) = await_result(memory, action, look.min(rest))? {
                 return Ok(State::Returned(answer));
             }
-            match self.state(action, machinery, ground)? {
+            match self.state(action, setup, memory)? {
                 State::UnderWay if look < rest => look *= 2,
                 state => return Ok(state),
             }
@@ -248,11 +248,11 @@ impl Writer {
     }
 
     /// Unmaps the memory of a call after the thread has left it. If that fails now, a later sweep does it.
-    pub(super) fn leave(&self, arena: &Arena, tid: i32, machinery: &Machinery) {
+    pub(super) fn leave(&self, arena: &Arena, tid: i32, setup: &RemoteSetup) {
         let process = self.process();
         let range = arena.address.0..arena.address.0 + arena.size();
         let _ = ptrace::apart(|| {
-            let ground = Ground::open(process.pid)?;
+            let memory = ProcessMemory::open(process.pid)?;
             let inside = |view: &crate::remote::View| view.is_in_the_way_of(&range);
             let work = |mut thread: crate::remote::Worker<'_>| {
                 thread.unmap(arena)?;
@@ -262,7 +262,7 @@ impl Writer {
             let is_alive = ptrace::threads(process.pid)?.contains(&tid);
             let only = is_alive.then_some(tid);
             let task = Task::Unmap(arena);
-            remote::with_thread(process, &ground, &machinery.gate, task, only, inside, work)
+            remote::with_thread(process, &memory, &setup.gate, task, only, inside, work)
         });
     }
 
@@ -293,10 +293,10 @@ impl Writer {
 
     /// The state of a call whose writer ended or did not wait.
     pub(super) fn came_of(&mut self, action: &CallRecord) -> Result<State, WriterError> {
-        let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
+        let memory = ProcessMemory::open(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
-        let machinery = Machinery::of(&space, &mut self.machinery)?;
-        Ok(self.state(action, &machinery, &ground)?)
+        let setup = RemoteSetup::of(&space, &mut self.setup)?;
+        Ok(self.state(action, &setup, &memory)?)
     }
 
     /// The state of a call, by the memory that was mapped for it; if that says that it is running, also by
@@ -304,22 +304,22 @@ impl Writer {
     pub(super) fn state(
         &self,
         action: &CallRecord,
-        machinery: &Machinery,
-        ground: &Ground,
+        setup: &RemoteSetup,
+        memory: &ProcessMemory,
     ) -> Result<State, ActionError> {
-        let mut ground = ground.clone();
-        ground.refresh()?;
-        if !remote::is_ours(&ground, &action.arena) {
+        let mut memory = memory.clone();
+        memory.refresh()?;
+        if !remote::is_ours(&memory, &action.arena) {
             return Ok(State::NotMade);
         }
-        if let Ok(Progress::Returned(answer)) = look(&ground, action) {
+        if let Ok(Progress::Returned(answer)) = look(&memory, action) {
             return Ok(State::Returned(answer));
         }
-        if self.is_somebody_in(&action.arena, machinery, &ground)? {
+        if self.is_somebody_in(&action.arena, setup, &memory)? {
             return Ok(State::UnderWay);
         }
         // It may have progressed since: memory is decisive once no thread is in it.
-        match look(&ground, action) {
+        match look(&memory, action) {
             Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
             Ok(Progress::Called(was)) => Ok(State::Left(Answer {
                 word: 0,
@@ -336,14 +336,14 @@ impl Writer {
     fn is_somebody_in(
         &self,
         arena: &Arena,
-        machinery: &Machinery,
-        ground: &Ground,
+        setup: &RemoteSetup,
+        memory: &ProcessMemory,
     ) -> Result<bool, ActionError> {
         let range = arena.address.0..arena.address.0 + arena.size();
         let process = self.process();
         let found = ptrace::apart(|| {
             let stopped = ptrace::Stopped::all(process, remote::STOP_WAIT)?;
-            remote::in_the_way(&stopped, ground, &machinery.gate, &range)
+            remote::in_the_way(&stopped, memory, &setup.gate, &range)
         })?;
         Ok(found.is_some())
     }
@@ -376,7 +376,7 @@ impl Plan {
         let function = function::find(space, &request.function)?;
         function::refuse_indirect(&function, "called")?;
         let (arguments, known_type) = arguments::given(space, &function, request.arguments, was)?;
-        let shown: Vec<String> = arguments.iter().map(Given::to_string).collect();
+        let shown: Vec<String> = arguments.iter().map(ResolvedArgument::to_string).collect();
         let text = format!("{}({})", function.name, shown.join(", "));
         let returns = match request.returns {
             Some(ReturnType::IfKnown) => known_type.unwrap_or(ReturnType::Nothing),
@@ -431,7 +431,7 @@ impl Answer {
 pub(super) fn enter(
     mut thread: Worker<'_>,
     process: &Process,
-    ground: &Ground,
+    memory: &ProcessMemory,
     action: &CallRecord,
     plan: &Plan,
     underway: fn(),
@@ -444,8 +444,8 @@ pub(super) fn enter(
     name_thread(&mut data, ptrace::thread_id(process.pid, thread.thread().tid())?);
     thread.map(&action.arena)?;
     underway();
-    let mut ground = ground.clone();
-    ground.refresh()?;
+    let mut memory = memory.clone();
+    memory.refresh()?;
     let code = Stub {
         reader: reader
             .zip(read_with.as_ref())
@@ -461,8 +461,8 @@ pub(super) fn enter(
     let mut page = action.arena.head();
     page.extend(code);
     let arena = &action.arena;
-    remote::fill(&ground, arena, arena.address, &page, thread.thread())?;
-    remote::fill(&ground, arena, arena.data(), &data, thread.thread())?;
+    remote::fill(&memory, arena, arena.address, &page, thread.thread())?;
+    remote::fill(&memory, arena, arena.data(), &data, thread.thread())?;
     thread.enter(arena.code())?;
     underway();
     Ok(())
@@ -479,11 +479,15 @@ fn name_thread(data: &mut [u8], thread: ThreadId) {
     }
 }
 
-fn await_result(ground: &Ground, action: &CallRecord, wait: Duration) -> Result<Option<Answer>, ActionError> {
+fn await_result(
+    memory: &ProcessMemory,
+    action: &CallRecord,
+    wait: Duration,
+) -> Result<Option<Answer>, ActionError> {
     let began = Instant::now();
     let mut looks = 0;
     loop {
-        if let Progress::Returned(answer) = look(ground, action)? {
+        if let Progress::Returned(answer) = look(memory, action)? {
             return Ok(Some(answer));
         }
         if began.elapsed() > wait {

@@ -14,7 +14,7 @@ use crate::arch::{
 use crate::error::ActionError;
 use crate::journal::{ActionRecord, Change, HexBytes, PatchedBytes, Status};
 use crate::module::{Module, ModuleError};
-use crate::place::Ground;
+use crate::place::ProcessMemory;
 use crate::site::EntrySites;
 use crate::space::AddressSpace;
 use crate::symbol::{Binding, Function};
@@ -88,7 +88,7 @@ impl Found {
             let into = site.offset.0 - self.function.offset.0;
             let at = Address(body.start.0 + into);
             let mut found = [0];
-            context.ground.read(at, &mut found)?;
+            context.memory.read(at, &mut found)?;
             if body.bytes_at(at, 1) != Some(&found[..]) {
                 return Ok(true);
             }
@@ -106,7 +106,7 @@ impl Found {
         done: &'static str,
     ) -> Result<PatchedBytes, ActionError> {
         context.refuse_taken(&(address.0..address.0 + new.len() as u64))?;
-        let ground = context.ground;
+        let memory = context.memory;
         let outside = || self.refused(done, "the bytes lie outside of it");
         let behind = address.0.checked_sub(body.start.0).ok_or_else(outside)?;
         let old = match body.bytes_at(address, new.len()) {
@@ -115,7 +115,7 @@ impl Found {
             None => self.file_bytes(behind, new.len(), done)?,
         };
         let mut found = vec![0; old.len()];
-        ground.read(address, &mut found)?;
+        memory.read(address, &mut found)?;
         if found != old {
             let probed = found
                 .iter()
@@ -139,7 +139,7 @@ impl Found {
             });
         }
         let link = crate::address::LinkAddress(self.function.address.0 + behind);
-        let place = ground.code(&self.module, link, new.len(), &self.name)?;
+        let place = memory.code(&self.module, link, new.len(), &self.name)?;
         debug_assert_eq!(place.address(), address);
         Ok(PatchedBytes {
             module: self.module.path.clone(),
@@ -226,7 +226,7 @@ pub(crate) fn refuse_indirect(found: &Found, done: &'static str) -> Result<(), A
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) space: &'a AddressSpace,
-    pub(crate) ground: &'a Ground,
+    pub(crate) memory: &'a ProcessMemory,
     /// The bytes of changes in force, and the numbers of these changes.
     pub(crate) taken: Vec<(Range<u64>, u64)>,
 }
@@ -234,7 +234,7 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     pub(crate) fn new(
         space: &'a AddressSpace,
-        ground: &'a Ground,
+        memory: &'a ProcessMemory,
         changes: impl Iterator<Item = &'a Change>,
     ) -> Context<'a> {
         let is_in_force = |change: &&Change| {
@@ -256,7 +256,7 @@ impl<'a> Context<'a> {
                 taken.extend(patch.sites.iter().map(|site| (range(site), change.intent.change)));
             }
         }
-        Context { space, ground, taken }
+        Context { space, memory, taken }
     }
 
     pub(crate) fn find(&self, wanted: &FunctionName) -> Result<Found, ActionError> {

@@ -190,10 +190,10 @@ impl Writer {
         despite_seccomp: bool,
         judged: impl Fn(Option<u64>) -> Option<RevertOutcome>,
     ) -> Result<RevertOutcome, WriterError> {
-        let (mut call, machinery, ground) = self.prepare(space, plan)?;
+        let (mut call, setup, memory) = self.prepare(space, plan)?;
         call.arena.despite_seccomp |= despite_seccomp;
         self.announce_revert(change, Some(call.arena))?;
-        let called = self.enter_and_wait(&call, plan, &machinery, &ground);
+        let called = self.enter_and_wait(&call, plan, &setup, &memory);
         (self.hooks.after_write)();
         let outcome = match called.as_ref().map(|called| &called.state) {
             Ok(state) => judge(state, judged),
@@ -208,7 +208,7 @@ impl Writer {
         if let Ok(called) = called
             && matches!(called.state, State::Returned(_))
         {
-            self.leave(&call.arena, called.tid(), &machinery);
+            self.leave(&call.arena, called.tid(), &setup);
         }
         Ok(outcome)
     }

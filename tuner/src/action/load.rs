@@ -13,7 +13,7 @@ use crate::error::ActionError;
 use crate::foreign;
 use crate::image::{Image, ImageError};
 use crate::journal::{ActionRecord, CallRecord, Mechanism, Outcome, RevertOutcome, Status};
-use crate::place::Ground;
+use crate::place::ProcessMemory;
 use crate::process::Process;
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
@@ -36,22 +36,22 @@ impl Writer {
             &space,
             call::request("dlopen", arguments, ReturnType::Pointer, wait_ms),
         )?;
-        let (action, machinery, ground) = self.prepare(&space, &plan)?;
+        let (action, setup, memory) = self.prepare(&space, &plan)?;
         let action = CallRecord {
             symbol: path.to_owned(),
             ..action
         };
         let change = self.announce(ActionRecord::Load(action.clone()), reason, at.clone())?;
-        let called = self.carry_out(change, &action, &plan, &machinery, &ground)?;
+        let called = self.carry_out(change, &action, &plan, &setup, &memory)?;
         if matches!(&called.state, State::Returned(answer) if answer.word == 0) {
-            self.leave(&action.arena, called.tid(), &machinery);
+            self.leave(&action.arena, called.tid(), &setup);
             let why = self.message(&space, &action);
             let hold = Some(call::hold(called.hold));
             self.record_outcome(change, Outcome::NotWritten(why.clone()), hold)?;
             let path = path.to_owned();
             return Err(ActionError::NotLoaded { path, why }.into());
         }
-        let outcome = match self.returned(change, &action, &called, &machinery)? {
+        let outcome = match self.returned(change, &action, &called, &setup)? {
             ActionOutcome::Returned { .. } => ActionOutcome::InForce,
             outcome => outcome,
         };
@@ -116,17 +116,17 @@ impl Writer {
             Ok(plan) => plan,
             Err(error) => return unknown(&error),
         };
-        let reported = self.prepare(space, &plan).and_then(|(call, machinery, ground)| {
+        let reported = self.prepare(space, &plan).and_then(|(call, setup, memory)| {
             let call = CallRecord {
                 arena: failed.arena,
                 ..call
             };
-            let called = self.enter_and_wait(&call, &plan, &machinery, &ground)?;
+            let called = self.enter_and_wait(&call, &plan, &setup, &memory)?;
             let text = called
                 .state
                 .answer(&call)
-                .map(|answer| text(&ground, Address(answer.word)));
-            self.leave(&call.arena, called.tid(), &machinery);
+                .map(|answer| text(&memory, Address(answer.word)));
+            self.leave(&call.arena, called.tid(), &setup);
             Ok(text)
         });
         match reported {
@@ -140,8 +140,8 @@ impl Writer {
 /// The file of a handle of dlopen, whose name may differ from the requested one: the dynamic linker has a
 /// record of each file (`struct link_map`), whose third word is the address of the file's dynamic section.
 fn path_of(process: &Process, space: &AddressSpace, handle: u64) -> Option<String> {
-    let ground = Ground::open(process.pid).ok()?;
-    let section = Address(ground.word(Address(handle.wrapping_add(16))).ok()?);
+    let memory = ProcessMemory::open(process.pid).ok()?;
+    let section = Address(memory.word(Address(handle.wrapping_add(16))).ok()?);
     let module = space.modules.iter().find(|module| module.contains(section))?;
     Some(module.path.clone())
 }
@@ -155,12 +155,12 @@ pub(super) fn unloaded(word: u64) -> RevertOutcome {
 }
 
 /// A string of the program, as far as it can be read.
-fn text(ground: &Ground, address: Address) -> String {
+fn text(memory: &ProcessMemory, address: Address) -> String {
     let mut bytes = Vec::new();
     let mut byte = [0];
     while bytes.len() < MESSAGE_BYTES_MAX {
         let at = Address(address.0.wrapping_add(bytes.len() as u64));
-        if ground.read(at, &mut byte).is_err() || byte[0] == 0 {
+        if memory.read(at, &mut byte).is_err() || byte[0] == 0 {
             break;
         }
         bytes.push(byte[0]);

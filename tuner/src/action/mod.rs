@@ -35,6 +35,7 @@
 
 mod affinity;
 mod arguments;
+mod at_sync_point;
 mod bytes;
 mod call;
 mod calls;
@@ -45,13 +46,12 @@ mod load;
 mod parameter;
 mod patch;
 mod progress;
-mod there;
 mod words;
 
 use plan::{Action, Affinity};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use there::{CallThere, Reached};
+pub(crate) use at_sync_point::{CallAtSyncPoint, Reached};
 
 use crate::clock::Instant;
 pub use crate::error::ActionError;

@@ -17,10 +17,10 @@ use crate::error::ActionError;
 use crate::journal::{
     ActionRecord, Change, Mechanism, Outcome, Patch, PatchedBytes, RevertOutcome, Status, WriteHold,
 };
-use crate::place::{Ground, Place};
+use crate::place::{Place, ProcessMemory};
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
-use crate::remote::{self, HeldResult, Machinery, STOP_WAIT, Task};
+use crate::remote::{self, HeldResult, RemoteSetup, STOP_WAIT, Task};
 use crate::space::AddressSpace;
 use crate::write;
 use crate::writer::{Writer, WriterError};
@@ -31,13 +31,13 @@ impl Writer {
         let started = clock::monotonic_ns();
         let at = clock::now();
         ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
-        let (space, ground) = self.space_and_ground()?;
-        let machinery = Machinery::of(&space, &mut self.machinery)?;
+        let (space, memory) = self.space_and_memory()?;
+        let setup = RemoteSetup::of(&space, &mut self.setup)?;
         let extended_bytes = match request {
-            PatchRequest::InsertCall { .. } => extended_bytes(&machinery, self.process())?,
+            PatchRequest::InsertCall { .. } => extended_bytes(&setup, self.process())?,
             _ => 0,
         };
-        let context = Context::new(&space, &ground, self.written());
+        let context = Context::new(&space, &memory, self.written());
         let mut plan = bytes::make(&context, request, extended_bytes)?;
         if let Some(arena) = &mut plan.patch.arena {
             arena.despite_seccomp = self.despite_seccomp;
@@ -50,17 +50,17 @@ impl Writer {
                 if let PatchRequest::InsertCall { function, .. } = request {
                     remote::refuse_function(process, &function.name, self.despite_seccomp)?;
                 }
-                prepare(process, &ground, &machinery, &plan, underway)?;
+                prepare(process, &memory, &setup, &plan, underway)?;
                 is_prepared.store(true, Ordering::Relaxed);
             }
-            apply(process, &space, &ground, &machinery, &plan, underway)
+            apply(process, &space, &memory, &setup, &plan, underway)
         });
         (self.hooks.after_write)();
         let (mechanism, held) = match applied {
             Ok(applied) => applied,
             Err(error) => {
                 self.record_outcome(change, Outcome::NotWritten(error.to_string()), None)?;
-                self.sweep_arena(plan.patch.arena.as_ref(), &machinery);
+                self.sweep_arena(plan.patch.arena.as_ref(), &setup);
                 return Err(error.into());
             }
         };
@@ -80,16 +80,16 @@ impl Writer {
 
     /// Restores the old bytes where ours are still in place, and unmaps our memory.
     pub(crate) fn revert_patch(&mut self, change: u64, patch: &Patch) -> Result<RevertOutcome, WriterError> {
-        let (space, ground) = self.space_and_ground()?;
-        let machinery = Machinery::of(&space, &mut self.machinery)?;
-        let places = places(&space, &ground, change, patch)?;
+        let (space, memory) = self.space_and_memory()?;
+        let setup = RemoteSetup::of(&space, &mut self.setup)?;
+        let places = places(&space, &memory, change, patch)?;
         self.announce_revert(change, None)?;
         let (process, underway) = (self.process(), self.hooks.underway);
-        let arena = patch.arena.filter(|arena| remote::is_ours(&ground, arena));
+        let arena = patch.arena.filter(|arena| remote::is_ours(&memory, arena));
         let back = Back {
             process,
-            ground: &ground,
-            machinery: &machinery,
+            memory: &memory,
+            setup: &setup,
             places: &places,
             arena,
         };
@@ -97,7 +97,7 @@ impl Writer {
         (self.hooks.after_write)();
         Ok(match reverted {
             Ok(Reverted { other: None, left }) => {
-                self.sweep_arena(left.as_ref(), &machinery);
+                self.sweep_arena(left.as_ref(), &setup);
                 RevertOutcome::Reverted
             }
             Ok(Reverted {
@@ -115,9 +115,9 @@ impl Writer {
         patch: &Patch,
     ) -> Result<(), WriterError> {
         let change = known.intent.change;
-        let ground = Ground::open(space.process.pid).map_err(ActionError::from)?;
+        let memory = ProcessMemory::open(space.process.pid).map_err(ActionError::from)?;
         // Without the modules there are no bytes to compare: it stays undecided.
-        let Ok(places) = places(space, &ground, change, patch) else {
+        let Ok(places) = places(space, &memory, change, patch) else {
             return Ok(());
         };
         let mut written = 0;
@@ -150,14 +150,14 @@ impl Writer {
             Status::RevertPending => None,
             _ => change.revert_arena,
         };
-        let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
+        let memory = ProcessMemory::open(self.process().pid).map_err(ActionError::from)?;
         let of_change = |change: &Change| {
             let is_call = matches!(
                 change.intent.action,
                 ActionRecord::Call(_) | ActionRecord::Load(_)
             );
-            let ground = &ground;
-            let is_needed = move |arena: &Arena| is_call && progress::may_come_back(ground, arena);
+            let memory = &memory;
+            let is_needed = move |arena: &Arena| is_call && progress::may_come_back(memory, arena);
             [change.intent.action.arena().copied(), reverting(change)]
                 .into_iter()
                 .flatten()
@@ -169,21 +169,21 @@ impl Writer {
         if mapped.is_empty() {
             return Ok(());
         }
-        let machinery = Machinery::of(space, &mut self.machinery)?;
+        let setup = RemoteSetup::of(space, &mut self.setup)?;
         for arena in mapped {
-            self.sweep_arena(Some(&arena), &machinery);
+            self.sweep_arena(Some(&arena), &setup);
         }
         Ok(())
     }
 
     /// Skips an arena that is in use; a later sweep takes it.
-    fn sweep_arena(&self, arena: Option<&Arena>, machinery: &Arc<Machinery>) {
+    fn sweep_arena(&self, arena: Option<&Arena>, setup: &Arc<RemoteSetup>) {
         let Some(arena) = arena else { return };
         let process = self.process();
         let _: Result<(), ActionError> = remote::insist(|| {
-            let ground = Ground::open(process.pid)?;
-            match remote::is_ours(&ground, arena) {
-                true => remote::unmap(process, &ground, &machinery.gate, arena),
+            let memory = ProcessMemory::open(process.pid)?;
+            match remote::is_ours(&memory, arena) {
+                true => remote::unmap(process, &memory, &setup.gate, arena),
                 false => Ok(()),
             }
         });
@@ -191,8 +191,8 @@ impl Writer {
 }
 
 /// Bytes of a thread's extended state, which is the same for all threads of a machine.
-fn extended_bytes(machinery: &Machinery, process: &Process) -> Result<usize, ActionError> {
-    if let Some(known) = machinery.extended_bytes.get() {
+fn extended_bytes(setup: &RemoteSetup, process: &Process) -> Result<usize, ActionError> {
+    if let Some(known) = setup.extended_bytes.get() {
         return Ok(*known);
     }
     let pid = process.pid;
@@ -200,31 +200,31 @@ fn extended_bytes(machinery: &Machinery, process: &Process) -> Result<usize, Act
         let state = HeldThread::stop(pid, pid.number, STOP_WAIT)?.extended_state()?;
         Ok::<usize, ActionError>(state.len())
     })?;
-    Ok(*machinery.extended_bytes.get_or_init(|| found))
+    Ok(*setup.extended_bytes.get_or_init(|| found))
 }
 
 /// Maps our memory and fills it.
 fn prepare(
     process: &Process,
-    ground: &Ground,
-    machinery: &Machinery,
+    memory: &ProcessMemory,
+    setup: &RemoteSetup,
     plan: &Plan,
     underway: fn(),
 ) -> Result<(), ActionError> {
     if let Some(arena) = &plan.patch.arena {
         remote::with_thread(
             process,
-            ground,
-            &machinery.gate,
+            memory,
+            &setup.gate,
             Task::Map(arena),
             None,
             |_| None,
             |mut thread| {
                 thread.map(arena)?;
                 underway();
-                let mut ground = ground.clone();
-                ground.refresh()?;
-                remote::fill(&ground, arena, arena.address, &plan.code, thread.thread())?;
+                let mut memory = memory.clone();
+                memory.refresh()?;
+                remote::fill(&memory, arena, arena.address, &plan.code, thread.thread())?;
                 underway();
                 thread.end()
             },
@@ -237,22 +237,22 @@ fn prepare(
 fn apply(
     process: &Process,
     space: &AddressSpace,
-    ground: &Ground,
-    machinery: &Machinery,
+    memory: &ProcessMemory,
+    setup: &RemoteSetup,
     plan: &Plan,
     underway: fn(),
 ) -> Result<(Mechanism, Duration), ActionError> {
     let mut places = Vec::new();
     for site in &plan.patch.sites {
-        places.push((place(space, ground, &plan.patch.symbol, site)?, site));
+        places.push((place(space, memory, &plan.patch.symbol, site)?, site));
     }
     let is_plain = !plan.is_unbound && plan.patch.sites.iter().all(|site| !site.is_code);
-    if is_plain && ground.may_override() {
+    if is_plain && memory.may_override() {
         write_all(&places, underway, None)?;
         return Ok((Mechanism::Plain, Duration::ZERO));
     }
     let written = remote::with_all(process, |stopped| {
-        match keeps_from_changing(stopped, ground, machinery, plan)? {
+        match keeps_from_changing(stopped, memory, setup, plan)? {
             Some(why) => Ok(HeldResult::Hindered(why)),
             None => write_all(&places, underway, stopped.threads().first()).map(HeldResult::Done),
         }
@@ -262,8 +262,8 @@ fn apply(
 
 fn keeps_from_changing(
     stopped: &Stopped,
-    ground: &Ground,
-    machinery: &Machinery,
+    memory: &ProcessMemory,
+    setup: &RemoteSetup,
     plan: &Plan,
 ) -> Result<Option<String>, ActionError> {
     if plan.inside.is_empty() && !plan.is_unbound {
@@ -272,14 +272,14 @@ fn keeps_from_changing(
         return Ok(None);
     }
     for thread in stopped.threads() {
-        let view = crate::remote::View::of(thread, ground, &machinery.gate)?;
+        let view = crate::remote::View::of(thread, memory, &setup.gate)?;
         let in_the_way = plan.inside.iter().find_map(|range| view.is_in_the_way_of(range));
         let about_to_fill = || {
-            let linker = machinery
+            let linker = setup
                 .delicate
                 .iter()
                 // While it binds an entry, the linker calls none of the program's functions.
-                .find(|(range, _)| view.is_executing_innermost(range, ground));
+                .find(|(range, _)| view.is_executing_innermost(range, memory));
             linker
                 .filter(|_| plan.is_unbound)
                 .map(|(_, what)| view.says(what))
@@ -311,8 +311,8 @@ fn write_all(
 /// What reverting a change of code needs.
 struct Back<'a> {
     process: &'a Process,
-    ground: &'a Ground,
-    machinery: &'a Machinery,
+    memory: &'a ProcessMemory,
+    setup: &'a RemoteSetup,
     places: &'a [(Place, &'a PatchedBytes)],
     arena: Option<Arena>,
 }
@@ -342,8 +342,8 @@ impl Back<'_> {
         let other = self.write(underway, stopped.threads().first())?;
         if let (Some(arena), None) = (&self.arena, other) {
             // While all threads are held anyway. If one is in it, or this fails, it is unmapped later.
-            let gate = &self.machinery.gate;
-            if let Ok(HeldResult::Done(())) = remote::unmap_held(&mut stopped, self.ground, gate, arena) {
+            let gate = &self.setup.gate;
+            if let Ok(HeldResult::Done(())) = remote::unmap_held(&mut stopped, self.memory, gate, arena) {
                 left = None;
             }
         }
@@ -368,7 +368,7 @@ impl Back<'_> {
 /// The places of a change, if the same files are still loaded at the same addresses.
 fn places<'a>(
     space: &AddressSpace,
-    ground: &Ground,
+    memory: &ProcessMemory,
     change: u64,
     patch: &'a Patch,
 ) -> Result<Vec<(Place, &'a PatchedBytes)>, WriterError> {
@@ -381,7 +381,7 @@ fn places<'a>(
                 module: site.module.clone(),
             });
         }
-        found.push((place(space, ground, &patch.symbol, site)?, site));
+        found.push((place(space, memory, &patch.symbol, site)?, site));
     }
     Ok(found)
 }
@@ -394,7 +394,7 @@ fn is_of(module: &crate::module::Module, site: &PatchedBytes) -> bool {
 
 fn place(
     space: &AddressSpace,
-    ground: &Ground,
+    memory: &ProcessMemory,
     what: &str,
     site: &PatchedBytes,
 ) -> Result<Place, ActionError> {
@@ -405,7 +405,7 @@ fn place(
     };
     let module = module.ok_or(gone)?;
     Ok(match site.is_code {
-        true => ground.code(module, site.link_address, site.new.0.len(), what)?,
-        false => ground.table(module, site.link_address, what)?,
+        true => memory.code(module, site.link_address, site.new.0.len(), what)?,
+        false => memory.table(module, site.link_address, what)?,
     })
 }

@@ -7,7 +7,7 @@ use crate::address::Address;
 use crate::arch::x86_64::stub;
 use crate::arena::Arena;
 use crate::journal::CallRecord;
-use crate::place::Ground;
+use crate::place::ProcessMemory;
 use crate::process::ThreadId;
 
 /// The state of a call.
@@ -37,8 +37,8 @@ impl State {
 }
 
 /// The function was called, and has not returned: if it was left by a switch of fibers, it still may.
-pub(super) fn may_come_back(ground: &Ground, arena: &Arena) -> bool {
-    let word = |offset: u64| ground.word(Address(arena.data().0 + offset));
+pub(super) fn may_come_back(memory: &ProcessMemory, arena: &Arena) -> bool {
+    let word = |offset: u64| memory.word(Address(arena.data().0 + offset));
     word(stub::ENTERED).is_ok_and(|entered| entered != 0) && word(stub::DONE).is_ok_and(|done| done == 0)
 }
 
@@ -52,8 +52,11 @@ pub(super) enum Progress {
 }
 
 /// Reads the progress of the stub.
-pub(super) fn look(ground: &Ground, action: &CallRecord) -> Result<Progress, crate::memory::MemoryError> {
-    let word = |offset: u64| ground.word(Address(action.arena.data().0 + offset));
+pub(super) fn look(
+    memory: &ProcessMemory,
+    action: &CallRecord,
+) -> Result<Progress, crate::memory::MemoryError> {
+    let word = |offset: u64| memory.word(Address(action.arena.data().0 + offset));
     let is_over = word(stub::DONE)? != 0;
     if !is_over && word(stub::ENTERED)? != stub::IN_FUNCTION {
         return Ok(Progress::NotCalled);

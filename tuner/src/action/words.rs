@@ -5,7 +5,7 @@ use super::function::{Context, Found};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;
 use crate::error::ActionError;
-use crate::image::{ImageError, slots::Stored};
+use crate::image::{ImageError, got::Stored};
 use crate::module::{Module, ModuleError};
 
 /// A word through which a module's code calls a function.
@@ -58,7 +58,7 @@ pub(super) fn words_of<'a>(
             Stored::Table(place) => (place, false),
             Stored::Data => continue,
         };
-        let holds = context.ground.word(module.address(place))?;
+        let holds = context.memory.word(module.address(place))?;
         // Until the first call it points into the module itself, to code that has it filled.
         let is_unbound = may_be_unbound && module.contains(Address(holds)) && holds != found.address().0;
         if holds == found.address().0 || is_unbound {

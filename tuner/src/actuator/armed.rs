@@ -1,5 +1,5 @@
 //! One write that waits for its sync point, and the ways in which it can be made there, cheapest first: by
-//! the probe itself, while the probe holds the thread, while the thread is stopped. If one way gets no answer
+//! the probe itself, while the probe holds the thread, while the thread is stopped. If one method gets no answer
 //! in time, the next one is tried.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,15 +11,15 @@ use crate::rendezvous::{
     ACTION_NS_MAX, ANSWER_NS_MAX, HeldAction, HoldError, HoldRequest, HoldTicket, MISSES_MAX, Progress,
     Rendezvous, STOP_ANSWER_NS_MAX, StopResult, Stopping, Store, Then,
 };
-use crate::slot::Slot;
 use crate::sync::{Passage, ResolvedPoint};
+use crate::writable_place::WritablePlace;
 use crate::write::{self, Hooks, WriteError};
 
 /// Options of the request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WriteOptions {
     pub(super) answer_ns_max: u64,
-    /// Stop the thread even if another way suffices.
+    /// Stop the thread even if another method suffices.
     pub(super) by_stop: bool,
 }
 
@@ -35,12 +35,12 @@ impl Default for WriteOptions {
 /// A write that waits.
 pub(super) struct Armed {
     point: ResolvedPoint,
-    slot: Arc<Slot>,
+    target: Arc<WritablePlace>,
     /// The expected and the new value.
     change: (Bytes, Bytes),
     answer_ns_max: u64,
     pub(super) ticket: HoldTicket,
-    way: Way,
+    method: HoldMethod,
     /// Hits and misses of the ways that were given up.
     before: Passage,
     written: Arc<Written>,
@@ -49,7 +49,7 @@ pub(super) struct Armed {
 
 /// The writer, and how the thread is kept at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum HoldMethod {
     Store,
     Hold,
     Stop,
@@ -71,7 +71,7 @@ pub(super) enum WriteEnd {
 impl Armed {
     pub(super) fn new(
         point: ResolvedPoint,
-        slot: Arc<Slot>,
+        target: Arc<WritablePlace>,
         change: (Bytes, Bytes),
         how: WriteOptions,
         rendezvous: &mut dyn Rendezvous,
@@ -79,19 +79,19 @@ impl Armed {
     ) -> Result<Armed, HoldError> {
         // A probe cannot check whether a library is still at its place; the program itself is, as long as it
         // runs.
-        let stores = slot.stays()
+        let stores = target.stays()
             && rendezvous.store_refusal().is_none()
             && matches!(change.1.as_slice().len(), 1 | 8);
         let mut armed = Armed {
             point,
-            slot,
+            target,
             change,
             answer_ns_max: how.answer_ns_max,
             ticket: HoldTicket(0),
-            way: match (how.by_stop, stores) {
-                (true, _) => Way::Stop,
-                (false, true) => Way::Store,
-                (false, false) => Way::Hold,
+            method: match (how.by_stop, stores) {
+                (true, _) => HoldMethod::Stop,
+                (false, true) => HoldMethod::Store,
+                (false, false) => HoldMethod::Hold,
             },
             before: Passage::default(),
             written: Arc::default(),
@@ -101,8 +101,8 @@ impl Armed {
         Ok(armed)
     }
 
-    pub(super) fn slot(&self) -> &Slot {
-        &self.slot
+    pub(super) fn target(&self) -> &WritablePlace {
+        &self.target
     }
 
     pub(super) fn place(&self) -> &SyncPoint {
@@ -111,17 +111,17 @@ impl Armed {
 
     fn arm(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Result<(), HoldError> {
         let (expected, new) = self.change;
-        let store = (self.way == Way::Store).then(|| Store {
-            address: self.slot.location().address,
+        let store = (self.method == HoldMethod::Store).then(|| Store {
+            address: self.target.location().address,
             expected: expected.word(),
             value: new.word(),
             width: new.as_slice().len() as u64,
         });
         let request = HoldRequest {
             point: self.point.clone(),
-            answer_ns_max: match self.way {
-                Way::Stop => self.answer_ns_max.max(STOP_ANSWER_NS_MAX),
-                Way::Store | Way::Hold => self.answer_ns_max,
+            answer_ns_max: match self.method {
+                HoldMethod::Stop => self.answer_ns_max.max(STOP_ANSWER_NS_MAX),
+                HoldMethod::Store | HoldMethod::Hold => self.answer_ns_max,
             },
             action_ns_max: ACTION_NS_MAX,
             misses_max: MISSES_MAX,
@@ -134,11 +134,11 @@ impl Armed {
 
     fn action(&self, hooks: Hooks) -> HeldAction {
         let (expected, new) = self.change;
-        let slot = Arc::clone(&self.slot);
-        let commit = move || hooks.around(|| write::commit(&slot, expected, new, hooks.before_store));
-        if self.way == Way::Stop {
+        let target = Arc::clone(&self.target);
+        let commit = move || hooks.around(|| write::commit(&target, expected, new, hooks.before_store));
+        if self.method == HoldMethod::Stop {
             let reported = Arc::clone(&self.stopped);
-            return Stopping::action(self.slot.pid(), reported, move |_| commit());
+            return Stopping::action(self.target.pid(), reported, move |_| commit());
         }
         let written = Arc::clone(&self.written);
         Box::new(move |_| {
@@ -153,15 +153,15 @@ impl Armed {
         let next = match progress {
             Progress::Pending(_) => return None,
             // A probe cannot write the page (not resident, or shared until the first write).
-            Progress::Missed(_) if self.way == Way::Store => Way::Hold,
+            Progress::Missed(_) if self.method == HoldMethod::Store => HoldMethod::Hold,
             // Answers are repeatedly late: a stopped thread can wait for a late one.
-            Progress::Missed(_) if self.way == Way::Hold => Way::Stop,
+            Progress::Missed(_) if self.method == HoldMethod::Hold => HoldMethod::Stop,
             progress => return Some(self.over(progress)),
         };
         if let Progress::Missed(passage) = progress {
             self.before = self.summed(passage);
         }
-        self.way = next;
+        self.method = next;
         match self.arm(rendezvous, hooks) {
             Ok(()) => None,
             Err(_) => Some(WriteEnd::Never(WriteHold::at(Mechanism::Rendezvous, self.before))),
@@ -184,7 +184,7 @@ impl Armed {
             Progress::Pending(passage) | Progress::Missed(passage) | Progress::GoneBy(passage) => {
                 WriteEnd::Never(WriteHold::at(self.mechanism(), self.summed(passage)))
             }
-            Progress::Late(passage) | Progress::Done(passage) if self.way == Way::Stop => {
+            Progress::Late(passage) | Progress::Done(passage) if self.method == HoldMethod::Stop => {
                 self.after_stop(self.summed(passage))
             }
             Progress::Late(passage) => {
@@ -224,8 +224,8 @@ impl Armed {
         let result = match written {
             true => Ok(found),
             false => Err(WriteError::Unexpected {
-                pid: self.slot.pid(),
-                symbol: self.slot.location().symbol.clone(),
+                pid: self.target.pid(),
+                symbol: self.target.location().symbol.clone(),
                 found,
                 expected: self.change.0,
             }),
@@ -234,9 +234,9 @@ impl Armed {
     }
 
     fn mechanism(&self) -> Mechanism {
-        match self.way {
-            Way::Stop => Mechanism::Stop,
-            Way::Store | Way::Hold => Mechanism::Rendezvous,
+        match self.method {
+            HoldMethod::Stop => Mechanism::Stop,
+            HoldMethod::Store | HoldMethod::Hold => Mechanism::Rendezvous,
         }
     }
 }

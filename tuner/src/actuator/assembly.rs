@@ -16,11 +16,11 @@ use super::Refusal;
 use crate::journal::{Mechanism, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, Gathered, HoldError, HoldRequest, HoldTicket, LEAD, Meetings, NextAttempt,
+    ACTION_NS_MAX, ANSWER_NS_MAX, Gathered, HoldError, HoldRequest, HoldTicket, KeyedHits, LEAD, NextAttempt,
     Part, Progress, Rendezvous, Scattered, Then, gather,
 };
-use crate::slot::Slot;
 use crate::sync::{KeyPlace, Passage, ResolvedPoint};
+use crate::writable_place::WritablePlace;
 use crate::write::Hooks;
 
 const LEAD_MAX: i64 = 4_096;
@@ -33,7 +33,7 @@ const WAITS_MAX: u32 = 2;
 pub(super) struct Member {
     point: ResolvedPoint,
     key: KeyPlace,
-    slot: Arc<Slot>,
+    place: Arc<WritablePlace>,
     change: (Bytes, Bytes),
     passage: Passage,
 }
@@ -175,14 +175,14 @@ impl Assembly {
 
     /// Starts an attempt once every process was seen twice.
     fn look(&mut self, rendezvous: &mut dyn Rendezvous, is_over: bool) -> Option<Assembled> {
-        let meetings = rendezvous.meetings();
-        let is_seen = |ticket: &HoldTicket| meetings.seen(*ticket).hits >= 2;
+        let keyed_hits = rendezvous.keyed_hits();
+        let is_seen = |ticket: &HoldTicket| keyed_hits.seen(*ticket).hits >= 2;
         let reason = if self.called_off.load(Ordering::Relaxed) {
             Some(AssemblyError::CalledOff)
         } else if let Some(ended) = self.members.iter().find(|member| !member.pid().is_alive()) {
             Some(AssemblyError::Ended(ended.pid()))
         } else if is_over {
-            Some(self.absent(&*meetings))
+            Some(self.absent(&*keyed_hits))
         } else {
             None
         };
@@ -191,20 +191,20 @@ impl Assembly {
             return Some(self.over(Err(reason)));
         }
         if self.tickets.iter().all(is_seen) {
-            self.attempt = Some(self.begin(meetings));
+            self.attempt = Some(self.begin(keyed_hits));
         }
         None
     }
 
-    fn begin(&self, meetings: Arc<dyn Meetings>) -> JoinHandle<Gathered> {
+    fn begin(&self, keyed_hits: Arc<dyn KeyedHits>) -> JoinHandle<Gathered> {
         let part = |(member, ticket): (&Member, &HoldTicket)| Part {
-            slot: Arc::clone(&member.slot),
+            place: Arc::clone(&member.place),
             change: member.change,
             ticket: *ticket,
         };
         let parts: Vec<Part> = self.members.iter().zip(&self.tickets).map(part).collect();
         let (lead, hooks, called_off) = (self.lead, self.hooks, Arc::clone(&self.called_off));
-        std::thread::spawn(move || gather(&parts, &*meetings, lead, &called_off, hooks))
+        std::thread::spawn(move || gather(&parts, &*keyed_hits, lead, &called_off, hooks))
     }
 
     fn may_try(&mut self, again: NextAttempt) -> bool {
@@ -213,10 +213,10 @@ impl Assembly {
     }
 
     /// Describes the processes that were not seen twice in time.
-    fn absent(&self, meetings: &dyn Meetings) -> AssemblyError {
+    fn absent(&self, keyed_hits: &dyn KeyedHits) -> AssemblyError {
         let of = self.members.iter().zip(&self.tickets);
         let absent = of
-            .filter(|(_, ticket)| meetings.seen(**ticket).hits < 2)
+            .filter(|(_, ticket)| keyed_hits.seen(**ticket).hits < 2)
             .map(|(member, _)| member.pid().to_string());
         let place = self
             .members
@@ -241,20 +241,20 @@ impl Member {
     pub(super) fn new(
         point: ResolvedPoint,
         key: KeyPlace,
-        slot: Arc<Slot>,
+        place: Arc<WritablePlace>,
         change: (Bytes, Bytes),
     ) -> Member {
         Member {
             point,
             key,
-            slot,
+            place,
             change,
             passage: Passage::default(),
         }
     }
 
     fn pid(&self) -> Pid {
-        self.slot.pid()
+        self.place.pid()
     }
 
     fn add(&mut self, progress: &Progress) {

@@ -9,7 +9,7 @@ use super::reverting::REVERT_LOOK;
 use super::session::Session;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
-use crate::action::{ActionOutcome, ActionReceipt, CallThere, Reached};
+use crate::action::{ActionOutcome, ActionReceipt, CallAtSyncPoint, Reached};
 use crate::journal::{Mechanism, RevertOutcome, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, HoldTicket, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX};
@@ -28,7 +28,7 @@ const OTHERS_MAX: u64 = 256;
 pub(super) struct WaitingCall {
     pid: Pid,
     at: SyncPoint,
-    call: CallThere,
+    call: CallAtSyncPoint,
     ticket: HoldTicket,
     until: Instant,
     /// How the sync point was reached, once it was.
@@ -78,7 +78,7 @@ impl Session {
         &mut self,
         pid: Pid,
         at: SyncPoint,
-        call: CallThere,
+        call: CallAtSyncPoint,
         until: Instant,
         answer_ns_max: Option<u64>,
     ) -> Result<WaitingCall, Refusal> {
@@ -105,7 +105,7 @@ impl Session {
         &mut self,
         pid: Pid,
         at: &SyncPoint,
-        call: &CallThere,
+        call: &CallAtSyncPoint,
         answer_ns_max: u64,
     ) -> Result<HoldTicket, Refusal> {
         let request = HoldRequest {

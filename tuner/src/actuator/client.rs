@@ -84,6 +84,11 @@ impl ActuatorClient {
         expect!(self.request(ActuatorCommand::Set(Box::new(command)))?, ActuatorAnswer::Set(receipt) => *receipt)
     }
 
+    /// Whether a set is possible; an error is the reason why it is not. Writes nothing.
+    pub fn check(&mut self, command: SetCommand) -> Result<(), ClientError> {
+        expect!(self.request(ActuatorCommand::Check(Box::new(command)))?, ActuatorAnswer::Possible => ())
+    }
+
     /// Orders the write of a variable without waiting for it. No other request can be sent before
     /// [`ActuatorClient::receipt`].
     pub fn send_set(&mut self, command: SetCommand) -> Result<SentSet, ClientError> {

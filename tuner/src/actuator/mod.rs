@@ -68,6 +68,8 @@ pub enum ActuatorCommand {
     /// Begins the session. Must be the first request, and sent once.
     Hello(Hello),
     Set(Box<SetCommand>),
+    /// Checks whether a set is possible; writes nothing.
+    Check(Box<SetCommand>),
     /// Announces that a set may follow at once: the actuator does the preparation in advance, and repeats the
     /// checks when the set arrives. The only request without a reply.
     Expect(Expectation),
@@ -221,6 +223,8 @@ pub enum ActuatorAnswer {
         actuator: u32,
     },
     Set(Box<Receipt>),
+    /// To check: the set is possible.
+    Possible,
     /// To arm: the ticket for collecting.
     Armed {
         ticket: u64,

@@ -9,10 +9,10 @@ use crate::memory::MemoryError;
 use crate::place::PlaceError;
 use crate::process::ProcessError;
 use crate::ptrace::PtraceError;
-use crate::slot::SlotError;
 use crate::space::SpaceError;
 use crate::sync::PointError;
 use crate::variable::{FollowError, VariableError};
+use crate::writable_place::WritablePlaceError;
 use crate::write::WriteError;
 use crate::writer::WriterError;
 
@@ -32,7 +32,7 @@ refuse!(
     SpaceError,
     VariableError,
     FollowError,
-    SlotError,
+    WritablePlaceError,
     ValueError,
     WriterError,
     PointError
@@ -106,20 +106,20 @@ impl Kind for FollowError {
     }
 }
 
-impl Kind for SlotError {
+impl Kind for WritablePlaceError {
     fn kind(&self) -> ActuatorRefusalKind {
         match self {
-            SlotError::Process(error) => error.kind(),
-            SlotError::Space(error) => error.kind(),
-            SlotError::Memory(error) => error.kind(),
-            SlotError::Follow(error) => error.kind(),
-            SlotError::ModuleGone { .. } => ActuatorRefusalKind::Ended,
-            SlotError::TypeUnknown { .. }
-            | SlotError::WrongType { .. }
-            | SlotError::WrongSize { .. }
-            | SlotError::Misaligned { .. }
-            | SlotError::Traced { .. }
-            | SlotError::ReadOnly { .. } => ActuatorRefusalKind::Refused,
+            WritablePlaceError::Process(error) => error.kind(),
+            WritablePlaceError::Space(error) => error.kind(),
+            WritablePlaceError::Memory(error) => error.kind(),
+            WritablePlaceError::Follow(error) => error.kind(),
+            WritablePlaceError::ModuleGone { .. } => ActuatorRefusalKind::Ended,
+            WritablePlaceError::TypeUnknown { .. }
+            | WritablePlaceError::WrongType { .. }
+            | WritablePlaceError::WrongSize { .. }
+            | WritablePlaceError::Misaligned { .. }
+            | WritablePlaceError::Traced { .. }
+            | WritablePlaceError::ReadOnly { .. } => ActuatorRefusalKind::Refused,
         }
     }
 }
@@ -154,7 +154,7 @@ impl Kind for WriterError {
             WriterError::Lock(LockError::Io { .. }) | WriterError::Journal(_) => ActuatorRefusalKind::Failed,
             WriterError::Space(error) => error.kind(),
             WriterError::Memory(error) | WriterError::Write(WriteError::Memory(error)) => error.kind(),
-            WriterError::Slot(error) => error.kind(),
+            WriterError::WritablePlace(error) => error.kind(),
             WriterError::Follow(error) | WriterError::Write(WriteError::Follow(error)) => error.kind(),
             WriterError::Write(WriteError::Io { .. }) => ActuatorRefusalKind::Failed,
             WriterError::NoSuchChange { .. } => ActuatorRefusalKind::NotFound,

@@ -208,7 +208,7 @@ impl Session {
     ) -> Result<ArmedSet, Refusal> {
         let PendingRevert {
             space,
-            slot,
+            place,
             sync,
             returning,
         } = self.writer(pid)?.prepare_revert(change, with_it)?;
@@ -217,7 +217,7 @@ impl Session {
             .map_err(Refusal::from)
             .and_then(|point| {
                 self.waiting
-                    .arm(point, Arc::new(slot), values, WriteOptions::default())
+                    .arm(point, Arc::new(place), values, WriteOptions::default())
             });
         match armed {
             Ok(armed) => Ok(ArmedSet { returning, armed }),
@@ -233,7 +233,7 @@ impl Session {
         loop {
             match self.waiting.poll(&mut back.armed) {
                 Some(over) => return over,
-                None if Instant::now() >= until || !back.armed.slot().pid().is_alive() => {
+                None if Instant::now() >= until || !back.armed.target().pid().is_alive() => {
                     return self.waiting.stop(&back.armed);
                 }
                 None => std::thread::sleep(REVERT_LOOK),
@@ -252,7 +252,7 @@ impl Session {
             WriteEnd::There(written, hold) => (outcome_of(&returning.set, written), hold),
             // The instant is unknown, but the current value can be read.
             WriteEnd::Late(hold) => (
-                outcome_of(&returning.set, armed.slot().read().map_err(WriteError::from)),
+                outcome_of(&returning.set, armed.target().read().map_err(WriteError::from)),
                 hold,
             ),
             WriteEnd::Never(hold) => {

@@ -11,7 +11,7 @@ use super::reverting::{REVERT_LOOK, REVERT_WAIT, Reverting, Tried};
 use super::session::Session;
 use super::waiting::refused;
 use super::{ActuatorRefusalKind, Refusal};
-use crate::journal::{Bond, Change, Mechanism, RevertOutcome, Status, WriteHold};
+use crate::journal::{Change, ChangeGroup, Mechanism, RevertOutcome, Status, WriteHold};
 use crate::process::Pid;
 use crate::revert::{PendingRevert, Returning};
 use crate::sync::{self, Passage, ResolvedPoint};
@@ -22,38 +22,44 @@ impl Session {
     pub(super) fn revert_groups(&mut self, pids: &[Pid], reverting: &mut Reverting) {
         let mut tried = BTreeSet::new();
         // Reverting one brings an earlier one into force.
-        while let Some(bond) = self.newest_bond(pids, reverting, &tried) {
-            tried.insert(bond.group.clone());
-            for (pid, attempts) in self.revert_group(&bond, reverting.wanted, Instant::now() + REVERT_WAIT) {
+        while let Some(shared) = self.newest_shared(pids, reverting, &tried) {
+            tried.insert(shared.group.clone());
+            for (pid, attempts) in self.revert_group(&shared, reverting.wanted, Instant::now() + REVERT_WAIT)
+            {
                 reverting.have_tried(pid, attempts);
             }
         }
     }
 
-    fn newest_bond(&mut self, pids: &[Pid], reverting: &Reverting, tried: &BTreeSet<String>) -> Option<Bond> {
-        let mut newest: Option<(u64, Bond)> = None;
+    fn newest_shared(
+        &mut self,
+        pids: &[Pid],
+        reverting: &Reverting,
+        tried: &BTreeSet<String>,
+    ) -> Option<ChangeGroup> {
+        let mut newest: Option<(u64, ChangeGroup)> = None;
         for pid in pids {
             let Ok(writer) = self.writer(*pid) else { continue };
             for change in writer.changes() {
-                let (Some(bond), at) = (change.intent.action.together(), change.intent.at.monotonic_ns)
+                let (Some(shared), at) = (change.intent.action.together(), change.intent.at.monotonic_ns)
                 else {
                     continue;
                 };
                 let is_newer = newest.as_ref().is_none_or(|(newest, _)| at > *newest);
-                let is_in_force = change.status == Status::Applied && !tried.contains(&bond.group);
+                let is_in_force = change.status == Status::Applied && !tried.contains(&shared.group);
                 if is_newer && is_in_force && reverting.is_left(*pid, &change) {
-                    newest = Some((at, bond.clone()));
+                    newest = Some((at, shared.clone()));
                 }
             }
         }
-        newest.map(|(_, bond)| bond)
+        newest.map(|(_, shared)| shared)
     }
 
     /// Reverts a group in those of its processes that live and have it in force: all of them or none. The
     /// same write reverts earlier groups of the same processes as long as they are wanted in all of them.
     fn revert_group(
         &mut self,
-        bond: &Bond,
+        shared: &ChangeGroup,
         wanted: &dyn Fn(Pid, &Change) -> bool,
         until: Instant,
     ) -> BTreeMap<Pid, Vec<Tried>> {
@@ -62,8 +68,8 @@ impl Session {
         let mut members = Vec::new();
         let mut hindered = None;
         let mut in_force = Vec::new();
-        for pid in bond.with.iter().filter(|pid| pid.is_alive()) {
-            match self.in_force_of(*pid, bond) {
+        for pid in shared.with.iter().filter(|pid| pid.is_alive()) {
+            match self.in_force_of(*pid, shared) {
                 Ok(change) => in_force.extend(change.map(|change| (*pid, change))),
                 Err(refusal) if refusal.kind == ActuatorRefusalKind::Ended => {}
                 Err(source) => hindered = Some(AssemblyError::Member { pid: *pid, source }),
@@ -71,7 +77,7 @@ impl Session {
         }
         let run = self.groups_before(&in_force, wanted);
         for (pid, change) in in_force {
-            match self.prepare_back(pid, change, bond, &run) {
+            match self.prepare_back(pid, change, shared, &run) {
                 Ok((back, member)) => {
                     returning.push((pid, back));
                     members.push(member);
@@ -114,9 +120,10 @@ impl Session {
     }
 
     /// The change of a group in one of its processes, if it is in force there.
-    fn in_force_of(&mut self, pid: Pid, bond: &Bond) -> Result<Option<u64>, Refusal> {
+    fn in_force_of(&mut self, pid: Pid, shared: &ChangeGroup) -> Result<Option<u64>, Refusal> {
         let changes = self.writer(pid)?.changes();
-        let is_it = |known: &&Change| known.status == Status::Applied && group_of(known) == Some(&bond.group);
+        let is_it =
+            |known: &&Change| known.status == Status::Applied && group_of(known) == Some(&shared.group);
         Ok(changes.iter().find(is_it).map(|change| change.intent.change))
     }
 
@@ -168,25 +175,25 @@ impl Session {
         &mut self,
         pid: Pid,
         change: u64,
-        bond: &Bond,
+        shared: &ChangeGroup,
         run: &[String],
     ) -> Result<(Returning, Member), Refusal> {
         let is_in_run = |earlier: &Change| group_of(earlier).is_some_and(|group| run.contains(group));
         let PendingRevert {
             space,
-            slot,
+            place,
             sync,
             returning,
         } = self.writer(pid)?.prepare_revert(change, &is_in_run)?;
         let prepared = ResolvedPoint::resolve(&space, &sync)
             .map_err(|error| error.to_string())
             .and_then(|point| {
-                let key = sync::resolve(&bond.key, &space, &sync);
+                let key = sync::resolve(&shared.key, &space, &sync);
                 Ok((point, key.map_err(|error| error.to_string())?))
             });
         let values = (returning.set.new, returning.set.old);
         match prepared {
-            Ok((point, key)) => Ok((returning, Member::new(point, key, Arc::new(slot), values))),
+            Ok((point, key)) => Ok((returning, Member::new(point, key, Arc::new(place), values))),
             Err(why) => {
                 let outcome = RevertOutcome::Failed(why.clone());
                 self.writer(pid)?.conclude_revert(returning, outcome, None)?;
@@ -197,5 +204,5 @@ impl Session {
 }
 
 fn group_of(change: &Change) -> Option<&String> {
-    change.intent.action.together().map(|bond| &bond.group)
+    change.intent.action.together().map(|shared| &shared.group)
 }

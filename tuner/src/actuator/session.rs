@@ -17,9 +17,9 @@ use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
 use crate::module::Images;
 use crate::process::{Pid, Process, ProcessError};
-use crate::slot::Slot;
 use crate::space::{AddressSpace, read_maps};
 use crate::variable::{Location, VariableName};
+use crate::writable_place::WritablePlace;
 use crate::write;
 use crate::writer::{SetRequest, Writer, WriterError};
 
@@ -45,7 +45,7 @@ pub(super) struct Session {
     images: Arc<Images>,
     pub(super) writers: BTreeMap<Pid, Writer>,
     locations: HashMap<(Pid, VariableName), Location>,
-    pub(super) slots: HashMap<Stated, Slot>,
+    pub(super) slots: HashMap<Stated, WritablePlace>,
     pub(super) waiting: Waiting,
     /// Processes that may have inherited a reverted change, and why they were not changed: reported at the
     /// end.
@@ -72,6 +72,7 @@ impl Session {
     pub(super) fn execute(&mut self, command: ActuatorCommand) -> Result<ActuatorAnswer, Refusal> {
         match command {
             ActuatorCommand::Set(set) => self.set(*set),
+            ActuatorCommand::Check(set) => self.check(*set),
             ActuatorCommand::Arm(arm) => self.arm(*arm).map(|ticket| ActuatorAnswer::Armed { ticket }),
             ActuatorCommand::ArmAct(arm) => self.arm_act(*arm).map(|ticket| ActuatorAnswer::Armed { ticket }),
             ActuatorCommand::Together(together) => {
@@ -117,19 +118,26 @@ impl Session {
 
     fn set(&mut self, command: SetCommand) -> Result<ActuatorAnswer, Refusal> {
         let (pid, stated) = (command.pid, stated(&command));
-        let (slot, request) = self.prepare(command)?;
-        let receipt = self.writer(pid)?.set(&slot, request)?;
+        let (place, request) = self.prepare(command)?;
+        let receipt = self.writer(pid)?.set(&place, request)?;
         // After a failed write the variable is resolved and validated again.
-        self.keep_checked(stated, slot);
+        self.keep_checked(stated, place);
         Ok(ActuatorAnswer::Set(Box::new(receipt)))
+    }
+
+    fn check(&mut self, command: SetCommand) -> Result<ActuatorAnswer, Refusal> {
+        let stated = stated(&command);
+        let (slot, _) = self.prepare(command)?;
+        self.keep_checked(stated, slot);
+        Ok(ActuatorAnswer::Possible)
     }
 
     /// A set may follow at once, perhaps this one. Reads in advance what it will read, to make it quick.
     /// Nothing is concluded from this, except that for some milliseconds no debugger is attached to the
     /// process.
     pub(super) fn expect(&mut self, like: Option<SetWarmUp>) {
-        for slot in self.slots.values_mut().take(EXPECTED_MAX) {
-            slot.look();
+        for place in self.slots.values_mut().take(EXPECTED_MAX) {
+            place.look();
         }
         for writer in self.writers.values_mut().take(EXPECTED_MAX) {
             writer.look();
@@ -141,31 +149,31 @@ impl Session {
     }
 
     /// All steps of a set before its announcement.
-    pub(super) fn prepare(&mut self, command: SetCommand) -> Result<(Slot, SetRequest), Refusal> {
+    pub(super) fn prepare(&mut self, command: SetCommand) -> Result<(WritablePlace, SetRequest), Refusal> {
         // Before anything is resolved: a missing right to write must be reported first.
         self.writer(command.pid)?;
         let stated = stated(&command);
-        let slot = match self.slots.remove(&stated) {
-            Some(slot) => {
-                slot.check_untraced()?;
-                slot
+        let place = match self.slots.remove(&stated) {
+            Some(place) => {
+                place.check_untraced()?;
+                place
             }
             None => self.validated(&stated)?,
         };
-        let request = requested(command, &slot)?;
-        Ok((slot, request))
+        let request = requested(command, &place)?;
+        Ok((place, request))
     }
 
-    fn validated(&mut self, stated: &Stated) -> Result<Slot, Refusal> {
+    fn validated(&mut self, stated: &Stated) -> Result<WritablePlace, Refusal> {
         let (pid, name, value_type) = stated;
         let known = self.locations.get(&(*pid, name.clone()));
         // If no pointer leads to it, the validation covers all that is cached: whether its file is still
         // loaded at the same address need not be checked before.
         let known = known.filter(|known| known.chain.is_none());
-        if let Some(Ok(slot)) = known.map(|known| Slot::validate(known, *value_type)) {
-            return Ok(slot);
+        if let Some(Ok(place)) = known.map(|known| WritablePlace::validate(known, *value_type)) {
+            return Ok(place);
         }
-        Ok(Slot::validate(&self.locate(*pid, name)?, *value_type)?)
+        Ok(WritablePlace::validate(&self.locate(*pid, name)?, *value_type)?)
     }
 
     /// A cached location is valid as long as its file is still loaded at the same address.
@@ -208,21 +216,21 @@ impl Session {
         }))
     }
 
-    /// A variable that is read may be written next: validates its slot in advance. A missing right to write
+    /// A variable that is read may be written next: validates its place in advance. A missing right to write
     /// is reported only at the write.
     fn prefetch(&mut self, stated: Stated) {
         write::look();
-        // If the process has executed another program, the kept slot is worthless.
+        // If the process has executed another program, the kept place is worthless.
         self.slots.remove(&stated);
-        if let Ok(slot) = self.validated(&stated) {
-            self.keep_checked(stated, slot);
+        if let Ok(place) = self.validated(&stated) {
+            self.keep_checked(stated, place);
         }
     }
 
-    /// Keeps the slot for the next write, if it stays valid and there is room.
-    fn keep_checked(&mut self, stated: Stated, slot: Slot) {
-        if slot.stays() && self.slots.len() < SLOTS_MAX {
-            self.slots.insert(stated, slot);
+    /// Keeps the place for the next write, if it stays valid and there is room.
+    fn keep_checked(&mut self, stated: Stated, place: WritablePlace) {
+        if place.stays() && self.slots.len() < SLOTS_MAX {
+            self.slots.insert(stated, place);
         }
     }
 
@@ -332,7 +340,7 @@ impl Session {
     }
 }
 
-/// The key under which its validated slot is kept.
+/// The key under which its validated place is kept.
 pub(super) fn stated(command: &SetCommand) -> Stated {
     let name = VariableName {
         name: command.variable.clone(),
@@ -341,8 +349,8 @@ pub(super) fn stated(command: &SetCommand) -> Stated {
     (command.pid, name, command.value_type)
 }
 
-/// Converts the values of a set to the type of the slot.
-pub(super) fn requested(command: SetCommand, slot: &Slot) -> Result<SetRequest, ValueError> {
+/// Converts the values of a set to the type of the place.
+pub(super) fn requested(command: SetCommand, place: &WritablePlace) -> Result<SetRequest, ValueError> {
     let SetCommand {
         value,
         expect_old,
@@ -350,7 +358,7 @@ pub(super) fn requested(command: SetCommand, slot: &Slot) -> Result<SetRequest, 
         rule,
         ..
     } = command;
-    let typed = |literal: Literal| literal.of_type(slot.value_type());
+    let typed = |literal: Literal| literal.of_type(place.value_type());
     Ok(SetRequest {
         value: typed(value)?,
         expect_old: expect_old.map(typed).transpose()?,

@@ -13,11 +13,11 @@ use super::session::Session;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, refused};
 use super::{Refusal, SetCommand, TogetherCommand};
 use crate::clock;
-use crate::journal::Bond;
+use crate::journal::ChangeGroup;
 use crate::process::Pid;
-use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::{self, KeyPlace, ResolvedPoint};
+use crate::writable_place::WritablePlace;
 use crate::writer::{Announced, SetRequest};
 
 /// Changes of several processes that wait.
@@ -44,7 +44,7 @@ impl WaitingGroup {
 /// One resolved set of a group.
 struct Prepared {
     pid: Pid,
-    slot: Arc<Slot>,
+    place: Arc<WritablePlace>,
     request: SetRequest,
     point: ResolvedPoint,
     key: KeyPlace,
@@ -74,7 +74,7 @@ impl Session {
             .into_iter()
             .map(|set| self.prepare_member(set, &at, &key))
             .collect();
-        let bond = Bond {
+        let shared = ChangeGroup {
             group: format!("{}-{}", std::process::id(), clock::monotonic_ns()),
             with,
             key,
@@ -83,11 +83,11 @@ impl Session {
         let mut members = Vec::new();
         for one in prepared? {
             let set = self.writer(one.pid).and_then(|writer| {
-                Ok(writer.announce_set(&one.slot, one.request, Some(at.clone()), Some(bond.clone()))?)
+                Ok(writer.announce_set(&one.place, one.request, Some(at.clone()), Some(shared.clone()))?)
             });
             match set {
                 Ok(set) => {
-                    members.push(Member::new(one.point, one.key, one.slot, (set.old, set.new)));
+                    members.push(Member::new(one.point, one.key, one.place, (set.old, set.new)));
                     announced.push((one.pid, set));
                 }
                 Err(refusal) => {
@@ -120,7 +120,7 @@ impl Session {
 
     fn prepare_member(&mut self, set: SetCommand, at: &SyncPoint, key: &Key) -> Result<Prepared, Refusal> {
         let pid = set.pid;
-        let (slot, request) = self.prepare(set)?;
+        let (place, request) = self.prepare(set)?;
         let space = AddressSpace::read(&self.open(pid)?, &self.images())?;
         let key = sync::resolve(key, &space, at).map_err(|why| {
             refused(format!(
@@ -129,7 +129,7 @@ impl Session {
         })?;
         Ok(Prepared {
             pid,
-            slot: Arc::new(slot),
+            place: Arc::new(place),
             request,
             point: ResolvedPoint::resolve(&space, at)?,
             key,

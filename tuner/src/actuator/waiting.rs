@@ -18,9 +18,9 @@ use crate::action::ActionReceipt;
 use crate::journal::RevertOutcome;
 use crate::process::Pid;
 use crate::rendezvous::{ANSWER_NS_MAX, Progress, Rendezvous};
-use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::{Passage, ResolvedPoint};
+use crate::writable_place::WritablePlace;
 use crate::write::WriteError;
 use crate::writer::{Announced, Receipt};
 
@@ -88,12 +88,12 @@ impl Waiting {
     pub(super) fn arm(
         &mut self,
         point: ResolvedPoint,
-        slot: Arc<Slot>,
+        place: Arc<WritablePlace>,
         change: (Bytes, Bytes),
         how: WriteOptions,
     ) -> Result<Armed, Refusal> {
         let hooks = self.options.hooks;
-        Armed::new(point, slot, change, how, self.rendezvous()?, hooks).map_err(refused)
+        Armed::new(point, place, change, how, self.rendezvous()?, hooks).map_err(refused)
     }
 
     pub(super) fn poll(&mut self, armed: &mut Armed) -> Option<WriteEnd> {
@@ -142,11 +142,11 @@ impl Session {
         renewals: u32,
     ) -> Result<ArmedSet, Refusal> {
         let pid = command.set.pid;
-        let (slot, request) = self.prepare(command.set.clone())?;
+        let (place, request) = self.prepare(command.set.clone())?;
         let point = self.point(pid, &command.at)?;
         let announced = self
             .writer(pid)?
-            .announce_set(&slot, request, Some(command.at.clone()), None)?;
+            .announce_set(&place, request, Some(command.at.clone()), None)?;
         if announced.change.is_none() {
             let there = Ok(announced.new);
             return Ok(ArmedSet::There(
@@ -159,7 +159,7 @@ impl Session {
         };
         let change = (announced.old, announced.new);
         let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
-        match self.waiting.arm(point, Arc::new(slot), change, how) {
+        match self.waiting.arm(point, Arc::new(place), change, how) {
             Ok(armed) => Ok(ArmedSet::Waits(WaitingSet {
                 until: until.unwrap_or_else(|| Instant::now() + within),
                 command,
@@ -241,7 +241,7 @@ impl Session {
         match over {
             WriteEnd::There(written, hold) => Ok(writer.conclude(&set.announced, written, Some(hold))?),
             WriteEnd::Late(hold) => {
-                let found = set.armed.slot().read().map_err(WriteError::from);
+                let found = set.armed.target().read().map_err(WriteError::from);
                 let receipt = writer.conclude(&set.announced, found, Some(hold))?;
                 let reverted = receipt.change.map(|change| writer.revert(change));
                 let now = match reverted {

@@ -2,7 +2,7 @@
 //! are in the caches when a set follows at once. Fetching them takes longer than the set itself.
 //!
 //! A [`SetWarmUp`] can be made of a set, but not a set of it: its content is visible here alone, and is
-//! passed only to functions that take the writer and the slot by shared reference. So nothing is written but
+//! passed only to functions that take the writer and the place by shared reference. So nothing is written but
 //! a line to an unnamed file; nothing is announced, cached or answered, and no lock is taken.
 
 use std::hint::black_box;
@@ -25,17 +25,17 @@ impl SetWarmUp {
 }
 
 impl Session {
-    /// Executes the path of a set whose slot was validated before; the first set of any other is slow anyway.
+    /// Executes the path of a set whose place was validated before; the first set of any other is slow anyway.
     /// An error is reported when the set is made.
     pub(super) fn warm_up(&self, SetWarmUp(command): SetWarmUp) {
-        let (writer, slot) = (self.writers.get(&command.pid), self.slots.get(&stated(&command)));
-        let (Some(writer), Some(slot)) = (writer, slot) else {
+        let (writer, place) = (self.writers.get(&command.pid), self.slots.get(&stated(&command)));
+        let (Some(writer), Some(place)) = (writer, place) else {
             return;
         };
-        if slot.check_untraced().is_ok()
-            && let Ok(request) = requested(command, slot)
+        if place.check_untraced().is_ok()
+            && let Ok(request) = requested(command, place)
         {
-            let _ = black_box(writer.warm_up_set(slot, request));
+            let _ = black_box(writer.warm_up_set(place, request));
         }
     }
 }

@@ -14,18 +14,18 @@ pub use crate::elf::{ImageError, Segment};
 use crate::mark::{self, Mark};
 use crate::symbol::{Symbol, SymbolTable};
 
+mod cached;
 mod functions;
-mod shelf;
-pub(crate) mod slots;
+pub(crate) mod got;
 
-use shelf::Shelf;
+use cached::Cached;
 
 /// One ELF file and its caches.
 #[derive(Debug)]
 pub struct Image {
     file: DebugFile,
-    dynamic_symbols: Shelf<SymbolTable>,
-    static_symbols: Shelf<SymbolTable>,
+    dynamic_symbols: Cached<SymbolTable>,
+    static_symbols: Cached<SymbolTable>,
     marks: OnceLock<Vec<Mark>>,
 }
 
@@ -42,8 +42,8 @@ impl Image {
     pub fn read(file: File) -> Result<Image, ImageError> {
         Ok(Image {
             file: DebugFile::new(Elf::read(file)?, Origin::default()),
-            dynamic_symbols: Shelf::default(),
-            static_symbols: Shelf::default(),
+            dynamic_symbols: Cached::default(),
+            static_symbols: Cached::default(),
             marks: OnceLock::new(),
         })
     }

@@ -47,15 +47,15 @@ pub struct Assignment {
     pub sync: Option<SyncPoint>,
     /// The processes that apply and revert it at the same iteration only, all of them or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub together: Option<Bond>,
+    pub together: Option<ChangeGroup>,
 }
 
 impl Assignment {
     /// True if `later` found the value of this one, at the same place, sync point and processes.
     pub(super) fn leads_to(&self, later: &Assignment) -> bool {
         let is_of_the_same = match (&self.together, &later.together) {
-            (Some(bond), Some(of_later)) => (&bond.with, &bond.key) == (&of_later.with, &of_later.key),
-            (bond, of_later) => bond.is_none() && of_later.is_none(),
+            (Some(shared), Some(of_later)) => (&shared.with, &shared.key) == (&of_later.with, &of_later.key),
+            (shared, of_later) => shared.is_none() && of_later.is_none(),
         };
         let place = (
             self.address,
@@ -77,7 +77,7 @@ impl Assignment {
 
 /// Changes of several processes that are in force in all of them or in none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bond {
+pub struct ChangeGroup {
     /// Identifies the group: the same in all of its changes.
     pub group: String,
     pub with: Vec<Pid>,
@@ -197,7 +197,7 @@ impl ActionRecord {
     }
 
     /// The changes of other processes that belong to it, if any.
-    pub fn together(&self) -> Option<&Bond> {
+    pub fn together(&self) -> Option<&ChangeGroup> {
         match self {
             ActionRecord::Set(set) => set.together.as_ref(),
             ActionRecord::Call(_)

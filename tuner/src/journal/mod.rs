@@ -14,8 +14,8 @@ mod history;
 mod record;
 
 pub use action::{
-    ActionRecord, Assignment, Bond, CallRecord, HexBytes, InverseRecord, Patch, PatchedBytes, PrecedingCall,
-    ThreadAffinities, ThreadCpus,
+    ActionRecord, Assignment, CallRecord, ChangeGroup, HexBytes, InverseRecord, Patch, PatchedBytes,
+    PrecedingCall, ThreadAffinities, ThreadCpus,
 };
 pub(crate) use file::boot_id;
 pub use file::{Journal, JournalError, StateDir};

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 pub(crate) use self::standing::View;
 pub(crate) use self::worker::{
-    HeldResult, Machinery, STOP_WAIT, fill, in_the_way, insist, is_ours, refuse_function, unmap, unmap_held,
-    with_all, with_thread,
+    HeldResult, RemoteSetup, STOP_WAIT, fill, in_the_way, insist, is_ours, refuse_function, unmap,
+    unmap_held, with_all, with_thread,
 };
 use crate::address::{Address, LinkAddress};
 use crate::arch::{
@@ -27,7 +27,7 @@ use crate::arch::{
 };
 use crate::arena::{Arena, PAGE};
 use crate::error::ActionError;
-use crate::place::{Ground, is_main_stack};
+use crate::place::{ProcessMemory, is_main_stack};
 use crate::process::Pid;
 use crate::ptrace::HeldThread;
 use crate::seccomp::SystemCall;
@@ -103,19 +103,19 @@ impl Gate {
     }
 
     /// Checks that both are still in memory: a uprobe may have been attached to one since.
-    fn check(&self, ground: &Ground) -> Result<(), ActionError> {
+    fn check(&self, memory: &ProcessMemory) -> Result<(), ActionError> {
         let mut found = [0; 9];
         let count = frame::SYSTEM_CALL_AND_RETURN.len();
-        ground.read(self.system_call, &mut found[..count])?;
+        memory.read(self.system_call, &mut found[..count])?;
         let mut is_there = found[..count] == frame::SYSTEM_CALL_AND_RETURN;
-        ground.read(self.signal_return, &mut found)?;
+        memory.read(self.signal_return, &mut found)?;
         is_there &= frame::SIGNAL_RETURNS
             .iter()
             .any(|pattern| found.starts_with(pattern));
         match is_there {
             true => Ok(()),
             false => Err(ActionError::NoWay {
-                pid: ground.pid(),
+                pid: memory.pid(),
                 why: "its C library has been changed in memory (a probe on a system call?)",
             }),
         }
@@ -150,13 +150,17 @@ fn refuse_locked(pid: Pid) -> Result<(), ActionError> {
 }
 
 /// Why a thread must not execute anything for us; `None` if nothing prevents it.
-pub(crate) fn obstacle(thread: &HeldThread, registers: &RawRegisters, ground: &Ground) -> Option<String> {
+pub(crate) fn obstacle(
+    thread: &HeldThread,
+    registers: &RawRegisters,
+    memory: &ProcessMemory,
+) -> Option<String> {
     let stack = arch::stack(registers);
     let room = |map: &crate::maps::Mapping| is_main_stack(map) || stack.0 - map.start.0 >= STACK_ROOM;
-    let why = match ground.mapping(stack, 1) {
+    let why = match memory.mapping(stack, 1) {
         _ if thread.is_stopped_by_signal() => "the process is stopped by a signal (SIGCONT continues it)",
         _ if !arch::is_native(registers) => "it runs 32-bit code",
-        _ if in_restartable_sequence(thread, ground) => "it is in a restartable sequence",
+        _ if in_restartable_sequence(thread, memory) => "it is in a restartable sequence",
         None => "its stack is nowhere",
         Some(map) if !map.permissions.write => "its stack is nowhere",
         Some(map) if !room(map) => "its stack is nearly full",
@@ -166,11 +170,11 @@ pub(crate) fn obstacle(thread: &HeldThread, registers: &RawRegisters, ground: &G
 }
 
 /// In such a sequence the kernel could no longer restart it.
-fn in_restartable_sequence(thread: &HeldThread, ground: &Ground) -> bool {
+fn in_restartable_sequence(thread: &HeldThread, memory: &ProcessMemory) -> bool {
     // The second word of `struct rseq` points to the sequence that was entered last.
     let place = thread.rseq_place();
     place.is_some_and(|place| {
-        ground
+        memory
             .word(Address(place + 8))
             .is_ok_and(|sequence| sequence != 0)
     })
@@ -251,20 +255,20 @@ impl<'a> Worker<'a> {
     /// Prepares its stack for a task that its seccomp filters permit. The thread itself is not changed yet.
     pub(crate) fn begin(
         thread: &'a mut HeldThread,
-        ground: &Ground,
+        memory: &ProcessMemory,
         gate: &'a Gate,
         task: Task<'_>,
     ) -> Result<Worker<'a>, ActionError> {
         let original = thread.registers()?;
-        let pid = ground.pid();
-        if let Some(why) = obstacle(thread, &original, ground) {
+        let pid = memory.pid();
+        if let Some(why) = obstacle(thread, &original, memory) {
             return Err(ActionError::NoThread {
                 pid,
                 waited_ms: 0,
                 why,
             });
         }
-        gate.check(ground)?;
+        gate.check(memory)?;
         task.refuse(thread, pid, gate)?;
         let extended = thread.extended_state()?;
         let signal_mask = thread.signal_mask()?;
@@ -281,7 +285,7 @@ impl<'a> Worker<'a> {
         };
         let laid = frame::frame(&state, top, gate.signal_return).ok_or(no_frame)?;
         for (offset, piece) in pages(laid.address, &laid.bytes) {
-            let place = ground.stack(arch::stack(&original), offset, piece.len())?;
+            let place = memory.stack(arch::stack(&original), offset, piece.len())?;
             write::commit_bytes(&place, None, piece, Some(thread))?;
         }
         Ok(Worker {

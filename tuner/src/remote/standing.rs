@@ -6,7 +6,7 @@ use super::Gate;
 use crate::address::Address;
 use crate::arch::x86_64::{self as arch, Sleep, frame};
 use crate::error::ActionError;
-use crate::place::Ground;
+use crate::place::ProcessMemory;
 use crate::ptrace::HeldThread;
 use crate::unwind::Trace;
 
@@ -31,7 +31,7 @@ const HANDLERS_MAX: usize = 8;
 
 impl View {
     /// Reads the state of a held thread.
-    pub(crate) fn of(thread: &HeldThread, ground: &Ground, gate: &Gate) -> Result<View, ActionError> {
+    pub(crate) fn of(thread: &HeldThread, memory: &ProcessMemory, gate: &Gate) -> Result<View, ActionError> {
         let registers = thread.registers()?;
         let mut view = View {
             tid: thread.tid(),
@@ -39,7 +39,7 @@ impl View {
             words: Vec::new(),
             trace: gate
                 .unwinder
-                .trace(&arch::resumable(&registers, Sleep::GoOn), ground),
+                .trace(&arch::resumable(&registers, Sleep::GoOn), memory),
             in_handler: false,
             is_cut: false,
         };
@@ -53,7 +53,7 @@ impl View {
                 view.is_cut = true;
                 break;
             }
-            let (range, bytes) = read_stack(ground, stack)?;
+            let (range, bytes) = read_stack(memory, stack)?;
             view.is_cut |= range.end - range.start > bytes.len() as u64;
             looked.push(range);
             for at in (0..bytes.len().saturating_sub(7)).step_by(8) {
@@ -92,22 +92,22 @@ impl View {
 
     /// Whether it is in `range`, or one of its innermost functions, up to one that is probed, will return
     /// there. This is sufficient for code that calls nothing that could be probed.
-    pub(crate) fn is_executing_innermost(&self, range: &Range<u64>, ground: &Ground) -> bool {
+    pub(crate) fn is_executing_innermost(&self, range: &Range<u64>, memory: &ProcessMemory) -> bool {
         match self.trace.as_ref().filter(|trace| trace.is_cut) {
             Some(trace) => {
                 range.contains(&self.instruction.0) || trace.returns.iter().any(|at| range.contains(at))
             }
-            None => self.is_executing(range, ground),
+            None => self.is_executing(range, memory),
         }
     }
 
     /// Whether it is in `range` or will return there. If that is not known exactly, counts the words on its
     /// stack that follow a call instruction: other words may be addresses of functions.
-    pub(crate) fn is_executing(&self, range: &Range<u64>, ground: &Ground) -> bool {
+    pub(crate) fn is_executing(&self, range: &Range<u64>, memory: &ProcessMemory) -> bool {
         if self.exact().is_some() {
             return self.touches(range);
         }
-        let is_return = |word: &&u64| range.contains(word) && follows_call(ground, Address(**word));
+        let is_return = |word: &&u64| range.contains(word) && follows_call(memory, Address(**word));
         range.contains(&self.instruction.0) || self.words.iter().any(|word| is_return(&word))
     }
 
@@ -127,9 +127,9 @@ impl View {
 }
 
 /// Whether a call instruction ends at `address`: `call rel32`, or one through a register or memory.
-fn follows_call(ground: &Ground, address: Address) -> bool {
+fn follows_call(memory: &ProcessMemory, address: Address) -> bool {
     let mut before = [0; 7];
-    if ground
+    if memory
         .read(Address(address.0.wrapping_sub(7)), &mut before)
         .is_err()
     {
@@ -145,13 +145,13 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// The stack from its pointer to the end of its mapping, or up to the bound.
-fn read_stack(ground: &Ground, stack: Address) -> Result<(Range<u64>, Vec<u8>), ActionError> {
+fn read_stack(memory: &ProcessMemory, stack: Address) -> Result<(Range<u64>, Vec<u8>), ActionError> {
     let start = stack.0.next_multiple_of(8);
-    let Some(map) = ground.mapping(Address(start), 8) else {
+    let Some(map) = memory.mapping(Address(start), 8) else {
         return Ok((start..start + 8, Vec::new()));
     };
     let length = (map.end.0 - start).min(STACK_BYTES_MAX);
     let mut bytes = vec![0; length as usize];
-    ground.read(Address(start), &mut bytes)?;
+    memory.read(Address(start), &mut bytes)?;
     Ok((start..map.end.0, bytes))
 }

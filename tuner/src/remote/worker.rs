@@ -9,7 +9,7 @@ use crate::address::{Address, LoadBias};
 use crate::arena::Arena;
 use crate::error::ActionError;
 use crate::image::Image;
-use crate::place::Ground;
+use crate::place::ProcessMemory;
 use crate::process::{Pid, Process};
 use crate::ptrace::{self, HeldThread, PtraceError, Stopped};
 use crate::seccomp;
@@ -45,7 +45,7 @@ const ALLOCATOR: [&str; 12] = [
 
 /// What is needed to make the program work for us; valid until it loads or unloads a module.
 #[derive(Debug)]
-pub(crate) struct Machinery {
+pub(crate) struct RemoteSetup {
     modules: Vec<(String, LoadBias)>,
     pub(crate) gate: Gate,
     /// Code in which a thread holds locks that a called function is likely to take.
@@ -54,12 +54,12 @@ pub(crate) struct Machinery {
     pub(crate) extended_bytes: OnceLock<usize>,
 }
 
-impl Machinery {
+impl RemoteSetup {
     /// The cached one, if it is still valid.
     pub(crate) fn of(
         space: &AddressSpace,
-        known: &mut Option<Arc<Machinery>>,
-    ) -> Result<Arc<Machinery>, ActionError> {
+        known: &mut Option<Arc<RemoteSetup>>,
+    ) -> Result<Arc<RemoteSetup>, ActionError> {
         let modules: Vec<_> = space
             .modules
             .iter()
@@ -68,24 +68,24 @@ impl Machinery {
         if let Some(known) = known.as_ref().filter(|known| known.modules == modules) {
             return Ok(Arc::clone(known));
         }
-        let machinery = Arc::new(Machinery {
+        let setup = Arc::new(RemoteSetup {
             modules,
             gate: Gate::find(space)?,
             delicate: delicate(space),
             extended_bytes: OnceLock::new(),
         });
-        *known = Some(Arc::clone(&machinery));
-        Ok(machinery)
+        *known = Some(Arc::clone(&setup));
+        Ok(setup)
     }
 
     /// Why a thread must not call a function; `None` if no check prevents it.
-    pub(crate) fn keeps_from_calling(&self, view: &View, ground: &Ground) -> Option<String> {
+    pub(crate) fn keeps_from_calling(&self, view: &View, memory: &ProcessMemory) -> Option<String> {
         if view.in_handler {
             return Some(view.says("runs a signal handler"));
         }
         self.delicate
             .iter()
-            .find(|(range, _)| view.is_executing(range, ground))
+            .find(|(range, _)| view.is_executing(range, memory))
             .map(|(_, what)| view.says(what))
     }
 }
@@ -158,7 +158,7 @@ pub(crate) struct Worked {
 /// thread ([`ptrace::apart`]).
 pub(crate) fn with_thread(
     process: &Process,
-    ground: &Ground,
+    memory: &ProcessMemory,
     gate: &Gate,
     task: Task<'_>,
     only: Option<i32>,
@@ -191,12 +191,12 @@ pub(crate) fn with_thread(
                 }
                 Err(error) => return Err(error.into()),
             };
-            let view = View::of(&thread, ground, gate)?;
+            let view = View::of(&thread, memory, gate)?;
             if let Some(reason) = unsuitable(&view) {
                 (why, others) = (reason, true);
                 continue;
             }
-            match Worker::begin(&mut thread, ground, gate, task) {
+            match Worker::begin(&mut thread, memory, gate, task) {
                 Ok(worker) => match act.take() {
                     Some(act) => act(worker)?,
                     None => unreachable!("it is taken once, and then this returns"),
@@ -307,27 +307,27 @@ pub(crate) fn with_all<T>(
 /// Unmaps an arena once no thread is in it or returns to it.
 pub(crate) fn unmap(
     process: &Process,
-    ground: &Ground,
+    memory: &ProcessMemory,
     gate: &Gate,
     arena: &Arena,
 ) -> Result<(), ActionError> {
-    with_all(process, |stopped| unmap_held(stopped, ground, gate, arena)).map(|_| ())
+    with_all(process, |stopped| unmap_held(stopped, memory, gate, arena)).map(|_| ())
 }
 
 /// Unmaps an arena while all threads are held, or returns the thread that is in it.
 pub(crate) fn unmap_held(
     stopped: &mut Stopped,
-    ground: &Ground,
+    memory: &ProcessMemory,
     gate: &Gate,
     arena: &Arena,
 ) -> Result<HeldResult<()>, ActionError> {
     let range = arena.address.0..arena.address.0 + arena.size();
-    if let Some(why) = in_the_way(stopped, ground, gate, &range)? {
+    if let Some(why) = in_the_way(stopped, memory, gate, &range)? {
         return Ok(HeldResult::Hindered(why));
     }
     let (mut last, mut forbidden) = (None, None);
     for thread in stopped.threads_mut() {
-        match Worker::begin(thread, ground, gate, Task::Unmap(arena)) {
+        match Worker::begin(thread, memory, gate, Task::Unmap(arena)) {
             Ok(mut worker) => {
                 worker.unmap(arena)?;
                 return worker.end().map(HeldResult::Done);
@@ -348,12 +348,12 @@ pub(crate) fn unmap_held(
 /// Why the code in `range` must not be changed, given that all threads are held.
 pub(crate) fn in_the_way(
     stopped: &Stopped,
-    ground: &Ground,
+    memory: &ProcessMemory,
     gate: &Gate,
     range: &Range<u64>,
 ) -> Result<Option<String>, ActionError> {
     for thread in stopped.threads() {
-        let view = View::of(thread, ground, gate)?;
+        let view = View::of(thread, memory, gate)?;
         if let Some(why) = view.is_in_the_way_of(range) {
             return Ok(Some(why));
         }
@@ -364,27 +364,27 @@ pub(crate) fn in_the_way(
 /// Whether an arena is still mapped: at exactly its place, with its head or, after a crash in the first
 /// instant, without any content. Anonymous executable memory of this size at this place without content is
 /// ours.
-pub(crate) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
-    let Some(map) = ground.mapping(arena.address, arena.code_bytes) else {
+pub(crate) fn is_ours(memory: &ProcessMemory, arena: &Arena) -> bool {
+    let Some(map) = memory.mapping(arena.address, arena.code_bytes) else {
         return false;
     };
     let is_exact = map.start == arena.address && map.end.0 == arena.address.0 + arena.code_bytes;
-    let is_code = map.permissions.execute && !map.permissions.write && arena.is_in(ground.maps());
+    let is_code = map.permissions.execute && !map.permissions.write && arena.is_in(memory.maps());
     let mut found = vec![0; arena.code_bytes as usize];
-    let is_read = is_exact && is_code && ground.read(arena.address, &mut found).is_ok();
+    let is_read = is_exact && is_code && memory.read(arena.address, &mut found).is_ok();
     is_read && (found.starts_with(&arena.head()) || found.iter().all(|byte| *byte == 0))
 }
 
 /// Writes the content of an arena, page by page, while it is not in use.
 pub(crate) fn fill(
-    ground: &Ground,
+    memory: &ProcessMemory,
     arena: &Arena,
     at: Address,
     bytes: &[u8],
     held: &HeldThread,
 ) -> Result<(), ActionError> {
     for (address, piece) in pages(at, bytes) {
-        let place = ground.own(arena, address, piece.len())?;
+        let place = memory.own(arena, address, piece.len())?;
         crate::write::commit_bytes(&place, None, piece, Some(held))?;
     }
     Ok(())

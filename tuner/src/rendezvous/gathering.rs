@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use plan::Bytes;
 use thiserror::Error;
 
-use super::{HoldTicket, MEETING_SIGNAL, Meetings, STOP_WAIT};
+use super::{HOLD_SIGNAL, HoldTicket, KeyedHits, STOP_WAIT};
 use crate::clock::monotonic_ns;
 use crate::process::Pid;
 use crate::ptrace::{HeldThread, PtraceError};
-use crate::slot::Slot;
+use crate::writable_place::WritablePlace;
 use crate::write::{self, Hooks, WriteError};
 
 /// How long the first thread waits for the last. Ranks that wait for each other in every iteration differ by
@@ -31,11 +31,11 @@ const LOOK: Duration = Duration::from_micros(50);
 /// too fast.
 pub(crate) const LEAD: i64 = 2;
 /// The bit of the signal in a mask.
-const SIGNAL_BIT: u64 = 1 << (MEETING_SIGNAL - 1);
+const SIGNAL_BIT: u64 = 1 << (HOLD_SIGNAL - 1);
 
 /// The write in one of the processes.
 pub(crate) struct Part {
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) place: Arc<WritablePlace>,
     /// The expected and the new value.
     pub(crate) change: (Bytes, Bytes),
     pub(crate) ticket: HoldTicket,
@@ -105,13 +105,13 @@ pub(crate) struct Gathered {
 /// One attempt, `lead` iterations after the newest one. Returns when all threads run again.
 pub(crate) fn gather(
     parts: &[Part],
-    meetings: &dyn Meetings,
+    keyed_hits: &dyn KeyedHits,
     lead: i64,
     called_off: &AtomicBool,
     hooks: Hooks,
 ) -> Gathered {
     let mut gathering = Gathering {
-        meetings,
+        keyed_hits,
         called_off,
         members: Vec::new(),
         held_ns: vec![0; parts.len()],
@@ -130,7 +130,7 @@ pub(crate) fn gather(
 }
 
 struct Gathering<'a> {
-    meetings: &'a dyn Meetings,
+    keyed_hits: &'a dyn KeyedHits,
     called_off: &'a AtomicBool,
     /// In the order of the parts.
     members: Vec<Member>,
@@ -147,8 +147,8 @@ struct Member {
 impl Gathering<'_> {
     fn seize(&mut self, parts: &[Part]) -> Result<(), Scattered> {
         for part in parts {
-            let tid = self.meetings.seen(part.ticket).thread.cast_signed();
-            let pid = part.slot.pid();
+            let tid = self.keyed_hits.seen(part.ticket).thread.cast_signed();
+            let pid = part.place.pid();
             if blocks_signal(pid, tid) {
                 return Err(Scattered::Blocked { pid, tid });
             }
@@ -162,7 +162,10 @@ impl Gathering<'_> {
 
     /// Chooses an iteration that no process has begun.
     fn choose(&self, parts: &[Part], lead: i64) -> Result<(), Scattered> {
-        let seen: Vec<_> = parts.iter().map(|part| self.meetings.seen(part.ticket)).collect();
+        let seen: Vec<_> = parts
+            .iter()
+            .map(|part| self.keyed_hits.seen(part.ticket))
+            .collect();
         let first = seen.first().copied().unwrap_or_default();
         let step = first.step;
         let alike = |last: i64, other: i64| other == step && last.wrapping_sub(first.last) % step == 0;
@@ -176,17 +179,17 @@ impl Gathering<'_> {
         let number = number.ok_or(Scattered::TooLarge)?;
         parts
             .iter()
-            .for_each(|part| self.meetings.want(part.ticket, number));
+            .for_each(|part| self.keyed_hits.want(part.ticket, number));
         Ok(())
     }
 
     fn await_all(&mut self, parts: &[Part]) -> Result<(), Scattered> {
         loop {
             for (member, part) in self.members.iter_mut().zip(parts) {
-                let pid = part.slot.pid();
-                let seen = self.meetings.seen(part.ticket);
+                let pid = part.place.pid();
+                let seen = self.keyed_hits.seen(part.ticket);
                 match member.thread.signal()? {
-                    Some(MEETING_SIGNAL) if seen.met_at_ns.is_some() => {
+                    Some(HOLD_SIGNAL) if seen.met_at_ns.is_some() => {
                         member.has_arrived = true;
                         self.first.get_or_insert_with(Instant::now);
                     }
@@ -201,8 +204,8 @@ impl Gathering<'_> {
             if arrived == parts.len() {
                 return Ok(());
             }
-            if let Some(part) = parts.iter().find(|part| !part.slot.pid().is_alive()) {
-                return Err(Scattered::Ended(part.slot.pid()));
+            if let Some(part) = parts.iter().find(|part| !part.place.pid().is_alive()) {
+                return Err(Scattered::Ended(part.place.pid()));
             }
             if self.called_off.load(Ordering::Relaxed) {
                 return Err(Scattered::CalledOff);
@@ -220,7 +223,7 @@ impl Gathering<'_> {
         let under_way: Vec<bool> = parts
             .iter()
             .map(|part| {
-                !self.meetings.forgo(part.ticket) && self.meetings.seen(part.ticket).met_at_ns.is_some()
+                !self.keyed_hits.forgo(part.ticket) && self.keyed_hits.seen(part.ticket).met_at_ns.is_some()
             })
             .collect();
         let until = Instant::now() + STOP_WAIT;
@@ -229,7 +232,7 @@ impl Gathering<'_> {
             let stops = under_way.get(place).copied().unwrap_or(false);
             while stops && !member.has_arrived && Instant::now() < until {
                 match member.thread.signal() {
-                    Ok(Some(MEETING_SIGNAL)) => member.has_arrived = true,
+                    Ok(Some(HOLD_SIGNAL)) => member.has_arrived = true,
                     Ok(Some(other)) => drop(member.thread.pass(other)),
                     Ok(None) => std::thread::sleep(LOOK),
                     Err(_) => break,
@@ -241,7 +244,7 @@ impl Gathering<'_> {
             drop(member.thread);
             let since = parts
                 .get(place)
-                .and_then(|part| self.meetings.seen(part.ticket).met_at_ns);
+                .and_then(|part| self.keyed_hits.seen(part.ticket).met_at_ns);
             if let (Some(held_ns), Some(since)) = (self.held_ns.get_mut(place), since) {
                 *held_ns = monotonic_ns().saturating_sub(since);
             }
@@ -258,8 +261,8 @@ fn blocks_signal(pid: Pid, tid: i32) -> bool {
 }
 
 fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
-    if let Some(part) = parts.iter().find(|part| !part.slot.pid().is_alive()) {
-        return Err(Scattered::Ended(part.slot.pid()));
+    if let Some(part) = parts.iter().find(|part| !part.place.pid().is_alive()) {
+        return Err(Scattered::Ended(part.place.pid()));
     }
     (hooks.after_intent)();
     for (place, part) in parts.iter().enumerate() {
@@ -280,8 +283,8 @@ fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
 impl Part {
     fn write(&self) -> Result<(), Scattered> {
         let (expected, new) = self.change;
-        let pid = self.slot.pid();
-        match write::commit(&self.slot, expected, new, || {})? {
+        let pid = self.place.pid();
+        match write::commit(&self.place, expected, new, || {})? {
             found if found == new => Ok(()),
             found => Err(Scattered::Disturbed { pid, found }),
         }
@@ -292,8 +295,8 @@ impl Part {
 fn revert_writes(parts: &[Part]) -> String {
     let back = |part: &Part| {
         let (old, new) = part.change;
-        let pid = part.slot.pid();
-        match write::commit(&part.slot, new, old, || {}) {
+        let pid = part.place.pid();
+        match write::commit(&part.place, new, old, || {}) {
             Ok(found) if found == old => None,
             _ if !pid.is_alive() => None,
             Ok(found) => Some(format!("; process {pid} COULD NOT BE REVERTED: it holds {found}")),

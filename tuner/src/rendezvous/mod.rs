@@ -52,14 +52,14 @@ pub trait Rendezvous {
     fn disarm(&mut self, ticket: HoldTicket) -> Progress;
 
     /// The part of requests with a key that any thread may use.
-    fn meetings(&self) -> Arc<dyn Meetings>;
+    fn keyed_hits(&self) -> Arc<dyn KeyedHits>;
 
     /// Why the probe cannot write by itself, without holding a thread; `None` if it can.
     fn store_refusal(&self) -> Option<String>;
 }
 
 /// Requests with a key: the hit that is expected, and the hits so far.
-pub trait Meetings: Send + Sync {
+pub trait KeyedHits: Send + Sync {
     /// Sets the number of the expected hit.
     fn want(&self, ticket: HoldTicket, number: i64);
 
@@ -73,7 +73,7 @@ pub trait Meetings: Send + Sync {
 /// The signal sent to a thread at the expected hit while the thread is debugged: the debugger receives it,
 /// the program never. If the thread is no longer debugged at that instant, nothing happens: programs ignore
 /// this signal unless they handle it.
-pub const MEETING_SIGNAL: i32 = libc::SIGURG;
+pub const HOLD_SIGNAL: i32 = libc::SIGURG;
 
 /// Runs while a thread is held.
 pub type HeldAction = Box<dyn FnOnce(&ThreadAtSync) -> Then + Send>;
@@ -116,7 +116,7 @@ pub struct HoldRequest {
     pub store: Option<Store>,
     /// Where the program keeps the number of the iteration that a hit begins. No hit is expected until a
     /// number is set. At the expected hit the thread is not held and the action not called: the thread gets
-    /// [`MEETING_SIGNAL`].
+    /// [`HOLD_SIGNAL`].
     pub key: Option<KeyPlace>,
 }
 

@@ -11,7 +11,7 @@ use crate::module::Module;
 use crate::process::Pid;
 
 /// The claimed place of a variable, derived from files and a snapshot. It can be read, and must become a
-/// [`crate::slot::Slot`] before it can be written.
+/// [`crate::writable_place::WritablePlace`] before it can be written.
 #[derive(Debug, Clone)]
 pub struct Location {
     pub symbol: String,

@@ -8,9 +8,9 @@ use crate::journal::{JournalError, Status};
 use crate::lock::LockError;
 use crate::memory::MemoryError;
 use crate::process::{Pid, ProcessError};
-use crate::slot::SlotError;
 use crate::space::SpaceError;
 use crate::variable::FollowError;
+use crate::writable_place::WritablePlaceError;
 use crate::write::WriteError;
 
 /// Why a process cannot be changed, or a change not reverted.
@@ -29,14 +29,14 @@ pub enum WriterError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
     #[error(transparent)]
-    Slot(#[from] SlotError),
+    WritablePlace(#[from] WritablePlaceError),
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error(transparent)]
     Action(Box<ActionError>),
-    #[error("the place belongs to process {slot}, the right to write is for process {writer}")]
-    OtherProcess { slot: Pid, writer: Pid },
-    /// The value is of another type than the slot.
+    #[error("the place belongs to process {place}, the right to write is for process {writer}")]
+    OtherProcess { place: Pid, writer: Pid },
+    /// The value is of another type than the place.
     #[error("`{symbol}` takes {wanted}, not {given}")]
     OtherType {
         symbol: String,

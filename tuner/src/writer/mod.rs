@@ -17,15 +17,15 @@ pub use error::WriterError;
 use crate::author::Author;
 use crate::clock::{self, Instant};
 use crate::journal::{
-    ActionRecord, Assignment, Bond, Change, ChangedProcess, Intent, Journal, JournalRecord, Mechanism,
+    ActionRecord, Assignment, Change, ChangeGroup, ChangedProcess, Intent, Journal, JournalRecord, Mechanism,
     Outcome, Reason, StateDir, WriteHold,
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
 use crate::process::{Pid, Process};
-use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::Passage;
+use crate::writable_place::WritablePlace;
 use crate::write::{self, Hooks, WriteError};
 
 #[derive(Debug, Clone)]
@@ -87,7 +87,7 @@ pub struct Writer {
     pub newest_before: u64,
     /// The user has explicitly permitted to call functions whatever the program's seccomp filters may do.
     pub despite_seccomp: bool,
-    pub(crate) machinery: Option<Arc<crate::remote::Machinery>>,
+    pub(crate) setup: Option<Arc<crate::remote::RemoteSetup>>,
     _lock: WriterLock,
 }
 
@@ -112,7 +112,7 @@ impl Writer {
             hooks,
             newest_before,
             despite_seccomp: false,
-            machinery: None,
+            setup: None,
             _lock: lock,
         })
     }
@@ -137,12 +137,12 @@ impl Writer {
         let _ = self.journal.refresh();
     }
 
-    pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
-        let announced = self.announce_set(slot, request, None, None)?;
+    pub fn set(&mut self, place: &WritablePlace, request: SetRequest) -> Result<Receipt, WriterError> {
+        let announced = self.announce_set(place, request, None, None)?;
         if announced.change.is_none() {
             return self.conclude(&announced, Ok(announced.new), None);
         }
-        let written = self.commit(slot, announced.old, announced.new);
+        let written = self.commit(place, announced.old, announced.new);
         self.conclude(&announced, written, None)
     }
 
@@ -150,19 +150,19 @@ impl Writer {
     /// has the value.
     pub(crate) fn announce_set(
         &mut self,
-        slot: &Slot,
+        place: &WritablePlace,
         request: SetRequest,
         sync: Option<SyncPoint>,
-        together: Option<Bond>,
+        together: Option<ChangeGroup>,
     ) -> Result<Announced, WriterError> {
         let started_ns = clock::monotonic_ns();
-        let (old, new) = self.values(slot, &request)?;
+        let (old, new) = self.values(place, &request)?;
         let at = clock::now();
         let change = match old == new {
             true => None,
             false => {
                 let SetRequest { why, rule, .. } = request;
-                let mut set = self.assignment(slot, old, new);
+                let mut set = self.assignment(place, old, new);
                 set.sync = sync;
                 set.together = together;
                 Some(self.write_down(ActionRecord::Set(set), Reason { why, rule }, at.clone())?)
@@ -170,7 +170,7 @@ impl Writer {
         };
         Ok(Announced {
             change,
-            value_type: slot.value_type(),
+            value_type: place.value_type(),
             old,
             new,
             at,
@@ -180,22 +180,26 @@ impl Writer {
 
     /// Warm-up of a set: performs its checks and reads, formats the line that would announce it, and does all
     /// of the write but the store. The journal is only read; the line goes to an unnamed file.
-    pub(crate) fn warm_up_set(&self, slot: &Slot, request: SetRequest) -> Result<Bytes, WriterError> {
-        let (old, new) = self.values(slot, &request)?;
+    pub(crate) fn warm_up_set(
+        &self,
+        place: &WritablePlace,
+        request: SetRequest,
+    ) -> Result<Bytes, WriterError> {
+        let (old, new) = self.values(place, &request)?;
         let SetRequest { why, rule, .. } = request;
-        let action = ActionRecord::Set(self.assignment(slot, old, new));
+        let action = ActionRecord::Set(self.assignment(place, old, new));
         let intent = self.intent(action, Reason { why, rule }, clock::now());
         self.journal.warm_up(intent)?;
-        Ok(write::warm_up(slot, old, new)?)
+        Ok(write::warm_up(place, old, new)?)
     }
 
     /// The old and the new value, if the checks permit the set.
-    fn values(&self, slot: &Slot, request: &SetRequest) -> Result<(Bytes, Bytes), WriterError> {
-        self.check(slot, request)?;
-        let (old, new) = (slot.read()?, request.value.to_bytes());
+    fn values(&self, place: &WritablePlace, request: &SetRequest) -> Result<(Bytes, Bytes), WriterError> {
+        self.check(place, request)?;
+        let (old, new) = (place.read()?, request.value.to_bytes());
         let expected = request.expect_old.map_or(old, Value::to_bytes);
         if old != expected {
-            let (pid, symbol) = (slot.pid(), slot.location().symbol.clone());
+            let (pid, symbol) = (place.pid(), place.location().symbol.clone());
             return Err(WriteError::Unexpected {
                 pid,
                 symbol,
@@ -272,18 +276,18 @@ impl Writer {
             .ok_or(WriterError::NoSuchChange { pid, change })
     }
 
-    fn check(&self, slot: &Slot, request: &SetRequest) -> Result<(), WriterError> {
-        if slot.pid() != self.process.pid {
+    fn check(&self, place: &WritablePlace, request: &SetRequest) -> Result<(), WriterError> {
+        if place.pid() != self.process.pid {
             return Err(WriterError::OtherProcess {
-                slot: slot.pid(),
+                place: place.pid(),
                 writer: self.process.pid,
             });
         }
         for value in std::iter::once(request.value).chain(request.expect_old) {
-            let (wanted, given) = (slot.value_type(), value.value_type());
+            let (wanted, given) = (place.value_type(), value.value_type());
             if wanted != given {
                 return Err(WriterError::OtherType {
-                    symbol: slot.location().symbol.clone(),
+                    symbol: place.location().symbol.clone(),
                     wanted,
                     given,
                 });
@@ -292,8 +296,8 @@ impl Writer {
         Ok(())
     }
 
-    fn assignment(&self, slot: &Slot, old: Bytes, new: Bytes) -> Assignment {
-        let location = slot.location();
+    fn assignment(&self, place: &WritablePlace, old: Bytes, new: Bytes) -> Assignment {
+        let location = place.location();
         Assignment {
             module: location.module.path.clone(),
             build_id: location.module.build_id().cloned(),
@@ -301,7 +305,7 @@ impl Writer {
             link_address: location.link_address,
             address: location.address,
             chain: location.chain.clone(),
-            value_type: slot.value_type(),
+            value_type: place.value_type(),
             old,
             new,
             sync: None,
@@ -309,9 +313,14 @@ impl Writer {
         }
     }
 
-    pub(crate) fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
+    pub(crate) fn commit(
+        &self,
+        place: &WritablePlace,
+        expected: Bytes,
+        new: Bytes,
+    ) -> Result<Bytes, WriteError> {
         self.hooks
-            .around(|| write::commit(slot, expected, new, self.hooks.before_store))
+            .around(|| write::commit(place, expected, new, self.hooks.before_store))
     }
 
     /// Records an action that follows at once, and returns its number.
@@ -372,10 +381,12 @@ impl Writer {
         Ok(AddressSpace::read(&self.process, &self.images)?)
     }
 
-    /// As [`Writer::space`], with the ground that validates places in it.
-    pub(crate) fn space_and_ground(&self) -> Result<(AddressSpace, crate::place::Ground), WriterError> {
-        use crate::place::{Ground, PlaceError};
-        match Ground::with_space(&self.process, &self.images) {
+    /// As [`Writer::space`], with the memory that validates places in it.
+    pub(crate) fn space_and_memory(
+        &self,
+    ) -> Result<(AddressSpace, crate::place::ProcessMemory), WriterError> {
+        use crate::place::{PlaceError, ProcessMemory};
+        match ProcessMemory::with_space(&self.process, &self.images) {
             Ok(both) => Ok(both),
             Err(PlaceError::Space(error)) => Err(error.into()),
             Err(error) => Err(crate::error::ActionError::from(error).into()),

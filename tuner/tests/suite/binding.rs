@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use plan::{Value, ValueType};
-use tuner::{Location, Slot, SlotError, VariableError, WriterError};
+use tuner::{Location, VariableError, WritablePlace, WritablePlaceError, WriterError};
 
 use crate::programs::{Program, Workshop, skip};
 
@@ -18,8 +18,8 @@ fn user(workshop: &Workshop, flags: &[&str]) -> PathBuf {
 }
 
 fn write(workshop: &Workshop, program: &Program, location: &Location, value: i32) {
-    let slot = Slot::validate(location, Some(ValueType::I32)).unwrap();
-    program.set(workshop.path(), &slot, Value::I32(value));
+    let place = WritablePlace::validate(location, Some(ValueType::I32)).unwrap();
+    program.set(workshop.path(), &place, Value::I32(value));
 }
 
 #[test]
@@ -235,8 +235,8 @@ fn a_library_whose_file_was_changed_in_place_is_not_written() {
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[!bytes[place]], place as u64).unwrap();
     refused!(
-        Slot::validate(&location, Some(ValueType::I32)),
-        SlotError::ModuleGone { .. }
+        WritablePlace::validate(&location, Some(ValueType::I32)),
+        WritablePlaceError::ModuleGone { .. }
     );
 }
 
@@ -251,8 +251,8 @@ fn a_variable_goes_with_its_library() {
     program.say("close");
     refused!(program.find("knob"), VariableError::NotFound { .. });
     refused!(
-        Slot::validate(&location, Some(ValueType::I32)),
-        SlotError::ModuleGone { .. }
+        WritablePlace::validate(&location, Some(ValueType::I32)),
+        WritablePlaceError::ModuleGone { .. }
     );
     let mut writer = program.writer(workshop.path()).unwrap();
     refused!(writer.revert(1), WriterError::ModuleGone { change: 1, .. });

@@ -130,8 +130,8 @@ impl Filtered {
             self.answers("f=7 ");
             take_back(writer, change);
         }
-        let slot = self.program.slot("knob", Some(ValueType::I32)).unwrap();
-        let set = writer.set(&slot, to(Value::I32(11))).unwrap();
+        let place = self.program.place("knob", Some(ValueType::I32)).unwrap();
+        let set = writer.set(&place, to(Value::I32(11))).unwrap();
         self.answers("f=4 ");
         self.answers(" knob=11");
         take_back(writer, set.change.unwrap());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use plan::{Value, ValueType};
-use tuner::{Location, Slot, SlotError, VariableError, WriterError};
+use tuner::{Location, VariableError, WritablePlace, WritablePlaceError, WriterError};
 
 use crate::programs::{FLAGS, Program, Workshop, skip, source_path, to};
 
@@ -24,9 +24,9 @@ fn read(program: &Program, name: &str) -> Result<String, VariableError> {
 }
 
 fn write(workshop: &Workshop, program: &Program, location: &Location, value: Value) -> u64 {
-    let slot = Slot::validate(location, None).unwrap();
+    let place = WritablePlace::validate(location, None).unwrap();
     let mut writer = program.writer(workshop.path()).unwrap();
-    writer.set(&slot, to(value)).unwrap().change.unwrap()
+    writer.set(&place, to(value)).unwrap().change.unwrap()
 }
 
 /// Writes to each path, checks the program's view under the given name, and reverts.
@@ -185,15 +185,15 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     let before = location.address;
     program.say("move");
     // The location is from before the move; the validated slot follows the current pointers.
-    let slot = Slot::validate(&location, None).unwrap();
-    assert_ne!(slot.location().address, before);
+    let place = WritablePlace::validate(&location, None).unwrap();
+    assert_ne!(place.location().address, before);
     let change = write(&workshop, &program, &location, Value::I64(22));
     assert_eq!(program.sees("value"), "22");
     // Moved between check and write: nothing is written.
-    let slot = Slot::validate(&location, None).unwrap();
+    let place = WritablePlace::validate(&location, None).unwrap();
     program.say("move");
     let mut writer = program.writer(workshop.path()).unwrap();
-    let error = writer.set(&slot, to(Value::I64(23))).unwrap_err().to_string();
+    let error = writer.set(&place, to(Value::I64(23))).unwrap_err().to_string();
     assert!(
         error.contains("the program changed a pointer on the way"),
         "{error}"
@@ -244,8 +244,11 @@ fn what_leads_nowhere_is_refused_with_what_would() {
     );
     // Read-only data is not written through any path.
     for path in ["fixed.chunk", "to_fixed->chunk"] {
-        let error = Slot::validate(&program.find(path).unwrap(), None).unwrap_err();
-        assert!(matches!(error, SlotError::ReadOnly { .. }), "{path}: {error}");
+        let error = WritablePlace::validate(&program.find(path).unwrap(), None).unwrap_err();
+        assert!(
+            matches!(error, WritablePlaceError::ReadOnly { .. }),
+            "{path}: {error}"
+        );
     }
     let program = or_skip!(Program::start(
         &workshop.build("paths.c", "bare", &[source_path("other.c").to_str().unwrap()]),

@@ -14,10 +14,10 @@ use crate::{programs::to, writing::variables};
 fn the_journal_is_private_and_has_everything_about_a_change() {
     let (workshop, program) = or_skip!(variables());
     let state = workshop.path().join("state");
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let mut request = to(Value::I32(20));
     request.rule = Some("openmpi-busy-wait".to_owned());
-    program.writer(&state).unwrap().set(&slot, request).unwrap();
+    program.writer(&state).unwrap().set(&place, request).unwrap();
     let path = StateDir::at(&state).journal_path(program.process().pid);
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(&state)), (0o600, 0o700));
@@ -46,8 +46,8 @@ fn the_journal_is_private_and_has_everything_about_a_change() {
 fn a_journal_with_a_torn_line_goes_on_behind_it() {
     let (workshop, program) = or_skip!(variables());
     let state = workshop.path();
-    let slot = program.slot("knob", None).unwrap();
-    program.set(state, &slot, Value::I32(20));
+    let place = program.place("knob", None).unwrap();
+    program.set(state, &place, Value::I32(20));
     let path = StateDir::at(state).journal_path(program.process().pid);
     let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
     file.write_all(br#"{"record":"intent","change":2,"#).unwrap();
@@ -58,7 +58,7 @@ fn a_journal_with_a_torn_line_goes_on_behind_it() {
             .unreadable[0]
             .is_torn
     );
-    let receipt = program.set(state, &slot, Value::I32(30));
+    let receipt = program.set(state, &place, Value::I32(30));
     assert_eq!(receipt.change, Some(2));
     let history = StateDir::at(state).history(program.process().pid).unwrap();
     assert_eq!((history.changes().len(), history.unreadable.len()), (2, 1));
@@ -68,11 +68,11 @@ fn a_journal_with_a_torn_line_goes_on_behind_it() {
 fn two_journals_of_one_process_never_give_a_number_twice() {
     let (workshop, program) = or_skip!(variables());
     let state = StateDir::at(workshop.path());
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     program
         .writer(state.path())
         .unwrap()
-        .set(&slot, to(Value::I32(20)))
+        .set(&place, to(Value::I32(20)))
         .unwrap();
     let pid = program.process().pid;
     let intent = state.history(pid).unwrap().changes()[0].intent.clone();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use plan::{Value, ValueType};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use tuner::dwarf::{self, ValueKind};
-use tuner::{AddressSpace, Image, LinkAddress, Pid, Process, ProcessError, Slot};
+use tuner::{AddressSpace, Image, LinkAddress, Pid, Process, ProcessError, WritablePlace};
 
 use crate::programs::{FLAGS, Program, Workshop, to};
 
@@ -303,8 +303,8 @@ fn a_scrambled_list_of_the_dynamic_linker_leads_to_the_right_write_or_to_none() 
                 // Without a write, too: lookups may return errors only.
                 let _ = (space.functions(&["step"]), space.is_linked());
                 let mut writer = program.writer(workshop.path()).ok()?;
-                let slot = Slot::validate(&space.variable(&"knob".into()).ok()?, None).ok()?;
-                writer.set(&slot, to(Value::I32(seed))).ok()
+                let place = WritablePlace::validate(&space.variable(&"knob".into()).ok()?, None).ok()?;
+                writer.set(&place, to(Value::I32(seed))).ok()
             });
         if set.is_some() {
             (was, written) = (seed, written + 1);

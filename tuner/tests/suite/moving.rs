@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use plan::{Value, ValueType};
 use tuner::journal::{Outcome, StateDir, Status};
-use tuner::{Author, Elsewhere, Hooks, MemoryError, Slot, SlotError, WriteError, Writer, WriterError};
+use tuner::{
+    Author, Hooks, MemoryError, StrayWrite, WritablePlace, WritablePlaceError, WriteError, Writer,
+    WriterError,
+};
 
 use crate::programs::{Program, Workshop, long, to};
 
@@ -40,22 +43,22 @@ fn libraries(workshop: &Workshop) -> [PathBuf; 2] {
     })
 }
 
-fn opener(workshop: &Workshop) -> Option<(Program, Slot)> {
+fn opener(workshop: &Workshop) -> Option<(Program, WritablePlace)> {
     let [first, next] = libraries(workshop);
     let opener = workshop.build("opener.c", "opener", &["-ldl"]);
     let program = Program::start_with(&opener, &[&first], &[("NEXT", &next)])?;
-    let slot = program.slot("knob", Some(ValueType::I32)).unwrap();
-    Some((program, slot))
+    let place = program.place("knob", Some(ValueType::I32)).unwrap();
+    Some((program, place))
 }
 
 #[test]
 fn a_value_that_went_into_another_library_is_put_back_and_never_reported_as_written() {
     let workshop = or_skip!(Workshop::open());
-    let (program, slot) = or_skip!(opener(&workshop));
+    let (program, place) = or_skip!(opener(&workshop));
     let mut writer = writer(&workshop, program, || drop(say("swap")));
-    match writer.set(&slot, to(Value::I32(20))) {
+    match writer.set(&place, to(Value::I32(20))) {
         Err(WriterError::Write(WriteError::WentElsewhere { found, .. })) => {
-            assert_eq!(found, Elsewhere::Restored);
+            assert_eq!(found, StrayWrite::Restored);
         }
         result => panic!("{result:?}"),
     }
@@ -67,18 +70,18 @@ fn a_value_that_went_into_another_library_is_put_back_and_never_reported_as_writ
 #[test]
 fn nothing_is_written_where_a_library_was() {
     let workshop = or_skip!(Workshop::open());
-    let (mut program, slot) = or_skip!(opener(&workshop));
+    let (mut program, place) = or_skip!(opener(&workshop));
     assert_eq!(program.say("swap"), "1");
     let mut writer = program.writer(workshop.path()).unwrap();
     refused!(
-        writer.set(&slot, to(Value::I32(20))),
+        writer.set(&place, to(Value::I32(20))),
         WriterError::Write(WriteError::Unloaded(_))
     );
     assert_eq!(program.say("views"), "1");
     // The same if nothing is mapped there, detected before the store or by it.
-    let (program, slot) = or_skip!(opener(&workshop));
+    let (program, place) = or_skip!(opener(&workshop));
     let mut writer = self::writer(&workshop, program, || drop(say("close")));
-    refused!(writer.set(&slot, to(Value::I32(20))), WriterError::Write(_));
+    refused!(writer.set(&place, to(Value::I32(20))), WriterError::Write(_));
     assert_eq!(writer.changes()[0].status, Status::Failed);
     PROGRAM.take();
 }
@@ -90,13 +93,13 @@ fn what_the_program_has_made_read_only_since_it_was_validated_stays_as_it_is() {
     let path = workshop.build("protects.c", "protects", &["-g"]);
     let mut program = or_skip!(Program::start(&path, &[]));
     let mut writer = program.writer(workshop.path()).unwrap();
-    let slot = program.slot("guarded", None).unwrap();
-    writer.set(&slot, to(Value::I32(6))).unwrap();
+    let place = program.place("guarded", None).unwrap();
+    writer.set(&place, to(Value::I32(6))).unwrap();
     assert_eq!(program.say("protect"), "6");
-    let error = writer.set(&slot, to(Value::I32(7))).unwrap_err();
+    let error = writer.set(&place, to(Value::I32(7))).unwrap_err();
     is!(
         error,
-        WriterError::Write(WriteError::Slot(SlotError::ReadOnly { .. }))
+        WriterError::Write(WriteError::WritablePlace(WritablePlaceError::ReadOnly { .. }))
     );
     assert_eq!(program.say("?"), "6");
 }
@@ -107,9 +110,9 @@ fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
     // Without PIE the variables have the same addresses before and after exec.
     let path = workshop.build("variables.c", "variables", &["-g", "-no-pie"]);
     let program = or_skip!(Program::start(&path, &[]));
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let mut writer = writer(&workshop, program, || assert_eq!(say("exec"), "ready"));
-    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    let error = writer.set(&place, to(Value::I32(20))).unwrap_err();
     is!(
         error,
         WriterError::Write(WriteError::Memory(MemoryError::Gone { .. }))
@@ -134,8 +137,9 @@ fn a_write_that_met_another_library_is_never_a_success() {
         let mut program = or_skip!(Program::start(&swapper, &[&first, &second, pause_us.as_ref()]));
         let mut writer = program.writer(workshop.path()).unwrap();
         // During dlopen and dlclose the library is not found.
-        let found = || Slot::validate(&program.find_in("liba.so", "knob").ok()?, Some(ValueType::I32)).ok();
-        let slot = std::iter::repeat_with(found)
+        let found =
+            || WritablePlace::validate(&program.find_in("liba.so", "knob").ok()?, Some(ValueType::I32)).ok();
+        let place = std::iter::repeat_with(found)
             .take(10_000)
             .flatten()
             .next()
@@ -144,7 +148,7 @@ fn a_write_that_met_another_library_is_never_a_success() {
         let (mut tries, mut written, mut elsewhere, begin) = (0, 0, 0, Instant::now());
         while begin.elapsed() < rounds {
             tries += 1;
-            match writer.set(&slot, to(Value::I32(77))) {
+            match writer.set(&place, to(Value::I32(77))) {
                 Ok(receipt) => written += usize::from(receipt.outcome == Outcome::Applied),
                 Err(WriterError::Write(WriteError::WentElsewhere { .. })) => elsewhere += 1,
                 Err(_) => {}

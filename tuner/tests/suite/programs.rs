@@ -11,8 +11,8 @@ use plan::{Value, ValueType};
 use tempfile::TempDir;
 use tuner::journal::StateDir;
 use tuner::{
-    AddressSpace, Author, Hooks, Images, Location, Pid, Process, Receipt, SetRequest, Slot, SlotError,
-    VariableError, Writer, WriterError,
+    AddressSpace, Author, Hooks, Images, Location, Pid, Process, Receipt, SetRequest, VariableError,
+    WritablePlace, WritablePlaceError, Writer, WriterError,
 };
 
 /// Prints that a test is skipped; fails if all tests are required.
@@ -247,13 +247,17 @@ impl Program {
         self.space().variable(&name)
     }
 
-    pub(crate) fn slot(&self, name: &str, stated: Option<ValueType>) -> Result<Slot, SlotError> {
-        Slot::validate(&self.find(name).unwrap(), stated)
+    pub(crate) fn place(
+        &self,
+        name: &str,
+        stated: Option<ValueType>,
+    ) -> Result<WritablePlace, WritablePlaceError> {
+        WritablePlace::validate(&self.find(name).unwrap(), stated)
     }
 
     /// Writes a value with a new writer.
-    pub(crate) fn set(&self, state: &Path, slot: &Slot, value: Value) -> Receipt {
-        self.writer(state).unwrap().set(slot, to(value)).unwrap()
+    pub(crate) fn set(&self, state: &Path, place: &WritablePlace, value: Value) -> Receipt {
+        self.writer(state).unwrap().set(place, to(value)).unwrap()
     }
 
     pub(crate) fn writer(&self, state: &Path) -> Result<Writer, WriterError> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use plan::{Moment, Value};
 use tuner::journal::{JournalError, Reason, RevertOutcome, StateDir, Status};
 use tuner::{
-    AddressSpace, Author, Hooks, MemoryError, Process, ProcessError, SlotError, SpaceError, Writer,
+    AddressSpace, Author, Hooks, MemoryError, Process, ProcessError, SpaceError, WritablePlaceError, Writer,
     WriterError,
 };
 
@@ -71,8 +71,8 @@ fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
             skip(&format!("{name} may not debug a process that is not its child"));
             continue;
         }
-        match program.slot("knob", None) {
-            Err(SlotError::Traced { tracer: found, .. }) => assert_eq!(found, tracer, "{name}"),
+        match program.place("knob", None) {
+            Err(WritablePlaceError::Traced { tracer: found, .. }) => assert_eq!(found, tracer, "{name}"),
             result => panic!("{name}: {result:?}"),
         }
         // strace ends by a signal, gdb at the end of its input; both detach then.
@@ -87,7 +87,7 @@ fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
     }
     let mut writer = program.writer(workshop.path()).unwrap();
     writer
-        .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
+        .set(&program.place("knob", None).unwrap(), to(Value::I32(20)))
         .unwrap();
     assert_eq!(program.sees("knob"), "20");
 }
@@ -98,7 +98,7 @@ fn a_process_that_ends_during_the_action_is_reported_and_the_journal_knows_that_
         static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
     }
     let (workshop, program) = or_skip!(variables());
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let hooks = Hooks {
         after_intent: || PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().end()),
@@ -106,7 +106,7 @@ fn a_process_that_ends_during_the_action_is_reported_and_the_journal_knows_that_
     };
     let mut writer = Writer::open(program.process(), &state, Author::current(), images, hooks).unwrap();
     PROGRAM.set(Some(program));
-    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    let error = writer.set(&place, to(Value::I32(20))).unwrap_err();
     let is_gone = matches!(
         &error,
         WriterError::Write(tuner::WriteError::Memory(MemoryError::Gone { .. }))
@@ -167,13 +167,13 @@ fn on_a_small_disk() -> Option<(Workshop, Program, SmallDisk)> {
 #[test]
 fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
     let (_workshop, mut program, disk) = or_skip!(on_a_small_disk());
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let mut writer = program.writer(&disk.0).unwrap();
-    writer.set(&slot, to(Value::I32(20))).unwrap();
+    writer.set(&place, to(Value::I32(20))).unwrap();
     pad(&StateDir::at(&disk.0).journal_path(program.process().pid));
     SmallDisk::fill(&disk.0);
     for result in [
-        writer.set(&slot, to(Value::I32(30))).map(drop),
+        writer.set(&place, to(Value::I32(30))).map(drop),
         writer.revert(1).map(drop),
     ] {
         refused!(result, WriterError::Journal(JournalError::Full { .. }));
@@ -265,10 +265,10 @@ fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_a
 #[test]
 fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_settles_as_root() {
     let (_workshop, mut program, disk) = or_skip!(on_a_small_disk());
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let mut writer = writer_on_a_filling_disk(&program, &disk);
     refused!(
-        writer.set(&slot, to(Value::I32(20))),
+        writer.set(&place, to(Value::I32(20))),
         WriterError::Journal(JournalError::Full { .. })
     );
     assert_eq!(
@@ -326,5 +326,5 @@ fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_roo
     }
     // Started by root, a set-uid program of root has no additional rights.
     let plain = Program::start(&program, &[]).unwrap();
-    assert!(plain.slot("knob", None).is_ok());
+    assert!(plain.place("knob", None).is_ok());
 }

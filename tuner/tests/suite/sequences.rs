@@ -6,7 +6,7 @@ use plan::{Moment, PatchRequest, Value};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use tuner::journal::{Outcome, Reason, RevertOutcome, Status};
-use tuner::{ActionError, Slot, Writer, WriterError};
+use tuner::{ActionError, WritablePlace, Writer, WriterError};
 
 use crate::programs::{long, to};
 use crate::underload::{FINE, Load, QUIET, argument, insert, remove, replace};
@@ -80,7 +80,7 @@ struct Series {
     load: Load,
     writer: Writer,
     code: Vec<(String, Vec<u8>)>,
-    slots: Vec<Slot>,
+    slots: Vec<WritablePlace>,
     values: Vec<i64>,
     in_force: Vec<(u64, Done)>,
     requests: Vec<(PatchRequest, &'static str, &'static str)>,
@@ -90,8 +90,8 @@ impl Series {
     fn start() -> Result<Series, TestCaseError> {
         let load = Load::start().ok_or_else(|| TestCaseError::fail("the program did not start"))?;
         let (code, writer) = (load.code(), load.writer());
-        let slot = |(name, ..): &(&str, i64, Valued)| load.program.slot(name, None).unwrap();
-        let slots = VARIABLES.iter().map(slot).collect();
+        let place = |(name, ..): &(&str, i64, Valued)| load.program.place(name, None).unwrap();
+        let slots = VARIABLES.iter().map(place).collect();
         Ok(Series {
             load,
             writer,

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use plan::{Value, ValueType};
 use rustix::fs::{FlockOperation, flock};
 use tuner::journal::{Outcome, RevertOutcome, StateDir, Status};
-use tuner::{Author, Hooks, LockError, MemoryError, Process, SlotError, WriteError, Writer, WriterError};
+use tuner::{
+    Author, Hooks, LockError, MemoryError, Process, WritablePlaceError, WriteError, Writer, WriterError,
+};
 
-use crate::programs::{Program, Workshop, skip, to, writes_back};
+use crate::programs::{Program, Workshop, to, writes_back};
 
 /// `variables` with debug information, as a running process.
 pub(crate) fn variables() -> Option<(Workshop, Program)> {
@@ -41,7 +43,9 @@ fn the_program_sees_every_kind_of_value_that_was_written() {
         ("hidden", Value::I32(77), "77"),
     ];
     for (name, value, seen) in cases {
-        let receipt = writer.set(&program.slot(name, None).unwrap(), to(value)).unwrap();
+        let receipt = writer
+            .set(&program.place(name, None).unwrap(), to(value))
+            .unwrap();
         assert_eq!(receipt.outcome, Outcome::Applied, "{name}");
         assert_eq!(receipt.new, value.to_bytes());
         assert_eq!(program.sees(name), seen);
@@ -63,22 +67,25 @@ fn the_program_sees_every_kind_of_value_that_was_written() {
 #[test]
 fn an_enum_takes_an_integer_of_its_size_when_the_type_is_stated() {
     let (workshop, mut program) = or_skip!(variables());
-    refused!(program.slot("shade", None), SlotError::TypeUnknown { .. });
-    let slot = program.slot("shade", Some(ValueType::U32)).unwrap();
-    program.set(workshop.path(), &slot, Value::U32(1));
+    refused!(
+        program.place("shade", None),
+        WritablePlaceError::TypeUnknown { .. }
+    );
+    let place = program.place("shade", Some(ValueType::U32)).unwrap();
+    program.set(workshop.path(), &place, Value::U32(1));
     assert_eq!(program.sees("shade"), "1");
 }
 
 #[test]
 fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
     let (workshop, mut program) = or_skip!(without_types());
-    let error = program.slot("byte", None).unwrap_err();
+    let error = program.place("byte", None).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the type of `byte` (1 bytes) is not known: state it, one of bool, i8, u8"
     );
-    let slot = program.slot("byte", Some(ValueType::I8)).unwrap();
-    program.set(workshop.path(), &slot, Value::I8(9));
+    let place = program.place("byte", Some(ValueType::I8)).unwrap();
+    program.set(workshop.path(), &place, Value::I8(9));
     assert_eq!(program.sees("byte"), "9");
 }
 
@@ -86,22 +93,28 @@ fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
 fn what_must_not_be_written_is_refused_and_stays_as_it_is() {
     let (_workshop, mut program) = or_skip!(without_types());
     let before = program.say("?");
-    let refused = |name, value_type| program.slot(name, Some(value_type)).unwrap_err();
+    let refused = |name, value_type| program.place(name, Some(value_type)).unwrap_err();
     let error = refused("fixed", ValueType::I32);
     assert!(error.to_string().contains("section .rodata"), "{error}");
     is!(
         refused("constant_pointer", ValueType::U64),
-        SlotError::ReadOnly { .. }
+        WritablePlaceError::ReadOnly { .. }
     );
-    is!(refused("knob", ValueType::I64), SlotError::WrongSize { .. });
-    is!(refused("array", ValueType::I32), SlotError::WrongSize { .. });
+    is!(
+        refused("knob", ValueType::I64),
+        WritablePlaceError::WrongSize { .. }
+    );
+    is!(
+        refused("array", ValueType::I32),
+        WritablePlaceError::WrongSize { .. }
+    );
     assert_eq!(program.say("?"), before);
 }
 
 #[test]
 fn a_type_that_the_debug_information_contradicts_is_refused() {
     let (_workshop, program) = or_skip!(variables());
-    let refused = |name, value_type| program.slot(name, Some(value_type)).unwrap_err();
+    let refused = |name, value_type| program.place(name, Some(value_type)).unwrap_err();
     assert_eq!(
         refused("knob", ValueType::F32).to_string(),
         "`knob` is i32, not f32"
@@ -110,8 +123,14 @@ fn a_type_that_the_debug_information_contradicts_is_refused() {
         refused("pointer", ValueType::U64).to_string(),
         "`pointer` is a pointer of 8 bytes, not u64"
     );
-    is!(refused("flag", ValueType::U8), SlotError::WrongType { .. });
-    is!(refused("wide", ValueType::I64), SlotError::WrongType { .. });
+    is!(
+        refused("flag", ValueType::U8),
+        WritablePlaceError::WrongType { .. }
+    );
+    is!(
+        refused("wide", ValueType::I64),
+        WritablePlaceError::WrongType { .. }
+    );
 }
 
 #[test]
@@ -123,8 +142,8 @@ fn a_place_that_is_not_aligned_is_refused() {
     location.address.0 += 1;
     location.link_address.0 += 1;
     refused!(
-        tuner::Slot::validate(&location, Some(ValueType::I32)),
-        SlotError::Misaligned { .. }
+        tuner::WritablePlace::validate(&location, Some(ValueType::I32)),
+        WritablePlaceError::Misaligned { .. }
     );
 }
 
@@ -137,11 +156,14 @@ fn a_claimed_place_outside_of_writable_data_is_refused() {
     location.link_address = main;
     location.address = location.module.address(main);
     location.size = 1;
-    let error = tuner::Slot::validate(&location, Some(ValueType::U8)).unwrap_err();
-    assert!(matches!(error, SlotError::ReadOnly { .. }), "code: {error}");
+    let error = tuner::WritablePlace::validate(&location, Some(ValueType::U8)).unwrap_err();
+    assert!(
+        matches!(error, WritablePlaceError::ReadOnly { .. }),
+        "code: {error}"
+    );
     location.module.bias.0 += 0x1000;
     assert!(
-        tuner::Slot::validate(&location, Some(ValueType::U8)).is_err(),
+        tuner::WritablePlace::validate(&location, Some(ValueType::U8)).is_err(),
         "another bias"
     );
 }
@@ -150,17 +172,17 @@ fn a_claimed_place_outside_of_writable_data_is_refused() {
 fn a_value_is_written_only_over_the_one_that_is_expected() {
     let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.path()).unwrap();
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let mut request = to(Value::I32(20));
     request.expect_old = Some(Value::I32(11));
     refused!(
-        writer.set(&slot, request.clone()),
+        writer.set(&place, request.clone()),
         WriterError::Write(WriteError::Unexpected { .. })
     );
     assert_eq!(program.sees("knob"), "10");
     assert!(writer.changes().is_empty(), "nothing was announced");
     request.expect_old = Some(Value::I32(10));
-    assert_eq!(writer.set(&slot, request).unwrap().change, Some(1));
+    assert_eq!(writer.set(&place, request).unwrap().change, Some(1));
     assert_eq!(program.sees("knob"), "20");
 }
 
@@ -173,7 +195,7 @@ fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
         PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().say(text))
     }
     let (workshop, program) = or_skip!(variables());
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let hooks = Hooks {
         after_intent: || drop(say("set 33")),
@@ -181,12 +203,12 @@ fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
     };
     let mut writer = Writer::open(program.process(), &state, Author::current(), images, hooks).unwrap();
     PROGRAM.set(Some(program));
-    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    let error = writer.set(&place, to(Value::I32(20))).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
             "`knob` of process {} holds 21000000 (bytes in memory order), not 0a000000 as expected: left alone",
-            slot.pid()
+            place.pid()
         )
     );
     assert!(say("?").starts_with("knob=33 "));
@@ -203,7 +225,7 @@ fn a_value_that_is_there_already_is_not_written_again() {
     let (workshop, program) = or_skip!(variables());
     let mut writer = program.writer(workshop.path()).unwrap();
     let receipt = writer
-        .set(&program.slot("knob", None).unwrap(), to(Value::I32(10)))
+        .set(&program.place("knob", None).unwrap(), to(Value::I32(10)))
         .unwrap();
     assert_eq!((receipt.change, receipt.outcome), (None, Outcome::Applied));
     assert!(writer.changes().is_empty());
@@ -214,12 +236,12 @@ fn a_value_of_another_type_or_process_is_refused_by_the_writer() {
     let (workshop, program) = or_skip!(variables());
     let other = or_skip!(Program::start(&workshop.path().join("variables"), &[]));
     let mut writer = program.writer(workshop.path()).unwrap();
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     refused!(
-        writer.set(&slot, to(Value::U32(1))),
+        writer.set(&place, to(Value::U32(1))),
         WriterError::OtherType { .. }
     );
-    let foreign = other.slot("knob", None).unwrap();
+    let foreign = other.place("knob", None).unwrap();
     refused!(
         writer.set(&foreign, to(Value::I32(1))),
         WriterError::OtherProcess { .. }
@@ -230,8 +252,8 @@ fn a_value_of_another_type_or_process_is_refused_by_the_writer() {
 fn what_the_program_changed_since_is_left_alone_and_said() {
     let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.path()).unwrap();
-    let slot = program.slot("knob", None).unwrap();
-    writer.set(&slot, to(Value::I32(20))).unwrap();
+    let place = program.place("knob", None).unwrap();
+    writer.set(&place, to(Value::I32(20))).unwrap();
     program.say("set 33");
     let reverted = writer.revert(1).unwrap();
     assert_eq!(
@@ -247,9 +269,9 @@ fn what_the_program_changed_since_is_left_alone_and_said() {
 fn changes_of_one_variable_are_taken_back_newest_first() {
     let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.path()).unwrap();
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     for value in [20, 30, 40] {
-        writer.set(&slot, to(Value::I32(value))).unwrap();
+        writer.set(&place, to(Value::I32(value))).unwrap();
     }
     let error = writer.revert(1).unwrap_err();
     assert_eq!(
@@ -274,9 +296,9 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
     let (workshop, mut program) = or_skip!(variables());
     let state = workshop.path();
     let mut writer = program.writer(state).unwrap();
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     for value in [20, 30, 40] {
-        writer.set(&slot, to(Value::I32(value))).unwrap();
+        writer.set(&place, to(Value::I32(value))).unwrap();
     }
     let mut undo = |first: u64| {
         let attempts = writer.revert_all(|change| change.intent.change >= first).unwrap();
@@ -284,7 +306,7 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
         let reverted: Vec<_> = reverted
             .map(|reverted| (reverted.change, reverted.outcome))
             .collect();
-        (reverted, program.sees("knob"), writes_back(state, slot.pid()))
+        (reverted, program.sees("knob"), writes_back(state, place.pid()))
     };
     let back = RevertOutcome::Reverted;
     assert_eq!(
@@ -297,9 +319,9 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
 #[test]
 fn a_later_session_takes_back_what_an_earlier_one_left() {
     let (workshop, mut program) = or_skip!(variables());
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let state = workshop.path();
-    program.set(state, &slot, Value::I32(20));
+    program.set(state, &place, Value::I32(20));
     let mut later = program.writer(state).unwrap();
     assert_eq!(later.newest_before, 1);
     assert_eq!(later.revert(1).unwrap().outcome, RevertOutcome::Reverted);
@@ -314,20 +336,23 @@ fn nothing_is_written_after_the_process_ended_or_runs_another_program() {
     let (workshop, mut program) = or_skip!(variables());
     let state = workshop.path();
     let mut writer = program.writer(state).unwrap();
-    let slot = program.slot("knob", None).unwrap();
+    let place = program.place("knob", None).unwrap();
     let location = program.find("knob").unwrap();
     assert_eq!(program.say("exec"), "ready");
     // Pid and start time are unchanged; the handle belongs to the old address space.
     assert!(program.process().is_alive());
     refused!(
-        writer.set(&slot, to(Value::I32(20))),
+        writer.set(&place, to(Value::I32(20))),
         WriterError::Memory(MemoryError::Gone { .. })
     );
     assert_eq!(program.sees("knob"), "10");
     program.end();
-    refused!(tuner::Slot::validate(&location, None), SlotError::Process(_));
     refused!(
-        writer.set(&slot, to(Value::I32(20))),
+        tuner::WritablePlace::validate(&location, None),
+        WritablePlaceError::Process(_)
+    );
+    refused!(
+        writer.set(&place, to(Value::I32(20))),
         WriterError::Memory(MemoryError::Gone { .. })
     );
 }
@@ -337,7 +362,7 @@ fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
     let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.path()).unwrap();
     writer
-        .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
+        .set(&program.place("knob", None).unwrap(), to(Value::I32(20)))
         .unwrap();
     assert_eq!(program.say("exec"), "ready");
     // The same file again: with address randomisation it has another address, without it another value.
@@ -396,22 +421,6 @@ fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
 }
 
 #[test]
-fn a_program_that_somebody_debugs_is_refused_until_they_let_go() {
-    let (workshop, program) = or_skip!(variables());
-    let pid = program.pid().to_string();
-    let tracer = workshop.build("tracer.c", "tracer", &[]);
-    let Some(mut tracer) = Program::try_start(&tracer, &[pid.as_ref()], &[]) else {
-        return skip("a process that is not the parent may not debug it");
-    };
-    match program.slot("knob", None) {
-        Err(SlotError::Traced { tracer: found, .. }) => assert_eq!(found, tracer.pid()),
-        result => panic!("{result:?}"),
-    }
-    tracer.end();
-    program.slot("knob", None).unwrap();
-}
-
-#[test]
 fn a_stopped_program_is_written_too() {
     let (workshop, mut program) = or_skip!(variables());
     let pid = rustix::process::Pid::from_raw(program.pid()).unwrap();
@@ -420,7 +429,7 @@ fn a_stopped_program_is_written_too() {
     let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let mut writer = Writer::open(process, &state, Author::current(), images, Hooks::default()).unwrap();
     writer
-        .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
+        .set(&program.place("knob", None).unwrap(), to(Value::I32(20)))
         .unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     assert_eq!(program.sees("knob"), "20");

@@ -100,6 +100,7 @@ fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
         needs::What::PythonWheels => tuneagent_e2e::wheels::python().is_some(),
         needs::What::LlamaCpp => tuneagent_e2e::wheels::llama_cpp().is_some(),
         needs::What::MpiWheels => tuneagent_e2e::wheels::has_mpis(),
+        needs::What::Axe => tuneagent_e2e::wheels::axe().is_some(),
         needs::What::CargoDeny => wheels::deny().is_some(),
         needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
     }
@@ -152,6 +153,7 @@ fn install(apt: &mut debian::Apt, missing: Vec<Need>) -> Result<()> {
             needs::What::PythonWheels => wheels::bring_python()?,
             needs::What::LlamaCpp => wheels::bring_llama_cpp()?,
             needs::What::MpiWheels => wheels::bring_mpis()?,
+            needs::What::Axe => wheels::bring_axe()?,
             needs::What::CargoDeny => wheels::bring_deny()?,
             needs::What::RustComponent(name) => {
                 println!("installing {name} with rustup");

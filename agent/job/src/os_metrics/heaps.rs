@@ -6,10 +6,12 @@
 //! abandoned at that point.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use procfs::process::Process;
+use tuner::{Mapping, parse_maps};
 
 /// Heaps of threads begin at multiples of their maximum size (HEAP_MAX_SIZE).
 const HEAP_BYTES: u64 = 64 << 20;
@@ -42,7 +44,8 @@ struct Heap {
 pub(super) fn freed_bytes(process: &Process) -> Option<u64> {
     let memory = process.open_relative("mem").ok()?;
     let pages = process.open_relative("pagemap").ok()?;
-    let heaps = heaps(&memory, process.maps().ok()?.iter());
+    let maps = io::read_to_string(process.open_relative("maps").ok()?).ok()?;
+    let heaps = heaps(&memory, &parse_maps(&maps).ok()?);
     let all: u64 = heaps.iter().map(|heap| heap.end - heap.blocks).sum();
     let (mut known, mut free) = (0, 0);
     let step = heaps.len().div_ceil(LOOKED_AT).max(1);
@@ -59,14 +62,16 @@ pub(super) fn freed_bytes(process: &Process) -> Option<u64> {
 }
 
 /// The heaps of all arenas, including the one that the main arena gets by `brk`.
-fn heaps<'a>(memory: &File, maps: impl Iterator<Item = &'a MemoryMap>) -> Vec<Heap> {
+fn heaps(memory: &File, maps: &[Mapping]) -> Vec<Heap> {
     let mut found = Vec::new();
-    let both = MMPermissions::READ | MMPermissions::WRITE;
-    for map in maps.filter(|map| map.perms.contains(both)) {
-        let (start, end) = map.address;
-        match map.pathname {
-            MMapPath::Heap => found.push(Heap { blocks: start, end }),
-            MMapPath::Anonymous => {
+    for map in maps
+        .iter()
+        .filter(|map| map.permissions.read && map.permissions.write)
+    {
+        let (start, end) = (map.start.0, map.end.0);
+        match map.name() {
+            "[heap]" => found.push(Heap { blocks: start, end }),
+            "" => {
                 let bases = (start.next_multiple_of(HEAP_BYTES)..end).step_by(HEAP_BYTES as usize);
                 found.extend(bases.filter_map(|base| heap_at(memory, base, end)));
             }

@@ -17,4 +17,4 @@ pub use cpus::{CpuShare, Periods, available, online, reach, usable};
 pub use frequency::frequency;
 pub use others::{Busy, Others};
 pub use profile::{Counters, Frequency};
-pub use shares::{Around, Shares};
+pub use shares::{CpuLimits, Shares};

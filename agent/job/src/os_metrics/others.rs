@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::Around;
+use super::CpuLimits;
 
 /// Approximate time over which rates are measured.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl Others {
     /// not report it.
     pub fn look(
         &mut self,
-        (allowed, around): (&BTreeSet<usize>, &Around),
+        (allowed, limits): (&BTreeSet<usize>, &CpuLimits),
         own_ns: u64,
         now_ns: u64,
     ) -> Option<Busy> {
@@ -90,8 +90,8 @@ impl Others {
         let idle = |cpus: &BTreeSet<usize>| Some((cpus.len() as f64 - busy(first, last, cpus)?).max(0.0));
         Some(Busy {
             by_others: (busy(first, last, allowed)? - own / elapsed).max(0.0),
-            idle: idle(&around.launched)?,
-            idle_granted: idle(&around.granted)?,
+            idle: idle(&limits.launched)?,
+            idle_granted: idle(&limits.granted)?,
             by_us: own / elapsed,
         })
     }
@@ -177,18 +177,18 @@ mod tests {
             .map(|n| (0..n.get()).collect())
             .unwrap();
         let mut others = Others::default();
-        let around = Around {
+        let limits = CpuLimits {
             launched: here.clone(),
             granted: here.clone(),
-            ..Around::default()
+            ..CpuLimits::default()
         };
         assert_eq!(
-            others.look((&here, &around), 0, 1),
+            others.look((&here, &limits), 0, 1),
             None,
             "nothing to compare with"
         );
         let seen = others
-            .look((&here, &around), u64::MAX, 1 + nanos(PERIOD))
+            .look((&here, &limits), u64::MAX, 1 + nanos(PERIOD))
             .unwrap();
         assert_eq!(seen.by_others, 0.0);
     }

@@ -24,12 +24,12 @@ struct CachedShares {
     at_ns: u64,
     pids: Vec<i32>,
     requested: Option<RequestedCpus>,
-    around: Around,
+    limits: CpuLimits,
 }
 
 /// Sets of CPUs beyond those of the processes themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Around {
+pub struct CpuLimits {
     /// CPUs that the processes or their launchers may use.
     pub launched: BTreeSet<usize>,
     /// CPUs of the starters of the job (launchers, or parents of its first processes); empty if unknown.
@@ -48,7 +48,7 @@ impl Shares {
         roots: &[(i32, bool)],
         are_still: bool,
         now_ns: u64,
-    ) -> Option<(CpuShare, &Around)> {
+    ) -> Option<(CpuShare, &CpuLimits)> {
         let period_ns = if are_still { STILL_PERIOD_NS } else { PERIOD_NS };
         let is_good =
             |known: &CachedShares| known.pids == pids && now_ns.saturating_sub(known.at_ns) < period_ns;
@@ -60,7 +60,7 @@ impl Shares {
                 .collect();
             let starters: Vec<i32> = roots.iter().filter_map(starter).collect();
             let launched = usable(&all);
-            let around = Around {
+            let limits = CpuLimits {
                 // If a cpuset cannot be read, the CPUs to which they are bound count as granted.
                 granted: &granted(&all) | &launched,
                 started: usable(&starters),
@@ -70,16 +70,16 @@ impl Shares {
                 at_ns: now_ns,
                 pids: pids.to_vec(),
                 requested: RequestedCpus::of(pids),
-                around,
+                limits,
             });
         }
         let known = self.known.as_ref()?;
-        Some((known.requested.as_ref()?.share(), &known.around))
+        Some((known.requested.as_ref()?.share(), &known.limits))
     }
 
     /// Number of CPUs that the cgroups grant to the processes.
     pub fn granted(&self) -> Option<usize> {
-        let granted = self.known.as_ref()?.around.granted.len();
+        let granted = self.known.as_ref()?.limits.granted.len();
         (granted > 0).then_some(granted)
     }
 
@@ -106,10 +106,10 @@ mod tests {
         let us = std::process::id() as i32;
         let mut shares = Shares::default();
         assert_eq!(shares.of(us), None);
-        let (share, around) = shares.look(&[us], &[], false, 5).unwrap();
-        assert_eq!(share.allowed, around.launched);
-        assert!(around.granted.is_superset(&around.launched), "{around:?}");
-        let granted = around.granted.len();
+        let (share, limits) = shares.look(&[us], &[], false, 5).unwrap();
+        assert_eq!(share.allowed, limits.launched);
+        assert!(limits.granted.is_superset(&limits.launched), "{limits:?}");
+        let granted = limits.granted.len();
         assert_eq!(shares.granted(), Some(granted));
         assert_eq!(shares.of(us), Some(share.cpus()));
         let requested_at = |shares: &Shares| shares.known.as_ref().unwrap().at_ns;

@@ -9,7 +9,7 @@ use profile::cost::Prices;
 
 use super::{
     KernelError, Link, LinkKind,
-    links::{At, LinkRequest, ProbeSite},
+    links::{CallMoment, LinkRequest, ProbeSite},
     object::Kernel,
 };
 
@@ -56,7 +56,7 @@ mod functions {
     use rustix::time::{ClockId, clock_gettime};
     use tuner::{Address, parse_maps};
 
-    use super::{At, Calibration, Kernel, KernelError, LinkRequest, Prices, ProbeSite};
+    use super::{Calibration, CallMoment, Kernel, KernelError, LinkRequest, Prices, ProbeSite};
     use profile::cost::Measured;
 
     /// Repetitions of each measurement.
@@ -165,7 +165,7 @@ mod functions {
         let entries: Vec<(usize, u64)> = (0..CASES.len()).map(|number| (number, 0)).collect();
         let exits = [&TO_JUMP[..], &TO_RETURN].concat();
         // Exits first, as for every function.
-        for (at, places) in [(At::EXIT, exits), (At::Entry, entries)] {
+        for (at, places) in [(CallMoment::EXIT, exits), (CallMoment::Entry, entries)] {
             let site =
                 |(number, behind): &(usize, u64)| ProbeSite::new(offsets[*number] + behind, *number as u32);
             let request = LinkRequest::new(

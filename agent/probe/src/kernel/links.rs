@@ -45,7 +45,7 @@ impl ProbeSite {
 
 /// The moment of a call that a site marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum At {
+pub enum CallMoment {
     /// The function is entered: one of its first instructions, with arguments and stack unchanged since the
     /// very first one.
     Entry,
@@ -58,16 +58,16 @@ pub enum At {
     },
 }
 
-impl At {
+impl CallMoment {
     /// An instruction of the function itself.
-    pub const EXIT: At = At::Exit { is_shared: false };
+    pub const EXIT: CallMoment = CallMoment::Exit { is_shared: false };
 
     fn cookie(self, site: &ProbeSite) -> u64 {
         let probe = u64::from(site.probe) + 1;
         match self {
-            At::Entry => probe,
-            At::Exit { is_shared: true } => site.exit,
-            At::Exit { is_shared: false } => probe | site.exit,
+            CallMoment::Entry => probe,
+            CallMoment::Exit { is_shared: true } => site.exit,
+            CallMoment::Exit { is_shared: false } => probe | site.exit,
         }
     }
 }
@@ -77,13 +77,13 @@ pub struct LinkRequest {
     /// Path of the file as the agent sees it.
     pub path: PathBuf,
     pub sites: Vec<ProbeSite>,
-    pub at: At,
+    pub at: CallMoment,
     /// Limits the link to this process; `None`: every process that maps the file.
     pub pid: Option<u32>,
 }
 
 impl LinkRequest {
-    pub fn new(path: PathBuf, sites: Vec<ProbeSite>, at: At, pid: Option<u32>) -> LinkRequest {
+    pub fn new(path: PathBuf, sites: Vec<ProbeSite>, at: CallMoment, pid: Option<u32>) -> LinkRequest {
         LinkRequest { path, sites, at, pid }
     }
 }
@@ -158,7 +158,7 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
         LinkKind::UprobeMulti { by_process } => {
             let path = CString::new(request.path.as_os_str().as_bytes())?;
             let mut sites: Vec<&ProbeSite> = request.sites.iter().collect();
-            if request.at == (At::Exit { is_shared: true }) {
+            if request.at == (CallMoment::Exit { is_shared: true }) {
                 sites.sort_by_key(|site| (site.offset, site.exit));
                 sites.dedup_by_key(|site| (site.offset, site.exit));
             }

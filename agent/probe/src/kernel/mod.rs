@@ -31,7 +31,7 @@ pub use family::{FamilyRoot, read_coming};
 pub(crate) use holds::set_real_time;
 pub use holds::{Holds, Records};
 pub use links::{
-    At, Link, LinkChoice, LinkKind, LinkRequest, Nothing, ProbeSite, attaches_by_files, emulation,
+    CallMoment, Link, LinkChoice, LinkKind, LinkRequest, Nothing, ProbeSite, attaches_by_files, emulation,
 };
 pub use object::{Kernel, LoadOptions};
 pub use partial_sums::SumReadings;

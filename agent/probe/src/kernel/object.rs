@@ -25,7 +25,7 @@ use super::{
     error::KernelError,
     family::{Family, FamilyRoot, Setting},
     fields,
-    links::{self, At, Link, LinkChoice, LinkKind, LinkRequest},
+    links::{self, CallMoment, Link, LinkChoice, LinkKind, LinkRequest},
     program::{self, ProgramText, data, load_error, missing, pid_namespace},
     ring::Ring,
 };
@@ -172,8 +172,8 @@ impl Kernel {
 
     pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
         let program = match request.at {
-            At::Entry => &self.programs.entry,
-            At::Exit { .. } => &self.programs.leaves,
+            CallMoment::Entry => &self.programs.entry,
+            CallMoment::Exit { .. } => &self.programs.leaves,
         };
         links::attach(self.kind, program.as_fd(), request).map_err(|source| KernelError::Attach {
             path: request.path.display().to_string(),

@@ -14,7 +14,7 @@ use super::{
     LinkGroup, LinkTarget, Linked, Probe, Probes, Read,
     places::{Place, address_of},
 };
-use crate::kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
+use crate::kernel::{CallMoment, Kernel, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
 
 /// How often, and after which pause, attaching to a living process is retried if the kernel does not find it.
 const TRIES: usize = 20;
@@ -85,7 +85,7 @@ impl Probes {
             return Ok(());
         };
         // The stack pointer shows which call ends at a shared exit.
-        let is_own = |place: &&Place| place.at != At::Exit { is_shared: true };
+        let is_own = |place: &&Place| place.at != CallMoment::Exit { is_shared: true };
         for place in places.iter().filter(is_own) {
             // A mark may be the first instruction of its function.
             let is_taken = |other: &&Place| {
@@ -184,7 +184,7 @@ impl Probes {
         for places in groups.into_values() {
             // Returns first: for a call that is entered in between, a return without an entry is seen, which
             // can be distinguished from a loss; an entry without a return cannot.
-            let moments: BTreeSet<At> = places.iter().map(|place| place.at).collect();
+            let moments: BTreeSet<CallMoment> = places.iter().map(|place| place.at).collect();
             for at in moments.into_iter().rev() {
                 let here = places.iter().filter(|place| place.at == at);
                 let sites: Vec<ProbeSite> = here.map(|place| place.site).collect();
@@ -201,7 +201,7 @@ impl Probes {
         &self,
         path: &Path,
         sites: Vec<ProbeSite>,
-        at: At,
+        at: CallMoment,
         to: LinkTarget,
     ) -> Result<Vec<Linked>, KernelError> {
         let Some(kernel) = &self.kernel else {

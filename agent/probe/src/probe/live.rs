@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use job::{Job, Member};
 
 use super::{ArmError, Linked, Probe, Probes, Wanted};
-use crate::kernel::{At, Kernel, KernelError};
+use crate::kernel::{CallMoment, Kernel, KernelError};
 
 impl Probes {
     /// Number of requests so far: the index of the next one.
@@ -124,7 +124,7 @@ impl Probes {
         let known = before.iter().zip(&self.numbers.probes).zip(0..);
         let moved = known.filter(|((before, now), _)| before.reads_returned() != now.reads_returned());
         let moved: BTreeSet<u32> = moved.map(|(_, number)| number).collect();
-        let is_over = |linked: &Linked| linked.at != At::Entry && !linked.probes.is_disjoint(&moved);
+        let is_over = |linked: &Linked| linked.at != CallMoment::Entry && !linked.probes.is_disjoint(&moved);
         let over = self.take_off(is_over);
         let probes = over.iter().flat_map(|linked| &linked.probes).copied().collect();
         self.close(over);

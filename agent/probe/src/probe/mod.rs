@@ -36,8 +36,8 @@ use self::number::Numbers;
 use self::places::{KnownFiles, Place};
 pub use self::selection::has_regions;
 use crate::kernel::{
-    self, At, Calibration, CloseTicket, Closer, Kernel, KernelError, Link, LinkChoice, LinkKind, LoadOptions,
-    Ring, knows_number_of,
+    self, Calibration, CallMoment, CloseTicket, Closer, Kernel, KernelError, Link, LinkChoice, LinkKind,
+    LoadOptions, Ring, knows_number_of,
 };
 
 /// Up to this many processes get links of their own. Those cost other processes nothing, but about 28 ns a
@@ -141,7 +141,7 @@ enum LinkClass {
 /// A link, and the probes that it serves.
 struct Linked {
     probes: BTreeSet<u32>,
-    at: At,
+    at: CallMoment,
     to: LinkTarget,
     link: Link,
 }
@@ -569,8 +569,9 @@ impl Probes {
 
 /// Entries first: the returns of open calls are still seen, and no call is entered whose return is not seen.
 fn in_order(over: Vec<Linked>) -> [Vec<Link>; 2] {
-    let (entries, returns): (Vec<Linked>, Vec<Linked>) =
-        over.into_iter().partition(|linked| linked.at == At::Entry);
+    let (entries, returns): (Vec<Linked>, Vec<Linked>) = over
+        .into_iter()
+        .partition(|linked| linked.at == CallMoment::Entry);
     [entries, returns].map(|links| links.into_iter().map(|linked| linked.link).collect())
 }
 

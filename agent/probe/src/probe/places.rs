@@ -13,13 +13,13 @@ use tuner::{
 };
 
 use super::{Probe, selection};
-use crate::kernel::{At, ProbeSite};
+use crate::kernel::{CallMoment, ProbeSite};
 
 /// A site, and the moment of its function that it marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) site: ProbeSite,
-    pub(super) at: At,
+    pub(super) at: CallMoment,
     /// How the kernel handles the probed instruction.
     pub(super) cost: Cost,
     /// File offsets of the code that must be unmodified for the probe to be safe.
@@ -27,7 +27,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn new(site: ProbeSite, at: At, cost: Cost, needs: Range<u64>) -> Place {
+    fn new(site: ProbeSite, at: CallMoment, cost: Cost, needs: Range<u64>) -> Place {
         Place {
             site,
             at,
@@ -261,7 +261,7 @@ impl<'a> Found<'a> {
                 exit: 0,
             };
             // A mark's instruction is a nop of one byte; others were refused.
-            let place = Place::new(site, At::Entry, Cost::Emulated, needed_at(offset));
+            let place = Place::new(site, CallMoment::Entry, Cost::Emulated, needed_at(offset));
             self.add(module, place);
         }
         is_there
@@ -277,7 +277,7 @@ impl<'a> Found<'a> {
         let (offset, cost) = file.entries.of(module, function.offset, function.size);
         let site = ProbeSite::new(offset.0, probe);
         let needs = needed_at_entry(function.offset, function.size, offset);
-        self.add(module, Place::new(site, At::Entry, cost, needs));
+        self.add(module, Place::new(site, CallMoment::Entry, cost, needs));
         if !wanted.is_timed() {
             return;
         }
@@ -341,7 +341,7 @@ fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<Place> {
                 exit,
                 ..ProbeSite::new(offset.0, probe)
             };
-            Place::new(site, At::Exit { is_shared }, cost, needed_at(offset))
+            Place::new(site, CallMoment::Exit { is_shared }, cost, needed_at(offset))
         };
         let at_jump = |jump: &LastJump| {
             let condition = jump.condition.map(|condition| (condition, jump.is_taken));

@@ -7,7 +7,7 @@ use profile::cost::{Prices, Probed, ReturnKind};
 use tuner::{Cost, FileId};
 
 use super::{Probe, Probes, places::Place};
-use crate::kernel::At;
+use crate::kernel::CallMoment;
 
 /// Values that are read for a message: its count, its datatype's size, its communicator's rank; each may take
 /// more than one memory read.
@@ -23,15 +23,17 @@ struct Sites {
 impl Sites {
     fn add(&mut self, place: &Place, file: FileId) {
         match place.at {
-            At::Entry => {
+            CallMoment::Entry => {
                 // The most expensive one: which of several files is called is unknown.
                 self.entry = self.entry.max(Some(place.cost));
                 *self.links.entry(file).or_default() += 1;
             }
             // If there are both, failing calls end at the others.
-            At::Exit { .. } if place.cost == Cost::Emulated => self.returns = ReturnKind::Jump,
-            At::Exit { .. } if self.returns == ReturnKind::Unseen => self.returns = ReturnKind::Instruction,
-            At::Exit { .. } => {}
+            CallMoment::Exit { .. } if place.cost == Cost::Emulated => self.returns = ReturnKind::Jump,
+            CallMoment::Exit { .. } if self.returns == ReturnKind::Unseen => {
+                self.returns = ReturnKind::Instruction
+            }
+            CallMoment::Exit { .. } => {}
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{Member, Probe, Probes};
-use crate::kernel::{At, KernelError, LinkKind};
+use crate::kernel::{CallMoment, KernelError, LinkKind};
 
 impl Probes {
     /// Switches a request on or off in all processes; `members` are the living ones, each with its slot.
@@ -92,7 +92,8 @@ impl Probes {
             known.is_some_and(|known| !known.is_timed())
         };
         let over: BTreeSet<u32> = probes.iter().copied().filter(is_over).collect();
-        let over = self.take_off(|linked| linked.at != At::Entry && !linked.probes.is_disjoint(&over));
+        let over =
+            self.take_off(|linked| linked.at != CallMoment::Entry && !linked.probes.is_disjoint(&over));
         self.close(over);
     }
 

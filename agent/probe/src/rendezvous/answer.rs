@@ -22,7 +22,7 @@ use rustix::{
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
 use tuner::rendezvous::{
-    HeldAction, HoldTicket, Meetings, PendingAction, PendingState, SeenHits, Then, ThreadAtSync,
+    HeldAction, HoldTicket, KeyedHits, PendingAction, PendingState, SeenHits, Then, ThreadAtSync,
 };
 
 use crate::kernel::{Records, Ring, set_real_time};
@@ -45,7 +45,7 @@ pub(super) struct HeldActions {
 /// An action that needs supervision, by the thread that called it.
 struct Watched {
     index: u32,
-    vigil: Box<dyn PendingAction>,
+    pending: Box<dyn PendingAction>,
     is_over: bool,
 }
 
@@ -111,26 +111,26 @@ impl HeldActions {
         let call =
             |action: HeldAction| catch_unwind(AssertUnwindSafe(|| action(&held))).unwrap_or(Then::Nothing);
         let then = place.take().map_or(Then::Nothing, call);
-        let vigil = match then {
+        let pending = match then {
             Then::Nothing => None,
-            Then::Watch(vigil) => Some(vigil),
+            Then::Watch(pending) => Some(pending),
         };
-        self.set_watched(index, vigil.is_some());
+        self.set_watched(index, pending.is_some());
         let in_time = self.records.step(index, HoldState::Writing, HoldState::Done);
-        let mut watched = vigil.map(|vigil| Watched {
+        let mut watched = pending.map(|pending| Watched {
             index,
-            vigil,
+            pending,
             is_over: false,
         })?;
         if !in_time {
-            let _ = catch_unwind(AssertUnwindSafe(|| watched.vigil.too_late()));
+            let _ = catch_unwind(AssertUnwindSafe(|| watched.pending.too_late()));
         }
         Some(watched)
     }
 
     /// Checks a supervised action; returns whether it still needs supervision.
     fn look_after(&self, watched: &mut Watched) -> bool {
-        let look = catch_unwind(AssertUnwindSafe(|| watched.vigil.look())).unwrap_or(PendingState::Over);
+        let look = catch_unwind(AssertUnwindSafe(|| watched.pending.look())).unwrap_or(PendingState::Over);
         if !watched.is_over && look != PendingState::Waits {
             watched.is_over = true;
             self.set_watched(watched.index, false);
@@ -139,7 +139,7 @@ impl HeldActions {
     }
 }
 
-impl Meetings for HeldActions {
+impl KeyedHits for HeldActions {
     fn want(&self, ticket: HoldTicket, number: i64) {
         self.records.want(ticket.0, number);
     }
@@ -163,33 +163,33 @@ impl Meetings for HeldActions {
 }
 
 /// The answering threads. Dropping it ends them.
-pub(super) struct Answerers {
+pub(super) struct AnswerThreads {
     threads: Vec<(JoinHandle<()>, Pid)>,
     quit: Arc<OwnedFd>,
 }
 
-impl Answerers {
+impl AnswerThreads {
     pub(super) fn start(
         held_actions: &Arc<HeldActions>,
         wakers: [Ring; 2],
         cpus: [u32; 2],
-    ) -> io::Result<Answerers> {
+    ) -> io::Result<AnswerThreads> {
         let quit = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let mut answerers = Answerers {
+        let mut answer_threads = AnswerThreads {
             threads: Vec::new(),
             quit,
         };
         for (waker, cpu) in wakers.into_iter().zip(cpus) {
-            let (held_actions, quit) = (Arc::clone(held_actions), Arc::clone(&answerers.quit));
+            let (held_actions, quit) = (Arc::clone(held_actions), Arc::clone(&answer_threads.quit));
             let (sender, receiver) = channel();
             let thread = std::thread::Builder::new()
                 .name(format!("answer-{cpu}"))
                 .spawn(move || run(&held_actions, waker, cpu, &quit, &sender))?;
             // A thread that ends before it has sent its number could not be bound to its CPU.
             let number = receiver.recv().map_err(io::Error::other)??;
-            answerers.threads.push((thread, number));
+            answer_threads.threads.push((thread, number));
         }
-        Ok(answerers)
+        Ok(answer_threads)
     }
 
     /// Switches real-time priority; returns whether all threads have it now.
@@ -205,7 +205,7 @@ impl Answerers {
     }
 }
 
-impl Drop for Answerers {
+impl Drop for AnswerThreads {
     fn drop(&mut self) {
         // A counter of 8 bytes, which cannot be full.
         let _ = rustix::io::write(&*self.quit, &1_u64.to_ne_bytes());

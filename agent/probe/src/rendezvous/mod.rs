@@ -10,15 +10,15 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use abi::{Hold, HoldState, StoreResult};
 use plan::Moment;
 use tuner::rendezvous::{
-    HeldAction, HoldError, HoldRequest, HoldTicket, MEETING_SIGNAL, Meetings, Progress, Rendezvous, Store,
+    HOLD_SIGNAL, HeldAction, HoldError, HoldRequest, HoldTicket, KeyedHits, Progress, Rendezvous, Store,
 };
 use tuner::{KeyPlace, Passage};
 
 use crate::{
     awake::Awake,
-    kernel::{At, Holds, KernelError, Link, LinkChoice, LinkKind, LinkRequest, ProbeSite},
+    kernel::{CallMoment, Holds, KernelError, Link, LinkChoice, LinkKind, LinkRequest, ProbeSite},
 };
-use answer::{Answerers, HeldActions};
+use answer::{AnswerThreads, HeldActions};
 
 /// Longest wait of a cancelled request for a hold in progress. A hold ends within its bounds, unless the held
 /// thread itself gets no CPU.
@@ -43,7 +43,7 @@ pub enum RendezvousError {
 pub struct KernelRendezvous {
     // Dropped in this order: the probes, the answering threads, the rest.
     armed: BTreeMap<u32, Link>,
-    answerers: Answerers,
+    answer_threads: AnswerThreads,
     held_actions: Arc<HeldActions>,
     holds: Holds,
     /// `None` if it cannot be requested.
@@ -84,10 +84,10 @@ impl KernelRendezvous {
             cpus,
         } = prepared;
         let held_actions = Arc::new(HeldActions::new(Arc::clone(holds.records())));
-        let answerers = Answerers::start(&held_actions, holds.take_wakers()?, cpus)?;
+        let answer_threads = AnswerThreads::start(&held_actions, holds.take_wakers()?, cpus)?;
         Ok(KernelRendezvous {
             armed: BTreeMap::new(),
-            answerers,
+            answer_threads,
             held_actions,
             holds,
             awake,
@@ -111,7 +111,7 @@ impl KernelRendezvous {
     fn rest(&mut self) {
         if self.armed.is_empty() {
             self.keep_awake(false);
-            self.answerers.set_real_time(false);
+            self.answer_threads.set_real_time(false);
             self.real_time = false;
         }
     }
@@ -174,7 +174,7 @@ impl Rendezvous for KernelRendezvous {
         let process = request.point.pid().number.unsigned_abs();
         if self.armed.is_empty() {
             self.keep_awake(true);
-            self.real_time = self.answerers.set_real_time(true);
+            self.real_time = self.answer_threads.set_real_time(true);
         }
         self.held_actions.put(index, action);
         if !self.held_actions.records().arm(index, &hold(request, process)) {
@@ -191,8 +191,8 @@ impl Rendezvous for KernelRendezvous {
                     .map(|offset| ProbeSite::new(offset.0, index))
                     .collect(),
                 at: match request.point.place().moment {
-                    Moment::Entry => At::Entry,
-                    Moment::Return => At::EXIT,
+                    Moment::Entry => CallMoment::Entry,
+                    Moment::Return => CallMoment::EXIT,
                 },
                 pid: Some(process),
             },
@@ -247,8 +247,8 @@ impl Rendezvous for KernelRendezvous {
         )
     }
 
-    fn meetings(&self) -> Arc<dyn Meetings> {
-        Arc::clone(&self.held_actions) as Arc<dyn Meetings>
+    fn keyed_hits(&self) -> Arc<dyn KeyedHits> {
+        Arc::clone(&self.held_actions) as Arc<dyn KeyedHits>
     }
 
     fn store_refusal(&self) -> Option<String> {
@@ -272,9 +272,7 @@ fn hold(request: &HoldRequest, process: u32) -> Hold {
         expected: store.expected,
         value: store.value,
         width: store.width,
-        signal: request
-            .key
-            .map_or(0, |_| u64::from(MEETING_SIGNAL.unsigned_abs())),
+        signal: request.key.map_or(0, |_| u64::from(HOLD_SIGNAL.unsigned_abs())),
         key_source,
         key_address,
         key_width,

@@ -156,6 +156,11 @@ impl Iterations {
         Some(last.mean_ns() / first.mean_ns())
     }
 
+    /// When the first iteration began, by CLOCK_MONOTONIC; `None` before.
+    pub fn first_ns(&self) -> Option<u64> {
+        self.first.map(|first| first.at_ns)
+    }
+
     /// The time from the first begin to the last.
     pub fn elapsed_ns(&self) -> u64 {
         self.over_all().map_or(0, |(from, to)| to.at_ns - from.at_ns)

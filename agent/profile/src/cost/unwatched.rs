@@ -163,16 +163,16 @@ fn unpaired(counted: &[Totals], probe: u32) -> u64 {
 
 /// The estimate for gaps, in addition to what was counted in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Beyond {
+struct GapEstimate {
     amounts: Amounts,
     /// Calls at the pace of the windows.
-    least: f64,
+    calls_min: f64,
     /// Calls at the greatest pace.
-    most: f64,
-    has_no_most: bool,
+    calls_max: f64,
+    is_unbounded: bool,
     /// Returns without an entry, and entries without a return, which occur because entry and return probes
     /// are attached and detached at different times. They are no losses.
-    at_ends: u64,
+    unpaired_at_ends: u64,
 }
 
 /// A gap that has not ended.
@@ -233,7 +233,7 @@ pub struct Unwatched {
     opened: Option<(CountTime, Vec<Totals>)>,
     windows: VecDeque<(Window, Vec<(u32, Amounts)>)>,
     gap: Option<Gap>,
-    beyond: Vec<Beyond>,
+    beyond: Vec<GapEstimate>,
     /// Total length of past gaps, by function.
     gaps_ns: Vec<u64>,
     waited_ns: f64,
@@ -256,10 +256,11 @@ impl Unwatched {
                     continue;
                 };
                 beyond.amounts.add(&of_gap.amounts);
-                beyond.least += of_gap.least;
-                beyond.most += of_gap.most;
-                beyond.has_no_most |= of_gap.has_no_most;
-                beyond.at_ends += unpaired(counted, *probe).saturating_sub(unpaired(&gap.counted, *probe));
+                beyond.calls_min += of_gap.calls_min;
+                beyond.calls_max += of_gap.calls_max;
+                beyond.is_unbounded |= of_gap.is_unbounded;
+                beyond.unpaired_at_ends +=
+                    unpaired(counted, *probe).saturating_sub(unpaired(&gap.counted, *probe));
                 *gaps_ns += at.since(gap.since).at_ns;
             }
             self.waited_ns += gap.inside_ns(at, counted).1;
@@ -287,7 +288,7 @@ impl Unwatched {
         let before = opened.map_or_else(|| counted.to_vec(), |(_, before)| before);
         let places = functions.last().map_or(0, |last| *last as usize + 1);
         let places = places.max(counted.len()).max(self.beyond.len());
-        self.beyond.resize(places, Beyond::default());
+        self.beyond.resize(places, GapEstimate::default());
         self.gaps_ns.resize(self.beyond.len(), 0);
         let nothing = Totals::default();
         let seen = functions.iter().filter_map(|probe| {
@@ -361,7 +362,7 @@ impl Unwatched {
                     Some(gap) => unpaired(&gap.counted, probe),
                     None => counted_of.unpaired,
                 }
-                .saturating_sub(beyond.at_ends),
+                .saturating_sub(beyond.unpaired_at_ends),
                 ..*counted_of
             }
         });
@@ -395,24 +396,24 @@ impl Unwatched {
             bytes,
             ..
         } = *counted.get(place)?;
-        let most = (counted as f64 + beyond.most).ceil() as u64;
+        let most = (counted as f64 + beyond.calls_max).ceil() as u64;
         Some(Estimate {
             counted,
             counted_bytes: bytes,
-            from: counted + beyond.least as u64,
-            to: (!beyond.has_no_most).then_some(most),
+            from: counted + beyond.calls_min as u64,
+            to: (!beyond.is_unbounded).then_some(most),
             watched: 1.0 - (gaps_ns as f64 / of_ns.max(gaps_ns) as f64),
         })
     }
 
-    fn beyond_of(&self, probe: u32, at: CountTime, counted: &[Totals]) -> Beyond {
+    fn beyond_of(&self, probe: u32, at: CountTime, counted: &[Totals]) -> GapEstimate {
         let mut beyond = self.beyond.get(probe as usize).copied().unwrap_or_default();
         if let Some(gap) = &self.gap {
             let of_gap = gap.beyond(probe, at, counted);
             beyond.amounts.add(&of_gap.amounts);
-            beyond.least += of_gap.least;
-            beyond.most += of_gap.most;
-            beyond.has_no_most |= of_gap.has_no_most;
+            beyond.calls_min += of_gap.calls_min;
+            beyond.calls_max += of_gap.calls_max;
+            beyond.is_unbounded |= of_gap.is_unbounded;
         }
         beyond
     }
@@ -424,12 +425,12 @@ impl Gap {
     }
 
     /// The estimate for this gap minus what was counted in it: probes are detached a moment after it begins.
-    fn beyond(&self, probe: u32, at: CountTime, counted: &[Totals]) -> Beyond {
+    fn beyond(&self, probe: u32, at: CountTime, counted: &[Totals]) -> GapEstimate {
         let place = self.rates.binary_search_by_key(&probe, |(of, _)| *of);
         let Some((_, rate)) = place.ok().and_then(|place| self.rates.get(place)) else {
-            return Beyond {
-                has_no_most: self.has(probe),
-                ..Beyond::default()
+            return GapEstimate {
+                is_unbounded: self.has(probe),
+                ..GapEstimate::default()
             };
         };
         let clocks = Amounts::clocks(at.since(self.since));
@@ -445,16 +446,16 @@ impl Gap {
             let faster = if PACED[place] { pace.estimated } else { 1.0 };
             beyond(rate.0[place] * clocks[place], faster, there.0[place])
         });
-        Beyond {
+        GapEstimate {
             amounts: Amounts(amounts),
-            least: beyond(rate.calls() * clocks[0], 1.0, there.calls()),
-            most: beyond(
+            calls_min: beyond(rate.calls() * clocks[0], 1.0, there.calls()),
+            calls_max: beyond(
                 rate.calls() * clocks[0],
                 pace.most.unwrap_or(pace.estimated),
                 there.calls(),
             ),
-            has_no_most: pace.most.is_none() && rate.calls() > 0.0,
-            at_ends: 0,
+            is_unbounded: pace.most.is_none() && rate.calls() > 0.0,
+            unpaired_at_ends: 0,
         }
     }
 

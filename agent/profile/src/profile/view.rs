@@ -204,6 +204,8 @@ pub(super) fn function(
         calls: calls(totals),
         nested: totals.nested + totals.calls - calls(totals),
         time_ns: is_timed.then_some(shown_ns).filter(|ns| *ns > 0 || has_returned),
+        returned: if is_timed { totals.timed } else { 0 },
+        returned_ns: if is_timed { totals.time_ns } else { 0 },
         bytes: probe.bytes_kind().map(|_| totals.bytes),
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,

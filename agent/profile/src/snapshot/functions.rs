@@ -12,6 +12,10 @@ pub struct FunctionTotals {
     /// Time inside calls that returned or are still open, in nanoseconds; `None` if calls are only counted,
     /// or if none has returned.
     pub time_ns: Option<u64>,
+    /// Calls whose return was recorded, and their time in nanoseconds: without open calls, and without those
+    /// that never returned.
+    pub returned: u64,
+    pub returned_ns: u64,
     /// `None` if the function carries no bytes, or an unknown number.
     pub bytes: Option<u64>,
     /// The direction of the bytes.
@@ -45,9 +49,7 @@ pub struct FunctionTotals {
 impl FunctionTotals {
     /// Mean duration of all calls that returned, in nanoseconds; `None` if none has.
     pub fn mean_of_returned_ns(&self) -> Option<f64> {
-        let returned = self.calls.saturating_sub(self.untimed);
-        let time = self.time_ns.filter(|_| returned > 0)?;
-        Some(time as f64 / returned as f64)
+        (self.returned > 0).then(|| self.returned_ns as f64 / self.returned as f64)
     }
 
     pub(super) fn add(&mut self, other: &FunctionTotals) {
@@ -84,6 +86,8 @@ impl FunctionTotals {
         for (count, more) in self.sizes.iter_mut().zip(&other.sizes) {
             *count += more;
         }
+        self.returned += other.returned;
+        self.returned_ns += other.returned_ns;
         self.untimed += other.untimed;
         self.unreturned += other.unreturned;
         self.calls_per_s += other.calls_per_s;
@@ -145,24 +149,24 @@ mod tests {
 
     #[test]
     fn calls_that_did_not_return_have_no_part_in_the_mean() {
-        let of = |calls, untimed, time_ns| FunctionTotals {
+        let of = |calls, returned, returned_ns, time_ns| FunctionTotals {
             calls,
-            untimed,
-            unreturned: untimed,
+            returned,
+            returned_ns,
             time_ns,
+            unreturned: calls - returned,
             ..FunctionTotals::default()
         };
         for (function, mean_ns) in [
-            (of(10, 0, Some(500)), Some(50.0)),
-            (of(10, 5, Some(500)), Some(100.0)),
-            (of(863, 863, None), None),
-            (of(863, 900, Some(7)), None),
-            (of(0, 0, Some(0)), None),
+            (of(10, 10, 500, Some(500)), Some(50.0)),
+            // One call is open, and has taken longer than all others.
+            (of(11, 10, 500, Some(5000)), Some(50.0)),
+            (of(863, 0, 0, None), None),
         ] {
             assert_eq!(function.mean_of_returned_ns(), mean_ns, "{function:?}");
         }
-        let mut both = of(4, 4, None);
-        both.add(&of(2, 0, Some(60)));
+        let mut both = of(4, 0, 0, None);
+        both.add(&of(2, 2, 60, Some(60)));
         assert_eq!((both.time_ns, both.mean_of_returned_ns()), (Some(60), Some(30.0)));
         assert_eq!(both.unreturned, 4);
     }

@@ -131,6 +131,8 @@ mod tests {
                 name: "step".into(),
                 calls,
                 time_ns: Some(calls * length_ns * 3 / 2),
+                returned: calls,
+                returned_ns: calls * length_ns * 3 / 2,
                 durations: Some(Histogram::of(durations)),
                 ..FunctionTotals::default()
             }],

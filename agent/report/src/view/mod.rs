@@ -18,5 +18,6 @@ mod terminal;
 
 pub use findings::without as without_findings;
 pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
+pub use pace::efficiency;
 pub use screen::{closing, header, losses, overview, summary};
 pub use terminal::{Painter, columns};

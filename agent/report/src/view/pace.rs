@@ -1,5 +1,7 @@
 //! The pace of the program, its efficiencies and its call sites, as text.
 
+use std::time::Duration;
+
 use profile::format::{count, duration, percent, plural, significant, times};
 use profile::{
     CallSiteView, EfficienciesView, FunctionTotals, IterationView, Rates, Scalability, SequenceView,
@@ -145,10 +147,17 @@ fn step_line(
     };
     // If the time of a step changes, it is because of another loop: the pace of the program need not have
     // changed.
-    let before = iteration.before.map_or_else(String::new, |(calls, pace)| {
-        let noun = plural(calls.round() as usize, sequence.steps.noun());
-        let at = duration(pace.until.as_nanos() as f64);
-        format!("; until {at} a loop of {noun}, {} a step", duration(pace.mean_ns))
+    let before = iteration.before.map_or_else(String::new, |left| {
+        let noun = plural(left.calls.round() as usize, sequence.steps.noun());
+        let time = |at: Duration| duration(at.as_nanos() as f64);
+        let pace = left.pace;
+        format!(
+            "; from {} to {} another loop was seen: {} of {noun} each, {} a step",
+            time(left.from),
+            time(pace.until),
+            plural(usize::try_from(pace.count).unwrap_or(usize::MAX), "step"),
+            duration(pace.mean_ns),
+        )
     });
     let is_over = iteration.is_over || until.is_some();
     let takes = if is_over { "took" } else { "takes" };
@@ -161,7 +170,7 @@ fn step_line(
 }
 
 /// The efficiency of ranks that all wait must differ from 0, and the factors must multiply to the product.
-fn efficiency(efficiency: f64) -> String {
+pub fn efficiency(efficiency: f64) -> String {
     match efficiency < 0.0995 {
         true => significant(efficiency, 2),
         false => format!("{efficiency:.2}"),
@@ -365,8 +374,7 @@ fn place(site: &CallSiteView) -> String {
 mod tests {
     use super::*;
     use crate::example::{call_site, efficiencies, split};
-    use profile::{PaceView, ProcessView, RegionsView, TeamTotals};
-    use std::time::Duration;
+    use profile::{LeftLoop, PaceView, ProcessView, RegionsView, TeamTotals};
 
     fn sequence() -> SequenceView {
         SequenceView {
@@ -520,18 +528,21 @@ mod tests {
     fn a_loop_that_was_left_for_another_one_is_named_with_its_pace() {
         let mut sequence = sequence();
         if let Some(iteration) = &mut sequence.iteration {
-            iteration.before = Some((
-                3.0,
-                PaceView {
+            iteration.before = Some(LeftLoop {
+                calls: 3.0,
+                from: Duration::from_secs(12),
+                pace: PaceView {
                     until: Duration::from_secs(20),
                     count: 50,
                     mean_ns: 1.43e8,
                 },
-            ));
+            });
         }
         let line = now(&of(sequence)).swap_remove(0);
         assert!(
-            line.ends_with("; until 20.0 s a loop of 3 MPI calls, 143 ms a step)"),
+            line.ends_with(
+                "; from 12.0 s to 20.0 s another loop was seen: 50 steps of 3 MPI calls each, 143 ms a step)"
+            ),
             "{line}"
         );
     }

@@ -97,6 +97,8 @@ mod tests {
             name: name.into(),
             calls: 1_000,
             time_ns: Some(4_700_000_000),
+            returned: 1_000,
+            returned_ns: 4_700_000_000,
             bytes: Some(100_000_000),
             bytes_kind: Some("sent"),
             sizes: vec![0, 0, 0, 380],
@@ -205,7 +207,7 @@ mod tests {
                 mpi(),
                 &[
                     "(sampled 38 % of the time)",
-                    "~1 000   4.70 ms     47 %",
+                    "~1 000  ~4.70 ms    ~47 %",
                     "calls   share of the time   (sampled calls only: of the 38 % of the time that was watched)",
                     "MPI_Send                   380     47 %  in ?",
                     "(point to point, sampled 38 % of the time: 36.2 MiB in all,",

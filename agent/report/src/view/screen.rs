@@ -334,15 +334,16 @@ fn line(row: &Row, columns: usize) -> String {
     let counted = row.counted.map_or_else(String::new, |part| {
         format!("  counted {} of the time", percent(part))
     });
-    let calls = row
-        .calls
-        .map(|calls| estimated(row.is_estimated, count(calls.round())));
+    let estimated = |number| estimated(row.is_estimated, number);
+    let calls = row.calls.map(|calls| estimated(count(calls.round())));
+    let mean = row.mean_ns.map(|mean| estimated(duration(mean)));
+    let share = row.share.map(|share| estimated(percent(share)));
     let name: String = row.name.chars().take(columns).collect();
     let line = format!(
         " {name:<columns$} {:>9}  {:>8}   {:>6}  {}{unreturned}{counted}",
         calls.unwrap_or_else(|| "-".to_owned()),
-        row.mean_ns.map_or_else(|| "-".to_owned(), duration),
-        row.share.map_or_else(|| "-".to_owned(), percent),
+        mean.unwrap_or_else(|| "-".to_owned()),
+        share.unwrap_or_else(|| "-".to_owned()),
         "#".repeat(bar as usize),
     );
     line.trim_end().to_owned()

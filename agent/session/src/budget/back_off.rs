@@ -37,25 +37,25 @@ const IDLE_SHARE: f64 = 0.0007;
 /// An activity that the agent suspends if it costs too much. Only an activity of the last interval counts:
 /// suspending another one would save nothing.
 #[derive(Debug, Default)]
-struct Brake {
-    rests: bool,
+struct Suspension {
+    is_suspended: bool,
     /// It was active since costs were last checked.
     was_done: bool,
-    looks: u32,
+    checks: u32,
 }
 
-impl Brake {
+impl Suspension {
     /// True if it is suspended or resumed now.
     fn turns_at(&mut self, is_expensive: bool, is_cheap: bool) -> bool {
         let was_done = std::mem::take(&mut self.was_done);
-        let (is_so, looks) = match self.rests {
+        let (is_so, checks) = match self.is_suspended {
             true => (is_cheap, CHEAP_LOOKS),
             false => (is_expensive && was_done, EXPENSIVE_LOOKS),
         };
-        self.looks = if is_so { self.looks + 1 } else { 0 };
-        let turns = self.looks == looks;
+        self.checks = if is_so { self.checks + 1 } else { 0 };
+        let turns = self.checks == checks;
         if turns {
-            (self.rests, self.looks) = (!self.rests, 0);
+            (self.is_suspended, self.checks) = (!self.is_suspended, 0);
         }
         turns
     }
@@ -65,8 +65,8 @@ impl Brake {
 #[derive(Debug, Default)]
 pub struct BackOff {
     /// Reads of call rings between ticks.
-    rings: Brake,
-    predictions: Brake,
+    rings: Suspension,
+    predictions: Suspension,
     /// Consecutive ticks at which no process had run.
     still: u32,
     was_idle: bool,
@@ -123,7 +123,7 @@ impl BackOff {
 
     /// Whether wake-ups for half-full rings of calls are off.
     pub fn rests_from_calls(&self) -> bool {
-        self.rings.rests
+        self.rings.is_suspended
     }
 
     /// Records that a decision was predicted and polled for.
@@ -133,7 +133,7 @@ impl BackOff {
 
     /// Whether predictions are off: decisions are made when their hits wake us.
     pub fn rests_from_predictions(&self) -> bool {
-        self.predictions.rests
+        self.predictions.is_suspended
     }
 
     /// Compares the agent's CPUs with what watching may cost. Above that, the agent reads rings of calls less
@@ -151,14 +151,14 @@ impl BackOff {
         let agent = percent(agent);
         let more = format!("note: tuneagent itself takes {agent} of a CPU, more than it may (--budget)");
         let less = format!("note: tuneagent itself takes {agent} of a CPU");
-        let of_rings = || match self.rings.rests {
+        let of_rings = || match self.rings.is_suspended {
             true => format!(
                 "{more}: it reads calls only {ticks_per_s:.0} times a second from now on; calls that do not fit between two \
                  readings are missing in iterations and call sites, and are counted"
             ),
             false => format!("{less}: calls are read at once again"),
         };
-        let of_predictions = || match self.predictions.rests {
+        let of_predictions = || match self.predictions.is_suspended {
             true => format!(
                 "{more}: it no longer polls for decisions, which are written somewhat later from now on"
             ),

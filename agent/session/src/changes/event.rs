@@ -128,7 +128,6 @@ pub enum Ending {
 /// What the actuator of a machine did at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineReverts {
-    #[serde(rename = "undone")]
     pub reverted: Vec<(ChangeId, RevertResult)>,
     /// Changes that could not be tried, the reason, and whether the process has ended.
     pub failed: Vec<(ChangeId, String, bool)>,
@@ -168,7 +167,6 @@ pub enum ChangeEvent {
         slots: Option<BTreeSet<u32>>,
     },
     /// The answer to an order to revert a change.
-    #[serde(rename = "undone")]
     Reverted(ChangeId, RevertResult),
     /// A rule is removed, with or without its changes.
     Removed {
@@ -184,10 +182,8 @@ pub enum ChangeEvent {
         on_trial: Vec<TrialProgress>,
     },
     /// The actuator of a machine has reverted all unconfirmed changes and ended.
-    #[serde(rename = "farewell")]
     ActuatorEnded(MachineId, MachineReverts),
     /// The last line of the session is needed: [`ChangeEffect::Summary`].
-    #[serde(rename = "last_words")]
     Summary {
         /// Number of changes that are only in the journal.
         unknown: usize,
@@ -215,7 +211,6 @@ pub enum Order {
     /// Cancel the parts of a decision that still wait for their place.
     GiveUp(DecisionId),
     Confirm(ChangeId),
-    #[serde(rename = "undo")]
     Revert(Vec<ChangeId>),
 }
 
@@ -235,7 +230,6 @@ pub enum ChangeEffect {
     /// End the actuators, which revert unconfirmed changes; [`ChangeEvent::ActuatorEnded`] has the result.
     Finish,
     /// The state of all changes, for the last line of the session.
-    #[serde(rename = "last_words")]
     Summary(String),
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Made {
     /// Left in force when the session ended.
     is_kept: bool,
     judgement: Option<Judgement>,
+    /// The result of the first comparison of its trial, if it was reverted to compare since.
+    first_result: Option<String>,
 }
 
 impl Made {
@@ -71,6 +73,7 @@ impl Made {
             outcome,
             is_kept: false,
             judgement: None,
+            first_result: None,
         }
     }
 
@@ -144,6 +147,8 @@ impl Made {
     /// Takes the place of `before`, which was reverted to be compared.
     pub(super) fn is_made_again(&mut self, before: &Made) {
         self.view.first_at = before.view.first_at.or(Some(before.view.at));
+        let of_before = before.view.guard.as_ref().map(|guard| guard.text.clone());
+        self.first_result = before.first_result.clone().or(of_before);
     }
 
     pub(super) fn rule(&self) -> &str {
@@ -162,9 +167,19 @@ impl Made {
 
     fn view(&self, trial: Option<&GuardView>) -> ChangeView {
         let trial = trial.filter(|_| self.is_made());
+        let on_trial = || {
+            let text = |trial: &GuardView| match &self.first_result {
+                Some(first) => format!("{}; before: {first}", trial.text),
+                None => trial.text.clone(),
+            };
+            trial.map(|trial| GuardView {
+                text: text(trial),
+                ..trial.clone()
+            })
+        };
         ChangeView {
             outcome: self.outcome.to_string(),
-            guard: self.view.guard.clone().or_else(|| trial.cloned()),
+            guard: self.view.guard.clone().or_else(on_trial),
             ..self.view.clone()
         }
     }

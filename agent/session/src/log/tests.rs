@@ -14,7 +14,7 @@ use super::{
 use crate::{
     leave::Leaving,
     members::{MachineId, MemberEvent, Members, MembersOrigin},
-    request::{Given, Mode, RuleText},
+    request::{Mode, RuleSource, RuleText},
     requests::{RequestState, tests::check},
 };
 
@@ -177,14 +177,14 @@ fn a_file_that_is_no_complete_log_is_refused_with_the_line() {
 fn a_request_is_replayed_with_the_rule_that_it_brings() {
     let mut lines = lines();
     let add = |text: &str| Request::Add {
-        given: Box::new(Given {
+        given: Box::new(RuleSource {
             source: RuleText {
                 name: "mine.yaml".to_owned(),
                 text: text.to_owned(),
                 uses: Some(BTreeMap::new()),
                 ..RuleText::default()
             },
-            ..Given::default()
+            ..RuleSource::default()
         }),
         mode: Mode::Applying,
     };
@@ -249,7 +249,7 @@ fn events_are_listed_in_short_words() {
             "end slot 3 slot 4 of machine 1",
         ),
         (
-            json!({"order": [0, {"undo": [{"machine": 0, "pid": {"number": 7, "start_time": 1}, "number": 2}]}]}),
+            json!({"order": [0, {"revert": [{"machine": 0, "pid": {"number": 7, "start_time": 1}, "number": 2}]}]}),
             "order 0 undo change 2 of pid 7",
         ),
         (

@@ -13,7 +13,7 @@ const STATES: [RequestState; 3] = [
 ];
 
 /// Checks the rule's text only.
-pub(crate) fn check(given: &Given) -> Result<CheckedRule, String> {
+pub(crate) fn check(given: &RuleSource) -> Result<CheckedRule, String> {
     let file = RuleFile::parse(&given.source.text);
     let rule = file.and_then(|file| file.check(&BTreeMap::new()));
     rule.map_err(|wrong| format!("{wrong:?}"))
@@ -60,7 +60,7 @@ fn remove(keep: bool) -> Request {
 fn add(mode: Mode) -> Request {
     let mut shipped = rules::library().iter();
     let (_, text) = shipped.find(|(name, _)| *name == "blas-crowded").unwrap();
-    let mut given = Box::<Given>::default();
+    let mut given = Box::<RuleSource>::default();
     given.source.text = (*text).to_owned();
     Request::Add { given, mode }
 }

@@ -47,7 +47,7 @@ pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) 
         };
         let receipt = at_its_next_write(child, &mut actuator, command)?;
         let passage = receipt.passage.unwrap_or_default();
-        said.push(passage_text(&place, receipt.mechanism, &passage));
+        said.push(passage_text(&place, receipt.mechanism, &passage, true));
     }
     let _ = child.kill();
     let _ = child.wait();

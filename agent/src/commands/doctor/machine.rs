@@ -10,12 +10,13 @@ use std::{
 
 use plan::{Value, ValueType};
 use probe::kernel::{
-    self, At, Kernel, KernelError, LinkChoice, LinkKind, LinkRequest, LoadOptions, ProbeSite,
+    self, CallMoment, Kernel, KernelError, LinkChoice, LinkKind, LinkRequest, LoadOptions, ProbeSite,
 };
 use rustix::process::{getpid, getpriority_process};
 use tuner::journal::StateDir;
 use tuner::{
-    Address, AddressSpace, Author, Hooks, Images, Process, SetRequest, Slot, VariableName, Writer, parse_maps,
+    Address, AddressSpace, Author, Hooks, Images, Process, SetRequest, VariableName, WritablePlace, Writer,
+    parse_maps,
 };
 
 use super::{super::history, Check, Step, versions};
@@ -140,7 +141,7 @@ fn attach_to_ourselves(name: &'static str, links: LinkChoice) -> Check {
             ..LoadOptions::ONE_PROBE
         })?;
         let path = fs::read_link("/proc/self/exe")?;
-        let request = LinkRequest::new(path, vec![site], At::Entry, None);
+        let request = LinkRequest::new(path, vec![site], CallMoment::Entry, None);
         kernel.attach(&request)?;
         Ok(())
     })();
@@ -219,7 +220,7 @@ fn write_into_child(folder: &Path) -> Step<&'static str> {
     let images = Arc::new(Images::new());
     let space = testee.space(&images)?;
     let location = space.variable(&VariableName::from(UNUSED))?;
-    let slot = Slot::validate(&location, Some(ValueType::I32))?;
+    let slot = WritablePlace::validate(&location, Some(ValueType::I32))?;
     let state = StateDir::at(folder);
     let mut writer = Writer::open(space.process, &state, Author::current(), images, Hooks::default())?;
     let request = SetRequest {

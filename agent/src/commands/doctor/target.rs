@@ -2,9 +2,9 @@
 
 use job::{Discovery, Job, Member};
 use plan::ValueType;
-use probe::kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite};
+use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
 use tuner::journal::StateDir;
-use tuner::{LockError, ProcessError, Slot, SlotError, VariableName, WriterLock};
+use tuner::{LockError, ProcessError, VariableName, WritablePlace, WritablePlaceError, WriterLock};
 
 use super::{super::target::of_process, Check, Step};
 use crate::{exit::Failure, rights};
@@ -103,7 +103,7 @@ fn probed(member: &Member) -> Check {
         let request = LinkRequest::new(
             module.probe_path()?,
             vec![ProbeSite::new(first.offset.0, 0)],
-            At::Entry,
+            CallMoment::Entry,
             Some(member.process.pid.number.unsigned_abs()),
         );
         kernel.attach(&request)?;
@@ -121,10 +121,10 @@ fn written(member: &Member) -> Check {
     let Ok(location) = member.space.variable(&VariableName::from(SOME_VARIABLE)) else {
         return Check::lacks(name, format!("not tried: it has no variable {SOME_VARIABLE}"));
     };
-    match Slot::validate(&location, Some(ValueType::I32)) {
+    match WritablePlace::validate(&location, Some(ValueType::I32)) {
         Ok(_) => Check::works(name, "is permitted"),
         // No command helps: only the user of the debugger knows when it will detach.
-        Err(error @ SlotError::Traced { .. }) => Check::fails(name, error.to_string()),
+        Err(error @ WritablePlaceError::Traced { .. }) => Check::fails(name, error.to_string()),
         Err(error) => Check::fails(name, error.to_string()).with_rights(),
     }
 }

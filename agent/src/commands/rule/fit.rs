@@ -9,7 +9,7 @@ use profile::mpi;
 use rules::{
     AllNames, CheckedRule, FitRequest, NoVariable, SeenMark, SeenProcess, SeenVariable, WriteObstacle,
 };
-use tuner::{Slot, SlotError, SymbolKind, VariableError, VariableName};
+use tuner::{SymbolKind, VariableError, VariableName, WritablePlace, WritablePlaceError};
 
 use crate::{
     commands::{by_hand, refusals::is_stripped},
@@ -112,7 +112,7 @@ fn variable(
     })?;
     let refusal = written.and_then(|stated| {
         // The same check as the actuator's before it writes.
-        let slot = Slot::validate(&location, stated);
+        let slot = WritablePlace::validate(&location, stated);
         slot.err().map(refusal)
     });
     let of = location.value_type().map(|of| of.name().to_owned());
@@ -125,14 +125,14 @@ fn variable(
     })
 }
 
-fn refusal(error: SlotError) -> WriteObstacle {
+fn refusal(error: WritablePlaceError) -> WriteObstacle {
     let text = error.to_string();
     match error {
-        SlotError::ReadOnly { .. } => WriteObstacle::ReadOnly(text),
-        SlotError::TypeUnknown { .. }
-        | SlotError::WrongSize { .. }
-        | SlotError::WrongType { .. }
-        | SlotError::Misaligned { .. } => WriteObstacle::Type(text),
+        WritablePlaceError::ReadOnly { .. } => WriteObstacle::ReadOnly(text),
+        WritablePlaceError::TypeUnknown { .. }
+        | WritablePlaceError::WrongSize { .. }
+        | WritablePlaceError::WrongType { .. }
+        | WritablePlaceError::Misaligned { .. } => WriteObstacle::Type(text),
         _ => WriteObstacle::Other(text),
     }
 }

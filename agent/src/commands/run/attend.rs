@@ -49,7 +49,7 @@ pub(super) struct Order {
 }
 
 /// Handle to the watching process.
-pub(super) struct Attendant {
+pub(super) struct Watcher {
     child: Child,
     /// Open as long as the command runs. Two pipes and no socket, so that sudo does not touch the terminal.
     orders: Option<ChildStdin>,
@@ -57,9 +57,9 @@ pub(super) struct Attendant {
     is_by_sudo: bool,
 }
 
-impl Attendant {
+impl Watcher {
     /// Starts it with our own arguments.
-    pub(super) fn start() -> Result<Attendant, Failure> {
+    pub(super) fn start() -> Result<Watcher, Failure> {
         let is_by_sudo = !rights::missing_to_probe().is_empty();
         let mut command = match is_by_sudo {
             false => Command::new("/proc/self/exe"),
@@ -70,7 +70,7 @@ impl Attendant {
         let mut child = command.spawn().map_err(super::not_started)?;
         let (orders, answers) = (child.stdin.take(), child.stdout.take());
         let answers = answers.ok_or_else(|| super::not_started("it has no output"))?;
-        Ok(Attendant {
+        Ok(Watcher {
             child,
             orders,
             answers: BufReader::new(answers),

@@ -20,7 +20,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 pub(super) use self::{attend::attend, environment::Environment, gate::pass};
 use self::{
-    attend::{Attendant, Order},
+    attend::{Order, Watcher},
     files::ExpectedFiles,
     gate::Gate,
 };
@@ -44,8 +44,8 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
         pid: gate.pid(),
         files,
     };
-    let mut attendant = Attendant::start()?;
-    attendant.arm(&order)?;
+    let mut watcher = Watcher::start()?;
+    watcher.arm(&order)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::no)?;
     // A key that is pressed as soon as the command prints something must not end this process before the
@@ -54,7 +54,7 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
     let passed_on = passed_on.map_err(Failure::no)?;
     let command = gate.open().map_err(not_started)?;
     let status = runtime
-        .block_on(accompany(command, attendant, passed_on))
+        .block_on(accompany(command, watcher, passed_on))
         .map_err(Failure::no)?;
     Ok(Code::Command(code_of(status)))
 }
@@ -88,14 +88,15 @@ fn code_of(status: ExitStatus) -> u8 {
 /// Signals from keys that end a command may arrive only after its end.
 const KEYS_LATE: Duration = Duration::from_millis(200);
 
-/// Waits for the command, and then for the report.
+/// Waits for the command, and then for the report. The command is collected last: until then the session can
+/// read what it did until its end.
 async fn accompany(
     mut command: Child,
-    mut attendant: Attendant,
+    mut watcher: Watcher,
     mut passed_on: PassedOn,
 ) -> std::io::Result<ExitStatus> {
     let ended = ended(command.id())?;
-    let unattended = self::ended(attendant.pid())?;
+    let unattended = self::ended(watcher.pid())?;
     let mut is_attended = true;
     loop {
         tokio::select! {
@@ -108,8 +109,7 @@ async fn accompany(
             }
         }
     }
-    let status = command.wait()?;
-    attendant.release();
+    watcher.release();
     let late = tokio::time::Instant::now() + KEYS_LATE;
     loop {
         tokio::select! {
@@ -121,8 +121,8 @@ async fn accompany(
             else => break,
         }
     }
-    attendant.finish();
-    Ok(status)
+    watcher.finish();
+    command.wait()
 }
 
 /// A descriptor that is readable once the process has ended.

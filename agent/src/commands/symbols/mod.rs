@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use probe::kernel;
 use profile::format::{count, nearest, plural};
 use profile::glob;
+use report::console;
 use serde::Serialize;
 use tuner::catalog::{self, CatalogEntry, SymbolUse};
 use tuner::dwarf::{self, Description, Inlined, Origin};
@@ -113,11 +114,9 @@ impl<'a> Wanted<'a> {
 
 pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
     let wanted = Wanted::new(args);
-    let is_file = args.target.parse::<i32>().is_err() && Path::new(&args.target).is_file();
-    let (files, others) = if is_file {
-        (vec![file(&args.target)?], 0)
-    } else {
-        files_of_process(args)?
+    let (files, others) = match names_file(&args.target) {
+        true => (vec![file(&args.target)?], 0),
+        false => files_of_process(args)?,
     };
     crate::rights::only_look().map_err(Failure::not_permitted)?;
     let rows_max = if args.json { JSON_ROWS_MAX } else { ROWS_MAX };
@@ -145,13 +144,31 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
     Ok(Code::Done)
 }
 
+/// Whether TARGET is a file: a path, or the name of a file in this folder if no program of that name runs.
+/// Otherwise it is the running program, as with `attach`; a file of the same name is mentioned.
+fn names_file(target: &str) -> bool {
+    if target.contains('/') {
+        return true;
+    }
+    if target.parse::<i32>().is_ok() || !Path::new(target).is_file() {
+        return false;
+    }
+    let is_file = target::runs_nowhere(target);
+    if !is_file {
+        console::error_line(format_args!(
+            "{target} is the running program here; the file of this name: tuneagent symbols ./{target}"
+        ));
+    }
+    is_file
+}
+
 fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
     match &args.pattern {
         Some(pattern) => {
             let symbols = files.iter().filter_map(|file| file.image.defined_symbols().ok());
             let near = nearest(symbols.flatten().map(|symbol| symbol.name), pattern);
             let near = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-            let is_file = std::path::Path::new(&args.target).is_file();
+            let is_file = files.iter().any(|file| file.path == args.target);
             let file = if is_file { "the file " } else { "" };
             format!("{file}{} has no symbol like `{pattern}`{near}", args.target)
         }
@@ -187,6 +204,9 @@ fn show(found: &[Found], others: usize) {
 }
 
 fn file(path: &str) -> Result<Listed, Failure> {
+    if !Path::new(path).exists() {
+        return Err(Failure::not_there(format!("there is no file {path}")));
+    }
     let failed = |error: String| Failure::not_there(format!("{path}: {error}"));
     let file = foreign::open(Path::new(path)).map_err(|error| failed(error.to_string()))?;
     let image = Image::read(file).map_err(|error| failed(error.to_string()))?;
@@ -198,9 +218,6 @@ fn file(path: &str) -> Result<Listed, Failure> {
 
 /// The files of a process that are searched, and the number of others.
 fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure> {
-    if args.target.contains('/') {
-        return Err(Failure::not_there(format!("there is no file {}", args.target)));
-    }
     let pid = target::pid(&args.target)?;
     let process = Process::open(pid).map_err(|error| target::failure(error.into()))?;
     target::may_look(&process, &args.target, args.any_user)?;

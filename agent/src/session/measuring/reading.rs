@@ -3,7 +3,7 @@
 
 use abi::{Frame, Thread};
 use job::monotonic_ns;
-use job::os_metrics::{Around, CpuShare, frequency};
+use job::os_metrics::{CpuLimits, CpuShare, frequency};
 use probe::kernel::{Kernel, KernelError};
 use profile::{Inputs, Metered, Threads, threads_of};
 
@@ -32,8 +32,8 @@ impl Measuring {
         let threads = self.table_of_threads(has_moved)?;
         let share = self.look_at_shares(context.target, now);
         self.read_processes(&threads, now);
-        if let Some((share, around)) = share {
-            self.look_at_cpus(context.rules, share, &around, now);
+        if let Some((share, limits)) = share {
+            self.look_at_cpus(context.rules, share, &limits, now);
         }
         self.observe(context, now);
         self.take_account(now);
@@ -76,11 +76,11 @@ impl Measuring {
     }
 
     /// The CPUs that the job may use, and other processes on them.
-    fn look_at_shares(&mut self, target: &Target, now: u64) -> Option<(CpuShare, Around)> {
+    fn look_at_shares(&mut self, target: &Target, now: u64) -> Option<(CpuShare, CpuLimits)> {
         let pids: Vec<i32> = self.profile.running().map(|process| process.pid).collect();
         let are_still = self.profile.are_still();
         let share = (self.system.shares).look(&pids, &target.roots(), are_still, now);
-        share.map(|(share, around)| (share, around.clone()))
+        share.map(|(share, limits)| (share, limits.clone()))
     }
 
     fn read_processes(&mut self, threads: &[(u64, Thread)], now: u64) {
@@ -105,9 +105,9 @@ impl Measuring {
         }
     }
 
-    fn look_at_cpus(&mut self, rules: &mut RuleBook, share: CpuShare, around: &Around, now: u64) {
+    fn look_at_cpus(&mut self, rules: &mut RuleBook, share: CpuShare, limits: &CpuLimits, now: u64) {
         let own = self.profile.running_cpu_ns();
-        let busy = self.system.others.look((&share.allowed, around), own, now);
+        let busy = self.system.others.look((&share.allowed, limits), own, now);
         if self.profile.is_frequency_due(now) {
             self.profile.take_frequency(frequency(&share.allowed), now);
         }
@@ -115,7 +115,7 @@ impl Measuring {
         if let Some(busy) = busy {
             self.budget.costs.see_idle(busy.idle, now);
         }
-        rules.observe_cpus(&share, around, busy, now);
+        rules.observe_cpus(&share, limits, busy, now);
         self.cpus.take(share);
     }
 

@@ -314,11 +314,11 @@ fn captures_say_the_way_to_a_value() {
 #[test]
 fn a_tune_is_looked_at_at_hits_of_its_innermost_window() {
     let rule = checked(&format!(
-        "{NESTED}tune:\n  - {{set: n, role: master, every: send, value: sum(send.tasks), at: {{entry: send, decide: true}}}}\n"
+        "{NESTED}tune:\n  - {{set: n, role: master, every: send, value: sum(send.tasks), at: {{entry: send}}}}\n"
     ));
     let [tune] = rule.tunes.as_slice() else { panic!() };
     assert_eq!(tune.trigger, Trigger::Hit { probe: 2, window: 1 });
-    assert!(tune.when.is_none() && tune.at.is_some() && tune.decide.is_some());
+    assert!(tune.when.is_none() && tune.at.is_some());
     let straddling = checked(&NESTED.replace("key: number}", "key: number, straddle: split}"));
     assert_eq!(
         straddling.windows[0].boundaries().unwrap().straddle,

@@ -58,10 +58,15 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
         "{}",
         reverted.text
     );
+    let reverted_text = reverted.text.clone();
     program.window(1);
     let (standing, why) = program.job.status();
     assert_eq!(standing, Standing::OnTrial);
-    assert_eq!(why, "on trial, reverted to compare: 0 of 1 windows");
+    let first = reverted_text.trim_end_matches("; reverted to compare");
+    assert_eq!(
+        why,
+        format!("on trial, reverted to compare: 0 of 1 windows; before: {first}")
+    );
     while matches!(program.job.status().0, Standing::OnTrial | Standing::Pending) {
         let times = if program.in_force { 2 } else { 1 };
         program.window(times);

@@ -126,25 +126,65 @@ fn row(
         .filter(|_| watched_ns > 0)
         .map(|time| time as f64 / watched_ns as f64);
     let name: String = name.chars().take(columns).collect();
+    let estimated = |number| estimated(function.estimate.is_some(), number);
+    let mean = function.mean_of_returned_ns();
+    let time = function.time_ns;
+    let percent = share.map(|share| estimated(short_percent(share)));
     Line::from(vec![
         Span::raw(format!(
             " {name:<columns$} {:>11} {:>9} {:>9}  ",
-            estimated(function.estimate.is_some(), count(function.calls as f64)),
-            function.mean_of_returned_ns().map_or_else(none, duration),
-            function.time_ns.map_or_else(none, |ns| duration(ns as f64)),
+            estimated(count(function.calls as f64)),
+            mean.map_or_else(none, |mean| estimated(duration(mean))),
+            time.map_or_else(none, |ns| estimated(duration(ns as f64))),
         )),
         Span::styled(glyphs.bar(share.unwrap_or_default(), bar), Color::Blue),
-        Span::raw(format!(" {:>7}", share.map_or_else(none, short_percent))),
+        Span::raw(format!(" {:>7}", percent.unwrap_or_else(none))),
     ])
 }
 
 fn totals(function: &FunctionTotals) -> String {
+    let estimated = |number| estimated(function.estimate.is_some(), number);
     let calls = usize::try_from(function.calls).unwrap_or(usize::MAX);
     let mean = function.mean_of_returned_ns();
-    let mean = mean.map_or_else(String::new, |mean| format!(", mean {}", duration(mean)));
+    let mean = mean.map_or_else(String::new, |mean| {
+        format!(", mean {}", estimated(duration(mean)))
+    });
     let kind = function.bytes_kind.unwrap_or_default();
-    let all = function
-        .bytes
-        .map_or_else(String::new, |all| format!(", {} {kind}", bytes(all as f64)));
-    format!("{}{mean}{all}", plural(calls, "call"))
+    let all = function.bytes.map_or_else(String::new, |all| {
+        format!(", {} {kind}", estimated(bytes(all as f64)))
+    });
+    format!("{}{mean}{all}", estimated(plural(calls, "call")))
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::cost::Estimate;
+
+    use super::*;
+
+    #[test]
+    fn every_number_of_a_sampled_function_is_marked_as_estimated() {
+        let counted = FunctionTotals {
+            calls: 1200,
+            time_ns: Some(2_400_000_000),
+            returned: 1200,
+            returned_ns: 2_400_000_000,
+            bytes: Some(3 << 20),
+            bytes_kind: Some("sent"),
+            ..FunctionTotals::default()
+        };
+        let sampled = FunctionTotals {
+            estimate: Some(Estimate::default()),
+            ..counted.clone()
+        };
+        assert_eq!(totals(&counted), "1 200 calls, mean 2.00 ms, 3.00 MiB sent");
+        assert_eq!(totals(&sampled), "~1 200 calls, mean ~2.00 ms, ~3.00 MiB sent");
+        let row = row("rank 0", &sampled, 10_000_000_000, ((8, 4), Glyphs::Plain));
+        let numbers: Vec<&str> = (row.spans.iter())
+            .flat_map(|span| span.content.split("  "))
+            .map(str::trim)
+            .filter(|text| text.starts_with(|c: char| c == '~' || c.is_ascii_digit()))
+            .collect();
+        assert_eq!(numbers, ["~1 200", "~2.00 ms", "~2.40 s", "~24 %"]);
+    }
 }

@@ -9,7 +9,7 @@ use ratatui::{
 
 use super::{
     bars::Glyphs,
-    page::{Content, short_percent, title},
+    page::{Content, plain, short_percent, title},
     state::{State, Tab},
 };
 use crate::view::{durations, screen::estimated};
@@ -21,6 +21,10 @@ const WIDE: usize = 110;
 const MORE: usize = 21;
 const NAME_MIN: usize = 16;
 const NAME_MAX: usize = 32;
+
+/// What the mark of estimated numbers means. Between two windows only the CPU time of the program is known.
+const SAMPLED: &str =
+    " ~ estimated from sampling windows: mean and share are those of the last windows until the next one";
 
 pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Content {
     let is_wide = columns >= WIDE;
@@ -54,11 +58,15 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     if is_wide {
         head += &format!(" {:>12}", "all bytes");
     }
+    let mut head = vec![title(head)];
+    if functions.iter().any(|function| function.estimate.is_some()) {
+        head.insert(0, plain(SAMPLED.to_owned()));
+    }
     let running = snapshot.running().count().max(1) as f64;
     let row = |function: &FunctionTotals| row(function, name, bar, running, is_wide, glyphs);
     let bars = durations::lines(snapshot).into_iter().map(Line::from);
     Content {
-        head: vec![title(head)],
+        head,
         rows: functions.iter().map(row).chain(bars).collect(),
         keys: functions.iter().map(|function| function.name.clone()).collect(),
     }
@@ -73,27 +81,29 @@ fn row(
     glyphs: Glyphs,
 ) -> Line<'static> {
     let none = || "-".to_owned();
+    let estimated = |number| estimated(function.estimate.is_some(), number);
     let share = function.time_ns.map(|_| function.share / running);
+    let percent = share.map(|share| estimated(short_percent(share)));
     let short: String = function.name.chars().take(name).collect();
     let mut spans = vec![
         Span::raw(format!(
             " {short:<name$} {:>9} {:>9}  ",
             match function.rests {
                 true => none(),
-                false => estimated(function.estimate.is_some(), count(function.calls_per_s.round())),
+                false => estimated(count(function.calls_per_s.round())),
             },
-            function.mean_ns.map_or_else(none, duration),
+            (function.mean_ns).map_or_else(none, |mean| estimated(duration(mean))),
         )),
         Span::styled(glyphs.bar(share.unwrap_or_default(), bar), Color::Blue),
         Span::raw(format!(
             " {:>7} {:>11} {:>9}",
-            share.map_or_else(none, short_percent),
-            estimated(function.estimate.is_some(), count(function.calls as f64)),
-            function.time_ns.map_or_else(none, |ns| duration(ns as f64)),
+            percent.unwrap_or_else(none),
+            estimated(count(function.calls as f64)),
+            (function.time_ns).map_or_else(none, |ns| estimated(duration(ns as f64))),
         )),
     ];
     if is_wide {
-        let all = function.bytes.map_or_else(none, |all| bytes(all as f64));
+        let all = (function.bytes).map_or_else(none, |all| estimated(bytes(all as f64)));
         let kind = function.bytes_kind.unwrap_or_default();
         spans.push(Span::raw(format!(" {all:>12} {kind}")));
     }

@@ -28,6 +28,8 @@ fn rank(number: u32) -> ProcessView {
         name: name.into(),
         calls: 12_000 + u64::from(number),
         time_ns: Some((share * 60e9) as u64),
+        returned: 12_000 + u64::from(number),
+        returned_ns: (share * 60e9) as u64,
         bytes: sent.then_some(3 << 30),
         bytes_kind: sent.then_some("sent"),
         calls_per_s: 350.0,

@@ -199,6 +199,28 @@ fn how_far_a_trial_is_stands_beside_what_was_made() {
 }
 
 #[test]
+fn while_a_change_is_made_again_the_first_result_stands_beside_how_far_its_trial_is() {
+    let mut it = with_one_change();
+    for (number, seen) in [(2, 0), (3, 1)] {
+        it.on(compared(number - 1), ms(2));
+        it.on(reverted(R0, number - 1), ms(3));
+        it.on(again(number, [R0]), ms(4));
+        it.on(written(number, 0, number), ms(5));
+        let decision = DecisionId(number);
+        let views = it.views(&[TrialProgress {
+            decision,
+            seen,
+            over: 1,
+        }]);
+        let guard = views[0].guard.clone().unwrap();
+        let text = format!("on trial: {seen} of 1 windows; before: reverted to compare");
+        assert_eq!((guard.verdict, guard.text), ("on trial", text));
+    }
+    it.on(kept(3), ms(6));
+    assert_eq!(verdicts(&it), ["kept"]);
+}
+
+#[test]
 fn what_was_not_made_has_no_trial() {
     let it = after!(new(); decided(1, [R0]), ms(0); refused(1, 0, "read-only"), ms(1));
     let (decision, seen, over) = (DecisionId(1), 2, 5);

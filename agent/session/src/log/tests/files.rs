@@ -102,7 +102,14 @@ fn recorded_sessions_replay_to_the_same_effects() {
             let of = steps.iter().filter(|step| step.part == LogPart::Changes);
             of.filter(|step| step.event.get(event).is_some()).count()
         };
-        for event in ["decided", "receipt", "judged", "stop", "farewell", "last_words"] {
+        for event in [
+            "decided",
+            "receipt",
+            "judged",
+            "stop",
+            "actuator_ended",
+            "summary",
+        ] {
             assert!(events(event) > 0, "{name} has no {event}");
         }
         assert!(

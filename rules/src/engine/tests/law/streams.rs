@@ -72,13 +72,13 @@ struct Interval {
 }
 
 /// One iteration of one process.
-struct At<'a> {
+struct ProcessIteration<'a> {
     turn: &'a Turn,
     number: u64,
     process: u32,
 }
 
-impl At<'_> {
+impl ProcessIteration<'_> {
     fn start(&self) -> u64 {
         self.number * TURN
     }
@@ -192,7 +192,7 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
                     .roles
                     .get(probe.role)
                     .is_some_and(|role| role.has(&facts(process)));
-                let at = At {
+                let at = ProcessIteration {
                     turn,
                     number,
                     process,
@@ -220,7 +220,7 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
     out
 }
 
-fn sent(at: &At<'_>, (place, probe): (usize, &Probe), interval: &Interval) -> Sent {
+fn sent(at: &ProcessIteration<'_>, (place, probe): (usize, &Probe), interval: &Interval) -> Sent {
     let reads = probe.captures.iter().take(probe.reads.len());
     Sent {
         probe: place,

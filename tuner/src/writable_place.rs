@@ -1,4 +1,4 @@
-//! From a claimed [`Location`] to a validated [`Slot`]: the only argument that [`crate::write`] accepts for
+//! From a claimed [`Location`] to a validated [`WritablePlace`]: the only argument that [`crate::write`] accepts for
 //! data.
 //!
 //! The compiler does not guard the write itself: /proc/PID/mem is safe Rust and the kernel lets it overwrite
@@ -25,7 +25,7 @@ use crate::variable::{FollowError, Location};
 const UNTRACED_NS: u64 = 4_000_000;
 
 #[derive(Debug, Error)]
-pub enum SlotError {
+pub enum WritablePlaceError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
@@ -105,7 +105,7 @@ fn unknown_type(symbol: &str, size: u64) -> String {
 /// type. The handles for writing and checking are bound to the address space that was checked: after an exec
 /// they access nothing.
 #[derive(Debug)]
-pub struct Slot {
+pub struct WritablePlace {
     location: Location,
     value_type: ValueType,
     handle: File,
@@ -119,10 +119,13 @@ pub struct Slot {
     untraced_ns: Option<u64>,
 }
 
-impl Slot {
+impl WritablePlace {
     /// Performs all checks. `stated` is the type to write; without it the debug information must have the
     /// type.
-    pub fn validate(location: &Location, stated: Option<ValueType>) -> Result<Slot, SlotError> {
+    pub fn validate(
+        location: &Location,
+        stated: Option<ValueType>,
+    ) -> Result<WritablePlace, WritablePlaceError> {
         let mut location = location.clone();
         // First the handle, then the mappings: an exec in between invalidates the handle, never the check.
         let (handle, may_override) = open(location.pid())?;
@@ -141,7 +144,7 @@ impl Slot {
             }
             Some(_) => check_reached(&location, &maps)?,
         }
-        let slot = Slot {
+        let place = WritablePlace {
             location,
             value_type,
             handle,
@@ -150,8 +153,8 @@ impl Slot {
             status,
             untraced_ns: None,
         };
-        slot.check_build_id()?;
-        Ok(slot)
+        place.check_build_id()?;
+        Ok(place)
     }
 
     pub fn pid(&self) -> Pid {
@@ -182,7 +185,7 @@ impl Slot {
     /// Runs immediately before and after a store: since the validation a library may have been unloaded or
     /// memory freed, with another mapping in its place, or the page may have been made read-only. The program
     /// itself cannot change as long as the handle is valid.
-    pub(crate) fn check_again(&self) -> Result<(), SlotError> {
+    pub(crate) fn check_again(&self) -> Result<(), WritablePlaceError> {
         let (location, module) = (&self.location, &self.location.module);
         let page = self.maps.at(location.address)?;
         if self.stays() {
@@ -204,9 +207,9 @@ impl Slot {
         }
     }
 
-    /// Check for a repeated write to a place that [stays](Slot::stays): the handle itself shows whether the
+    /// Check for a repeated write to a place that [stays](WritablePlace::stays): the handle itself shows whether the
     /// program has gone or was replaced, but not whether a debugger is attached. A recent result is reused.
-    pub(crate) fn check_untraced(&self) -> Result<(), SlotError> {
+    pub(crate) fn check_untraced(&self) -> Result<(), WritablePlaceError> {
         let is_fresh = |seen_ns: u64| clock::monotonic_ns().saturating_sub(seen_ns) < UNTRACED_NS;
         match self.untraced_ns.is_some_and(is_fresh) {
             true => Ok(()),
@@ -238,7 +241,7 @@ impl Slot {
 
     /// The build id in memory must be that of the file: the inode identifies the file, the build id the
     /// content that was loaded.
-    fn check_build_id(&self) -> Result<(), SlotError> {
+    fn check_build_id(&self) -> Result<(), WritablePlaceError> {
         let module = &self.location.module;
         let Some((place, length)) = module.image.build_id_place() else {
             return Ok(());
@@ -271,45 +274,47 @@ pub(crate) fn open_for_code(pid: Pid) -> Result<(File, bool), ProcessError> {
 }
 
 /// Checks that no other process debugs the process.
-fn check_tracer(pid: Pid, status: &File) -> Result<(), SlotError> {
+fn check_tracer(pid: Pid, status: &File) -> Result<(), WritablePlaceError> {
     match pid.tracer_in(status)? {
-        Some(tracer) if tracer.unsigned_abs() != std::process::id() => Err(SlotError::Traced { pid, tracer }),
+        Some(tracer) if tracer.unsigned_abs() != std::process::id() => {
+            Err(WritablePlaceError::Traced { pid, tracer })
+        }
         _ => Ok(()),
     }
 }
 
-fn module_gone(module: &Module) -> SlotError {
-    SlotError::ModuleGone {
+fn module_gone(module: &Module) -> WritablePlaceError {
+    WritablePlaceError::ModuleGone {
         pid: module.pid,
         path: module.path.clone(),
         address: Address(module.bias.0),
     }
 }
 
-fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueType, SlotError> {
+fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueType, WritablePlaceError> {
     let symbol = || location.symbol.clone();
     let Some(stated) = stated.or(location.value_type()) else {
-        return Err(SlotError::TypeUnknown {
+        return Err(WritablePlaceError::TypeUnknown {
             symbol: symbol(),
             size: location.size,
         });
     };
     if location.size != stated.size() as u64 {
-        return Err(SlotError::WrongSize {
+        return Err(WritablePlaceError::WrongSize {
             symbol: symbol(),
             size: location.size,
             stated,
         });
     }
     if let Some(found) = location.variable_type().filter(|found| !found.accepts(stated)) {
-        return Err(SlotError::WrongType {
+        return Err(WritablePlaceError::WrongType {
             symbol: symbol(),
             found,
             stated,
         });
     }
     if !location.address.is_aligned(stated.size()) {
-        return Err(SlotError::Misaligned {
+        return Err(WritablePlaceError::Misaligned {
             symbol: symbol(),
             address: location.address,
             stated,
@@ -319,10 +324,10 @@ fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueTyp
 }
 
 /// Checks by the file that the bytes are data that stays writable after relocation.
-fn check_file(location: &Location) -> Result<(), SlotError> {
+fn check_file(location: &Location) -> Result<(), WritablePlaceError> {
     let (image, link, size) = (&location.module.image, location.link_address, location.size);
     let read_only = |why: String| {
-        Err(SlotError::ReadOnly {
+        Err(WritablePlaceError::ReadOnly {
             symbol: location.symbol.clone(),
             path: location.module.path.clone(),
             why,
@@ -344,7 +349,7 @@ fn check_file(location: &Location) -> Result<(), SlotError> {
 }
 
 /// Checks by the mappings that the module is still loaded, and the page private and writable by the program.
-fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
+fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), WritablePlaceError> {
     if !location.module.is_still_in(maps) {
         return Err(module_gone(&location.module));
     }
@@ -353,7 +358,7 @@ fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError>
 }
 
 /// Checks `mapping`, the current mapping of the address.
-fn check_page(location: &Location, mapping: Option<&Mapping>) -> Result<(), SlotError> {
+fn check_page(location: &Location, mapping: Option<&Mapping>) -> Result<(), WritablePlaceError> {
     let module = &location.module;
     let Some(mapping) = mapping.filter(|map| map.contains(location.address, location.size)) else {
         return Err(module_gone(module));
@@ -361,7 +366,7 @@ fn check_page(location: &Location, mapping: Option<&Mapping>) -> Result<(), Slot
     let may = mapping.permissions;
     if !may.write || may.execute || may.shared {
         let why = format!("its page is mapped {may}");
-        return Err(SlotError::ReadOnly {
+        return Err(WritablePlaceError::ReadOnly {
             symbol: location.symbol.clone(),
             path: module.path.clone(),
             why,
@@ -393,11 +398,11 @@ fn followed(location: &Location, handle: &File) -> Result<Address, FollowError> 
 /// Checks a place reached through pointers: data that the program may write and no other process sees, in its
 /// heap, a stack or a module. The end of a heap block is unknown; that it has the stated type is the
 /// program's own promise.
-fn check_reached(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
+fn check_reached(location: &Location, maps: &[Mapping]) -> Result<(), WritablePlaceError> {
     if !location.module.is_still_in(maps) {
         return Err(module_gone(&location.module));
     }
-    let read_only = |why: String| SlotError::ReadOnly {
+    let read_only = |why: String| WritablePlaceError::ReadOnly {
         symbol: location.symbol.clone(),
         path: location.module.path.clone(),
         why,

@@ -1,6 +1,5 @@
-//! The begin and end of the instances of a window, by key: the information that places a hit by its key. A
-//! node gets it from the coordinator, so that it places the hits of its processes as a single evaluator
-//! would.
+//! Begin and end of the instances of a keyed window; assigns a hit to its instance. A node gets the table from
+//! the coordinator, so that it assigns the hits of its processes as a single evaluator would.
 
 use std::collections::VecDeque;
 
@@ -22,7 +21,7 @@ pub(super) struct Entry {
 
 /// The instances of a window in the order in which they began.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct InstanceTable {
     entries: VecDeque<Entry>,
     /// Index of the last match: hits of one key are often consecutive.
     hint: usize,
@@ -30,15 +29,15 @@ pub(super) struct Ledger {
 
 /// The instance of a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Belongs {
-    To(u64),
+pub(super) enum KeyMatch {
+    Instance(u64),
     Late,
     /// Its instance is not among those that began soon after it.
     Outside,
     Waits,
 }
 
-impl Ledger {
+impl InstanceTable {
     pub(super) fn begun(&mut self, index: u64, key: Option<Key>, begun: Time) {
         self.entries.push_back(Entry {
             index,
@@ -59,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// Merges another ledger's entry for an instance.
+    /// Merges another table's entry for an instance.
     pub(super) fn learn(&mut self, entry: &Entry) {
         match self.entries.iter_mut().find(|known| known.index == entry.index) {
             Some(known) => known.over = known.over.max(entry.over),
@@ -80,7 +79,7 @@ impl Ledger {
     }
 
     /// The instance of a hit with this key and time.
-    pub(super) fn find(&mut self, key: &Key, time: Time) -> Belongs {
+    pub(super) fn find(&mut self, key: &Key, time: Time) -> KeyMatch {
         let is_it = |entry: &Entry| entry.key.as_ref() == Some(key);
         let place = match self.entries.get(self.hint) {
             Some(entry) if is_it(entry) => Some(self.hint),
@@ -90,21 +89,21 @@ impl Ledger {
         let Some(place) = place else {
             let behind = self.entries.len() - first_behind();
             return if behind > PATIENCE {
-                Belongs::Outside
+                KeyMatch::Outside
             } else {
-                Belongs::Waits
+                KeyMatch::Waits
             };
         };
         self.hint = place;
         let Some(entry) = self.entries.get(place) else {
-            return Belongs::Waits;
+            return KeyMatch::Waits;
         };
         if entry.over.is_some_and(|over| time > over) {
-            Belongs::Late
+            KeyMatch::Late
         } else if time < entry.begun && place.saturating_sub(first_behind()) > PATIENCE {
-            Belongs::Outside
+            KeyMatch::Outside
         } else {
-            Belongs::To(entry.index)
+            KeyMatch::Instance(entry.index)
         }
     }
 

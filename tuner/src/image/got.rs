@@ -49,17 +49,17 @@ impl Image {
         Ok(found)
     }
 
-    /// The address in this file of the function that the dynamic linker stores into the word at `slot`;
+    /// The address in this file of the function that the dynamic linker stores into the word at `entry`;
     /// `None` if another file defines it.
-    pub(crate) fn function_stored_at(&self, slot: LinkAddress) -> Option<LinkAddress> {
-        let mut of_slot = None;
+    pub(crate) fn function_stored_at(&self, entry: LinkAddress) -> Option<LinkAddress> {
+        let mut of_entry = None;
         let looked = self.each_relocation(|kind, symbol, place, _| {
-            if place == slot && matches!(kind, elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT) {
-                of_slot = Some(symbol);
+            if place == entry && matches!(kind, elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT) {
+                of_entry = Some(symbol);
             }
         });
         looked.ok()?;
-        let symbol = self.dynamic_symbols().ok()?.at(of_slot?)?;
+        let symbol = self.dynamic_symbols().ok()?.at(of_entry?)?;
         (symbol.defined && symbol.kind == SymbolKind::Function).then_some(symbol.address)
     }
 

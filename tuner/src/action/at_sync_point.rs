@@ -16,30 +16,30 @@ use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::ActionError;
 use crate::journal::{ActionRecord, CallRecord, Mechanism, Outcome, RevertOutcome, WriteHold};
-use crate::place::Ground;
+use crate::place::ProcessMemory;
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread};
-use crate::remote::{Machinery, View, Worker};
+use crate::remote::{RemoteSetup, View, Worker};
 use crate::rendezvous::{HeldAction, StopResult, Stopping};
 use crate::sync::Passage;
 use crate::writer::{Writer, WriterError};
 
 /// A call that is announced in the journal, to be made at a sync point.
-pub(crate) struct CallThere {
+pub(crate) struct CallAtSyncPoint {
     change: u64,
     /// It is the inverse of that change.
     reverts: bool,
-    errand: Arc<Errand>,
+    prepared: Arc<PreparedCall>,
     at: clock::Instant,
     started_ns: u64,
     entered: Option<Entered>,
 }
 
 /// What the thread that makes the call needs.
-struct Errand {
+struct PreparedCall {
     process: Process,
-    ground: Ground,
-    machinery: Arc<Machinery>,
+    memory: ProcessMemory,
+    setup: Arc<RemoteSetup>,
     plan: Plan,
     action: CallRecord,
     underway: fn(),
@@ -65,18 +65,18 @@ pub(crate) enum Reached {
     Over(Box<Result<ActionReceipt, WriterError>>),
 }
 
-impl Errand {
+impl PreparedCall {
     /// Sends the stopped thread to call, and returns its number.
     fn send(&self, thread: &mut HeldThread) -> Result<i32, ActionError> {
-        let (ground, tid) = (&self.ground, thread.tid());
+        let (memory, tid) = (&self.memory, thread.tid());
         if self.plan.thread.is_some_and(|only| only != tid) {
             return Err(ActionError::OtherThread {
                 pid: self.process.pid,
                 tid,
             });
         }
-        let view = View::of(thread, ground, &self.machinery.gate)?;
-        if let Some(why) = self.machinery.keeps_from_calling(&view, ground) {
+        let view = View::of(thread, memory, &self.setup.gate)?;
+        if let Some(why) = self.setup.keeps_from_calling(&view, memory) {
             let pid = self.process.pid;
             return Err(ActionError::NoThread {
                 pid,
@@ -85,11 +85,11 @@ impl Errand {
             });
         }
         let task = self.plan.task(&self.action);
-        let worker = Worker::begin(thread, ground, &self.machinery.gate, task)?;
+        let worker = Worker::begin(thread, memory, &self.setup.gate, task)?;
         call::enter(
             worker,
             &self.process,
-            ground,
+            memory,
             &self.action,
             &self.plan,
             self.underway,
@@ -105,20 +105,20 @@ impl Writer {
         request: CallRequest,
         reason: Reason,
         sync: SyncPoint,
-    ) -> Result<CallThere, WriterError> {
+    ) -> Result<CallAtSyncPoint, WriterError> {
         let started_ns = clock::monotonic_ns();
         let at = clock::now();
         ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
         let plan = Plan::new(&space, request)?;
-        let (mut action, machinery, ground) = self.prepare(&space, &plan)?;
+        let (mut action, setup, memory) = self.prepare(&space, &plan)?;
         action.sync = Some(sync);
         let change = self.announce(ActionRecord::Call(action.clone()), reason, at.clone())?;
-        let errand = Arc::new(self.errand(plan, action, machinery, ground));
-        Ok(CallThere {
+        let prepared = Arc::new(self.prepared(plan, action, setup, memory));
+        Ok(CallAtSyncPoint {
             change,
             reverts: false,
-            errand,
+            prepared,
             at,
             started_ns,
             entered: None,
@@ -126,7 +126,7 @@ impl Writer {
     }
 
     /// Announces that a call made at a sync point is going to be reverted there.
-    pub(crate) fn announce_inverse(&mut self, change: u64) -> Result<CallThere, WriterError> {
+    pub(crate) fn announce_inverse(&mut self, change: u64) -> Result<CallAtSyncPoint, WriterError> {
         let started_ns = clock::monotonic_ns();
         let at = clock::now();
         let known = self.in_force(change)?;
@@ -136,25 +136,31 @@ impl Writer {
         ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
         let plan = self.inverse_of(&space, &known, action)?;
-        let (mut call, machinery, ground) = self.prepare(&space, &plan)?;
+        let (mut call, setup, memory) = self.prepare(&space, &plan)?;
         call.sync.clone_from(&action.sync);
         self.announce_revert(change, Some(call.arena))?;
-        let errand = Arc::new(self.errand(plan, call, machinery, ground));
-        Ok(CallThere {
+        let prepared = Arc::new(self.prepared(plan, call, setup, memory));
+        Ok(CallAtSyncPoint {
             change,
             reverts: true,
-            errand,
+            prepared,
             at,
             started_ns,
             entered: None,
         })
     }
 
-    fn errand(&self, plan: Plan, action: CallRecord, machinery: Arc<Machinery>, ground: Ground) -> Errand {
-        Errand {
+    fn prepared(
+        &self,
+        plan: Plan,
+        action: CallRecord,
+        setup: Arc<RemoteSetup>,
+        memory: ProcessMemory,
+    ) -> PreparedCall {
+        PreparedCall {
             process: self.process().clone(),
-            ground,
-            machinery,
+            memory,
+            setup,
             plan,
             action,
             underway: self.hooks.underway,
@@ -165,7 +171,7 @@ impl Writer {
     /// Records that the sync point was not reached and nothing was called.
     pub(crate) fn abandon_call(
         &mut self,
-        call: &CallThere,
+        call: &CallAtSyncPoint,
         why: &str,
         hold: Option<WriteHold>,
     ) -> Result<(), WriterError> {
@@ -176,10 +182,10 @@ impl Writer {
     }
 
     /// The state of a call whose sync point was reached.
-    pub(crate) fn look_at_call(&mut self, call: &mut CallThere, passage: Passage) -> Reached {
-        let errand = Arc::clone(&call.errand);
+    pub(crate) fn look_at_call(&mut self, call: &mut CallAtSyncPoint, passage: Passage) -> Reached {
+        let prepared = Arc::clone(&call.prepared);
         let reported = || {
-            errand
+            prepared
                 .reported
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -201,15 +207,15 @@ impl Writer {
                         return self.not_entered(call, error, Passage { hold_ns, ..passage });
                     }
                     // It panicked.
-                    None => return self.not_entered(call, no_thread(errand.process.pid), passage),
+                    None => return self.not_entered(call, no_thread(prepared.process.pid), passage),
                 }
             }
         };
-        let state = match progress::look(&errand.ground, &errand.action) {
+        let state = match progress::look(&prepared.memory, &prepared.action) {
             Err(error) => Err(error.into()),
             Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
-            Ok(_) if entered.since.elapsed() <= errand.plan.wait => return Reached::UnderWay,
-            Ok(_) => self.state(&errand.action, &errand.machinery, &errand.ground),
+            Ok(_) if entered.since.elapsed() <= prepared.plan.wait => return Reached::UnderWay,
+            Ok(_) => self.state(&prepared.action, &prepared.setup, &prepared.memory),
         };
         Reached::Over(Box::new(match state {
             Err(error) => Err(error.into()),
@@ -217,7 +223,7 @@ impl Writer {
         }))
     }
 
-    fn not_entered(&mut self, call: &CallThere, error: ActionError, passage: Passage) -> Reached {
+    fn not_entered(&mut self, call: &CallAtSyncPoint, error: ActionError, passage: Passage) -> Reached {
         let hold = WriteHold::at(Mechanism::Stop, passage);
         let recorded = self.abandon_call(call, &error.to_string(), Some(hold));
         Reached::Over(Box::new(Err(recorded.err().unwrap_or(error.into()))))
@@ -225,23 +231,23 @@ impl Writer {
 
     fn conclude_call(
         &mut self,
-        call: &CallThere,
+        call: &CallAtSyncPoint,
         entered: Entered,
         state: &State,
         passage: Passage,
     ) -> Result<ActionReceipt, WriterError> {
-        let errand = &call.errand;
+        let prepared = &call.prepared;
         let passage = Passage {
             hold_ns: entered.hold_ns,
             ..passage
         };
         let hold = Some(WriteHold::at(Mechanism::Stop, passage));
         let left = || ActionError::Left {
-            pid: errand.process.pid,
-            call: errand.action.symbol.clone(),
+            pid: prepared.process.pid,
+            call: prepared.action.symbol.clone(),
         };
         let is_left = matches!(state, State::Left(_)) && call.reverts;
-        let outcome = match state.answer(&errand.action) {
+        let outcome = match state.answer(&prepared.action) {
             None if is_left || matches!(state, State::NotMade) => {
                 self.abandon_call(call, &left().to_string(), hold)?;
                 return Err(left().into());
@@ -249,18 +255,18 @@ impl Writer {
             None => ActionOutcome::Running,
             Some(answer) => {
                 match call.reverts {
-                    false => self.record_answer(call.change, &errand.action, answer, hold)?,
+                    false => self.record_answer(call.change, &prepared.action, answer, hold)?,
                     true => self.record_revert(call.change, RevertOutcome::Reverted, false, hold)?,
                 }
                 if matches!(state, State::Returned(_)) {
-                    self.leave(&errand.action.arena, entered.tid, &errand.machinery);
+                    self.leave(&prepared.action.arena, entered.tid, &prepared.setup);
                 }
-                answer.outcome(&errand.action)
+                answer.outcome(&prepared.action)
             }
         };
         Ok(ActionReceipt {
             change: call.change,
-            text: format!("call {}", errand.plan.text),
+            text: format!("call {}", prepared.plan.text),
             outcome,
             mechanism: Mechanism::Stop,
             hold_ns: passage.hold_ns,
@@ -271,7 +277,7 @@ impl Writer {
     }
 }
 
-impl CallThere {
+impl CallAtSyncPoint {
     /// The change that it makes or reverts.
     pub(crate) fn change(&self) -> u64 {
         self.change
@@ -279,14 +285,16 @@ impl CallThere {
 
     /// Shown form of the call: `f(1)`.
     pub(crate) fn symbol(&self) -> &str {
-        &self.errand.action.symbol
+        &self.prepared.action.symbol
     }
 
     /// Runs while a thread is held at the point.
     pub(crate) fn action(&self) -> HeldAction {
-        let errand = Arc::clone(&self.errand);
-        let (pid, reported) = (errand.process.pid, Arc::clone(&errand.reported));
-        Stopping::action(pid, reported, move |thread: &mut HeldThread| errand.send(thread))
+        let prepared = Arc::clone(&self.prepared);
+        let (pid, reported) = (prepared.process.pid, Arc::clone(&prepared.reported));
+        Stopping::action(pid, reported, move |thread: &mut HeldThread| {
+            prepared.send(thread)
+        })
     }
 }
 

@@ -1,0 +1,111 @@
+//! The alternations of a trial as one line: a trial reverts its change up to a hundred times to compare.
+
+use std::collections::BTreeMap;
+
+use profile::format::plural;
+use profile::outcome::COMPARED;
+
+/// Who reported a revert: the recorded session or the replay; and the rule.
+type Trial = (&'static str, String);
+
+/// Reverts that are not printed yet.
+#[derive(Debug)]
+struct Reverts {
+    text: String,
+    count: usize,
+    last_ns: u64,
+}
+
+/// The trials whose change was reverted to compare, until the next line about them.
+#[derive(Debug, Default)]
+pub(super) struct Compared(BTreeMap<Trial, Reverts>);
+
+/// The reverts of a trial, to be printed.
+#[derive(Debug, PartialEq)]
+pub(super) struct Alternations {
+    pub(super) since_ns: u64,
+    pub(super) source: &'static str,
+    pub(super) rule: String,
+    pub(super) text: String,
+}
+
+impl Compared {
+    /// Keeps the text of a revert to compare; false for any other text, which must be printed.
+    pub(super) fn keeps(&mut self, since_ns: u64, source: &'static str, rule: &str, text: &str) -> bool {
+        if !text.contains(&format!("; {COMPARED}")) {
+            return false;
+        }
+        let reverts = self.0.entry((source, rule.to_owned()));
+        let reverts = reverts.or_insert_with(|| Reverts {
+            text: text.to_owned(),
+            count: 0,
+            last_ns: 0,
+        });
+        reverts.count += 1;
+        reverts.last_ns = since_ns;
+        true
+    }
+
+    /// Takes the reverts of a rule that were reported by this source.
+    pub(super) fn take(&mut self, source: &'static str, rule: &str) -> Option<Alternations> {
+        let (trial, reverts) = self.0.remove_entry(&(source, rule.to_owned()))?;
+        Some(line(trial, reverts))
+    }
+
+    /// Takes the reverts of all trials, at the end.
+    pub(super) fn take_all(&mut self) -> Vec<Alternations> {
+        let all = std::mem::take(&mut self.0).into_iter();
+        all.map(|(trial, reverts)| line(trial, reverts)).collect()
+    }
+}
+
+fn line((source, rule): Trial, reverts: Reverts) -> Alternations {
+    let text = match reverts.count {
+        1 => reverts.text,
+        count => {
+            let counted = format!("{COMPARED} {}", plural(count, "time"));
+            reverts.text.replacen(COMPARED, &counted, 1)
+        }
+    };
+    Alternations {
+        since_ns: reverts.last_ns,
+        source,
+        rule,
+        text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reverts_of_a_trial_are_one_line_with_their_number() {
+        let mut compared = Compared::default();
+        let text = "pace: 45 ms -> 19.9 ms; reverted to compare (46 ms -> 20 ms a step)";
+        for at in [10, 20, 30] {
+            assert!(compared.keeps(at, "session", "workers", text));
+        }
+        assert!(compared.keeps(25, "guard", "workers", text));
+        assert!(!compared.keeps(
+            40,
+            "session",
+            "workers",
+            "pace: 45 ms -> 19.9 ms, confirmed; kept"
+        ));
+        let line = |since_ns, source, text: &str| Alternations {
+            since_ns,
+            source,
+            rule: "workers".to_owned(),
+            text: text.to_owned(),
+        };
+        let counted = "pace: 45 ms -> 19.9 ms; reverted to compare 3 times (46 ms -> 20 ms a step)";
+        assert_eq!(
+            compared.take("session", "workers"),
+            Some(line(30, "session", counted))
+        );
+        assert_eq!(compared.take("session", "workers"), None);
+        assert_eq!(compared.take_all(), [line(25, "guard", text)]);
+        assert!(compared.take_all().is_empty());
+    }
+}

@@ -1,0 +1,142 @@
+//! Streams of events to browsers (Server-Sent Events): what changed on the page, once a second.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http_body::{Body, Frame};
+use hyper::body::Bytes;
+use serde::Serialize;
+
+use super::{
+    Connection, Newest,
+    web::{DrawError, Drawn, PERIOD, Web},
+};
+
+/// An event, and where its client is then; `None` if the stream ends.
+type NextEvent = Pin<Box<dyn Future<Output = Option<(Bytes, Follower)>> + Send>>;
+
+/// The body of a stream. It makes an event when the client has taken the one before: a client that is behind
+/// misses nothing, and gets what is new at the time when it reads.
+pub(super) struct Events {
+    connection: Arc<Connection>,
+    next: NextEvent,
+}
+
+impl Events {
+    /// What is new after the drawing `since`, until the client leaves or the session ends.
+    pub(super) fn after(since: u64, web: Arc<Web>, connection: Arc<Connection>) -> Events {
+        let follower = Follower {
+            newest: web.newest(),
+            web,
+            since,
+            is_over: false,
+        };
+        Events {
+            connection,
+            next: Box::pin(follower.first()),
+        }
+    }
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.connection.has_read();
+        let Some((event, follower)) = ready!(self.next.as_mut().poll(context)) else {
+            return Poll::Ready(None);
+        };
+        self.next = Box::pin(follower.next());
+        self.connection.has_written();
+        Poll::Ready(Some(Ok(Frame::data(event))))
+    }
+}
+
+/// Where a client is.
+struct Follower {
+    web: Arc<Web>,
+    newest: Newest,
+    /// The drawing that it has.
+    since: u64,
+    is_over: bool,
+}
+
+impl Follower {
+    async fn first(mut self) -> Option<(Bytes, Follower)> {
+        let event = self.news().await?;
+        Some((event, self))
+    }
+
+    async fn next(mut self) -> Option<(Bytes, Follower)> {
+        if self.is_over || !self.waits().await {
+            return None;
+        }
+        self.first().await
+    }
+
+    /// The event with what is new; `None` if it cannot be drawn.
+    async fn news(&mut self) -> Option<Bytes> {
+        self.newest.mark_unchanged();
+        let drawn = self.web.draw().await.ok()?;
+        let event = event(&self.web, Arc::clone(&drawn), self.since).await.ok()?;
+        (self.since, self.is_over) = (drawn.number, drawn.is_last());
+        Some(event)
+    }
+
+    /// Waits for the end of the session, or for something new, a second at least; false if nothing comes any
+    /// more.
+    async fn waits(&mut self) -> bool {
+        let mut last = self.newest.clone();
+        let is_over = last.wait_for(|published| published.is_last);
+        let is_new = async {
+            tokio::time::sleep(PERIOD).await;
+            self.newest.changed().await
+        };
+        tokio::select! {
+            over = is_over => over.is_ok(),
+            new = is_new => new.is_ok(),
+        }
+    }
+}
+
+/// The data of an event: what is new.
+#[derive(Serialize)]
+struct News<'a> {
+    /// The wall clock, in seconds since 1970.
+    unix_s: f64,
+    /// The sections that changed, as HTML.
+    sections: BTreeMap<&'static str, &'a str>,
+    /// The page as one file, when the session is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+}
+
+async fn event(web: &Arc<Web>, drawn: Arc<Drawn>, since: u64) -> Result<Bytes, DrawError> {
+    let id = web.name(drawn.number);
+    let made = tokio::task::spawn_blocking(move || -> Result<String, DrawError> {
+        let is_last = drawn.is_last();
+        let news = News {
+            unix_s: job::unix_s(),
+            sections: drawn
+                .news(since)
+                .map(|section| (section.id, section.html.as_str()))
+                .collect(),
+            file: is_last.then(|| page::file(&drawn.page)).transpose()?,
+        };
+        let name = if is_last { "end" } else { "tick" };
+        Ok(format!(
+            "id: {id}\nevent: {name}\ndata: {}\n\n",
+            serde_json::to_string(&news)?
+        ))
+    });
+    Ok(made.await??.into())
+}

@@ -1,0 +1,194 @@
+//! Read-only HTTP: /metrics for Prometheus, and the page for browsers. Nothing can be changed through it.
+//! Every local user can connect, so everything is bounded: connections, the time for a request, the time for
+//! its answer, and what a client that does not read may hold up.
+
+mod answer;
+mod events;
+mod names;
+#[cfg(test)]
+mod tests;
+mod token;
+mod web;
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use profile::Snapshot;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+};
+
+use self::{answer::answer, names::Names};
+pub(crate) use self::{token::Token, web::Web};
+
+/// Pause after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The newest state of a session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Published {
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// The session is over.
+    pub(crate) is_last: bool,
+}
+
+pub(crate) type Newest = watch::Receiver<Published>;
+
+/// What is served at an address.
+#[derive(Clone, Debug)]
+pub(crate) enum Site {
+    Metrics(Newest),
+    Page(Arc<Web>),
+}
+
+/// An address, and what is served there.
+#[derive(Debug)]
+struct Server {
+    site: Site,
+    names: Names,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Maximum number of open connections; further ones wait.
+    connections: usize,
+    /// Size of a request's header, in bytes.
+    header_bytes: usize,
+    /// From the connection to the end of the request's header.
+    header: Duration,
+    /// From the connection to the end of the answer, unless it is a stream of events.
+    total: Duration,
+    /// How long the client of a stream may leave an event unread.
+    unread: Duration,
+}
+
+const BOUNDS: Bounds = Bounds {
+    connections: 64,
+    header_bytes: 32 * 1024,
+    header: Duration::from_secs(5),
+    total: Duration::from_secs(30),
+    unread: Duration::from_secs(10),
+};
+
+/// What an answer does to its connection.
+#[derive(Debug, Default)]
+struct Connection {
+    /// Held by a stream of events until the connection is closed. Such an answer has no bound on its time.
+    stream: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Since when an event has not been taken.
+    unread: Mutex<Option<Instant>>,
+}
+
+impl Connection {
+    fn becomes_stream(&self, place: OwnedSemaphorePermit) {
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+    }
+
+    fn has_written(&self) {
+        *self.unread.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn has_read(&self) {
+        *self.unread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether it is a stream whose client reads.
+    fn is_followed(&self, bounds: Bounds) -> bool {
+        let unread = *self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_stream = self
+            .stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some();
+        is_stream && unread.is_none_or(|since| since.elapsed() < bounds.unread)
+    }
+}
+
+/// Serves until it is dropped, which closes all connections. `names` are host names under which it answers,
+/// beside those of this machine.
+pub(crate) async fn serve(listener: TcpListener, site: Site, names: Vec<String>) -> std::io::Result<()> {
+    serve_within(listener, site, names, BOUNDS).await
+}
+
+async fn serve_within(
+    listener: TcpListener,
+    site: Site,
+    names: Vec<String>,
+    bounds: Bounds,
+) -> std::io::Result<()> {
+    let names = Names {
+        is_loopback: listener.local_addr()?.ip().is_loopback(),
+        host: job::host(),
+        others: names,
+    };
+    let server = Arc::new(Server { site, names });
+    let places = Arc::new(Semaphore::new(bounds.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return Ok(());
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "no connection is accepted for a moment");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let server = Arc::clone(&server);
+        connections.spawn(async move {
+            converse(stream, server, bounds).await;
+            drop(place);
+        });
+    }
+}
+
+/// Handles one request; keep-alive is not supported. Errors of a client that is too slow or disconnects are
+/// ignored.
+async fn converse(stream: TcpStream, server: Arc<Server>, bounds: Bounds) {
+    let connection = Arc::new(Connection::default());
+    let of_service = Arc::clone(&connection);
+    let service = move |request: Request<Incoming>| {
+        let (server, connection) = (Arc::clone(&server), Arc::clone(&of_service));
+        async move { Ok::<_, Infallible>(answer(&request, &server, &connection).await) }
+    };
+    let conversation = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .max_buf_size(bounds.header_bytes)
+        .header_read_timeout(bounds.header)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service_fn(service));
+    let too_long = async {
+        tokio::time::sleep(bounds.total).await;
+        while connection.is_followed(bounds) {
+            tokio::time::sleep(bounds.unread / 10).await;
+        }
+    };
+    tokio::select! {
+        _ = conversation => {}
+        () = too_long => {}
+    }
+}
+
+/// Binds the address of `flag`.
+pub(crate) fn bind((what, flag): (&str, &str), address: SocketAddr) -> Result<std::net::TcpListener, String> {
+    let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|error| {
+        format!(
+            "{what} cannot be served at {address}: {error}; {flag} ADDR:PORT takes an address of this machine and a port that is free"
+        )
+    })
+}

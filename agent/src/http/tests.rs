@@ -1,0 +1,406 @@
+//! Requests over real connections.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+fn metrics_site() -> Site {
+    Site::Metrics(watch::channel(Published::default()).1)
+}
+
+/// Longer than any step takes on any machine: an exceeded limit is a failure.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn served(bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
+    served_site(metrics_site(), bounds, talk);
+}
+
+fn served_site(site: Site, bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    std::thread::scope(|scope| {
+        let talking = scope.spawn(move || talk(address));
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(listener).unwrap();
+            let mut serving = JoinSet::new();
+            serving.spawn(serve_within(listener, site, Vec::new(), bounds));
+            while !talking.is_finished() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+    });
+}
+
+#[test]
+fn a_connection_ends_with_whoever_serves_it() {
+    let bounds = Bounds {
+        connections: 1,
+        header: 2 * PATIENCE,
+        total: 2 * PATIENCE,
+        ..BOUNDS
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut serving = JoinSet::new();
+        serving.spawn(serve_within(listener, metrics_site(), Vec::new(), bounds));
+        let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+        // Its connection occupies the only slot once the next one is not answered any more.
+        slow.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+        let mut next = tokio::net::TcpStream::connect(address).await.unwrap();
+        next.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        let mut said = String::new();
+        let answered = tokio::time::timeout(Duration::from_millis(50), next.read_to_string(&mut said));
+        assert!(answered.await.is_err(), "{said}");
+        drop(serving);
+        let closed = tokio::time::timeout(PATIENCE, slow.read_to_string(&mut said)).await;
+        assert!(closed.is_ok(), "the connection is open still");
+    });
+}
+
+fn connected(address: SocketAddr, said: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(said.as_bytes()).unwrap();
+    stream
+}
+
+/// Reads until the other side closes.
+fn observed(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn requested(address: SocketAddr, request: &str) -> String {
+    observed(connected(address, request))
+}
+
+#[test]
+fn half_requests_are_closed_and_those_who_waited_behind_them_are_served() {
+    let bounds = Bounds {
+        connections: 2,
+        header: Duration::from_millis(50),
+        total: PATIENCE,
+        ..BOUNDS
+    };
+    served(bounds, |address| {
+        let half = "GET /metrics HTTP/1.1\r\nX: ";
+        let slow: Vec<TcpStream> = ["", half, "", half, half]
+            .map(|said| connected(address, said))
+            .into();
+        let page = requested(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
+        for stream in slow {
+            // Closed, with or without an answer; none stays open.
+            let said = observed(stream);
+            assert!(!said.contains("200 OK"), "{said}");
+        }
+    });
+}
+
+#[test]
+fn one_that_does_not_read_its_answer_is_closed() {
+    let bounds = Bounds {
+        connections: 1,
+        header: PATIENCE,
+        total: Duration::from_millis(100),
+        ..BOUNDS
+    };
+    served(bounds, |address| {
+        // The time for the header is within its bound, the total time is not.
+        let slow = connected(address, "GET /metrics HTTP/1.1\r\n");
+        let health = requested(address, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        assert!(health.starts_with("HTTP/1.1 200 OK"), "{health}");
+        assert_eq!(observed(slow), "");
+    });
+}
+
+#[test]
+fn what_is_not_a_request_for_a_page_of_ours_is_refused() {
+    served(BOUNDS, |address| {
+        for (request, expected) in [
+            (
+                "GET /healthz HTTP/1.1\r\nHost: localhost:9477\r\n\r\n",
+                "HTTP/1.1 200",
+            ),
+            (
+                "HEAD /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+                "HTTP/1.1 200",
+            ),
+            (
+                "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+                "HTTP/1.1 403",
+            ),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200"),
+            ("GET /metrics HTTP/1.0\r\n\r\n", "HTTP/1.0 403"),
+            (
+                "GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                "HTTP/1.1 404",
+            ),
+            (
+                "POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                "HTTP/1.1 405",
+            ),
+            ("nonsense\r\n\r\n", "HTTP/1.1 400"),
+        ] {
+            let said = requested(address, request);
+            assert!(said.starts_with(expected), "{request:?}: {said}");
+        }
+        let closed = connected(address, "");
+        closed.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(observed(closed), "");
+    });
+}
+
+/// A page over a channel that the test fills.
+fn page_site(newest: Newest) -> (Site, String) {
+    let token = Token::new().unwrap();
+    let known = token.text().to_owned();
+    (Site::Page(Web::new(newest, token, 9478)), known)
+}
+
+fn get(address: SocketAddr, path: &str, more: &str) -> String {
+    requested(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"),
+    )
+}
+
+#[test]
+fn the_page_is_for_those_who_know_the_token_and_nothing_can_be_changed() {
+    let (_sender, newest) = watch::channel(Published::default());
+    let (site, token) = page_site(newest);
+    served_site(site, BOUNDS, |address| {
+        for (path, _) in web::ROUTES {
+            let is_open = ["/page.css", "/page.js", "/healthz"].contains(&path);
+            let without = get(address, path, "");
+            let expected = if is_open { "HTTP/1.1 200" } else { "HTTP/1.1 401" };
+            assert!(without.starts_with(expected), "{path}: {without}");
+            for header in [
+                "content-security-policy: default-src 'none'; script-src 'self'",
+                "x-content-type-options: nosniff",
+                "referrer-policy: no-referrer",
+                "cross-origin-opener-policy: same-origin",
+                "cross-origin-resource-policy: same-origin",
+                "cache-control: no-",
+            ] {
+                assert!(without.contains(header), "{path}: {header}: {without}");
+            }
+            assert!(!without.contains("access-control"), "{path}: {without}");
+            for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
+                let request = format!("{method} {path}?t={token} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+                let refused = requested(address, &request);
+                assert!(refused.starts_with("HTTP/1.1 405"), "{method} {path}: {refused}");
+            }
+        }
+        for other in ["Origin: http://evil.example\r\n", "Origin: null\r\n"] {
+            let refused = get(address, &format!("/api/page?t={token}"), other);
+            assert!(refused.starts_with("HTTP/1.1 403"), "{other}: {refused}");
+        }
+        let long = format!("X: {}\r\n", "x".repeat(1 << 20));
+        let mut stream = TcpStream::connect(address).unwrap();
+        let _ = stream.write_all(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{long}\r\n").as_bytes());
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        assert!(!String::from_utf8_lossy(&said).contains(" 200 "));
+    });
+}
+
+#[test]
+fn the_token_is_taken_from_the_address_once_and_a_cookie_keeps_it() {
+    let (_sender, newest) = watch::channel(Published::default());
+    let (site, token) = page_site(newest);
+    served_site(site, BOUNDS, |address| {
+        let page = get(address, &format!("/?t={token}"), "");
+        assert!(
+            page.starts_with("HTTP/1.1 200") && page.contains("no process was watched"),
+            "{page}"
+        );
+        let (_, cookie) = page.split_once("set-cookie: ").unwrap();
+        let cookie = cookie.lines().next().unwrap();
+        assert!(
+            cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/"),
+            "{cookie}"
+        );
+        let (pair, _) = cookie.split_once(';').unwrap();
+        let model = get(address, "/api/page", &format!("Cookie: {pair}\r\n"));
+        assert!(model.contains("\"schema\":\"tuneagent.page/1\""), "{model}");
+        assert!(
+            !page.split_once("<html").unwrap().1.contains(&token),
+            "the page has the token"
+        );
+        // What a client knows is not sent again.
+        let (_, tag) = model.split_once("etag: ").unwrap();
+        let tag = tag.lines().next().unwrap();
+        let same = get(
+            address,
+            "/api/page",
+            &format!("Cookie: {pair}\r\nIf-None-Match: {tag}\r\n"),
+        );
+        assert!(same.starts_with("HTTP/1.1 304"), "{same}");
+        let small = get_bytes(address, &format!("/?t={token}"), "Accept-Encoding: br, gzip\r\n");
+        let text = String::from_utf8_lossy(&small);
+        assert!(
+            text.contains("content-encoding: gzip") && small.len() < page.len() / 2,
+            "{}",
+            small.len()
+        );
+    });
+}
+
+fn get_bytes(address: SocketAddr, path: &str, more: &str) -> Vec<u8> {
+    let mut stream = connected(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"),
+    );
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Reads until the text is there.
+fn read_until(stream: &mut TcpStream, text: &str) -> String {
+    let mut said = Vec::new();
+    let mut part = [0; 4096];
+    while !String::from_utf8_lossy(&said).contains(text) {
+        let count = stream.read(&mut part).unwrap();
+        assert!(
+            count > 0,
+            "it ended without {text:?}: {}",
+            String::from_utf8_lossy(&said)
+        );
+        said.extend(&part[..count]);
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+fn publish(sender: &watch::Sender<Published>, missing: &str, is_last: bool) {
+    let snapshot = Snapshot {
+        missing: vec![missing.to_owned()],
+        ..Snapshot::default()
+    };
+    let snapshot = Arc::new(snapshot);
+    sender.send_replace(Published { snapshot, is_last });
+}
+
+#[test]
+fn a_stream_has_what_is_new_and_the_whole_page_at_the_end() {
+    let (sender, newest) = watch::channel(Published::default());
+    let (site, token) = page_site(newest);
+    served_site(site, BOUNDS, |address| {
+        let path = format!("/api/events?t={token}");
+        let mut stream = connected(
+            address,
+            &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        );
+        let first = read_until(&mut stream, "\n\n");
+        assert!(
+            first.contains("content-type: text/event-stream") && first.contains("event: tick"),
+            "{first}"
+        );
+        assert!(
+            first.contains("\"session\":") && first.contains("\"findings\":"),
+            "{first}"
+        );
+        let (_, id) = first.split_once("id: ").unwrap();
+        let id = id.lines().next().unwrap().to_owned();
+        publish(&sender, "rank 7", false);
+        let second = read_until(&mut stream, "\n\n");
+        assert!(
+            second.contains("rank 7") && !second.contains("\"findings\":"),
+            "only what changed: {second}"
+        );
+        // One that was away gets the same again.
+        let more = format!("Last-Event-ID: {id}\r\n");
+        let mut other = connected(
+            address,
+            &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"),
+        );
+        let missed = read_until(&mut other, "\n\n");
+        assert!(
+            missed.contains("rank 7") && !missed.contains("\"findings\":"),
+            "{missed}"
+        );
+        publish(&sender, "rank 7", true);
+        let end = observed(stream);
+        assert!(
+            end.contains("event: end") && end.contains("\"file\":\"<!DOCTYPE html>"),
+            "{end}"
+        );
+        observed(other);
+    });
+}
+
+#[test]
+fn the_ninth_stream_is_refused_and_one_that_is_closed_makes_room() {
+    let (_sender, newest) = watch::channel(Published::default());
+    let (site, token) = page_site(newest);
+    served_site(site, BOUNDS, |address| {
+        let request = format!("GET /api/events?t={token} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let mut streams: Vec<TcpStream> = (0..8).map(|_| connected(address, &request)).collect();
+        streams
+            .iter_mut()
+            .for_each(|stream| drop(read_until(stream, "event: tick")));
+        let ninth = requested(address, &request);
+        assert!(
+            ninth.starts_with("HTTP/1.1 503") && ninth.contains("8 browsers"),
+            "{ninth}"
+        );
+        streams.pop();
+        let began = std::time::Instant::now();
+        loop {
+            let mut again = connected(address, &request);
+            let mut head = [0; 12];
+            again.read_exact(&mut head).unwrap();
+            if head == *b"HTTP/1.1 200" {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "no place became free");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_its_stream_is_disconnected() {
+    let (sender, newest) = watch::channel(Published::default());
+    let token = Token::new().unwrap();
+    let request = format!(
+        "GET /api/events?t={} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        token.text()
+    );
+    let web = Web::new(newest, token, 9478);
+    let bounds = Bounds {
+        total: Duration::from_millis(10),
+        unread: Duration::from_millis(100),
+        ..BOUNDS
+    };
+    served_site(Site::Page(Arc::clone(&web)), bounds, |address| {
+        let mut reader = connected(address, &request);
+        read_until(&mut reader, "event: tick");
+        let mut sleeper = connected(address, &request);
+        read_until(&mut sleeper, "event: tick");
+        drop(reader);
+        // More than the kernel keeps for a connection.
+        publish(&sender, &"x".repeat(64 << 20), false);
+        let began = std::time::Instant::now();
+        while web.is_followed() {
+            assert!(began.elapsed() < PATIENCE, "the stream is open still");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+}

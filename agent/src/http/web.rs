@@ -1,0 +1,286 @@
+//! The live page: drawn at most once a second, and only while somebody looks.
+
+use std::{
+    fmt::Display,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use http_body_util::BodyExt;
+use hyper::{
+    HeaderMap, Request, Response, StatusCode,
+    body::Bytes,
+    header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, SET_COOKIE},
+};
+use page::{PageError, PageModel, PageSection};
+use tokio::sync::{Mutex, Semaphore};
+
+use super::{
+    Connection, Newest, Published, Token,
+    answer::{Answer, HTML, accepts_gzip, compressed, text_with, with_type},
+    events::Events,
+};
+
+/// The page is not drawn more often.
+pub(super) const PERIOD: Duration = Duration::from_secs(1);
+
+/// Maximum number of streams of events.
+const STREAMS_MAX: usize = 8;
+
+/// How long the end of a session waits for browsers to take the last values.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// What the page's address serves. Anybody may know that a session is there, and see style and script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Page,
+    Model,
+    Events,
+    Style,
+    Script,
+    Health,
+}
+
+/// All paths; every other one gets 404.
+pub(super) const ROUTES: [(&str, Route); 6] = [
+    ("/", Route::Page),
+    ("/api/page", Route::Model),
+    ("/api/events", Route::Events),
+    ("/page.css", Route::Style),
+    ("/page.js", Route::Script),
+    ("/healthz", Route::Health),
+];
+
+impl Route {
+    fn of(path: &str) -> Option<Route> {
+        ROUTES.iter().find(|(of, _)| *of == path).map(|(_, route)| *route)
+    }
+
+    fn needs_token(self) -> bool {
+        matches!(self, Route::Page | Route::Model | Route::Events)
+    }
+}
+
+/// The page of a session.
+#[derive(Debug)]
+pub(crate) struct Web {
+    newest: Newest,
+    token: Token,
+    cookie: String,
+    /// Distinguishes this session from the next one at the same address.
+    session: String,
+    drawn: Mutex<Arc<Drawn>>,
+    streams: Arc<Semaphore>,
+}
+
+/// The page as it was drawn.
+#[derive(Debug, Default)]
+pub(super) struct Drawn {
+    pub(super) number: u64,
+    of: Published,
+    at: Option<Instant>,
+    pub(super) page: PageModel,
+    /// Each with the number of the drawing in which it changed last.
+    sections: Vec<(u64, PageSection)>,
+}
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DrawError {
+    #[error("the page could not be drawn: {0}")]
+    Page(#[from] PageError),
+    #[error("the page could not be drawn: {0}")]
+    Thread(#[from] tokio::task::JoinError),
+    #[error("the page could not be written: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Drawn {
+    fn next(&self, of: Published, at: Instant) -> Result<Drawn, PageError> {
+        let number = self.number + 1;
+        let page = page::page(&of.snapshot);
+        let sections = page::sections(&page)?.into_iter().map(|section| {
+            let mut old = self.sections.iter().filter(|(_, old)| *old == section);
+            (old.next().map_or(number, |(changed, _)| *changed), section)
+        });
+        Ok(Drawn {
+            number,
+            sections: sections.collect(),
+            page,
+            of,
+            at: Some(at),
+        })
+    }
+
+    /// The sections that changed after this drawing.
+    pub(super) fn news(&self, since: u64) -> impl Iterator<Item = &PageSection> {
+        let news = self.sections.iter().filter(move |(changed, _)| *changed > since);
+        news.map(|(_, section)| section)
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.of.is_last
+    }
+
+    fn sections(&self) -> Vec<PageSection> {
+        self.news(0).cloned().collect()
+    }
+}
+
+impl Web {
+    pub(crate) fn new(newest: Newest, token: Token, port: u16) -> Arc<Web> {
+        Arc::new(Web {
+            newest,
+            cookie: format!("tuneagent-{port}"),
+            session: format!("{:x}", job::monotonic_ns()),
+            token,
+            drawn: Mutex::default(),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+        })
+    }
+
+    /// Whether a browser follows the page.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.streams.available_permits() < STREAMS_MAX
+    }
+
+    /// Waits until those who follow the page have its last values, for a moment at most.
+    pub(crate) async fn end(&self) {
+        let all = self.streams.acquire_many(STREAMS_MAX as u32);
+        let _ = tokio::time::timeout(END_MAX, all).await;
+    }
+
+    pub(super) fn newest(&self) -> Newest {
+        self.newest.clone()
+    }
+
+    /// The number of a drawing, as clients know it.
+    pub(super) fn name(&self, number: u64) -> String {
+        format!("{}-{number}", self.session)
+    }
+
+    /// The drawing that a client has seen; none if it is of another session.
+    fn number(&self, name: &str) -> Option<u64> {
+        name.strip_prefix(&self.session)?.strip_prefix('-')?.parse().ok()
+    }
+
+    /// The page as it is, or as it was less than a second ago.
+    pub(super) async fn draw(&self) -> Result<Arc<Drawn>, DrawError> {
+        let mut drawn = self.drawn.lock().await;
+        let newest = self.newest.borrow().clone();
+        let is_new = drawn.of.is_last != newest.is_last || !Arc::ptr_eq(&drawn.of.snapshot, &newest.snapshot);
+        let is_due = drawn.at.is_none_or(|at| at.elapsed() >= PERIOD) || newest.is_last;
+        if is_new && is_due {
+            let old = Arc::clone(&drawn);
+            // Pages of thousands of ranks take a while, and must not block the session's loop.
+            let next = tokio::task::spawn_blocking(move || old.next(newest, Instant::now()));
+            *drawn = Arc::new(next.await??);
+        }
+        Ok(Arc::clone(&drawn))
+    }
+
+    pub(super) async fn answer<B>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        connection: &Arc<Connection>,
+    ) -> Answer {
+        let Some(route) = Route::of(request.uri().path()) else {
+            return text_with(StatusCode::NOT_FOUND, "there are / and /api/page\n");
+        };
+        let (query, headers) = (request.uri().query(), request.headers());
+        if route.needs_token() && !self.token.is_in(query, headers, &self.cookie) {
+            let text = "this page needs the complete address that tuneagent printed, with ?t=\n";
+            return text_with(StatusCode::UNAUTHORIZED, text);
+        }
+        let answer = match route {
+            Route::Page => self.page(query, headers).await,
+            Route::Model => self.model(headers).await,
+            Route::Events => Ok(self.events(query, headers, connection)),
+            Route::Style => Ok(asset("text/css; charset=utf-8", page::STYLE)),
+            Route::Script => Ok(asset("text/javascript; charset=utf-8", page::SCRIPT)),
+            Route::Health => Ok(text_with(StatusCode::OK, "ok\n")),
+        };
+        answer.unwrap_or_else(|error| text_with(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")))
+    }
+
+    async fn page(&self, query: Option<&str>, headers: &HeaderMap) -> Result<Answer, DrawError> {
+        let drawn = self.draw().await?;
+        let (name, accepts) = (self.name(drawn.number), accepts_gzip(headers));
+        let answer = tokio::task::spawn_blocking(move || {
+            let text = page::live(&drawn.page, &drawn.sections(), &name);
+            compressed(HTML, text.into_bytes(), accepts)
+        });
+        let mut answer = answer.await?;
+        if self.token.is_in_query(query)
+            && let Some(cookie) = self.token.cookie(&self.cookie)
+        {
+            answer.headers_mut().insert(SET_COOKIE, cookie);
+        }
+        Ok(answer)
+    }
+
+    async fn model(&self, headers: &HeaderMap) -> Result<Answer, DrawError> {
+        let drawn = self.draw().await?;
+        let tag = format!("\"{}\"", self.name(drawn.number));
+        let is_known = headers
+            .get(IF_NONE_MATCH)
+            .is_some_and(|known| known.as_bytes() == tag.as_bytes());
+        let mut answer = match is_known {
+            true => {
+                let mut answer = with_type(JSON, Bytes::new());
+                *answer.status_mut() = StatusCode::NOT_MODIFIED;
+                answer
+            }
+            false => {
+                let accepts = accepts_gzip(headers);
+                let answer = tokio::task::spawn_blocking(move || {
+                    serde_json::to_vec(&drawn.page).map(|text| compressed(JSON, text, accepts))
+                });
+                answer.await??
+            }
+        };
+        insert(&mut answer, ETAG, tag);
+        Ok(answer)
+    }
+
+    /// A stream of what is new, from where the client was.
+    fn events(
+        self: &Arc<Self>,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        connection: &Arc<Connection>,
+    ) -> Answer {
+        let Ok(place) = Arc::clone(&self.streams).try_acquire_owned() else {
+            let text = format!("{STREAMS_MAX} browsers follow this session already; close one of them\n");
+            return text_with(StatusCode::SERVICE_UNAVAILABLE, text);
+        };
+        connection.becomes_stream(place);
+        let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
+        let fields = query.unwrap_or_default().split('&');
+        let since = fields.filter_map(|field| field.strip_prefix("since=")).next();
+        let since = last.or(since).and_then(|name| self.number(name));
+        let events = Events::after(since.unwrap_or(0), Arc::clone(self), Arc::clone(connection));
+        let mut answer = Response::new(events.boxed_unsync());
+        answer
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        answer
+    }
+}
+
+const JSON: &str = "application/json";
+
+/// Part of the program, so that it changes with the program alone.
+fn asset(content_type: &'static str, text: &'static str) -> Answer {
+    let mut answer = with_type(content_type, Bytes::from_static(text.as_bytes()));
+    answer
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
+}
+
+fn insert(answer: &mut Answer, name: HeaderName, value: impl Display) {
+    if let Ok(value) = HeaderValue::try_from(value.to_string()) {
+        answer.headers_mut().insert(name, value);
+    }
+}

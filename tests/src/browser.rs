@@ -1,0 +1,172 @@
+//! Debian's Chromium without a window, driven over WebDriver (W3C) through its `chromedriver`.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::lines::Lines;
+use crate::problem::While;
+use crate::{Outcome, Problem, each, family, wheels};
+
+/// Limit for the start of the browser, and for a condition of a page.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The pause between two looks at a page.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A browser with one window. Dropping it ends it.
+pub struct Browser {
+    driver: Child,
+    http: ureq::Agent,
+    /// The address of its session at the driver.
+    session: String,
+}
+
+impl Browser {
+    pub fn start() -> Outcome<Browser> {
+        let mut driver = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--", "chromedriver", "--port=0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .while_("cannot start chromedriver")?;
+        let lines = Lines::default();
+        lines.follow(driver.stdout.take().ok_or("no output")?);
+        let started = lines
+            .wait_for_line("started successfully on port", PATIENCE)?
+            .text;
+        let port: String = started.chars().filter(char::is_ascii_digit).collect();
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .build();
+        let mut browser = Browser {
+            driver,
+            http: config.into(),
+            session: format!("http://127.0.0.1:{port}/session"),
+        };
+        let options =
+            json!({"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]});
+        let wanted = json!({
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        });
+        let session = browser.post("", &json!({"capabilities": {"alwaysMatch": wanted}}))?;
+        let id = session["sessionId"]
+            .as_str()
+            .ok_or("the driver gave no session")?;
+        browser.session = format!("{}/{id}", browser.session);
+        Ok(browser)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Outcome<Value> {
+        let address = format!("{}{path}", self.session);
+        let answer = self.http.post(&address).send_json(body);
+        let mut answer = answer.map_err(|error| Problem::new(format!("{address}: {error}")))?;
+        let read = answer.body_mut().read_json::<Value>();
+        let mut value = read.map_err(|error| Problem::new(format!("{address}: {error}")))?;
+        Ok(value["value"].take())
+    }
+
+    pub fn open(&self, address: &str) -> Outcome {
+        self.post("/url", &json!({"url": address})).map(drop)
+    }
+
+    /// What the script returns.
+    pub fn run(&self, script: &str) -> Outcome<Value> {
+        self.post("/execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// The text of the element with this selector, as it is shown.
+    pub fn text(&self, selector: &str) -> Outcome<String> {
+        let script = format!("return document.querySelector({selector:?})?.innerText ?? ''");
+        let text = self.run(&script)?;
+        text.as_str().map(str::to_owned).ok_or_else(|| "no text".into())
+    }
+
+    /// Waits until the text of an element is as wanted, and returns it.
+    pub fn wait_for_text(&self, selector: &str, is_so: impl Fn(&str) -> bool) -> Outcome<String> {
+        let began = Instant::now();
+        loop {
+            let text = self.text(selector)?;
+            if is_so(&text) {
+                return Ok(text);
+            }
+            if began.elapsed() > PATIENCE {
+                let page = self.text("body")?;
+                return Err(Problem::new(format!(
+                    "{selector} is {text:?} still; the page:\n{page}"
+                )));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// A command of the browser's own protocol.
+    fn command(&self, command: &str, parameters: &Value) -> Outcome {
+        let body = json!({"cmd": command, "params": parameters});
+        self.post("/goog/cdp/execute", &body).map(drop)
+    }
+
+    /// Shows pages to a user who prefers light or dark, in a window of this size.
+    pub fn prefer(&self, scheme: &str, (width, height): (u32, u32)) -> Outcome {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.command("Emulation.setEmulatedMedia", &json!({"features": features}))?;
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.command("Emulation.setDeviceMetricsOverride", &size)
+    }
+
+    /// Without JavaScript, from the next page on.
+    pub fn disable_scripts(&self) -> Outcome {
+        self.command("Emulation.setScriptExecutionDisabled", &json!({"value": true}))
+    }
+
+    /// Presses a key on whatever has the focus.
+    pub fn press(&self, key: &str) -> Outcome {
+        let keys = json!([{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]);
+        let body = json!({"actions": [{"type": "key", "id": "keyboard", "actions": keys}]});
+        self.post("/actions", &body).map(drop)
+    }
+
+    /// What the console of the browser has said since the last call: errors, violations of a policy.
+    pub fn errors(&self) -> Outcome<Vec<String>> {
+        let log = self.post("/se/log", &json!({"type": "browser"}))?;
+        Ok(each(&log).map(|entry| entry["message"].to_string()).collect())
+    }
+
+    /// The addresses that were requested since the last call.
+    pub fn requests(&self) -> Outcome<Vec<String>> {
+        let log = self.post("/se/log", &json!({"type": "performance"}))?;
+        let mut found = Vec::new();
+        for entry in each(&log) {
+            let message: Value = serde_json::from_str(entry["message"].as_str().unwrap_or("{}"))?;
+            let message = &message["message"];
+            if message["method"] == "Network.requestWillBeSent" {
+                let address = message["params"]["request"]["url"].as_str();
+                found.push(address.unwrap_or_default().to_owned());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The violations of WCAG 2.2, levels A and AA, that axe-core finds on the page.
+    pub fn violations(&self) -> Outcome<Vec<String>> {
+        let file = wheels::axe().ok_or("axe-core is not there: cargo xtask setup")?;
+        let axe = std::fs::read_to_string(&file).while_(file.display())?;
+        // As text of the page's own world: its policy forbids to load a script.
+        let script = format!(
+            "{axe}\nreturn axe.run({{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}}).then(found => \
+             found.violations.flatMap(one => one.nodes.map(node => one.id + ': ' + node.html + ': ' + node.failureSummary)))"
+        );
+        let found = self.run(&script)?;
+        Ok(each(&found).map(Value::to_string).collect())
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver ends its browser with its session.
+        let _ = self.http.delete(&self.session).call();
+        family::end(&mut self.driver, PATIENCE);
+    }
+}
