@@ -184,7 +184,7 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     let location = program.find("head->next->value").unwrap();
     let before = location.address;
     program.say("move");
-    // The location is from before the move; the validated slot follows the current pointers.
+    // The location is from before the move; the validated place follows the current pointers.
     let place = WritablePlace::validate(&location, None).unwrap();
     assert_ne!(place.location().address, before);
     let change = write(&workshop, &program, &location, Value::I64(22));
