@@ -24,14 +24,14 @@ use tuner::Image;
 struct Way {
     name: &'static str,
     moments: &'static [CallMoment],
-    /// What our program does; none: the program behind the probe is empty.
+    /// Flags of our BPF program; `None` for an empty BPF program.
     flags: Option<u32>,
     /// Number of captured arguments.
     captures: usize,
 }
 
 const ENTRY: &[CallMoment] = &[CallMoment::Entry];
-/// Returns first, as for every function.
+/// The return is attached first, as in a session.
 const PAIR: &[CallMoment] = &[CallMoment::EXIT, CallMoment::Entry];
 
 const fn way(name: &'static str, moments: &'static [CallMoment], flags: Option<u32>, captures: usize) -> Way {

@@ -1,6 +1,6 @@
 //! Whole-program tests. Each module tests one promise or a group of them, in reading order.
 
-/// A text has all of these parts; else it is shown with the first that it lacks.
+/// Asserts that a text contains all these parts; shows the text and the first missing part.
 macro_rules! assert_has {
     ($text:expr, $($part:expr),+ $(,)?) => {{
         let text = &$text;
@@ -8,7 +8,7 @@ macro_rules! assert_has {
     }};
 }
 
-// Profiles are exact: `tuneagent attach` counts what the program itself counted, under both MPIs.
+// Exact profiles: `tuneagent attach` counts what the program counts, under both MPIs.
 mod attach;
 
 // Sizes and partners of messages, compared with an independent count, for all language bindings and real
@@ -96,10 +96,10 @@ mod rights;
 // Files that a session writes for other programs.
 mod exports;
 
-// The page in a browser.
+// The HTML page in a browser.
 mod web;
 
-// The log of a session, for bug reports.
+// Session logs, for bug reports.
 mod session_logs;
 
 // Control of a running session.
@@ -155,7 +155,7 @@ mod fire;
 // A ring of ranks that exchange boundaries, and the rule that sets the boundary width.
 mod halo;
 
-// The agent is killed in the middle of every kind of change: the journal says what the memory says, and the next start takes it back.
+// SIGKILL during every kind of change: journal and memory agree, and the next start reverts the change.
 mod kills;
 
 // Many sessions on one program, and one long session: no leaks.

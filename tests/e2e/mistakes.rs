@@ -138,7 +138,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
             "did you mean `cfg.solver.chunk`?",
         ),
         (vec!["get", &bare, "limit"], 2, "is stripped"),
-        // Nothing of a command is written if a part of it is wrong.
+        // A command with an error in one part writes nothing.
         (
             vec!["set", &pid, "limits[1]=7", "limit=3"],
             2,
@@ -375,7 +375,8 @@ fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_com
     // Input, exit codes, and a part of the output; escape sequences are colours.
     let rows = [
         (format!("$T attach settings {watch}"), "0", format!("(pid {own})")),
-        // As with `attach` a name is a running program; a file has a path, or no program of its name.
+        // As with `attach`, a name is a running program. A file is given by its path, or by a name that no
+        // program has.
         (
             "cd $D; $T symbols settings main".to_owned(),
             "0",

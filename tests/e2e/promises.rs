@@ -1,7 +1,5 @@
-//! The promises of README.md, a test for each, named after it. Tests of a promise that need more than a small program are in other
-//! files: O1 `lammps`; O2 `joining` (exceptions) and agent/tests/kernel (longjmp, recursion, threads); C2 and C3
-//! tuner/tests/suite (`writing`, `binding`, `refused`, `actuator`, `crashes`) and `kills`; C4 `standing`; C5 `change`; W1 `rights`
-//! and `control`.
+//! The promises of README.md, which has a table of the tests of each promise. The prefixes `o1_` to `w2_` are
+//! those of the table.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -133,7 +131,7 @@ fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let before = traces(knobs.pid())?;
-    // The second session attaches after the first was killed.
+    // Twice, to check that a session works after the first one was killed.
     for signal in [Signal::KILL, Signal::INT] {
         let mut agent = Agent::attach_armed(knobs.pid(), &WATCH)?;
         assert_ne!(
@@ -186,7 +184,7 @@ fn o6_a_session_of_many_processes_reports_that_strangers_pay() -> Outcome {
     Ok(())
 }
 
-/// The access modes (0: read only) with which a process holds memory of processes open.
+/// Access modes (0: read only) of a process's open descriptors on memory of processes.
 fn memory_modes(pid: u32) -> Outcome<BTreeSet<u32>> {
     let mut modes = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
@@ -227,7 +225,7 @@ fn c1_looking_cannot_write() -> Outcome {
         BTreeSet::from([0]),
         "memory is open to be read only"
     );
-    // What writes the report can open nothing for writing either.
+    // The report writer cannot open files for writing, either.
     for helper in family::descendants(agent.pid()) {
         assert_eq!(status(helper.pid, "Seccomp:")?, "2");
         assert_eq!(status(helper.pid, "CapPrm:")?, "0000000000000000");
@@ -350,7 +348,7 @@ fn c3_the_journal_speaks_before_the_first_byte_changes() -> Outcome {
     computes_what_it_should(knobs)
 }
 
-/// Sets `block` of blocks.c, where WHEN says.
+/// Sets `block` of blocks.c at the place that replaces WHEN.
 pub(crate) const SET_BLOCK: &str = "rule: set-block\nabout: sets block in whatever has it\nroles:\n  rank: has(block)\n\
     probes:\n  begin: {role: rank, entry: iterate}\ncapture:\n  begin.number: arg(number)\n\
     windows:\n  pulse: {every: 500ms}\n  iteration: {from: begin, key: number}\n\

@@ -174,7 +174,7 @@ fn the_cpu_time_of_a_command_is_counted_until_its_end_with_that_of_ended_threads
         "{cpu_s} s of {own_s} s: {}",
         said(&output)
     );
-    // What it had before it ended remains.
+    // The last value from before its end remains.
     assert!(process["resident_bytes"].as_u64() > Some(0), "{process}");
     Ok(())
 }

@@ -387,7 +387,7 @@ fn nothing_is_left_for_later_in_the_code() -> Outcome {
     Ok(())
 }
 
-/// Where files are opened by their names. Those that a watched process names are opened by the first alone.
+/// Files that open files by name. Only the first one may open files that a watched process names.
 const OPENING: [&str; 31] = [
     "tuner/src/foreign.rs",
     // Files of the kernel: /proc, /sys.

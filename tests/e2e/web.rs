@@ -1,4 +1,4 @@
-//! The page in a real browser: live beside a real program, and as the file that is left of it.
+//! The HTML page in a real browser: live during a session, and as a file afterwards.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use tuneagent_e2e::{Outcome, each, lammps, require};
 
 use crate::expected::SOON;
 
-/// The tiles of a page, by name: what is shown in bold.
+/// Tiles of a page: name and bold text.
 fn tiles(browser: &Browser) -> Outcome<Vec<(String, String)>> {
     let script = "return Array.from(document.querySelectorAll('.tiles li'), \
         tile => [tile.firstChild.textContent, tile.querySelector('b').textContent])";
@@ -30,7 +30,7 @@ fn tile(tiles: &[(String, String)], name: &str) -> Outcome<String> {
         .ok_or_else(|| format!("no tile {name}: {tiles:?}").into())
 }
 
-/// The mean over the processes of their time inside MPI, in percent.
+/// Mean over the processes of the time inside MPI, in percent.
 fn inside_mpi(report: &Value) -> f64 {
     let shares: Vec<f64> = each(&report["processes"])
         .filter_map(|process| Some(process["mpi_time_s"].as_f64()? / process["watched_s"].as_f64()?))
@@ -38,7 +38,8 @@ fn inside_mpi(report: &Value) -> f64 {
     100.0 * shares.iter().sum::<f64>() / shares.len().max(1) as f64
 }
 
-/// No message on the console, no request to another place than `ours`, no violation of WCAG in light and dark.
+/// Asserts that the console is empty, that no other address than `ours` was requested, and that the page
+/// meets WCAG in light and dark mode.
 fn assert_clean(browser: &Browser, ours: &str) -> Outcome {
     for (scheme, size) in [
         ("light", (1280, 900)),
@@ -63,7 +64,7 @@ fn assert_clean(browser: &Browser, ours: &str) -> Outcome {
     Ok(())
 }
 
-/// Moves the focus from element to element until the script says that it is reached.
+/// Moves the focus forward until the script returns true.
 fn reach(browser: &Browser, what: &str, is_reached: &str) -> Outcome {
     const TAB: &str = "\u{e004}";
     let script = format!("const at = document.activeElement; return {is_reached}");
@@ -160,7 +161,7 @@ fn assert_without_scripts(browser: &Browser, page: &str, text: &str) -> Outcome 
     assert_eq!(pictures, 3);
     browser.disable_scripts()?;
     browser.open(&format!("file://{page}"))?;
-    // Scripts of the driver run still.
+    // The driver's scripts run, although those of the page are disabled.
     let buttons = browser.run("return document.querySelectorAll('button').length")?;
     assert_eq!(buttons, 0, "scripts ran");
     let rows = browser.run("return document.querySelectorAll('#functions tbody tr').length")?;

@@ -1,4 +1,5 @@
-/* No MPI: two threads compute for 0.9 s of CPU time each and end; then the program prints its CPU time in seconds, and ends. */
+/* A program without MPI: two threads compute for 0.9 s of CPU time each and end; then the program prints its
+ * CPU time in seconds, and ends. */
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>

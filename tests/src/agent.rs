@@ -322,7 +322,7 @@ impl Agent {
     pub fn wait(&mut self, within: Duration) -> Outcome<i32> {
         let code = family::wait(&mut self.child, within)
             .context(format!("tuneagent; it printed:\n{}", self.lines.text()))?;
-        // Its last words may still be on their way; the actuator holds the stream open until it has ended too.
+        // The last lines may arrive later: the actuator keeps the stream open until it has ended, too.
         self.lines.wait_for_end(within)?;
         Ok(code)
     }

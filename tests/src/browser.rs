@@ -1,4 +1,4 @@
-//! Debian's Chromium without a window, driven over WebDriver (W3C) through its `chromedriver`.
+//! Debian's Chromium without a window, controlled through `chromedriver` and WebDriver (W3C).
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::{Outcome, Problem, each, family, wheels};
 /// Limit for the start of the browser, and for a condition of a page.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause between two looks at a page.
+/// Interval between two reads of a page.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A browser with one window. Dropping it ends it.
+/// A browser with one window, which is closed on drop.
 pub struct Browser {
     driver: Child,
     http: ureq::Agent,
-    /// The address of its session at the driver.
+    /// Address of its session in the driver.
     session: String,
 }
 
@@ -72,19 +72,19 @@ impl Browser {
         self.post("/url", &json!({"url": address})).map(drop)
     }
 
-    /// What the script returns.
+    /// Runs a script and returns its result.
     pub fn run(&self, script: &str) -> Outcome<Value> {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// The text of the element with this selector, as it is shown.
+    /// Displayed text of the element with this selector.
     pub fn text(&self, selector: &str) -> Outcome<String> {
         let script = format!("return document.querySelector({selector:?})?.innerText ?? ''");
         let text = self.run(&script)?;
         text.as_str().map(str::to_owned).ok_or_else(|| "no text".into())
     }
 
-    /// Waits until the text of an element is as wanted, and returns it.
+    /// Waits until `is_so` accepts the text of an element, and returns it.
     pub fn wait_for_text(&self, selector: &str, is_so: impl Fn(&str) -> bool) -> Outcome<String> {
         let began = Instant::now();
         loop {
@@ -102,13 +102,13 @@ impl Browser {
         }
     }
 
-    /// A command of the browser's own protocol.
+    /// Sends a command of the browser's own protocol (CDP).
     fn command(&self, command: &str, parameters: &Value) -> Outcome {
         let body = json!({"cmd": command, "params": parameters});
         self.post("/goog/cdp/execute", &body).map(drop)
     }
 
-    /// Shows pages to a user who prefers light or dark, in a window of this size.
+    /// Sets the preferred colour scheme (light or dark) and the size of the window.
     pub fn prefer(&self, scheme: &str, (width, height): (u32, u32)) -> Outcome {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.command("Emulation.setEmulatedMedia", &json!({"features": features}))?;
@@ -116,25 +116,25 @@ impl Browser {
         self.command("Emulation.setDeviceMetricsOverride", &size)
     }
 
-    /// Without JavaScript, from the next page on.
+    /// Disables JavaScript from the next page on.
     pub fn disable_scripts(&self) -> Outcome {
         self.command("Emulation.setScriptExecutionDisabled", &json!({"value": true}))
     }
 
-    /// Presses a key on whatever has the focus.
+    /// Presses a key on the focused element.
     pub fn press(&self, key: &str) -> Outcome {
         let keys = json!([{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]);
         let body = json!({"actions": [{"type": "key", "id": "keyboard", "actions": keys}]});
         self.post("/actions", &body).map(drop)
     }
 
-    /// What the console of the browser has said since the last call: errors, violations of a policy.
+    /// Messages on the browser's console since the last call: errors, policy violations.
     pub fn errors(&self) -> Outcome<Vec<String>> {
         let log = self.post("/se/log", &json!({"type": "browser"}))?;
         Ok(each(&log).map(|entry| entry["message"].to_string()).collect())
     }
 
-    /// The addresses that were requested since the last call.
+    /// Addresses requested since the last call.
     pub fn requests(&self) -> Outcome<Vec<String>> {
         let log = self.post("/se/log", &json!({"type": "performance"}))?;
         let mut found = Vec::new();
@@ -149,11 +149,11 @@ impl Browser {
         Ok(found)
     }
 
-    /// The violations of WCAG 2.2, levels A and AA, that axe-core finds on the page.
+    /// Violations of WCAG 2.2, levels A and AA, that axe-core finds on the page.
     pub fn violations(&self) -> Outcome<Vec<String>> {
         let file = wheels::axe().ok_or("axe-core is not there: cargo xtask setup")?;
         let axe = std::fs::read_to_string(&file).context(file.display())?;
-        // As text of the page's own world: its policy forbids to load a script.
+        // Passed as text, because the page's policy forbids loading a script.
         let script = format!(
             "{axe}\nreturn axe.run({{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}}).then(found => \
              found.violations.flatMap(one => one.nodes.map(node => one.id + ': ' + node.html + ': ' + node.failureSummary)))"
@@ -165,7 +165,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver ends its browser with its session.
+        // The driver ends the browser when its session is deleted.
         let _ = self.http.delete(&self.session).call();
         family::end(&mut self.driver, PATIENCE);
     }

@@ -1,12 +1,13 @@
 //! Harness of the whole-program tests: real MPI jobs and the real agent. Every wait has a deadline.
 //!
-//! `problem` is how things fail here, `needs` decides whether a test can run on this machine, `turns`
-//! which tests may run beside each other, `programs` compiles
-//! the small programs of `programs/`, `lines` waits for what a program prints, `family` ends process trees, `job`
-//! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `underload` one of many
-//! threads that check their results, `agent` starts `tuneagent`, `lammps` and `gromacs` know the real programs we run, `crowd`
-//! several programs that fight for the same cores, `repairs` what the run-time rules are tried on, `prometheus` a Prometheus of our own,
-//! `screen` a terminal, `browser` a browser, `slurm` a Slurm with nodes of its own, `sight` how soon there is something on it, `usage` what a process takes of the machine.
+//! `problem` has the error type, `needs` decides whether a test can run on this machine, `turns` limits which
+//! tests run at the same time, `programs` compiles the programs of `programs/`, `lines` waits for output,
+//! `family` ends process trees, `job` starts programs under an MPI launcher, `knobs` has a program with
+//! variables to change and users with exact rights, `underload` a program with many threads that check their
+//! results, `agent` starts `tuneagent`, `lammps` and `gromacs` start the real programs, `crowd` runs several
+//! programs on the same cores, `repairs` has the cases of the run-time rules, `prometheus` a Prometheus
+//! server, `screen` a terminal, `browser` a browser, `slurm` a Slurm with several nodes, `sight` the time
+//! until first numbers are shown, `usage` the resources of a process.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Processes started
 //! here end when their value is dropped and when the test process ends, even if it is killed.

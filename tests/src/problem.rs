@@ -57,9 +57,9 @@ impl From<serde_json::Error> for Problem {
     }
 }
 
-/// Says in which attempt something failed.
+/// Adds context to an error.
 pub trait Context<T> {
-    /// Puts `doing` before the text of the problem.
+    /// Prefixes the error text with `doing`.
     fn context(self, doing: impl fmt::Display) -> Outcome<T>;
 }
 

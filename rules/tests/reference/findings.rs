@@ -108,7 +108,7 @@ fn ranks_that_compute_alike_or_share_cpus_are_no_imbalance() {
 
 #[test]
 fn a_rank_that_takes_longer_because_it_waits_for_its_cpu_is_no_imbalance() {
-    // It waits for less than a fifth of the time that all ranks are outside MPI.
+    // The fourth rank waits for less than a fifth of the time that all ranks are outside MPI.
     let mut ranks = [0.45, 0.45, 0.45, 0.9].map(computing);
     ranks[3].queue_ms = 400;
     assert_eq!(finding("load-imbalance", &ranks), None);

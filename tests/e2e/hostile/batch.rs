@@ -55,7 +55,7 @@ impl Batch {
         for row in rows {
             let file = folder.path().join(row.name());
             fs::write(&file, [0; 16]).context(file.display())?;
-            // Two launchers that make their common folder at the same time fail: each has its own.
+            // Two launchers that create their common folder at the same time fail, so each has its own.
             let sessions = folder.path().join(format!("{}.sessions", row.name()));
             fs::create_dir(&sessions).context(sessions.display())?;
             let program = row.program()?.to_string_lossy().into_owned();

@@ -263,7 +263,7 @@ impl Scene {
         let deadline = Instant::now() + SOON;
         loop {
             let said = self.run(0, Phase::Undo).context(what)?;
-            // A thread of the program may still be on its way through a call.
+            // A thread of the program may still be in a call.
             if said.is_ok() && !self.journal()?.is_open() {
                 break;
             }

@@ -184,12 +184,12 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     let location = program.find("head->next->value").unwrap();
     let before = location.address;
     program.say("move");
-    // The claim is from before the move; what is validated is where the pointers lead now.
+    // The location is from before the move; the validated place follows the current pointers.
     let place = WritablePlace::validate(&location, None).unwrap();
     assert_ne!(place.location().address, before);
     let change = write(&workshop, &program, &location, Value::I64(22));
     assert_eq!(program.sees("value"), "22");
-    // Moved between the check and the write: left alone.
+    // Moved between check and write: nothing is written.
     let place = WritablePlace::validate(&location, None).unwrap();
     program.say("move");
     let mut writer = program.writer(workshop.path()).unwrap();

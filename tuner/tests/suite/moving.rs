@@ -78,7 +78,7 @@ fn nothing_is_written_where_a_library_was() {
         WriterError::Write(WriteError::Unloaded(_))
     );
     assert_eq!(program.say("views"), "1");
-    // Nor where nothing is mapped any more, found out before the store or by it.
+    // The same if nothing is mapped there, detected before the store or by it.
     let (program, place) = or_skip!(opener(&workshop));
     let mut writer = self::writer(&workshop, program, || drop(say("close")));
     refused!(writer.set(&place, to(Value::I32(20))), WriterError::Write(_));
@@ -136,7 +136,7 @@ fn a_write_that_met_another_library_is_never_a_success() {
     for pause_us in ["100", "1000", "5000"] {
         let mut program = or_skip!(Program::start(&swapper, &[&first, &second, pause_us.as_ref()]));
         let mut writer = program.writer(workshop.path()).unwrap();
-        // While a library comes or goes it is not found.
+        // During dlopen and dlclose the library is not found.
         let found =
             || WritablePlace::validate(&program.find_in("liba.so", "knob").ok()?, Some(ValueType::I32)).ok();
         let place = std::iter::repeat_with(found)

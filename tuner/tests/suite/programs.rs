@@ -255,7 +255,7 @@ impl Program {
         WritablePlace::validate(&self.find(name).unwrap(), stated)
     }
 
-    /// Has a writer of its own write a value.
+    /// Writes a value with a new writer.
     pub(crate) fn set(&self, state: &Path, place: &WritablePlace, value: Value) -> Receipt {
         self.writer(state).unwrap().set(place, to(value)).unwrap()
     }

@@ -15,12 +15,12 @@ fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The files of the tuner that have code with one of `words`, once for each line.
+/// Files of the tuner with one of `words` in their code, one entry per line of code.
 fn files_with(words: &[&str]) -> Vec<String> {
     files_of("src", words)
 }
 
-/// The files of `folder` that have code with one of `words`, once for each line.
+/// Files of `folder` with one of `words` in their code, one entry per line of code.
 fn files_of(folder: &str, words: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (path, text) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)) {
@@ -34,7 +34,7 @@ fn files_of(folder: &str, words: &[&str]) -> Vec<String> {
     found
 }
 
-/// The other crates of the product.
+/// Sources of the other crates of the product.
 const OTHERS: [&str; 9] = [
     "../agent/src",
     "../agent/job/src",
@@ -63,7 +63,7 @@ fn exactly_one_function_writes_into_another_process() {
     for folder in OTHERS {
         assert!(files_of(folder, &writing).is_empty(), "{folder} writes");
     }
-    // Those in `sys` and `ptrace/sys` are the system calls themselves, which only the one function makes.
+    // `sys` and `ptrace/sys` have the system calls; only this one function uses them.
     assert_eq!(files_with(&["sys::store("]), ["mod.rs", "write.rs"]);
     assert_eq!(files_with(&[".store(address.0, u64::"]), ["write.rs"]);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/write.rs");
