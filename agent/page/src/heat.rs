@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::model::RankRow;
+use crate::model::{Matrix, RankRow};
 
 /// Colours of the palette; the first stands for what was not measured.
 const COLOURS: usize = 256;
@@ -25,17 +25,31 @@ const CIVIDIS: [[u8; 3]; 9] = [
 /// The picture as the address of an image: `data:image/png;base64,…`.
 pub(crate) fn picture(rows: &[RankRow]) -> Result<String, png::EncodingError> {
     let width = rows.first().map_or(0, |row| row.cells.len());
+    let cells = rows.iter().flat_map(|row| &row.cells);
+    let pixels: Vec<u8> = cells.map(|cell| cell.map_or(0, index)).collect();
+    encoded((width as u32, rows.len() as u32), &pixels)
+}
+
+/// The same of the bytes that ranks sent to each other: a row a sender.
+pub(crate) fn matrix(matrix: &Matrix) -> Result<String, png::EncodingError> {
+    let mut pixels = vec![0; (matrix.side * matrix.side) as usize];
+    for cell in &matrix.cells {
+        let share = cell.bytes as f64 / matrix.most_bytes.max(1) as f64;
+        pixels[(cell.from * matrix.side + cell.to) as usize] = index(share);
+    }
+    encoded((matrix.side, matrix.side), &pixels)
+}
+
+fn encoded((width, height): (u32, u32), pixels: &[u8]) -> Result<String, png::EncodingError> {
     let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, width as u32, rows.len() as u32);
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_palette(palette());
     // What was not measured shows the hatched ground.
     encoder.set_trns(vec![0]);
-    let cells = rows.iter().flat_map(|row| &row.cells);
-    let pixels: Vec<u8> = cells.map(|cell| cell.map_or(0, index)).collect();
     let mut writer = encoder.write_header()?;
-    writer.write_image_data(&pixels)?;
+    writer.write_image_data(pixels)?;
     writer.finish()?;
     Ok(format!("data:image/png;base64,{}", STANDARD.encode(bytes)))
 }

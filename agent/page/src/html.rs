@@ -7,8 +7,8 @@ use report::view;
 use sha2::{Digest, Sha256};
 
 use crate::chart::{self, ChartError};
-use crate::heat;
-use crate::model::{Cell, Efficiency, FindingBlock, PageModel, Table, Tile, Timeline};
+use crate::model::{Cell, Efficiency, FindingBlock, Matrix, PageModel, Table, Tile, Timeline};
+use crate::{heat, messages};
 
 /// The style sheet, for light and dark.
 pub const STYLE: &str = include_str!("page.css");
@@ -64,6 +64,13 @@ pub fn sections(page: &PageModel) -> Result<Vec<PageSection>, PageError> {
         !page.efficiencies.is_empty(),
         Some("Efficiencies"),
         body,
+    ));
+    let body = page.matrix.as_ref().map(matrix).transpose()?;
+    all.push(section(
+        "matrix",
+        body.is_some(),
+        Some("Messages between ranks"),
+        body.unwrap_or_default(),
     ));
     for table in &page.tables {
         let is_shown = !table.rows.is_empty();
@@ -253,6 +260,25 @@ fn ranks(timeline: &Timeline, picture: &str) -> Markup {
             @if timeline.ranks_omitted > 0 { p .soft { "and " (timeline.ranks_omitted) " more" } }
         }
     }
+}
+
+fn matrix(matrix: &Matrix) -> Result<Markup, PageError> {
+    let picture = heat::matrix(matrix)?;
+    let last = matrix.side.saturating_sub(1) * matrix.ranks_per_cell;
+    let of = match matrix.ranks_per_cell {
+        1 => "a rank".to_owned(),
+        several => format!("{several} ranks"),
+    };
+    Ok(html! {
+        figure {
+            figcaption .legend {
+                "bytes sent; a row is " (of) " that sends, a column " (of) " that receives, from 0 to " (last)
+                i .scale {} "0 B to " (matrix.most) "; hatched: nothing"
+            }
+            div .matrix { img alt=(messages::alternative(matrix)) width="400" height="400" src=(picture); }
+            @for note in &matrix.notes { p .soft { (note) } }
+        }
+    })
 }
 
 fn efficiencies(all: &[Efficiency]) -> Markup {

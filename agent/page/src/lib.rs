@@ -7,6 +7,7 @@ mod chart;
 mod heat;
 mod html;
 mod make;
+mod messages;
 mod model;
 mod series;
 mod tables;

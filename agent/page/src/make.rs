@@ -8,7 +8,7 @@ use profile::{ChangeView, EfficienciesView, FindingView, Snapshot};
 use report::view;
 
 use crate::model::{Efficiency, FindingBlock, PageModel, SCHEMA, Tile, TimelineMark};
-use crate::{series, tables};
+use crate::{messages, series, tables};
 
 /// The page of a session as it is in this snapshot.
 pub fn page(snapshot: &Snapshot) -> PageModel {
@@ -40,6 +40,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
             .as_ref()
             .map(efficiencies)
             .unwrap_or_default(),
+        matrix: messages::matrix(snapshot),
         tables: tables::all(snapshot),
         incomplete: trimmed(view::losses(snapshot)),
     }

@@ -27,6 +27,8 @@ pub struct PageModel {
     pub without_findings: Vec<String>,
     pub timeline: Timeline,
     pub efficiencies: Vec<Efficiency>,
+    /// What ranks sent to each other; none if no message was seen.
+    pub matrix: Option<Matrix>,
     pub tables: Vec<Table>,
     /// What was lost, not measured or estimated. Empty means complete.
     pub incomplete: Vec<String>,
@@ -101,6 +103,29 @@ pub struct TimelineMark {
     pub number: usize,
     pub at_s: f64,
     pub text: String,
+}
+
+/// Bytes that ranks sent to each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Matrix {
+    /// Rows and columns.
+    pub side: u32,
+    /// A cell is that of so many ranks, if there are more than rows.
+    pub ranks_per_cell: u32,
+    pub most_bytes: u64,
+    /// The same for people.
+    pub most: String,
+    /// Those that are not empty.
+    pub cells: Vec<MatrixCell>,
+    /// What it lacks.
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MatrixCell {
+    pub from: u32,
+    pub to: u32,
+    pub bytes: u64,
 }
 
 /// A factor of the parallel efficiency.

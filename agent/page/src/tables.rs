@@ -1,10 +1,11 @@
 //! The tables of the page: what the terminal shows the first lines of, in full.
 
 use profile::format::{bytes, count, duration, percent};
-use profile::{CallSiteView, ChangeView, FunctionTotals, ProcessView, RuleView, Snapshot};
+use profile::{CallSiteView, ChangeView, FunctionTotals, ProcessView, RegionsView, RuleView, Snapshot};
+use report::view;
 
 use crate::model::{Cell, Column, Table};
-use crate::series;
+use crate::{messages, series};
 
 /// Rows of a table.
 const ROWS_MAX: usize = 768;
@@ -14,12 +15,15 @@ pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
         functions(snapshot),
         call_sites(snapshot),
         processes(snapshot),
+        messages::pairs(snapshot),
+        messages::sizes(snapshot),
+        regions(snapshot),
         rules(snapshot),
         changes(snapshot),
     ]
 }
 
-fn table(
+pub(crate) fn table(
     (id, title): (&'static str, &'static str),
     columns: &[(&'static str, bool)],
     rows: impl ExactSizeIterator<Item = Vec<Cell>>,
@@ -37,7 +41,7 @@ fn table(
     }
 }
 
-fn text(text: impl Into<String>) -> Cell {
+pub(crate) fn text(text: impl Into<String>) -> Cell {
     Cell {
         text: text.into(),
         ..Cell::default()
@@ -45,7 +49,7 @@ fn text(text: impl Into<String>) -> Cell {
 }
 
 /// A number with the text that people read; "-" where it was not measured.
-fn number(value: Option<f64>, show: fn(f64) -> String) -> Cell {
+pub(crate) fn number(value: Option<f64>, show: fn(f64) -> String) -> Cell {
     Cell {
         text: value.map_or_else(|| "-".to_owned(), show),
         number: value,
@@ -53,7 +57,7 @@ fn number(value: Option<f64>, show: fn(f64) -> String) -> Cell {
     }
 }
 
-fn share(value: Option<f64>) -> Cell {
+pub(crate) fn share(value: Option<f64>) -> Cell {
     Cell {
         bar: value,
         ..number(value, percent)
@@ -65,18 +69,19 @@ fn functions(snapshot: &Snapshot) -> Table {
     all.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
     let watched_ns = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
     let row = |function: &FunctionTotals| {
-        let mut calls = number(Some(function.calls as f64), count);
-        if function.estimate.is_some() {
-            calls.text.insert(0, '~');
-        }
-        vec![
+        let mut cells = vec![
             text(&function.name),
-            calls,
+            number(Some(function.calls as f64), count),
             number(function.mean_of_returned_ns(), duration),
             number(function.time_ns.map(|ns| ns as f64), duration),
             share(function.time_ns.map(|ns| ns as f64 / watched_ns)),
             number(function.bytes.map(|amount| amount as f64), bytes),
-        ]
+        ];
+        let measured = cells.iter_mut().filter(|cell| cell.number.is_some());
+        if function.estimate.is_some() {
+            measured.for_each(|cell| cell.text.insert(0, '~'));
+        }
+        cells
     };
     table(
         ("functions", "Functions"),
@@ -155,6 +160,45 @@ fn processes(snapshot: &Snapshot) -> Table {
             ("memory, at its most", true),
         ],
         snapshot.processes.iter().map(row),
+    )
+}
+
+/// Parallel regions, and what the threads of their teams do.
+fn regions(snapshot: &Snapshot) -> Table {
+    let probed = snapshot
+        .processes
+        .iter()
+        .filter_map(|process| Some((process, process.regions.as_ref()?)));
+    let row = |(process, regions): &(&ProcessView, &RegionsView)| {
+        let teams = regions.teams.as_ref();
+        let mean = teams.map(|teams| teams.of.threads as f64 / teams.of.regions.max(1) as f64);
+        vec![
+            text(series::name(process.rank, process.pid)),
+            number(Some(regions.regions as f64), count),
+            share(regions.inside()),
+            number(mean, |threads| format!("{threads:.1}")),
+            share(teams.map(|teams| teams.working)),
+            share(teams.map(|teams| teams.starting)),
+            share(teams.map(|teams| teams.waiting)),
+            share(teams.map(|teams| teams.ending)),
+            number(teams.and_then(|teams| teams.load_balance), view::efficiency),
+        ]
+    };
+    let probed: Vec<_> = probed.collect();
+    table(
+        ("regions", "Parallel regions, while they were probed"),
+        &[
+            ("process", false),
+            ("regions", true),
+            ("time inside", true),
+            ("threads", true),
+            ("working", true),
+            ("starting", true),
+            ("waiting", true),
+            ("ending", true),
+            ("load balance", true),
+        ],
+        probed.iter().map(row),
     )
 }
 

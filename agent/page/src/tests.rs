@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use profile::{
     ChangeView, Efficiencies, EfficienciesView, FindingView, GuardView, IterationView, JobView, LoadView,
-    PaceView, ProcessView, Rates, SequenceView, Snapshot,
+    MatrixView, Messages, PaceView, PairView, ProcessView, Rates, SequenceView, Snapshot,
 };
 
 use super::{file, page};
@@ -28,6 +28,17 @@ fn rank(number: u32) -> ProcessView {
         }),
         load: [(10, 0.9), (20, 0.1)].map(load).into(),
         ..ProcessView::default()
+    }
+}
+
+fn pair(from: u32, to: u32) -> PairView {
+    PairView {
+        from,
+        to,
+        of: Messages {
+            bytes: 1 << 20,
+            count: 16,
+        },
     }
 }
 
@@ -110,6 +121,10 @@ fn session() -> Snapshot {
                 ..ChangeView::default()
             })
             .into(),
+        matrix: Some(MatrixView {
+            sent: vec![pair(0, 1), pair(1, 0)],
+            ..MatrixView::default()
+        }),
         missing: vec!["rank 2 is on another machine".into()],
         ..Snapshot::default()
     }
@@ -181,6 +196,13 @@ fn sizes_are_bounded() {
     assert!(empty.len() <= 80_000, "{} bytes without data", empty.len());
     let mut large = session();
     large.processes = (0..1024).map(rank).collect();
+    let sent = (0..10_000)
+        .map(|number| pair(number % 1024, number / 10))
+        .collect();
+    large.matrix = Some(MatrixView {
+        sent,
+        ..MatrixView::default()
+    });
     let bytes = file(&page(&large)).unwrap().len();
     assert!(bytes <= 4_000_000, "{bytes} bytes with 1024 ranks");
 }

@@ -6,25 +6,58 @@ use profile::format::{bytes, count, percent};
 /// Number of sizes shown, the most frequent ones; the report has all.
 const SIZES_SHOWN: usize = 4;
 
-/// Sent messages by size; empty if nothing was sent.
-pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
-    let functions = snapshot.functions();
-    let mut by_size: Vec<u64> = Vec::new();
-    // Functions that were sampled have sizes only for messages from their windows.
-    let (mut estimated, mut is_sampled) = (0.0, false);
-    for function in functions.iter().filter(|of| of.bytes_kind == Some("sent")) {
-        let counted = function.sizes.iter().sum::<u64>() as f64;
-        let all = match function.estimate {
-            Some(estimate) if estimate.counted > 0 => function.calls as f64 / estimate.counted as f64,
-            _ => 1.0,
-        };
-        is_sampled |= function.estimate.is_some() && counted > 0.0;
-        estimated += counted * all;
-        by_size.resize(by_size.len().max(function.sizes.len()), 0);
-        for (sum, messages) in by_size.iter_mut().zip(&function.sizes) {
-            *sum += messages;
+/// Sent messages, those that were counted.
+struct Sent {
+    /// By size, as [`abi::Sizes`] has them.
+    by_size: Vec<u64>,
+    /// All of them, with those outside the windows of functions that were sampled.
+    estimated: f64,
+    is_sampled: bool,
+}
+
+impl Sent {
+    fn of(snapshot: &Snapshot) -> Sent {
+        let functions = snapshot.functions();
+        let mut by_size: Vec<u64> = Vec::new();
+        // Functions that were sampled have sizes only for messages from their windows.
+        let (mut estimated, mut is_sampled) = (0.0, false);
+        for function in functions.iter().filter(|of| of.bytes_kind == Some("sent")) {
+            let counted = function.sizes.iter().sum::<u64>() as f64;
+            let all = match function.estimate {
+                Some(estimate) if estimate.counted > 0 => function.calls as f64 / estimate.counted as f64,
+                _ => 1.0,
+            };
+            is_sampled |= function.estimate.is_some() && counted > 0.0;
+            estimated += counted * all;
+            by_size.resize(by_size.len().max(function.sizes.len()), 0);
+            for (sum, messages) in by_size.iter_mut().zip(&function.sizes) {
+                *sum += messages;
+            }
+        }
+        Sent {
+            by_size,
+            estimated,
+            is_sampled,
         }
     }
+}
+
+/// The numbers of sent messages of each size that occurred, the smallest size first.
+pub fn message_sizes(snapshot: &Snapshot) -> Vec<(String, u64)> {
+    let sizes = Sent::of(snapshot).by_size.into_iter().enumerate();
+    let that_occur = sizes.filter(|(_, messages)| *messages > 0);
+    that_occur
+        .map(|(size, messages)| (named(size), messages))
+        .collect()
+}
+
+/// Sent messages by size; empty if nothing was sent.
+pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
+    let Sent {
+        by_size,
+        estimated,
+        is_sampled,
+    } = Sent::of(snapshot);
     let all: u64 = by_size.iter().sum();
     if all == 0 {
         return Vec::new();
