@@ -58,8 +58,7 @@ pub enum RuleCommand {
     New(NewRuleArgs),
     /// Find mistakes in rule files, and show what the rules would do
     Check(CheckRuleArgs),
-    /// Show what rules compute, where (in the kernel, in the agent of each node, in the one that joins them), and
-    /// what they share
+    /// Show the probes, aggregates and formulas of rules, which of them run in the kernel, and which are shared
     Plan {
         /// Built-in rules by their names, files, folders
         #[arg(required = true)]

@@ -221,7 +221,7 @@ fn what_leads_nowhere_is_refused_with_what_would() {
             "grid[1]",
             "double[2][3] needs an index for each of its 2 dimensions",
         ),
-        ("*cfg.first", "short int is no pointer"),
+        ("*cfg.first", "short int is not a pointer"),
         ("cfg.solver.bits", "the field `bits` is 3 bits of a word"),
         ("nowhere->value", "pointer 1 of 1 on the way to it is null"),
         (
