@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of the crate `rules` and runs them for some seconds, with
+//! `cargo xtask fuzz`: builds the fuzz targets of the crates `rules` and `recording` and runs them for some seconds, with
 //! `--long` for five minutes, side by side: each keeps one CPU busy. A crash, an input that takes ten seconds
 //! or more than 256 MiB is a failure.
 //!

@@ -1,7 +1,7 @@
 //! Recordings of shipped rules: made from the numbers of the works, in the form the agent records, and
 //! replayed. No test is here.
 
-use rules::recording::{
+use recording::{
     Captured, CapturedType, Header, Hit, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Reader,
     Record, RecordingWriter,
 };

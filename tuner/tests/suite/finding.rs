@@ -213,8 +213,8 @@ fn what_leads_nowhere_is_refused_with_what_would() {
             "cfg.solver.chonk",
             "struct solver has no field `chonk`; it has name, chunk, tolerance, bits",
         ),
-        ("cfg.first.x", "short int has no fields"),
-        ("cfg[1]", "config_t has no elements"),
+        ("cfg.first.x", "short int is not a struct and has no field `x`"),
+        ("cfg[1]", "config_t is not an array and has no element `[1]`"),
         ("limits[4]", "element 4 is outside of int[4], which has 0 to 3"),
         ("limits[-1]", "element -1 is outside of int[4]"),
         (
