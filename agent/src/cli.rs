@@ -83,10 +83,10 @@ pub enum Command {
     /// Watches for `run`, with the rights that probes need; started by it, with its orders as standard input.
     #[command(hide = true)]
     Attend(RunArgs),
-    /// Waits until `run` says so, then becomes the command.
+    /// Wait for `run`, then execute the command.
     #[command(hide = true)]
     Gate {
-        /// The pipe that says so.
+        /// The file descriptor to wait on.
         door: String,
         /// The command and its arguments.
         #[arg(last = true, required = true)]

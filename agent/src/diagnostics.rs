@@ -84,7 +84,9 @@ mod tests {
         let seen = shown(text);
         assert_eq!(seen, "rule: ?[2J\u{bf}31m\u{fffd}\r\nnext: ??\n");
         assert_eq!(seen.len(), text.len());
-        let wrong = rules::RuleFile::parse(text).map(drop).expect_err("it is no rule");
+        let wrong = rules::RuleFile::parse(text)
+            .map(drop)
+            .expect_err("it is not a rule");
         let rendered = render("evil\x1b\n.yaml", text, &wrong);
         assert!(rendered.contains("evil\\x1b\\x0a.yaml"), "{rendered}");
         let is_active = |c: char| c != '\n' && c != '\r' && is_active(c);

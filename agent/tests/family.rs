@@ -11,9 +11,11 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use abi::{Coming, ComingKind, ProbeSpec, SpecFlags};
+use abi::{FamilyEvent, FamilyEventKind, ProbeSpec, SpecFlags};
 use needs::require_root;
-use probe::kernel::{CallMoment, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_coming};
+use probe::kernel::{
+    CallMoment, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_family_event,
+};
 use tuner::FileOffset;
 
 /// Works, starts children that work (every second one after exec), and ends when they have ended. With a
@@ -129,14 +131,14 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
     (kernel, links)
 }
 
-fn comings(kernel: &mut Kernel) -> Vec<Coming> {
-    let mut ring = kernel.take_comings().unwrap();
-    std::iter::from_fn(|| ring.take().map(|item| read_coming(item).unwrap())).collect()
+fn family_events(kernel: &mut Kernel) -> Vec<FamilyEvent> {
+    let mut ring = kernel.take_family_events().unwrap();
+    std::iter::from_fn(|| ring.take().map(|item| read_family_event(item).unwrap())).collect()
 }
 
-fn slots(comings: &[Coming], kind: ComingKind) -> Vec<u32> {
-    let of_kind = comings.iter().filter(|coming| coming.kind == kind as u32);
-    let mut slots: Vec<u32> = of_kind.map(|coming| coming.slot).collect();
+fn slots(family_events: &[FamilyEvent], kind: FamilyEventKind) -> Vec<u32> {
+    let of_kind = family_events.iter().filter(|event| event.kind == kind as u32);
+    let mut slots: Vec<u32> = of_kind.map(|event| event.slot).collect();
     slots.sort_unstable();
     slots
 }
@@ -155,14 +157,24 @@ fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_roo
     let pid = child.id();
     let (mut kernel, _links) = armed(&program, pid, 0, 32);
     go(child);
-    let comings = comings(&mut kernel);
+    let family_events = family_events(&mut kernel);
     let all: Vec<u32> = (0..10).collect();
-    assert_eq!(slots(&comings, ComingKind::Came), all, "{comings:?}");
-    assert_eq!(slots(&comings, ComingKind::Went), all, "{comings:?}");
-    assert_eq!((comings[0].pid, comings[0].slot), (pid, 0));
+    assert_eq!(
+        slots(&family_events, FamilyEventKind::Came),
+        all,
+        "{family_events:?}"
+    );
+    assert_eq!(
+        slots(&family_events, FamilyEventKind::Went),
+        all,
+        "{family_events:?}"
+    );
+    assert_eq!((family_events[0].pid, family_events[0].slot), (pid, 0));
     assert!(
-        comings.iter().all(|coming| coming.name.starts_with(b"target\0")),
-        "{comings:?}"
+        family_events
+            .iter()
+            .all(|event| event.name.starts_with(b"target\0")),
+        "{family_events:?}"
     );
     // A process that works before its exec keeps its slot. Children that only exec have not worked before.
     for slot in all {
@@ -186,7 +198,7 @@ fn no_other_process_of_the_same_file_is_counted_as_root() {
     assert!(stranger().success());
     go(child);
     assert!(stranger().success());
-    assert_eq!(slots(&comings(&mut kernel), ComingKind::Came), [0]);
+    assert_eq!(slots(&family_events(&mut kernel), FamilyEventKind::Came), [0]);
     assert_eq!(calls(&kernel, 0), (3, 3));
     assert_eq!(calls(&kernel, 1), (0, 0));
 }
@@ -199,9 +211,9 @@ fn a_process_whose_first_thread_has_ended_is_still_a_member_as_root() {
     let child = waiting(0, &program, &["6", "0", "late"]);
     let (mut kernel, _links) = armed(&program, child.id(), 0, 8);
     go(child);
-    let comings = comings(&mut kernel);
-    assert_eq!(slots(&comings, ComingKind::Came), [0]);
-    assert_eq!(slots(&comings, ComingKind::Went), [0]);
+    let family_events = family_events(&mut kernel);
+    assert_eq!(slots(&family_events, FamilyEventKind::Came), [0]);
+    assert_eq!(slots(&family_events, FamilyEventKind::Went), [0]);
     assert_eq!(calls(&kernel, 0), (6, 6));
 }
 
@@ -213,7 +225,10 @@ fn processes_beyond_the_room_are_counted_as_such_as_root() {
     let child = waiting(0, &program, &["2", "6"]);
     let (mut kernel, _links) = armed(&program, child.id(), 0, 3);
     go(child);
-    assert_eq!(slots(&comings(&mut kernel), ComingKind::Came), [0, 1, 2]);
+    assert_eq!(
+        slots(&family_events(&mut kernel), FamilyEventKind::Came),
+        [0, 1, 2]
+    );
     for slot in 0..3 {
         assert_eq!(calls(&kernel, slot), (2, 2));
     }
@@ -231,9 +246,17 @@ fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_reported_as_r
     assert_eq!(kernel.admit(pid).unwrap(), Some(0));
     assert_eq!(kernel.admit(pid).unwrap(), Some(0), "the same again");
     go(child);
-    let comings = comings(&mut kernel);
-    assert_eq!(slots(&comings, ComingKind::Came), [1], "{comings:?}");
-    assert_eq!(slots(&comings, ComingKind::Went), [0, 1], "{comings:?}");
+    let family_events = family_events(&mut kernel);
+    assert_eq!(
+        slots(&family_events, FamilyEventKind::Came),
+        [1],
+        "{family_events:?}"
+    );
+    assert_eq!(
+        slots(&family_events, FamilyEventKind::Went),
+        [0, 1],
+        "{family_events:?}"
+    );
     assert_eq!((calls(&kernel, 0), calls(&kernel, 1)), ((4, 4), (4, 4)));
 }
 
@@ -248,7 +271,10 @@ fn a_program_with_more_rights_than_the_command_is_no_member_as_root() {
     let child = waiting(ANA, &program, &["4", "2"]);
     let (mut kernel, links) = armed(&program, child.id(), ANA, 8);
     go(child);
-    assert_eq!(slots(&comings(&mut kernel), ComingKind::Came), [0, 1, 2]);
+    assert_eq!(
+        slots(&family_events(&mut kernel), FamilyEventKind::Came),
+        [0, 1, 2]
+    );
     assert_eq!(kernel.family_state().unwrap().privileged, 0);
     drop((kernel, links));
 
@@ -257,7 +283,7 @@ fn a_program_with_more_rights_than_the_command_is_no_member_as_root() {
     let child = waiting(ANA, &program, &["4", "2"]);
     let (mut kernel, _links) = armed(&program, child.id(), ANA, 8);
     go(child);
-    assert_eq!(slots(&comings(&mut kernel), ComingKind::Came), [0; 0]);
+    assert_eq!(slots(&family_events(&mut kernel), FamilyEventKind::Came), [0; 0]);
     assert_eq!(kernel.family_state().unwrap().privileged, 1);
     assert_eq!(calls(&kernel, 0), (0, 0));
 }

@@ -5,7 +5,7 @@
 //! A program that runs with more rights than the command (set-uid, file capabilities) is not a member: the
 //! user has no right to inspect it. Without a command (`FAMILY_ROOT` is 0) none of this runs.
 
-use abi::{Coming, ComingKind, FamilyState, Loss};
+use abi::{FamilyEvent, FamilyEventKind, FamilyState, Loss};
 use aya_ebpf::{
     EbpfContext,
     helpers::{
@@ -33,7 +33,7 @@ pub static FAMILY_STATE: Array<FamilyState> = Array::with_max_entries(1, 1 << 10
 
 /// Reports of processes that got a slot or ended.
 #[map]
-pub static COMINGS: RingBuf = RingBuf::with_byte_size(abi::COMINGS_BYTES, 0);
+pub static FAMILY_EVENTS: RingBuf = RingBuf::with_byte_size(abi::FAMILY_EVENTS_BYTES, 0);
 
 /// The member has a slot, or may get one.
 const OPEN: u32 = 0;
@@ -109,7 +109,7 @@ fn given(key: u64) -> Option<u32> {
         return unsafe { PROCESSES.get(pid) }.copied();
     }
     maps::changed();
-    report(ComingKind::Came, pid, slot);
+    report(FamilyEventKind::Came, pid, slot);
     Some(slot)
 }
 
@@ -175,7 +175,7 @@ fn leave(member: u32, pid: u32) -> Option<()> {
     let slot = *unsafe { PROCESSES.get(pid) }?;
     let _ = PROCESSES.remove(pid);
     maps::changed();
-    report(ComingKind::Went, pid, slot);
+    report(FamilyEventKind::Went, pid, slot);
     Some(())
 }
 
@@ -215,14 +215,14 @@ fn field<T>(record: u64, place: &'static u32) -> Option<T> {
     unsafe { bpf_probe_read_kernel(address) }.ok()
 }
 
-fn report(kind: ComingKind, pid: u32, slot: u32) {
-    let Some(mut entry) = COMINGS.reserve::<Coming>(0) else {
+fn report(kind: FamilyEventKind, pid: u32, slot: u32) {
+    let Some(mut entry) = FAMILY_EVENTS.reserve::<FamilyEvent>(0) else {
         maps::lost(Loss::RingFull);
         return;
     };
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
-    entry.write(Coming {
+    entry.write(FamilyEvent {
         time_ns,
         pid,
         slot,

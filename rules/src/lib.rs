@@ -14,8 +14,8 @@
 //!
 //! In addition, [`schema()`] is the JSON Schema of a rule file and [`page()`] a rule's page for readers, both
 //! generated from the declarations of the language; [`fit()`] compares a rule with what a program has before
-//! anything is attached; [`recording`] stores what an engine observed, so that rules can be replayed on it;
-//! [`explain()`] has a page for every error.
+//! anything is attached; [`explain()`] has a page for every error. The crate `recording` stores what an engine
+//! observed, so that rules can be replayed on it.
 //!
 //! `LANGUAGE.md` in this folder describes the language. Where to read: `lang` (formulas: text to tree),
 //! `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows,
@@ -99,7 +99,6 @@ mod partial_sum;
 pub mod period;
 mod plan;
 mod read;
-pub mod recording;
 mod requirements;
 mod rule;
 mod target;

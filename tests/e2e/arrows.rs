@@ -39,6 +39,7 @@ tuneagent-abi:
 tuneagent-e2e:
 tuneagent-plan:
 tuneagent-rules: tuneagent-plan
+tuneagent-recording: tuneagent-rules
 tuneagent-tuner: tuneagent-plan
 tuneagent-profile: tuneagent-abi tuneagent-plan tuneagent-rules
 tuneagent-session: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules
@@ -46,8 +47,8 @@ tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-probe: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-report: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
 tuneagent-page: tuneagent-plan tuneagent-profile tuneagent-report
-tuneagent: tuneagent-abi tuneagent-job tuneagent-page tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-report
-    tuneagent-rules tuneagent-session tuneagent-tuner
+tuneagent: tuneagent-abi tuneagent-job tuneagent-page tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-recording
+    tuneagent-report tuneagent-rules tuneagent-session tuneagent-tuner
 xtask: tuneagent-e2e
 ";
 
@@ -76,9 +77,10 @@ fn the_crates_of_the_workspace_use_what_is_below_them() -> Outcome {
 
 /// Packages without access to processes, the kernel and clocks, with their sources. This includes their
 /// dependencies.
-const PURE: [(&str, &str); 4] = [
+const PURE: [(&str, &str); 5] = [
     ("tuneagent-plan", "rules/plan/src"),
     ("tuneagent-profile", "agent/profile/src"),
+    ("tuneagent-recording", "rules/recording/src"),
     ("tuneagent-rules", "rules/src"),
     ("tuneagent-session", "agent/session/src"),
 ];
@@ -389,7 +391,6 @@ types: unit
 value: types unit
 aggregate:
 facts: value
-recording: facts measure value
 partial_sum: value
 target: facts
 file: diag lang target
@@ -411,6 +412,17 @@ fit: diag eval facts file plan read rule target
 graph: check engine eval function guard plan read rule target term types value window
 library: diag file rule
 page: file lang rule target types
+";
+
+/// `stored` has the records as they are encoded, `block` their compressed bytes with checksums.
+const RECORDING: &str = "
+error:
+record:
+block: error
+stored: error record
+writer: block error record stored
+reader: block error record stored
+merge: error reader record
 ";
 
 const TUNER: &str = "
@@ -476,6 +488,7 @@ fn the_modules_of_each_crate_use_what_is_below_them() -> Outcome {
         ("agent/profile/src", PROFILE),
         ("agent/session/src", SESSION),
         ("rules/src", RULES),
+        ("rules/recording/src", RECORDING),
         ("tuner/src", TUNER),
     ] {
         compared(folder, &used(folder)?, table);

@@ -115,7 +115,7 @@ fn a_program_that_is_debugged_or_tuned_by_others_is_shown_with_who_it_is() -> Ou
     let debugger = strace.id();
     family::end(&mut strace, SOON);
     assert!(
-        reported?.contains(&format!("is being debugged by process {debugger}")),
+        reported?.contains(&format!("is traced by process {debugger}")),
         "the debugger is named"
     );
     Ok(())

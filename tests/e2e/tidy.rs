@@ -187,10 +187,11 @@ pub(crate) const AGENT: [&str; 7] = [
     "agent/session/src",
 ];
 
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "ebpf/src",
     "ebpf/abi/src",
     "rules/plan/src",
+    "rules/recording/src",
     "rules/src",
     "tuner/src",
     "xtask/src",
@@ -286,6 +287,7 @@ fn unsafe_code_is_where_the_architecture_says() -> Outcome {
         "tuner/src",
         "rules/src",
         "rules/plan/src",
+        "rules/recording/src",
         "xtask/src",
     ]))?;
     let files = sources
@@ -478,7 +480,7 @@ fn everything_is_printed_by_one_module() -> Outcome {
     ];
     let mut found = lines_with(
         &prints,
-        &agent_and(&["tuner/src", "rules/src", "rules/plan/src"]),
+        &agent_and(&["tuner/src", "rules/src", "rules/plan/src", "rules/recording/src"]),
         &known,
     )?;
     // Queries about the terminal and its width.

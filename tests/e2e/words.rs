@@ -167,6 +167,7 @@ fn comments_have_no_banned_word() -> Outcome {
     let others = [
         "rules/src",
         "rules/plan/src",
+        "rules/recording/src",
         "tuner/src",
         "ebpf/src",
         "ebpf/abi/src",
@@ -183,7 +184,7 @@ fn comments_have_no_banned_word() -> Outcome {
 #[test]
 fn help_and_messages_have_no_banned_word() -> Outcome {
     let mut found = Vec::new();
-    for source in sources(&agent_and(&["rules/src", "tuner/src"]))? {
+    for source in sources(&agent_and(&["rules/src", "rules/recording/src", "tuner/src"]))? {
         found.extend(banned(&source.name, &shown(&source.name, &source.product)));
     }
     assert_none(&found, "help and messages have words that must be decoded");

@@ -19,7 +19,7 @@ pub enum CodeError {
     NoSize { name: String },
     #[error("the function {name} takes {size} bytes, more than are looked at")]
     TooLong { name: String, size: u64 },
-    #[error("the function {name} holds something at offset {offset} that is no instruction")]
+    #[error("cannot decode the instruction at {name}+{offset:#x}")]
     NotCode {
         name: String,
         /// Bytes from its begin.

@@ -33,7 +33,7 @@ pub enum ActionError {
     Expression(#[from] ExpressionError),
     /// Other components do it: a value is set by a separate order, and the session sets CPU lists and
     /// switches probes.
-    #[error("`{0}` is not done by the actuator")]
+    #[error("the actuator does not support `{0}`")]
     NotOfActuator(String),
     #[error("process {pid} has no function `{name}`{}", within(.module))]
     NoFunction {

@@ -79,7 +79,7 @@ impl fmt::Display for NoArgument {
             NoArgument::Variable(name) => {
                 write!(f, "it lies in the variable {name}: capture that by its name")
             }
-            NoArgument::Spelling(text) => write!(f, "`{text}` is no operand that is known"),
+            NoArgument::Spelling(text) => write!(f, "the operand `{text}` is not known"),
         }
     }
 }

@@ -64,9 +64,7 @@ pub enum WritablePlaceError {
         /// How that is known.
         why: String,
     },
-    #[error(
-        "process {pid} is being debugged by process {tracer}: two who change it would not know of each other"
-    )]
+    #[error("process {pid} is traced by process {tracer}; detach that debugger first")]
     Traced { pid: Pid, tracer: i32 },
     #[error("{path} is no longer loaded at {address} in process {pid}")]
     ModuleGone {

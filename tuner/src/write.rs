@@ -99,9 +99,7 @@ pub enum WriteError {
     #[error("`{symbol}` of process {pid} COULD NOT BE READ BACK, AND ITS OLD VALUE NOT RESTORED")]
     Unverified { pid: Pid, symbol: String },
     /// The process executed another program during the store.
-    #[error(
-        "process {pid} began another program in the instant of the write: whether that got it is not known"
-    )]
+    #[error("process {pid} called exec during the write; the new program may have been written to")]
     Replaced { pid: Pid },
     /// The only method available to this user could be seen half done.
     #[error(

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of the crate `rules` and runs them side by side, each on one
+//! `cargo xtask fuzz`: builds the fuzz targets of the crates `rules` and `recording` and runs them side by side, each on one
 //! CPU, for some seconds or, with `--long`, for five minutes. A crash, or an input that takes more than ten
 //! seconds or 256 MiB, is a failure.
 //!

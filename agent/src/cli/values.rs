@@ -11,13 +11,13 @@ use thiserror::Error;
 pub(super) enum ValueError {
     #[error("`{0}` is not {1}")]
     NotA(String, &'static str),
-    #[error("`{0}` is no unit of time: ms, s, min or h")]
+    #[error("unknown unit of time `{0}`; use ms, s, min or h")]
     TimeUnit(String),
     #[error(transparent)]
     Duration(#[from] TryFromFloatSecsError),
     #[error("`{0}` is too short: 100ms at least")]
     TooShort(String),
-    #[error("`{0}` is no unit of size: B, KiB, MiB, GiB, kB, MB or GB")]
+    #[error("unknown unit of size `{0}`; use B, KiB, MiB, GiB, kB, MB or GB")]
     SizeUnit(String),
     #[error(transparent)]
     Literal(#[from] LiteralError),

@@ -28,8 +28,8 @@ pub struct PsArgs {
 /// `tuneagent attach`
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// A process of the program, its launcher, the program's name, slurm:4711 or container:3f9c; several that
-    /// share CPUs are looked at together
+    /// A process of the program, its launcher, the program's name, slurm:4711 or container:3f9c; several are
+    /// watched in one session
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
     /// What is watched, and what is done with it

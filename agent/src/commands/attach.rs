@@ -319,7 +319,7 @@ fn no_mpi(job: &Job) -> Failure {
         format!("{count} of it could not be read, in which MPI may be: {first}\n")
     });
     Failure::not_there(format!(
-        "{program} (process {pid}) is no MPI program and has no parallel regions of OpenMP: none of its {modules} modules defines MPI_Init or GOMP_parallel\n\
+        "{program} (process {pid}) is not an MPI program and has no parallel regions of OpenMP: none of its {modules} modules defines MPI_Init or GOMP_parallel\n\
          (libmpi, libmpich, or MPI linked into the program; a Python program loads it at `import mpi4py`).\n\
          {unread}To count calls of its own functions: {}",
         as_root(&format!("attach {pid} --probe FUNCTION")),

@@ -210,7 +210,7 @@ pub(super) fn members<'a>(job: &'a Job, target: &str, only: bool) -> Result<Vec<
         .collect();
     if members.is_empty() {
         return Err(Failure::not_there(format!(
-            "{target} is no rank of its job; leave --only out"
+            "{target} is not a rank of its job; leave --only out"
         )));
     }
     Ok(members)
@@ -376,6 +376,6 @@ pub(super) fn parse_type(text: &str) -> Result<ValueType, Failure> {
         .find(|known| known.name() == text)
         .ok_or_else(|| {
             let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
-            Failure::not_there(format!("`{text}` is no type; there are {}", known.join(", ")))
+            Failure::not_there(format!("unknown type `{text}`; use one of {}", known.join(", ")))
         })
 }

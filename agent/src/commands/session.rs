@@ -110,7 +110,7 @@ fn as_json(view: &SessionView) -> serde_json::Value {
 fn find(number: &str) -> Result<SessionClient, Failure> {
     let pid: i32 = number
         .parse()
-        .map_err(|_| Failure::not_there(format!("`{number}` is no number of a process")))?;
+        .map_err(|_| Failure::not_there(format!("`{number}` is not a process id")))?;
     let control::Answered { sessions, mut silent } = control::sessions().map_err(failure)?;
     let mut fitting: Vec<SessionClient> = sessions
         .into_iter()

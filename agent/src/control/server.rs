@@ -119,7 +119,7 @@ async fn serve_within(
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Probably too many open files: the client has to wait.
-                tracing::warn!(%error, "the control socket takes no connection for a moment");
+                tracing::warn!(%error, "accept failed on the control socket, retrying");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

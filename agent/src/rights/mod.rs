@@ -60,10 +60,10 @@ pub(crate) fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, Rig
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RightsError {
     /// The filter was refused.
-    #[error("the right to write could not be dropped: {0}")]
+    #[error("the seccomp filter that takes the right to write away cannot be installed: {0}")]
     Filter(#[from] seccompiler::Error),
     /// The filter cannot be built for this machine.
-    #[error("the right to write could not be dropped: {0}")]
+    #[error("the seccomp filter that takes the right to write away cannot be built for this CPU: {0}")]
     Backend(#[from] seccompiler::BackendError),
     /// The kernel kept capabilities.
     #[error("the capabilities that are not needed could not be dropped: {0}")]

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rules::recording::{Header, ProbeDefinition, ProbeKey, ProbePlace, Record};
+use recording::{Header, ProbeDefinition, ProbeKey, ProbePlace, Record};
 use rules::{Measure, ProcessFacts, ProcessId};
 
 use profile::cost::Estimate;
@@ -372,8 +372,8 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
+    use recording::RecordingWriter;
     use rules::Time;
-    use rules::recording::RecordingWriter;
 
     use super::*;
 

@@ -14,7 +14,7 @@ use plan::MarkKind;
 use profile::cost::Estimate;
 use profile::probe::{Probe, number_of};
 use profile::{Iterations, Reading};
-use rules::recording::{
+use recording::{
     Captured, CapturedType, Header, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record,
     RecordingWriter,
 };
@@ -333,7 +333,7 @@ impl Recorder {
                 capture.type_name,
             ),
         });
-        self.put(&Record::Hit(rules::recording::Hit {
+        self.put(&Record::Hit(recording::Hit {
             probe: if is_return { span } else { entry },
             process: ProcessId(hit.process),
             thread: hit.thread,
@@ -462,7 +462,7 @@ pub(super) fn raw(captured: &Captured, type_name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use rules::recording::{BLOCK_TARGET, Reader};
+    use recording::{BLOCK_TARGET, Reader};
 
     use super::*;
 

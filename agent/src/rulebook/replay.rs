@@ -6,7 +6,7 @@ use abi::{HitKind, HitRecord, SpecFlags};
 use plan::{MarkKind, Mode};
 use profile::mpi;
 use profile::probe::{Probe, ProbeCapture, ProbeSelector};
-use rules::recording::{
+use recording::{
     self, Broken, ProbeDefinition, ProbeKey, ProbePlace, ReadError, Reader, Record, RecordingMerge,
 };
 use rules::{Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time};

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abi::{Coming, ComingKind};
+use abi::{FamilyEvent, FamilyEventKind};
 use job::{Discovery, Job, Member, monotonic_ns};
 use probe::Probes;
-use probe::kernel::{Kernel, Ring, read_coming};
+use probe::kernel::{Kernel, Ring, read_family_event};
 use profile::Metered;
 use tokio::sync::mpsc::Receiver;
 use tuner::{Pid, Process as Opened};
@@ -26,7 +26,7 @@ pub(super) type Read = BTreeMap<i32, Member>;
 pub(super) enum Arrival {
     Came(u32, Box<Member>),
     /// It had ended before it could be inspected.
-    Unseen(Coming),
+    Unseen(FamilyEvent),
     Went(u32),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Target {
     /// The command that the session was started with.
     pub(super) started: Option<Started>,
     /// For a command: the ring of events about its processes.
-    pub(super) comings: Option<Ring>,
+    pub(super) family_events: Option<Ring>,
     /// Reports when a process ends; set when the loop begins.
     pub(super) ends: Option<Ends>,
 }
@@ -50,12 +50,12 @@ impl Target {
         probes: &mut Probes,
     ) -> Result<Target, Failure> {
         let kernel = probes.kernel_mut().filter(|_| started.is_some());
-        let comings = kernel.map(Kernel::take_comings).transpose();
+        let family_events = kernel.map(Kernel::take_family_events).transpose();
         Ok(Target {
             job,
             discovery,
             started,
-            comings: comings.map_err(kernel_failure)?,
+            family_events: family_events.map_err(kernel_failure)?,
             ends: None,
         })
     }
@@ -72,7 +72,7 @@ impl Target {
 
     /// Whether the session started a command, whose processes the kernel side reports.
     pub(super) fn is_of_command(&self) -> bool {
-        self.comings.is_some()
+        self.family_events.is_some()
     }
 
     pub(super) fn origin(&self) -> MembersOrigin {
@@ -183,28 +183,26 @@ impl Target {
     /// because some processes live no longer than that would take.
     pub(super) fn arrivals(&mut self) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
-        while let Some(comings) = &mut self.comings {
-            let coming = comings.take().and_then(read_coming);
-            let Some(coming) = coming else { break };
-            let is_new = coming.kind != ComingKind::Went as u32;
-            let member = is_new
-                .then(|| self.discovery.arrived(coming.pid as i32))
-                .flatten();
+        while let Some(family_events) = &mut self.family_events {
+            let event = family_events.take().and_then(read_family_event);
+            let Some(event) = event else { break };
+            let is_new = event.kind != FamilyEventKind::Went as u32;
+            let member = is_new.then(|| self.discovery.arrived(event.pid as i32)).flatten();
             arrivals.push(match member {
-                Some(member) => Arrival::Came(coming.slot, Box::new(member)),
-                None if is_new => Arrival::Unseen(coming),
-                None => Arrival::Went(coming.slot),
+                Some(member) => Arrival::Came(event.slot, Box::new(member)),
+                None if is_new => Arrival::Unseen(event),
+                None => Arrival::Went(event.slot),
             });
         }
         arrivals
     }
 
     /// The data of a process that had ended before it could be inspected.
-    pub(super) fn unseen(&self, coming: &Coming) -> Option<Member> {
+    pub(super) fn unseen(&self, event: &FamilyEvent) -> Option<Member> {
         let started = self.started.as_ref()?;
-        let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = event.name.split(|byte| *byte == 0).next().unwrap_or_default();
         Some(Member {
-            process: Opened::gone(coming.pid as i32, &String::from_utf8_lossy(name)),
+            process: Opened::gone(event.pid as i32, &String::from_utf8_lossy(name)),
             ..started.no_member.clone()
         })
     }

@@ -138,7 +138,10 @@ fn a_set_by_hand_at_a_place_says_how_the_program_was_held_as_root() {
     assert_eq!((target.reads("knob"), target.reads("wrong")), (0, 0));
     let (code, said) = tuneagent(directory.path(), &["set", &pid, "knob=7", "--at", "step"]);
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("`step` is no sync point: entry:FUNCTION"), "{said}");
+    assert!(
+        said.contains("`step` is not a sync point: entry:FUNCTION"),
+        "{said}"
+    );
 }
 
 const RULE: &str = "rule: knob-by-step

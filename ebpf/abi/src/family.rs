@@ -1,9 +1,9 @@
 //! Records about the family of a command: the command's process and all its descendants.
 
-/// Why a [`Coming`] was sent.
+/// Why a [`FamilyEvent`] was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum ComingKind {
+pub enum FamilyEventKind {
     /// The process hit a probe for the first time and got its slot.
     Came = 1,
     /// The process ended. Its slot is not reused.
@@ -14,13 +14,13 @@ pub enum ComingKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-pub struct Coming {
+pub struct FamilyEvent {
     /// Nanoseconds of the clock CLOCK_MONOTONIC.
     pub time_ns: u64,
     /// In the agent's pid namespace.
     pub pid: u32,
     pub slot: u32,
-    /// A [`ComingKind`].
+    /// A [`FamilyEventKind`].
     pub kind: u32,
     pub zero: u32,
     /// Short name of the thread that hit or ended, terminated by a zero.
@@ -47,5 +47,5 @@ impl FamilyState {
     pub const NEXT_SLOT: usize = 0;
 }
 
-const _: () = assert!(size_of::<Coming>() == 40);
+const _: () = assert!(size_of::<FamilyEvent>() == 40);
 const _: () = assert!(size_of::<FamilyState>() == 32);

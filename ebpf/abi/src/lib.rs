@@ -1,7 +1,7 @@
 //! The records that the kernel side and the user side of tuneagent share: what a probe does ([`ProbeSpec`]),
 //! what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Row`]), sends ([`HitRecord`],
 //! [`TextRecord`]), aggregates ([`SumCell`]) and loses ([`Loss`]), pending actions at sync points ([`Hold`]),
-//! and the processes of a command ([`Coming`], [`FamilyState`]).
+//! and the processes of a command ([`FamilyEvent`], [`FamilyState`]).
 //!
 //! Plain `repr(C)` data without padding and without dependencies. Every size is asserted where the type is
 //! declared, so a change of one side alone does not compile. There is no policy here and no knowledge of
@@ -18,7 +18,7 @@ mod partial_sum;
 mod records;
 mod spec;
 
-pub use family::{Coming, ComingKind, FamilyState};
+pub use family::{FamilyEvent, FamilyEventKind, FamilyState};
 pub use histogram::{Durations, Row, Sizes};
 pub use hold::{Hold, HoldState, KEY_IN_MEMORY, KEY_NONE_YET, StoreResult};
 pub use limits::*;

@@ -49,8 +49,8 @@ pub const RING_BYTES: u32 = 16 << 20;
 /// Concurrent processes of a command, with or without a slot: builds start hundreds of shells and compilers.
 pub const FAMILY_MAX: u32 = 65_536;
 
-/// Size of the ring buffer of [`crate::Coming`]: room for start and end of every slot without a reader.
-pub const COMINGS_BYTES: u32 = 256 << 10;
+/// Size of the ring buffer of [`crate::FamilyEvent`]: room for start and end of every slot without a reader.
+pub const FAMILY_EVENTS_BYTES: u32 = 256 << 10;
 
 /// Actions that can be pending at sync points at once: one for each rank of the largest current nodes.
 pub const HOLDS_MAX: u32 = 512;
@@ -74,8 +74,9 @@ pub const RING_CALLS: u32 = 4096;
 pub const HOLD_STEPS_MAX: u32 = 1 << 23;
 
 /// A record in a ring buffer has a header of 8 bytes.
-const _: () =
-    assert!(COMINGS_BYTES as usize >= 2 * PROCESSES_MAX as usize * (size_of::<crate::Coming>() + 8));
+const _: () = assert!(
+    FAMILY_EVENTS_BYTES as usize >= 2 * PROCESSES_MAX as usize * (size_of::<crate::FamilyEvent>() + 8)
+);
 /// Pairs of a process and a rank for which messages are counted: 512 ranks with 128 partners each. Memory is
 /// allocated on demand, at most 5 MiB.
 pub const PAIRS_MAX: u32 = 1 << 16;

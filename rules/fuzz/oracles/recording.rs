@@ -5,28 +5,28 @@
 /// themselves, and the bytes as a block with valid checksums, which random inputs do not have.
 fn recording(bytes: &[u8]) {
     round_trip(bytes);
-    let mut writer = rules::recording::RecordingWriter::new(&Default::default()).expect("an empty header is small");
+    let mut writer = recording::RecordingWriter::new(&Default::default()).expect("an empty header is small");
     if writer.foreign(bytes).is_ok() {
         round_trip(&writer.finish());
     }
 }
 
 fn round_trip(bytes: &[u8]) {
-    let Ok(reader) = rules::recording::Reader::new(bytes) else {
+    let Ok(reader) = recording::Reader::new(bytes) else {
         return;
     };
     let once = written_again(reader.clone());
-    let again = rules::recording::Reader::new(&once).expect("it was just written");
+    let again = recording::Reader::new(&once).expect("it was just written");
     assert_eq!(again.clone().find_map(Result::err), None);
     // Compares bytes and not values, because NaN equals nothing.
     assert_eq!(written_again(again), once);
-    for item in rules::recording::RecordingMerge::new(vec![reader.clone(), reader]) {
+    for item in recording::RecordingMerge::new(vec![reader.clone(), reader]) {
         let _ = item.map_err(|broken| broken.to_string());
     }
 }
 
-fn written_again(reader: rules::recording::Reader<'_>) -> Vec<u8> {
-    let mut writer = rules::recording::RecordingWriter::new(reader.header()).expect("what was read can be written");
+fn written_again(reader: recording::Reader<'_>) -> Vec<u8> {
+    let mut writer = recording::RecordingWriter::new(reader.header()).expect("what was read can be written");
     for record in reader.flatten() {
         writer.write(&record).expect("what was read can be written");
     }

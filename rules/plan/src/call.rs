@@ -170,7 +170,7 @@ impl Invocation {
         }
         let arguments = parts
             .iter()
-            .map(|part| argument(part).ok_or_else(|| error(format!("`{part}` is no value"))));
+            .map(|part| argument(part).ok_or_else(|| error(format!("`{part}` is not a value"))));
         Ok(Invocation {
             function: FunctionName::from(name.trim()),
             arguments: arguments.collect::<Result<_, _>>()?,
@@ -297,10 +297,10 @@ mod tests {
         let error = |text| Invocation::parse(text).unwrap_err().why;
         assert_eq!(error("f(1"), "it does not end with `)`");
         assert_eq!(error("(1)"), "it has no name");
-        assert_eq!(error("f(x)"), "`x` is no value");
-        assert_eq!(error("f(1,)"), "`` is no value");
+        assert_eq!(error("f(x)"), "`x` is not a value");
+        assert_eq!(error("f(1,)"), "`` is not a value");
         assert_eq!(error("f(\"a)"), "a text has no end");
-        assert_eq!(error("f(nan)"), "`nan` is no value");
+        assert_eq!(error("f(nan)"), "`nan` is not a value");
     }
 
     proptest! {

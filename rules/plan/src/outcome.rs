@@ -22,7 +22,7 @@ crate::words! {
 
 /// A text is no mode.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no mode: off, advising or applying")]
+#[error("unknown mode `{0}`; use off, advising or applying")]
 pub struct ModeError(String);
 
 impl FromStr for Mode {

@@ -281,7 +281,7 @@ impl Checker<'_> {
     fn type_of_a_variable(&mut self, stated: &str, span: Span) -> Option<ValueType> {
         let Ok(of) = stated.parse() else {
             let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
-            let message = format!("`{stated}` is no type of a variable that can be written");
+            let message = format!("`{stated}` is not a type of a variable that can be written");
             let wrong = Diagnostic::wrong("E0145", span, message);
             return self.report(wrong.help(format!("there are {}", known.join(", "))));
         };

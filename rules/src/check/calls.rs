@@ -39,7 +39,7 @@ impl Infer<'_> {
         if calls.is_some_and(|calls| calls.used) {
             return Some(typed);
         }
-        let message = "`call` is the name of the called MPI function, and this is no measure of MPI";
+        let message = "`call` is the name of the called MPI function, and this is not a measure of MPI";
         let help = "mpi.time, mpi.calls, mpi.bytes; which function a hit is of is its `function`";
         self.report(Diagnostic::wrong("E0134", condition.span, message).help(help))
     }

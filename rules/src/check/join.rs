@@ -96,7 +96,7 @@ impl Checker<'_> {
             Some((names.index, (found.1, found.2)))
         });
         if found.is_none() {
-            let message = format!("`{}` is no part of a hit", text.raw);
+            let message = format!("`{}` is not a part of a hit", text.raw);
             let wrong = Diagnostic::wrong("E0130", text.span, message);
             self.wrong
                 .push(wrong.help("for example `send.to = compute.process`"));

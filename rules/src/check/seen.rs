@@ -118,7 +118,7 @@ impl Infer<'_> {
             Some(probe) => probe,
             None => {
                 let name = self.names.window_name(self.home);
-                let message = format!("`{place}` is no boundary of the window {name}");
+                let message = format!("`{place}` is not a boundary of the window {name}");
                 let help = format!(
                     "`{name}.begin`, `{name}.end`, or the name of the probe, if its hits are the boundaries"
                 );

@@ -163,7 +163,7 @@ impl CheckedRule {
             return Err("its hits have a key for each of several windows");
         }
         self.integer_read(probe, first)
-            .ok_or("its key is no integer as it is read")
+            .ok_or("its key is not read as an integer")
     }
 
     /// Hits without a key belong to the time between two boundary hits, if those are of the same process.

@@ -117,7 +117,7 @@ fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Ex
         return match number(&value)? {
             Argument::Integer(number) => Ok(Expression::Integer(number)),
             Argument::Double(number) => Ok(Expression::Float(number)),
-            _ => Err(format!("`{value}` is no number")),
+            _ => Err(format!("`{value}` is not a number")),
         };
     }
     let both = |operator, a, b| Expression::Both(operator, Box::new(a), Box::new(b));

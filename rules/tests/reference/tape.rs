@@ -1,7 +1,7 @@
 //! Recordings of shipped rules, made from the numbers of the works in the agent's format, and their replay.
 //! Has no tests itself.
 
-use rules::recording::{
+use recording::{
     Captured, CapturedType, Header, Hit, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Reader,
     Record, RecordingWriter,
 };

@@ -9,9 +9,10 @@ use super::BANNED;
 use crate::tidy::{Source, agent_and, assert_none, code, sources};
 
 /// Sources of the product besides the agent's crates.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 6] = [
     "rules/src",
     "rules/plan/src",
+    "rules/recording/src",
     "tuner/src",
     "ebpf/src",
     "ebpf/abi/src",

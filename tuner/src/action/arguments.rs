@@ -123,7 +123,7 @@ pub(super) fn now(
 enum HeldError {
     #[error(transparent)]
     Follow(#[from] FollowError),
-    #[error("{symbol} cannot be passed: it is no number, or there is no debug information on it")]
+    #[error("{symbol} cannot be passed: it is not a number, or there is no debug information on it")]
     NoNumber { symbol: String },
     #[error(transparent)]
     Value(#[from] ValueError),
@@ -233,7 +233,7 @@ enum ParameterError {
     LongDouble,
     #[error("is a number, not a text")]
     Number,
-    #[error("is no floating-point number")]
+    #[error("is not a floating-point number")]
     NoFloat,
     #[error("is {0}, not a text")]
     NoText(VariableType),
@@ -308,7 +308,7 @@ pub(super) fn pass(
                 data.push(0);
             }
             Argument::Variable(_) | Argument::Was => {
-                let why = format!("`{argument}` is no constant, and only constants can be passed here");
+                let why = format!("`{argument}` is not a constant, and only constants can be passed here");
                 return Err(wrong(function, why));
             }
         }

@@ -54,12 +54,8 @@ impl Found {
             _ => {}
         }
         let bytes = self.file_bytes(0, self.function.size as usize, done)?;
-        Body::decode(self.address(), bytes).map_err(|at| {
-            self.refused(
-                done,
-                format!("what lies {at} bytes behind its begin is no instruction"),
-            )
-        })
+        Body::decode(self.address(), bytes)
+            .map_err(|at| self.refused(done, format!("the instruction at offset {at} cannot be decoded")))
     }
 
     /// `length` bytes of the file, from `offset` bytes behind the function's begin.

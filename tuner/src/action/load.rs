@@ -198,7 +198,7 @@ fn check(process: &Process, path: &str) -> Result<(), ActionError> {
     let file = file.map_err(|error| not(format!("as the process sees it: {error}")))?;
     match Image::read(file) {
         Ok(image) if image.dynamic_segment.is_some() => Ok(()),
-        Ok(_) => Err(not("it is no shared library".to_owned())),
+        Ok(_) => Err(not("it is not a shared library".to_owned())),
         Err(error @ (ImageError::NotElf | ImageError::Unsupported)) => Err(not(error.to_string())),
         Err(error) => Err(not(format!("it cannot be read: {error}"))),
     }

@@ -308,7 +308,7 @@ pub(super) fn in_vain(place: &SyncPoint, passage: &Passage) -> String {
     match (passage.hits, passage.misses) {
         (0, _) => format!("the program did not reach {place} in time"),
         (hits, misses) => {
-            format!("the program reached {place} {hits} times, and {misses} times was held in vain")
+            format!("{place} was reached {hits} times; holding the process there failed {misses} times")
         }
     }
 }

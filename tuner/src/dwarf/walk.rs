@@ -19,9 +19,9 @@ pub enum WalkError {
         of: String,
         known: String,
     },
-    #[error("{of} has no fields: `.{field}` leads nowhere")]
+    #[error("{of} is not a struct and has no field `{field}`")]
     NoStruct { field: String, of: String },
-    #[error("{of} has no elements: `[{index}]` leads nowhere")]
+    #[error("{of} is not an array and has no element `[{index}]`")]
     NoArray { index: i64, of: String },
     #[error("element {index} is outside of {of}, which has {lower} to {upper}")]
     OutOfBounds {
@@ -33,7 +33,7 @@ pub enum WalkError {
     /// Fewer indices than dimensions, in a language whose rows are not contiguous.
     #[error("{of} needs an index for each of its {dimensions} dimensions")]
     TooFewIndices { of: String, dimensions: usize },
-    #[error("{of} is no pointer: it cannot be followed")]
+    #[error("{of} is not a pointer and cannot be followed")]
     NoPointer { of: String },
     /// A part of a byte has no address.
     #[error("the field `{field}` is {bits} bits of a word: only complete bytes can be read and written")]

@@ -43,7 +43,7 @@ pub enum PtraceError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(
-        "process {pid} is being debugged by process {tracer} (gdb, strace): only one can stop its threads"
+        "process {pid} is traced by process {tracer} (gdb, strace), and only one process can stop its threads"
     )]
     Traced { pid: Pid, tracer: i32 },
     #[error(

@@ -13,15 +13,15 @@ use crate::variable::{VariableError, VariableName};
 /// Why no probe can read a key.
 #[derive(Debug, Error)]
 pub(crate) enum KeyError {
-    #[error("{0} cannot be read at a return: it may be gone")]
+    #[error("{0} is a local variable or an argument, which has no location at a return")]
     AtReturn(Key),
     #[error("{0} is passed on the stack, where no probe reads it")]
     OnStack(Key),
-    #[error("{0} is no number of 4 or 8 bytes")]
+    #[error("{0} is not a number of 4 or 8 bytes")]
     Size(Key),
     #[error("{0} is passed by reference, which no probe follows here")]
     ByReference(ArgumentName),
-    #[error("{0} is no integer")]
+    #[error("{0} is not an integer")]
     NoInteger(ArgumentName),
     #[error("{0} is behind a pointer, which no probe follows here")]
     BehindPointer(String),

@@ -169,7 +169,7 @@ fn a_call_passes_what_variables_hold_when_it_is_made() {
     assert_eq!(result(&receipt), "2", "as the parameter wants it");
     for (variable, wanted) in [
         ("nobody", "has no variable `nobody`"),
-        ("steps", "cannot be passed: it is no number"),
+        ("steps", "cannot be passed: it is not a number"),
     ] {
         let error = writer
             .call(with("back_i64", variable), Reason::default())

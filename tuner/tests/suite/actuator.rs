@@ -343,7 +343,7 @@ fn a_debugger_that_came_since_the_last_write_is_found_before_the_next() {
     };
     match session.set(setting.write("knob", "12")) {
         Err(ClientError::Refused(refusal)) => {
-            assert!(refusal.message.contains("is being debugged"), "{refusal}");
+            assert!(refusal.message.contains("is traced by process"), "{refusal}");
         }
         result => panic!("{result:?}"),
     }
@@ -370,7 +370,7 @@ fn a_debugger_that_comes_after_a_write_was_expected_is_found_within_milliseconds
             session.set(setting.write("knob", &value.to_string())).err()
         })
         .map(|error| error.to_string());
-    assert!(refusal.is_some_and(|refusal| refusal.contains("is being debugged")));
+    assert!(refusal.is_some_and(|refusal| refusal.contains("is traced by process")));
     tracer.end();
 }
 

@@ -52,7 +52,7 @@ fn a_call_whose_point_was_missed_or_not_reached_is_never_made_and_the_journal_sa
     let said = [
         (
             "missed",
-            "the program reached entry:main 3 times, and 2 times was held in vain: nothing was called",
+            "entry:main was reached 3 times; holding the process there failed 2 times: nothing was called",
         ),
         (
             "never",

@@ -213,15 +213,15 @@ fn what_leads_nowhere_is_refused_with_what_would() {
             "cfg.solver.chonk",
             "struct solver has no field `chonk`; it has name, chunk, tolerance, bits",
         ),
-        ("cfg.first.x", "short int has no fields"),
-        ("cfg[1]", "config_t has no elements"),
+        ("cfg.first.x", "short int is not a struct and has no field `x`"),
+        ("cfg[1]", "config_t is not an array and has no element `[1]`"),
         ("limits[4]", "element 4 is outside of int[4], which has 0 to 3"),
         ("limits[-1]", "element -1 is outside of int[4]"),
         (
             "grid[1]",
             "double[2][3] needs an index for each of its 2 dimensions",
         ),
-        ("*cfg.first", "short int is no pointer"),
+        ("*cfg.first", "short int is not a pointer"),
         ("cfg.solver.bits", "the field `bits` is 3 bits of a word"),
         ("nowhere->value", "pointer 1 of 1 on the way to it is null"),
         (

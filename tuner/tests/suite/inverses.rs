@@ -269,7 +269,7 @@ fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
         (
             "set_level(was)",
             Some("level_share()"),
-            "argument 0 is no floating-point number",
+            "argument 0 is not a floating-point number",
         ),
     ] {
         let request = invertible("set_level(9)", inverse, was);
@@ -300,7 +300,7 @@ fn what_does_not_fit_a_parameter_is_refused_where_its_type_is_known() {
             "back_i32(5000000000)",
             "argument 0 is i32: 5000000000 does not fit",
         ),
-        ("back_i32(2.5)", "argument 0 is no floating-point number"),
+        ("back_i32(2.5)", "argument 0 is not a floating-point number"),
         ("back_u8(-1)", "argument 0 is u8: -1 does not fit"),
         ("back_i8(128)", "argument 0 is i8: 128 does not fit"),
         ("back_bool(2)", "argument 0 is bool: 2 does not fit"),

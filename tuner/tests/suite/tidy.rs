@@ -35,7 +35,7 @@ fn files_of(folder: &str, words: &[&str]) -> Vec<String> {
 }
 
 /// Sources of the other crates of the product.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "../agent/src",
     "../agent/job/src",
     "../agent/page/src",
@@ -44,6 +44,7 @@ const OTHERS: [&str; 9] = [
     "../agent/report/src",
     "../agent/session/src",
     "../rules/plan/src",
+    "../rules/recording/src",
     "../rules/src",
 ];
 

@@ -74,7 +74,7 @@ fn a_change_without_an_answer_is_never_written() {
     assert_eq!(
         collect(&mut session),
         Err(
-            "the program reached entry:main 6 times, and 4 times was held in vain: nothing was written"
+            "entry:main was reached 6 times; holding the process there failed 4 times: nothing was written"
                 .to_owned()
         )
     );

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use abi::{Coming, FamilyState};
+use abi::{FamilyEvent, FamilyState};
 use aya::{Ebpf, EbpfLoader};
 
 use super::{
@@ -122,7 +122,7 @@ impl Family {
     }
 }
 
-/// Parses a [`Coming`] record of the ring buffer; `None` if the size differs.
-pub fn read_coming(bytes: &[u8]) -> Option<Coming> {
+/// Parses a [`FamilyEvent`] record of the ring buffer; `None` if the size differs.
+pub fn read_family_event(bytes: &[u8]) -> Option<FamilyEvent> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }

@@ -27,7 +27,7 @@ pub use calibration::{Calibration, measure};
 pub use closer::{CloseTicket, Closer, serve as serve_closer};
 pub use error::KernelError;
 pub use fallback::{TracefsLink, lower_paranoia, perf_wants_admin};
-pub use family::{FamilyRoot, read_coming};
+pub use family::{FamilyRoot, read_family_event};
 pub(crate) use holds::set_real_time;
 pub use holds::{Holds, Records};
 pub use links::{

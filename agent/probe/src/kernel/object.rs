@@ -261,8 +261,8 @@ impl Kernel {
     }
 
     /// The ring buffer of processes that got a slot or ended. Can be taken once.
-    pub fn take_comings(&mut self) -> Result<Ring, KernelError> {
-        take_ring(&mut self.maps, "COMINGS", abi::COMINGS_BYTES)
+    pub fn take_family_events(&mut self) -> Result<Ring, KernelError> {
+        take_ring(&mut self.maps, "FAMILY_EVENTS", abi::FAMILY_EVENTS_BYTES)
     }
 
     /// Totals of a process, in the order of the probes.

@@ -246,7 +246,7 @@ impl<'a> Found<'a> {
                 .filter(|_| !mark.is_long_nop(&module.image))
             else {
                 self.missing.push(format!(
-                    "the mark {name} at {address} of {} is not probed: it is no instruction of one byte, and the kernel could make a call of it that destroys what its function keeps below the stack",
+                    "the mark {name} at {address} of {} is not probed: it is not an instruction of one byte, and the kernel could make a call of it that destroys what its function keeps below the stack",
                     module.path
                 ));
                 continue;

@@ -202,5 +202,5 @@ fn one_of<'de, D: Deserializer<'de>>(
 ) -> Result<Word, D::Error> {
     let read = String::deserialize(from)?;
     let known = words.find(|word| *word == read);
-    known.ok_or_else(|| D::Error::custom(format!("{read:?} is no {what}")))
+    known.ok_or_else(|| D::Error::custom(format!("{read:?} is not a {what}")))
 }

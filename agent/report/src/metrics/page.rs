@@ -76,7 +76,7 @@ impl Page {
             _ => None,
         });
         let Some(family) = family else {
-            debug_assert!(false, "{name} is no declared distribution");
+            debug_assert!(false, "{name} is not a declared distribution");
             return;
         };
         let bucket = |(up_to, count): &(u64, u64)| {

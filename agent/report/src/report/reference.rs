@@ -12,18 +12,18 @@ use super::SCHEMA;
 pub enum ReferenceError {
     #[error("{file} cannot be read: {error}")]
     Unreadable { file: String, error: io::Error },
-    #[error("{file} is no reference: {why}")]
+    #[error("{file} cannot be used as a reference: {why}")]
     NoReference { file: String, why: NoReference },
 }
 
 /// What a report lacks to be a reference.
 #[derive(Debug, Error)]
 pub enum NoReference {
-    #[error("it is no JSON: {0}")]
+    #[error("it is not valid JSON: {0}")]
     NoJson(#[from] serde_json::Error),
     #[error("its schema is {0}, not {SCHEMA}")]
     OtherSchema(String),
-    #[error("it is no report ({SCHEMA}), as attach --json writes it")]
+    #[error("it is not a tuneagent report ({SCHEMA}), as attach --json writes it")]
     NoReport,
     #[error("it has no useful time of an iteration: not every rank has a detected loop")]
     NoIterations,

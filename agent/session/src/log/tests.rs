@@ -250,7 +250,7 @@ fn events_are_listed_in_short_words() {
         ),
         (
             json!({"order": [0, {"revert": [{"machine": 0, "pid": {"number": 7, "start_time": 1}, "number": 2}]}]}),
-            "order 0 undo change 2 of pid 7",
+            "order 0 revert change 2 of pid 7",
         ),
         (
             json!({"judged": {"decision": 1, "keeps": true, "slots": null, "why": ""}}),

@@ -1,4 +1,4 @@
-use rules::recording::{
+use recording::{
     Captured, CapturedType, Header, Hit, ProbeDefinition, ProbeKey, ProbePlace, Record, RecordingWriter,
 };
 use rules::{Measure, ProcessFacts, ProcessId, Time};

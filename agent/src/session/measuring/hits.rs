@@ -142,7 +142,7 @@ impl Measuring {
             return true;
         }
         // Processes whose first record is a partial sum.
-        self.take_comings(context);
+        self.take_family_events(context);
         self.read_partial_sums(context.rules)
     }
 
@@ -151,7 +151,7 @@ impl Measuring {
     fn take_hits(&mut self, context: &mut Context<'_>, limit: usize) -> usize {
         let mut taken = self.take_known(context.rules, (0, limit));
         while let Err(unknown) = taken {
-            self.take_comings(context);
+            self.take_family_events(context);
             let before = self.observe_unknown(&unknown, context.rules);
             taken = self.take_known(context.rules, (before, limit));
         }

@@ -168,7 +168,7 @@ impl Measuring {
             return Ok(Vec::new());
         };
         // Some of them may have been reported meanwhile, and may have ended since.
-        self.take_comings(context);
+        self.take_family_events(context);
         let named = found
             .iter()
             .map(|member| (candidate(member), member.process.pid.is_alive()));
@@ -180,7 +180,7 @@ impl Measuring {
 
     /// Handles processes of the command that started or ended.
     pub(in crate::session) fn take_family(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
-        self.take_comings(context);
+        self.take_family_events(context);
         let machine = MachineId::HERE;
         let state = self.probes.kernel().and_then(Kernel::family_state);
         if let (Some(state), true) = (state, context.target.is_of_command()) {
@@ -191,7 +191,7 @@ impl Measuring {
     }
 
     /// Handles what the kernel side reports about processes of the command.
-    pub(super) fn take_comings(&mut self, context: &mut Context<'_>) {
+    pub(super) fn take_family_events(&mut self, context: &mut Context<'_>) {
         for arrival in context.target.arrivals() {
             let (event, read) = self.arrived(context.target, arrival);
             // A failure to attach to a process is an event, not an error.
@@ -210,10 +210,10 @@ impl Measuring {
                 read.insert(member.process.pid.number, *member);
                 event
             }
-            Arrival::Unseen(coming) => {
-                let (pid, process) = (coming.pid as i32, process_here(coming.slot));
-                if let Some(member) = target.unseen(&coming) {
-                    self.put(target, Metered::unknown(pid, coming.slot), member);
+            Arrival::Unseen(event) => {
+                let (pid, process) = (event.pid as i32, process_here(event.slot));
+                if let Some(member) = target.unseen(&event) {
+                    self.put(target, Metered::unknown(pid, event.slot), member);
                 }
                 MemberEvent::CameUnseen {
                     process,

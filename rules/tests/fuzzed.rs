@@ -1,10 +1,9 @@
 //! The laws of the fuzz targets, tested without a fuzzer: on every seed, and on some thousand deterministic
 //! mutations of the seeds.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate as rules;
-
-include!("../../../fuzz/oracles/recording.rs");
-include!("../../../fuzz/oracles/rule_file.rs");
+include!("../fuzz/oracles/recording.rs");
+include!("../fuzz/oracles/rule_file.rs");
 
 const MUTATIONS: usize = 3000;
 
@@ -122,8 +121,8 @@ fn every_written_seed_of_the_rules_is_accepted() {
     // A refused rule is not evaluated.
     for seed in seeds("rule_file").0 {
         let text = String::from_utf8(seed).unwrap();
-        crate::CheckedRule::from_source(&text).unwrap_or_else(|wrong| {
-            panic!("{}", crate::render("seed", &text, &wrong));
+        rules::CheckedRule::from_source(&text).unwrap_or_else(|wrong| {
+            panic!("{}", rules::render("seed", &text, &wrong));
         });
     }
 }

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::ProcessFacts;
-use crate::measure::Measure;
-use crate::value::{ProcessId, Time};
+use rules::{Measure, ProcessFacts, ProcessId, Time};
 
 /// Describes a recording, before the first record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

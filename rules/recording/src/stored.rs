@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use super::record::{Captured, Header, Hit, ProbeKey, Record};
 use super::{CAPTURES_MAX, NOTES_MAX, RECORD_MAX, TEXT_MAX, TooLarge};
-use crate::measure::Measure;
-use crate::value::{ProcessId, Time};
+use rules::{Measure, ProcessId, Time};
 
 /// Why bytes cannot be decoded.
 pub(super) type Wrong = &'static str;

@@ -1,6 +1,6 @@
 //! Recordings: serializes what a session observed, reads it, and merges several recordings into one.
 //!
-//! This module opens no file, reads no clock and evaluates no rule. A [`RecordingWriter`] returns bytes in
+//! This crate opens no file, reads no clock and evaluates no rule. A [`RecordingWriter`] returns bytes in
 //! chunks, a [`Reader`] iterates over bytes that the caller has read, and [`RecordingMerge`] merges readers.
 //! `docs/recording.md` describes the format: compressed blocks with checksums, in which the frequent records
 //! are stored in columns.
@@ -9,7 +9,7 @@
 //! `writer`, `reader`, `merge`.
 //!
 //! ```
-//! use rules::recording::{Header, Reader, Record, RecordingWriter};
+//! use recording::{Header, Reader, Record, RecordingWriter};
 //! use rules::{ProcessId, Time};
 //!
 //! let header = Header { host: "node1".into(), program: "simulate".into(), ..Header::default() };
@@ -28,6 +28,8 @@
 //! let torn: Vec<_> = Reader::new(&bytes[..bytes.len() - 1]).unwrap().collect();
 //! assert!(torn[0].as_ref().unwrap_err().to_string().starts_with("the recording breaks off"));
 //! ```
+
+#![forbid(unsafe_code)]
 
 mod block;
 mod error;

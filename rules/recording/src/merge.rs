@@ -10,7 +10,7 @@ use std::fmt;
 use super::reader::Reader;
 use super::record::{Header, ProbeDefinition, ProbeKey, Record};
 use super::{ReadError, record};
-use crate::value::{Machine, ProcessId, Time};
+use rules::{Machine, ProcessId, Time};
 
 /// A record of one of several recordings, with merged numbers and the common clock.
 #[derive(Clone, Debug, PartialEq)]

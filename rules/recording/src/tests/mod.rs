@@ -1,8 +1,7 @@
-//! Laws, the documented example, damage, sizes, merging, and the laws of the fuzz targets.
+//! Laws, the documented example, damage, sizes, merging.
 
 mod damage;
 mod example;
-mod fuzzed;
 mod laws;
 mod merging;
 mod sizes;
@@ -11,9 +10,7 @@ use proptest::prelude::*;
 
 use super::stored::{Block, Stored, is_active};
 use super::*;
-use crate::facts::ProcessFacts;
-use crate::measure::Measure;
-use crate::value::{ProcessId, Time};
+use rules::{Measure, ProcessFacts, ProcessId, Time};
 
 /// A recording of these records.
 fn written(header: &Header, records: &[Record]) -> Vec<u8> {
