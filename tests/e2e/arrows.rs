@@ -332,12 +332,14 @@ rendezvous: awake kernel
 
 const PAGE: &str = "
 model:
+cells: model
 chart: model
 heat: model
 series: model
-tables: model series
-make: model series tables
-html: chart heat model
+messages: cells model
+tables: cells messages model series
+make: messages model series tables
+html: chart heat messages model
 ";
 
 const REPORT: &str = "

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::model::{Matrix, RankRow};
+use crate::model::{MessageMatrix, RankRow};
 
 /// Colours of the palette; the first stands for what was not measured.
 const COLOURS: usize = 256;
@@ -31,7 +31,7 @@ pub(crate) fn picture(rows: &[RankRow]) -> Result<String, png::EncodingError> {
 }
 
 /// The same of the bytes that ranks sent to each other: a row a sender.
-pub(crate) fn matrix(matrix: &Matrix) -> Result<String, png::EncodingError> {
+pub(crate) fn matrix(matrix: &MessageMatrix) -> Result<String, png::EncodingError> {
     let mut pixels = vec![0; (matrix.side * matrix.side) as usize];
     for cell in &matrix.cells {
         let share = cell.bytes as f64 / matrix.most_bytes.max(1) as f64;

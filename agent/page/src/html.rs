@@ -7,7 +7,7 @@ use report::view;
 use sha2::{Digest, Sha256};
 
 use crate::chart::{self, ChartError};
-use crate::model::{Cell, Efficiency, FindingBlock, Matrix, PageModel, Table, Tile, Timeline};
+use crate::model::{Cell, Efficiency, FindingBlock, MessageMatrix, PageModel, Table, Tile, Timeline};
 use crate::{heat, messages};
 
 /// The style sheet, for light and dark.
@@ -262,7 +262,7 @@ fn ranks(timeline: &Timeline, picture: &str) -> Markup {
     }
 }
 
-fn matrix(matrix: &Matrix) -> Result<Markup, PageError> {
+fn matrix(matrix: &MessageMatrix) -> Result<Markup, PageError> {
     let picture = heat::matrix(matrix)?;
     let last = matrix.side.saturating_sub(1) * matrix.ranks_per_cell;
     let of = match matrix.ranks_per_cell {

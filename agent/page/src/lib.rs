@@ -3,6 +3,7 @@
 //! adds sorting, filtering, copying and the news of a live page. Pure: takes a snapshot, gives texts.
 #![forbid(unsafe_code)]
 
+mod cells;
 mod chart;
 mod heat;
 mod html;

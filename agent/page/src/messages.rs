@@ -6,14 +6,14 @@ use profile::format::{bytes, count, percent, plural};
 use profile::{MatrixView, Messages, PairView, Snapshot};
 use report::view;
 
-use crate::model::{Cell, Matrix, MatrixCell, Table};
-use crate::tables::{number, share, table, text};
+use crate::cells::{number, share, table, text};
+use crate::model::{Cell, MatrixCell, MessageMatrix, Table};
 
 /// Rows and columns of the picture. Beyond it a cell is a block of ranks.
 pub(crate) const SIDE_MAX: u32 = 256;
 
 /// What each rank sent to each other one; `None` if no message was seen.
-pub(crate) fn matrix(snapshot: &Snapshot) -> Option<Matrix> {
+pub(crate) fn matrix(snapshot: &Snapshot) -> Option<MessageMatrix> {
     let view = snapshot.matrix.as_ref()?;
     let last = view.sent.iter().map(|pair| pair.from.max(pair.to)).max()?;
     let ranks = u32::try_from(snapshot.job.size.unwrap_or(0))
@@ -28,7 +28,7 @@ pub(crate) fn matrix(snapshot: &Snapshot) -> Option<Matrix> {
     }
     let most = sums.values().copied().max().unwrap_or(0);
     let cell = |((from, to), bytes)| MatrixCell { from, to, bytes };
-    Some(Matrix {
+    Some(MessageMatrix {
         side: ranks.div_ceil(ranks_per_cell),
         ranks_per_cell,
         most_bytes: most,
@@ -110,7 +110,7 @@ pub(crate) fn sizes(snapshot: &Snapshot) -> Table {
 }
 
 /// The picture's text: where most was sent.
-pub(crate) fn alternative(matrix: &Matrix) -> String {
+pub(crate) fn alternative(matrix: &MessageMatrix) -> String {
     let most = matrix.cells.iter().max_by_key(|cell| cell.bytes);
     let of = if matrix.ranks_per_cell == 1 {
         "rank"

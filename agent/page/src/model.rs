@@ -28,7 +28,7 @@ pub struct PageModel {
     pub timeline: Timeline,
     pub efficiencies: Vec<Efficiency>,
     /// What ranks sent to each other; none if no message was seen.
-    pub matrix: Option<Matrix>,
+    pub matrix: Option<MessageMatrix>,
     pub tables: Vec<Table>,
     /// What was lost, not measured or estimated. Empty means complete.
     pub incomplete: Vec<String>,
@@ -107,17 +107,17 @@ pub struct TimelineMark {
 
 /// Bytes that ranks sent to each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Matrix {
-    /// Rows and columns.
+pub struct MessageMatrix {
+    /// Number of rows, and of columns.
     pub side: u32,
     /// A cell is that of so many ranks, if there are more than rows.
     pub ranks_per_cell: u32,
     pub most_bytes: u64,
-    /// The same for people.
+    /// The same as text for people.
     pub most: String,
-    /// Those that are not empty.
+    /// The cells in which something was sent.
     pub cells: Vec<MatrixCell>,
-    /// What it lacks.
+    /// What the picture does not contain, in words.
     pub notes: Vec<String>,
 }
 

@@ -1,14 +1,12 @@
 //! The tables of the page: what the terminal shows the first lines of, in full.
 
-use profile::format::{bytes, count, duration, percent};
+use profile::format::{bytes, count, duration};
 use profile::{CallSiteView, ChangeView, FunctionTotals, ProcessView, RegionsView, RuleView, Snapshot};
 use report::view;
 
-use crate::model::{Cell, Column, Table};
+use crate::cells::{number, share, table, text};
+use crate::model::Table;
 use crate::{messages, series};
-
-/// Rows of a table.
-const ROWS_MAX: usize = 768;
 
 pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
     vec![
@@ -21,47 +19,6 @@ pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
         rules(snapshot),
         changes(snapshot),
     ]
-}
-
-pub(crate) fn table(
-    (id, title): (&'static str, &'static str),
-    columns: &[(&'static str, bool)],
-    rows: impl ExactSizeIterator<Item = Vec<Cell>>,
-) -> Table {
-    let column = |(title, is_number): &(&'static str, bool)| Column {
-        title,
-        is_number: *is_number,
-    };
-    Table {
-        id,
-        title,
-        columns: columns.iter().map(column).collect(),
-        omitted: rows.len().saturating_sub(ROWS_MAX),
-        rows: rows.take(ROWS_MAX).collect(),
-    }
-}
-
-pub(crate) fn text(text: impl Into<String>) -> Cell {
-    Cell {
-        text: text.into(),
-        ..Cell::default()
-    }
-}
-
-/// A number with the text that people read; "-" where it was not measured.
-pub(crate) fn number(value: Option<f64>, show: fn(f64) -> String) -> Cell {
-    Cell {
-        text: value.map_or_else(|| "-".to_owned(), show),
-        number: value,
-        bar: None,
-    }
-}
-
-pub(crate) fn share(value: Option<f64>) -> Cell {
-    Cell {
-        bar: value,
-        ..number(value, percent)
-    }
 }
 
 fn functions(snapshot: &Snapshot) -> Table {

@@ -1,0 +1,49 @@
+//! Cells of tables: a text for people, and the number by which they are sorted.
+
+use profile::format::percent;
+
+use crate::model::{Cell, Column, Table};
+
+/// Rows of a table.
+const ROWS_MAX: usize = 768;
+
+pub(crate) fn table(
+    (id, title): (&'static str, &'static str),
+    columns: &[(&'static str, bool)],
+    rows: impl ExactSizeIterator<Item = Vec<Cell>>,
+) -> Table {
+    let column = |(title, is_number): &(&'static str, bool)| Column {
+        title,
+        is_number: *is_number,
+    };
+    Table {
+        id,
+        title,
+        columns: columns.iter().map(column).collect(),
+        omitted: rows.len().saturating_sub(ROWS_MAX),
+        rows: rows.take(ROWS_MAX).collect(),
+    }
+}
+
+pub(crate) fn text(text: impl Into<String>) -> Cell {
+    Cell {
+        text: text.into(),
+        ..Cell::default()
+    }
+}
+
+/// A number with the text that people read; "-" where it was not measured.
+pub(crate) fn number(value: Option<f64>, show: fn(f64) -> String) -> Cell {
+    Cell {
+        text: value.map_or_else(|| "-".to_owned(), show),
+        number: value,
+        bar: None,
+    }
+}
+
+pub(crate) fn share(value: Option<f64>) -> Cell {
+    Cell {
+        bar: value,
+        ..number(value, percent)
+    }
+}
