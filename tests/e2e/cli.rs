@@ -133,7 +133,7 @@ fn a_program_without_mpi_is_reported_and_probes_are_offered() -> Outcome {
     let idle = Idle::start(0)?;
     let (code, text) = Agent::run(&["attach", &idle.pid(), "--rules", "none"])?;
     assert_eq!(code, 2, "{text}");
-    assert_has!(text, "is no MPI program", "MPI_Init", "--probe FUNCTION");
+    assert_has!(text, "is not an MPI program", "MPI_Init", "--probe FUNCTION");
     Ok(())
 }
 
