@@ -1,5 +1,14 @@
-//! The promises of README.md, which has a table of the tests of each promise. The prefixes `o1_` to `w2_` are
-//! those of the table.
+//! The promises of README.md. The name of a test begins with the promise that it tests:
+//!
+//! - watching: `o1` same results, `o2` no probe disturbs exceptions and jumps, `o3` no stop, no debugger, no signal, `o5` detaching
+//!   leaves nothing, `o6` strangers pay nothing, or the session says so;
+//! - changing: `c1` watching cannot write, `c2` only validated writes, `c3` the journal is written first, `c4` at the requested place or
+//!   not at all, `c5` reverted at exit, `c6` a crash of ours leaves the old value or the new one;
+//! - who may: `w2` one writer, any number of watchers.
+//!
+//! Tests that need more than a small program are elsewhere: O1 `lammps`; O2 `joining` (exceptions) and agent/tests/kernel (longjmp,
+//! recursion, threads); C2 and C3 tuner/tests/suite (`writing`, `binding`, `refused`, `actuator`, `crashes`) and `kills`; C4
+//! `standing`; C5 `change`; W1, least privilege, `rights` and `control`.
 
 use std::collections::BTreeSet;
 use std::fs;

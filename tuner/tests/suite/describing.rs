@@ -122,7 +122,7 @@ fn arguments_lead_on_to_what_they_point_to() {
             "the function has no arg(7); it has config, count, weight, list, text",
         ),
         ("weight", "", "arg(weight) is a floating-point number"),
-        ("count", "->x", "int has no fields"),
+        ("count", "->x", "int is not a struct and has no field `x`"),
     ];
     for (argument, steps, expected) in refused {
         let error = value(argument, steps).unwrap_err().to_string();

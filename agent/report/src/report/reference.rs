@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn what_a_report_lacks_to_be_a_reference_is_said() {
         for (text, why) in [
-            ("{".to_owned(), "no JSON"),
-            ("{}".to_owned(), "no report"),
+            ("{".to_owned(), "not valid JSON"),
+            ("{}".to_owned(), "not a tuneagent report"),
             ("{\"schema\": \"tuneagent.report/0\"}".to_owned(), "its schema is"),
             (report(4, None), "a detected loop"),
             (report(8, Some(2.5e8)), "4 ranks of 8"),
