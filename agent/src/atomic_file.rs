@@ -58,8 +58,8 @@ enum Hidden {
 impl AtomicFile {
     pub(crate) fn create(name: &str) -> io::Result<AtomicFile> {
         let place = match Place::find(Path::new(name))? {
-            Found::Place(place) => place,
-            Found::Open(file, place) => {
+            Destination::Place(place) => place,
+            Destination::Open(file, place) => {
                 return Ok(AtomicFile {
                     file,
                     place,
@@ -163,7 +163,7 @@ struct Place {
 }
 
 /// The destination of a name.
-enum Found {
+enum Destination {
     Place(Place),
     /// An open descriptor (`/dev/stdout`, `/dev/fd/63`): only the kernel can follow such a link.
     Open(File, Place),
@@ -171,16 +171,16 @@ enum Found {
 
 impl Place {
     /// Resolves `name`, following links.
-    fn find(name: &Path) -> io::Result<Found> {
+    fn find(name: &Path) -> io::Result<Destination> {
         let mut place = Place::below(rustix::fs::CWD, name)?;
         for _ in 0..LINKS_MAX {
             let Some(link) = place.link()? else {
-                return Ok(Found::Place(place));
+                return Ok(Destination::Place(place));
             };
             if rustix::fs::fstatfs(&link)?.f_type as i64 == PROC_SUPER_MAGIC {
                 let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
                 let opened = rustix::fs::openat(&place.folder, &place.name, flags, Mode::empty())?;
-                return Ok(Found::Open(opened.into(), place));
+                return Ok(Destination::Open(opened.into(), place));
             }
             place.refuse_anothers(&rustix::fs::fstat(&link)?, "link")?;
             let target = rustix::fs::readlinkat(&link, "", Vec::new())?.into_bytes();

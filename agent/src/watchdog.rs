@@ -75,12 +75,12 @@ fn step_of(shown: u64) -> (LoopStep, &'static str) {
 
 /// How long the loop has been in one step, in ticks.
 #[derive(Debug, Default)]
-struct Count {
+struct StepAge {
     shown: u64,
     ticks: u32,
 }
 
-impl Count {
+impl StepAge {
     /// Counts a tick. Returns the step in which the loop hangs, once it has been in it for `most` ticks. With
     /// `may_wait` the loop may be blocked by its output: a session that writes nothing into the program may
     /// wait for a reader indefinitely.
@@ -110,7 +110,7 @@ fn watch(
 ) -> io::Result<()> {
     let progress = progress.clone();
     let watch = move || {
-        let mut count = Count::default();
+        let mut count = StepAge::default();
         loop {
             std::thread::sleep(tick);
             let may_wait = actuator.is_none() && console::is_printing();
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_loop_hangs_once_it_has_been_in_one_step_for_so_many_ticks() {
         let progress = LoopProgress::default();
-        let mut count = Count::default();
+        let mut count = StepAge::default();
         let mut tick = |progress: &LoopProgress| count.tick(progress.look(), false, 3);
         // Waiting is not hanging.
         assert!((0..10).all(|_| tick(&progress).is_none()));
@@ -186,7 +186,7 @@ mod tests {
     fn who_writes_nothing_may_wait_for_his_reader() {
         let progress = LoopProgress::default();
         progress.begin(LoopStep::ReadCounters);
-        let mut count = Count::default();
+        let mut count = StepAge::default();
         assert!((0..10).all(|_| count.tick(progress.look(), true, 3).is_none()));
         assert!((0..10).any(|_| count.tick(progress.look(), false, 3).is_some()));
     }

@@ -19,7 +19,7 @@ use super::{
 
 /// The counters of a process for one probed function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct ProbeCounters {
     pub(super) calls: u64,
     pub(super) timed: u64,
     /// Time of calls that have returned.
@@ -30,9 +30,9 @@ pub(super) struct Counted {
     pub(super) bytes: Option<u64>,
 }
 
-impl Counted {
-    pub(super) fn of(totals: &Totals, time_with_open_ns: u64) -> Counted {
-        Counted {
+impl ProbeCounters {
+    pub(super) fn of(totals: &Totals, time_with_open_ns: u64) -> ProbeCounters {
+        ProbeCounters {
             calls: totals.calls,
             timed: totals.timed,
             time_ns: totals.time_ns,
@@ -201,7 +201,7 @@ impl RuleBook {
         slot: u32,
         time: Time,
         (probes, places): (&[Probe], &ProbePlaces),
-        counted: &Arc<[Counted]>,
+        counted: &Arc<[ProbeCounters]>,
     ) {
         self.ingest_calls(slot, time, (probes, places), counted);
         let mut reported = Vec::new();
@@ -257,7 +257,7 @@ impl RuleBook {
         slot: u32,
         time: Time,
         (probes, places): (&[Probe], &ProbePlaces),
-        all: &Arc<[Counted]>,
+        all: &Arc<[ProbeCounters]>,
     ) {
         let requested = &places.by_call;
         if requested.is_empty() {
@@ -321,7 +321,7 @@ fn reported(partial_sum: &abi::SumCell, requested: &PlannedSum) -> PartialSum {
 }
 
 /// The sum over all functions of the request, by their indices; `None` if none is probed.
-fn sum(places: &[usize], site: Site, counted: &[Counted]) -> Option<(u64, u64)> {
+fn sum(places: &[usize], site: Site, counted: &[ProbeCounters]) -> Option<(u64, u64)> {
     let of = places.iter().filter_map(|place| counted.get(*place));
     let totals = of.map(|counted| match site {
         Site::Entry => (counted.calls, 0),

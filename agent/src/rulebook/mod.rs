@@ -92,7 +92,7 @@ pub(crate) struct RuleBook {
     warm_up: EngineWarmUp,
     /// By slot: the MPI functions of each process that were observed last, with their values. Most ranks
     /// sleep or compute between two readings, so that hundreds of functions are unchanged.
-    calls_observed: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[ingest::Counted]>)>,
+    calls_observed: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[ingest::ProbeCounters]>)>,
     /// Results of the last reading of each process, by slot.
     summed: BTreeMap<u32, Summed>,
     /// None of the loaded rules was named by the user.

@@ -8,7 +8,7 @@ use profile::Reading;
 use profile::probe::Probe;
 use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
-use super::{ProbePlaces, RuleBook, ingest::Counted};
+use super::{ProbePlaces, RuleBook, ingest::ProbeCounters};
 
 /// Results of a reading, reused while the following readings have the same totals.
 #[derive(Debug)]
@@ -18,13 +18,13 @@ pub(super) struct Summed {
     has_open: bool,
     calls: u64,
     sent_bytes: u64,
-    counted: Arc<[Counted]>,
+    counted: Arc<[ProbeCounters]>,
 }
 
 impl Summed {
     fn of(reading: &Reading, places: &ProbePlaces) -> Summed {
         let counted = reading.totals.iter().zip(0..);
-        let counted = counted.map(|(totals, probe)| Counted::of(totals, reading.time_ns(probe)));
+        let counted = counted.map(|(totals, probe)| ProbeCounters::of(totals, reading.time_ns(probe)));
         let of_mpi = places.mpi.iter();
         let of_mpi = of_mpi.filter_map(|(place, sends)| Some((reading.totals.get(*place)?, *sends)));
         let (calls, sent_bytes) = of_mpi.fold((0, 0), |(calls, bytes), (totals, sends)| {

@@ -12,7 +12,8 @@ use recording::{
 use rules::{Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{
-    Act, ProbeSwitch, RuleBook, ingest::Counted, modes, probe_requests::ProbeRequest, recorder, texts::Texts,
+    Act, ProbeSwitch, RuleBook, ingest::ProbeCounters, modes, probe_requests::ProbeRequest, recorder,
+    texts::Texts,
 };
 
 /// An event of a replay.
@@ -46,7 +47,7 @@ struct Functions {
     /// By number in the recording: the index of the function, and whether the probe is at its returns.
     keys: std::collections::BTreeMap<ProbeKey, (usize, bool)>,
     /// Totals of one process at one moment, by function, as far as they have been read.
-    counted: Vec<Counted>,
+    counted: Vec<ProbeCounters>,
     at: Option<(ProcessId, Time)>,
     /// Probes that decisions have switched.
     switched: std::collections::BTreeMap<rules::DecisionId, Vec<ProbeSwitch>>,
@@ -376,7 +377,7 @@ impl Functions {
             return;
         };
         self.at = Some((process, time));
-        self.counted.resize(self.probes.len(), Counted::default());
+        self.counted.resize(self.probes.len(), ProbeCounters::default());
         let counted = &mut self.counted[index];
         if is_span {
             counted.timed = count;

@@ -13,12 +13,12 @@ type MemberProbe = (RuleId, ProbeId, u32);
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     state: BTreeMap<MemberProbe, bool>,
-    counted: BTreeMap<MemberProbe, Counted>,
+    counted: BTreeMap<MemberProbe, SwitchTotals>,
 }
 
 /// Totals of a probe that is switched.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct SwitchTotals {
     reported: (u64, u64),
     /// Counted while it was off, because another request needed the probe.
     skipped: (u64, u64),

@@ -6,7 +6,7 @@ use std::fmt;
 use plan::{Argument, ReturnType, Value, ValueError, ValueType};
 use thiserror::Error;
 
-use super::function::Found;
+use super::function::FoundFunction;
 use crate::address::Address;
 use crate::arch::x86_64::{
     assemble::{FLOATS_MAX, INTEGERS_MAX, Passed},
@@ -56,7 +56,7 @@ impl fmt::Display for ResolvedArgument {
 /// value read beforehand, if there is one.
 pub(super) fn given(
     space: &AddressSpace,
-    function: &Found,
+    function: &FoundFunction,
     arguments: Vec<Argument>,
     was: Option<&Argument>,
 ) -> Result<(Vec<ResolvedArgument>, Option<ReturnType>), ActionError> {
@@ -180,7 +180,7 @@ fn wrong(function: &str, why: impl ToString) -> ActionError {
 
 /// Arguments converted to the types in the debug information, if there is any, and the return type.
 pub(super) fn typed(
-    found: &Found,
+    found: &FoundFunction,
     arguments: Vec<Argument>,
 ) -> Result<(Vec<Argument>, Option<ReturnType>), ActionError> {
     let error = |why: String| wrong(&found.name, why);

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use plan::{Expression, FunctionName, Moment, PatchRequest};
 
-use super::function::{Context, Found, refuse_indirect};
+use super::function::{Context, FoundFunction, refuse_indirect};
 use super::insertion::Insertion;
 use super::words::{Word, each_text, words};
 use super::{calls, parameter};
@@ -59,7 +59,7 @@ impl Plan {
     pub(super) fn add_code(
         &mut self,
         context: &Context<'_>,
-        found: &Found,
+        found: &FoundFunction,
         body: &Body,
         at: Address,
         new: Vec<u8>,
@@ -97,7 +97,7 @@ impl Plan {
     pub(super) fn room(
         &mut self,
         context: &Context<'_>,
-        target: &Found,
+        target: &FoundFunction,
         code_bytes: usize,
         done: &'static str,
     ) -> Result<Arena, ActionError> {
@@ -184,7 +184,11 @@ fn replace(context: &Context<'_>, function: &FunctionName, with: &FunctionName) 
 }
 
 /// The first instructions of a function, which a jump can replace.
-fn entry(context: &Context<'_>, found: &Found, done: &'static str) -> Result<(Body, Displaced), ActionError> {
+fn entry(
+    context: &Context<'_>,
+    found: &FoundFunction,
+    done: &'static str,
+) -> Result<(Body, Displaced), ActionError> {
     // Checked first: "changed by change N" is a better message than "changed".
     context.refuse_taken(&(found.address().0..found.address().0 + code::JUMP_BYTES as u64))?;
     let body = found.body(done)?;
@@ -195,7 +199,7 @@ fn entry(context: &Context<'_>, found: &Found, done: &'static str) -> Result<(Bo
 
 /// Refuses if other functions, or separate parts of this one, may jump between the bytes to be changed.
 pub(super) fn refuse_jumps_into(
-    found: &Found,
+    found: &FoundFunction,
     inside: &Range<u64>,
     done: &'static str,
 ) -> Result<(), ActionError> {
@@ -215,7 +219,7 @@ pub(super) fn refuse_jumps_into(
 pub(super) fn lead(
     context: &Context<'_>,
     plan: &mut Plan,
-    found: &Found,
+    found: &FoundFunction,
     body: &Body,
     displaced: &Displaced,
     to: Address,
@@ -239,7 +243,7 @@ pub(super) enum Prepared {
 pub(super) fn wrap(
     context: &Context<'_>,
     plan: &mut Plan,
-    found: &Found,
+    found: &FoundFunction,
     bytes: usize,
     done: &'static str,
     prepare: impl FnOnce(&mut Plan, &Arena) -> Result<Prepared, ActionError>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use plan::{Argument, Bytes, CallRequest, FunctionName, ReturnType, Value, ValueType};
 
 use super::arguments::{self, ResolvedArgument};
-use super::function::{self, Found};
+use super::function::{self, FoundFunction};
 use super::progress::{Progress, State, look};
 use super::{ActionOutcome, ActionReceipt, Reason, inverse, load};
 use crate::arch::x86_64::{
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 /// A call, found and checked.
 pub(super) struct Plan {
-    pub(super) function: Found,
+    pub(super) function: FoundFunction,
     arguments: Vec<ResolvedArgument>,
     returns: ReturnType,
     pub(super) text: String,
@@ -59,7 +59,7 @@ pub(super) struct Called {
 
 /// What a call left in its memory when it returned.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct CallResult {
     /// The bits of the result.
     pub(super) word: u64,
     /// The result as text.
@@ -124,7 +124,7 @@ impl Writer {
         &mut self,
         change: u64,
         action: &CallRecord,
-        answer: &Answer,
+        answer: &CallResult,
         hold: Option<WriteHold>,
     ) -> Result<(), WriterError> {
         let inverse = action.inverse.as_ref();
@@ -321,7 +321,7 @@ impl Writer {
         // It may have progressed since: memory is decisive once no thread is in it.
         match look(&memory, action) {
             Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
-            Ok(Progress::Called(was)) => Ok(State::Left(Answer {
+            Ok(Progress::Called(was)) => Ok(State::Left(CallResult {
                 word: 0,
                 text: "nothing: a jump of the program left it".to_owned(),
                 ..was
@@ -413,7 +413,7 @@ impl Plan {
     }
 }
 
-impl Answer {
+impl CallResult {
     /// The outcome for the receipt.
     pub(super) fn outcome(&self, action: &CallRecord) -> ActionOutcome {
         let inverse = action.inverse.as_ref();
@@ -483,7 +483,7 @@ fn await_result(
     memory: &ProcessMemory,
     action: &CallRecord,
     wait: Duration,
-) -> Result<Option<Answer>, ActionError> {
+) -> Result<Option<CallResult>, ActionError> {
     let began = Instant::now();
     let mut looks = 0;
     loop {

@@ -6,7 +6,7 @@ use iced_x86::Instruction;
 use plan::FunctionName;
 
 use super::bytes::Plan;
-use super::function::{Context, Found, find, refuse_indirect};
+use super::function::{Context, FoundFunction, find, refuse_indirect};
 use super::words;
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;
@@ -28,7 +28,7 @@ struct Callee {
 }
 
 impl Callee {
-    fn of(context: &Context<'_>, module: &Module, called: &Found) -> Result<Callee, ActionError> {
+    fn of(context: &Context<'_>, module: &Module, called: &FoundFunction) -> Result<Callee, ActionError> {
         let words = words::words_of(context, module, called)?;
         let words: Vec<Address> = words.iter().map(|word| module.address(word.place)).collect();
         let linkages = if words.is_empty() {
@@ -119,7 +119,7 @@ pub(super) fn remove(
 fn remove_in(
     context: &Context<'_>,
     plan: &mut Plan,
-    caller: &Found,
+    caller: &FoundFunction,
     callee: &Callee,
 ) -> Result<(), ActionError> {
     let body = caller.body(DONE)?;
@@ -145,9 +145,9 @@ fn remove_in(
 fn callers(
     context: &Context<'_>,
     module: &Module,
-    called: &Found,
+    called: &FoundFunction,
     callee: &Callee,
-) -> Result<Vec<Found>, ActionError> {
+) -> Result<Vec<FoundFunction>, ActionError> {
     let mut places = Vec::new();
     words::each_text(module, |start, bytes| {
         let direct = std::iter::once(&callee.address).chain(&callee.linkages);
@@ -162,7 +162,7 @@ fn callers(
         return Ok(Vec::new());
     }
     let functions = functions_of(module)?;
-    let mut found: BTreeMap<Address, Found> = BTreeMap::new();
+    let mut found: BTreeMap<Address, FoundFunction> = BTreeMap::new();
     for place in places {
         let link = place.0.wrapping_sub(module.bias.0);
         let holder = functions.range(..=link).next_back();
@@ -196,7 +196,7 @@ fn is_linkage(module: &Module, link: u64) -> bool {
 }
 
 /// One of several functions of a name, by its address.
-fn by_place(module: &Module, name: &str, start: u64) -> Result<Found, ActionError> {
+fn by_place(module: &Module, name: &str, start: u64) -> Result<FoundFunction, ActionError> {
     let functions = module.image.functions(&[name]);
     let functions = functions.map_err(|source| words::image_error(module, source))?;
     let function = functions.into_iter().find(|function| function.address.0 == start);
@@ -205,7 +205,7 @@ fn by_place(module: &Module, name: &str, start: u64) -> Result<Found, ActionErro
         name: name.to_owned(),
         module: Some(module.path.clone()),
     };
-    Ok(Found {
+    Ok(FoundFunction {
         name: name.to_owned(),
         module: module.clone(),
         function: function.ok_or(missing)?,

@@ -24,14 +24,14 @@ const BREAKPOINT: u8 = 0xcc;
 
 /// A function of a process.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct FoundFunction {
     /// The name in the request.
     pub(crate) name: String,
     pub(crate) module: Module,
     pub(crate) function: Function,
 }
 
-impl Found {
+impl FoundFunction {
     pub(crate) fn address(&self) -> Address {
         self.module.address(self.function.address)
     }
@@ -151,7 +151,7 @@ impl Found {
 
 /// The function that `wanted` denotes: the program's own, else the exported one that the dynamic linker finds
 /// first, else the only one.
-pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found, ActionError> {
+pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<FoundFunction, ActionError> {
     let pid = space.process.pid;
     let mut candidates = Vec::new();
     for module in &space.modules {
@@ -200,7 +200,7 @@ pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found,
             });
         }
     };
-    Ok(Found {
+    Ok(FoundFunction {
         name: wanted.to_string(),
         module: chosen.0.clone(),
         function: chosen.1.clone(),
@@ -208,7 +208,7 @@ pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found,
 }
 
 /// Refuses a function that selects its implementation at start: its callers use another one.
-pub(crate) fn refuse_indirect(found: &Found, done: &'static str) -> Result<(), ActionError> {
+pub(crate) fn refuse_indirect(found: &FoundFunction, done: &'static str) -> Result<(), ActionError> {
     match found.function.indirect {
         true => Err(found.refused(
             done,
@@ -255,7 +255,7 @@ impl<'a> Context<'a> {
         Context { space, memory, taken }
     }
 
-    pub(crate) fn find(&self, wanted: &FunctionName) -> Result<Found, ActionError> {
+    pub(crate) fn find(&self, wanted: &FunctionName) -> Result<FoundFunction, ActionError> {
         find(self.space, wanted)
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use plan::Argument;
 
 use super::bytes::{Plan, Prepared, TRAMPOLINE_BYTES, lead, refuse_jumps_into, wrap};
-use super::function::{Context, Found};
+use super::function::{Context, FoundFunction};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::{
     assemble::Passed,
@@ -22,7 +22,7 @@ const PADDING_MAX: usize = 15;
 
 /// A call to be inserted.
 pub(super) struct Insertion {
-    pub(super) called: Found,
+    pub(super) called: FoundFunction,
     pub(super) arguments: Vec<Argument>,
     pub(super) extended_bytes: usize,
 }
@@ -30,7 +30,7 @@ pub(super) struct Insertion {
 impl Insertion {
     const DONE: &str = "changed to call another";
 
-    fn plan(&self, into: &Found, place: &str) -> Plan {
+    fn plan(&self, into: &FoundFunction, place: &str) -> Plan {
         let shown: Vec<String> = self.arguments.iter().map(Argument::to_string).collect();
         let symbol = format!(
             "insert {}({}) at the {place} of {}",
@@ -59,7 +59,7 @@ impl Insertion {
         texts.sum::<usize>() + 16
     }
 
-    pub(super) fn at_entry(&self, context: &Context<'_>, into: &Found) -> Result<Plan, ActionError> {
+    pub(super) fn at_entry(&self, context: &Context<'_>, into: &FoundFunction) -> Result<Plan, ActionError> {
         self.refuse_itself(into)?;
         let mut plan = self.plan(into, "entry");
         let bytes = TRAMPOLINE_BYTES + self.text_bytes();
@@ -70,14 +70,18 @@ impl Insertion {
         Ok(plan)
     }
 
-    fn refuse_itself(&self, into: &Found) -> Result<(), ActionError> {
+    fn refuse_itself(&self, into: &FoundFunction) -> Result<(), ActionError> {
         match self.called.address() == into.address() {
             true => Err(into.refused(Self::DONE, "it would call itself without end")),
             false => Ok(()),
         }
     }
 
-    pub(super) fn at_returns(&self, context: &Context<'_>, into: &Found) -> Result<Plan, ActionError> {
+    pub(super) fn at_returns(
+        &self,
+        context: &Context<'_>,
+        into: &FoundFunction,
+    ) -> Result<Plan, ActionError> {
         self.refuse_itself(into)?;
         let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
         let body = into.body(Self::DONE)?;
@@ -108,7 +112,7 @@ impl Insertion {
     fn in_place(
         &self,
         context: &Context<'_>,
-        into: &Found,
+        into: &FoundFunction,
         body: &Body,
         returns: &[u64],
     ) -> Result<Plan, ActionError> {
@@ -139,7 +143,7 @@ impl Insertion {
 
     /// If a return has no room: the function runs as a copy that calls before each return. Unwinders do not
     /// know the copy, so it must call nothing, or the program must never unwind.
-    fn by_copy(&self, context: &Context<'_>, into: &Found, body: &Body) -> Result<Plan, ActionError> {
+    fn by_copy(&self, context: &Context<'_>, into: &FoundFunction, body: &Body) -> Result<Plan, ActionError> {
         let mut plan = self.plan(into, "return");
         let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
         let unwinds = |module: &&Module| {
@@ -191,7 +195,7 @@ impl Insertion {
 }
 
 /// Bytes of padding behind a function that belong to no other function.
-fn padding_behind(found: &Found, body: &Body) -> usize {
+fn padding_behind(found: &FoundFunction, body: &Body) -> usize {
     let end = LinkAddress(found.function.address.0 + found.function.size);
     let next = found.module.image.next_symbol(end).ok().flatten();
     let free = next

@@ -3,7 +3,7 @@
 use plan::{Expression, FunctionName, PatchRequest, TEAM_SIZE_ARGUMENT, TEAM_SIZES, ValueType};
 
 use super::bytes::{Plan, Prepared, TRAMPOLINE_BYTES, wrap};
-use super::function::{Context, Found, refuse_indirect};
+use super::function::{Context, FoundFunction, refuse_indirect};
 use super::words::{image_error, words_of};
 use crate::arch::x86_64::{
     assemble::{FLOATS_MAX, INTEGERS_MAX},
@@ -49,7 +49,7 @@ pub(super) fn set_team_size(context: &Context<'_>, value: &Expression) -> Result
 }
 
 /// Whether a file calls it through its table of imports.
-fn is_called(context: &Context<'_>, found: &Found) -> Result<bool, ActionError> {
+fn is_called(context: &Context<'_>, found: &FoundFunction) -> Result<bool, ActionError> {
     for module in &context.space.modules {
         if !words_of(context, module, found)?.is_empty() {
             return Ok(true);
@@ -61,7 +61,7 @@ fn is_called(context: &Context<'_>, found: &Found) -> Result<bool, ActionError> 
 /// Changes the same argument of several functions, each with its stated type.
 fn change(
     context: &Context<'_>,
-    functions: &[(Found, Option<ValueType>)],
+    functions: &[(FoundFunction, Option<ValueType>)],
     index: usize,
     value: &Expression,
 ) -> Result<Plan, ActionError> {
@@ -79,7 +79,11 @@ fn change(
 }
 
 /// The register in which a parameter is passed.
-fn place_of(found: &Found, index: usize, stated: Option<ValueType>) -> Result<Parameter, ActionError> {
+fn place_of(
+    found: &FoundFunction,
+    index: usize,
+    stated: Option<ValueType>,
+) -> Result<Parameter, ActionError> {
     let error = |why: String| ActionError::Arguments {
         function: found.name.clone(),
         why,

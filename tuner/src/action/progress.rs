@@ -2,7 +2,7 @@
 
 use plan::{ReturnType, ValueType};
 
-use super::call::{Answer, shown};
+use super::call::{CallResult, shown};
 use crate::address::Address;
 use crate::arch::x86_64::stub;
 use crate::arena::Arena;
@@ -20,14 +20,14 @@ pub(super) enum State {
     /// The function was called, and left by a jump or an exception, usually out of a signal handler that
     /// interrupted it. How much of it was done is unknown. The answer has the value read beforehand and the
     /// thread.
-    Left(Answer),
-    Returned(Answer),
+    Left(CallResult),
+    Returned(CallResult),
 }
 
 impl State {
     /// What is to be recorded. For a call that was left, only if another call reverts it: that reverts its
     /// effects, however far it came.
-    pub(super) fn answer(&self, action: &CallRecord) -> Option<&Answer> {
+    pub(super) fn answer(&self, action: &CallRecord) -> Option<&CallResult> {
         match self {
             State::Returned(answer) => Some(answer),
             State::Left(answer) if action.inverse.is_some() => Some(answer),
@@ -47,8 +47,8 @@ pub(super) enum Progress {
     NotCalled,
     /// The function was called, and has not returned; the answer has the value read beforehand and the
     /// thread.
-    Called(Answer),
-    Returned(Answer),
+    Called(CallResult),
+    Returned(CallResult),
 }
 
 /// Reads the progress of the stub.
@@ -73,7 +73,7 @@ pub(super) fn look(
         .as_ref()
         .and_then(|inverse| inverse.reader.as_ref());
     let was = reader.map(|reader| of(reader.returns, stub::INTEGER_WAS, stub::FLOAT_WAS));
-    let answer = Answer {
+    let answer = CallResult {
         word: returned,
         text: shown(action.returns, returned),
         was: was.transpose()?.unwrap_or_default(),

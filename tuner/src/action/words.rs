@@ -1,7 +1,7 @@
 //! The words (pointers in tables of imports) through which a function is called from other files, and whether
 //! all its calls use them.
 
-use super::function::{Context, Found};
+use super::function::{Context, FoundFunction};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;
 use crate::error::ActionError;
@@ -19,7 +19,10 @@ pub(super) struct Word<'a> {
 }
 
 /// The words through which a function is called, if all its calls use them.
-pub(super) fn words<'a>(context: &Context<'a>, found: &Found) -> Result<Option<Vec<Word<'a>>>, ActionError> {
+pub(super) fn words<'a>(
+    context: &Context<'a>,
+    found: &FoundFunction,
+) -> Result<Option<Vec<Word<'a>>>, ActionError> {
     let name = symbol_name(found);
     let mut words = Vec::new();
     for module in &context.space.modules {
@@ -48,7 +51,7 @@ pub(super) fn words<'a>(context: &Context<'a>, found: &Found) -> Result<Option<V
 pub(super) fn words_of<'a>(
     context: &Context<'_>,
     module: &'a Module,
-    found: &Found,
+    found: &FoundFunction,
 ) -> Result<Vec<Word<'a>>, ActionError> {
     let mut words = Vec::new();
     let stored = module.image.stored(symbol_name(found));
@@ -73,7 +76,7 @@ pub(super) fn words_of<'a>(
     Ok(words)
 }
 
-pub(super) fn symbol_name(found: &Found) -> &str {
+pub(super) fn symbol_name(found: &FoundFunction) -> &str {
     found
         .function
         .names

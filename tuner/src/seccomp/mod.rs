@@ -15,7 +15,7 @@ use std::io;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-pub(crate) use self::program::{Answer, Instruction, Program, SystemCall};
+pub(crate) use self::program::{FilterResult, Instruction, Program, SystemCall};
 use crate::process::Pid;
 
 /// More filters than a program has; the kernel permits 32768 instructions in all.
@@ -65,12 +65,12 @@ impl Filters {
     }
 
     /// Their answer to a call; `None` if they cannot be read.
-    fn answer(&self, call: &SystemCall) -> Option<Answer> {
+    fn answer(&self, call: &SystemCall) -> Option<FilterResult> {
         match self {
-            Filters::None => Some(Answer::ALLOW),
+            Filters::None => Some(FilterResult::ALLOW),
             Filters::Known(programs) => {
                 let answers = programs.iter().map(|program| program.answer(call));
-                Some(answers.fold(Answer::ALLOW, Answer::and))
+                Some(answers.fold(FilterResult::ALLOW, FilterResult::and))
             }
             Filters::Strict | Filters::Unreadable(_) => None,
         }
@@ -116,7 +116,7 @@ impl Filters {
 
     /// Whether they allow the call.
     pub(crate) fn allow(&self, call: &SystemCall) -> bool {
-        self.answer(call).is_some_and(Answer::allows)
+        self.answer(call).is_some_and(FilterResult::allows)
     }
 }
 

@@ -61,20 +61,20 @@ impl SystemCall {
 
 /// A filter's answer to a call (`SECCOMP_RET_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer(u32);
+pub(crate) struct FilterResult(u32);
 
-impl Answer {
-    const KILL_PROCESS: Answer = Answer(0x8000_0000);
-    const KILL_THREAD: Answer = Answer(0);
-    pub(crate) const ALLOW: Answer = Answer(0x7fff_0000);
+impl FilterResult {
+    const KILL_PROCESS: FilterResult = FilterResult(0x8000_0000);
+    const KILL_THREAD: FilterResult = FilterResult(0);
+    pub(crate) const ALLOW: FilterResult = FilterResult(0x7fff_0000);
     const LOG: u32 = 0x7ffc_0000;
     const TRACE: u32 = 0x7ff0_0000;
     const NOTIFY: u32 = 0x7fc0_0000;
     const ERRNO: u32 = 0x0005_0000;
 
     /// The more restrictive of the two, in the kernel's order.
-    pub(crate) fn and(self, other: Answer) -> Answer {
-        let order = |answer: Answer| (answer.0 & ACTION).cast_signed();
+    pub(crate) fn and(self, other: FilterResult) -> FilterResult {
+        let order = |answer: FilterResult| (answer.0 & ACTION).cast_signed();
         match order(other) < order(self) {
             true => other,
             false => self,
@@ -83,22 +83,26 @@ impl Answer {
 
     /// The call is made.
     pub(crate) fn allows(self) -> bool {
-        matches!(self.0 & ACTION, 0x7fff_0000 | Answer::LOG)
+        matches!(self.0 & ACTION, 0x7fff_0000 | FilterResult::LOG)
     }
 
     /// The program is killed, or receives SIGSYS. An unknown answer kills.
     pub(crate) fn kills(self) -> bool {
-        !self.allows() && !matches!(self.0 & ACTION, Answer::TRACE | Answer::NOTIFY | Answer::ERRNO)
+        !self.allows()
+            && !matches!(
+                self.0 & ACTION,
+                FilterResult::TRACE | FilterResult::NOTIFY | FilterResult::ERRNO
+            )
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for FilterResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 & ACTION {
-            0x7fff_0000 | Answer::LOG => f.write_str("allows"),
-            Answer::TRACE => f.write_str("passes to a debugger"),
-            Answer::NOTIFY => f.write_str("passes to a supervisor"),
-            Answer::ERRNO => write!(f, "fails (errno {})", self.0 & !ACTION),
+            0x7fff_0000 | FilterResult::LOG => f.write_str("allows"),
+            FilterResult::TRACE => f.write_str("passes to a debugger"),
+            FilterResult::NOTIFY => f.write_str("passes to a supervisor"),
+            FilterResult::ERRNO => write!(f, "fails (errno {})", self.0 & !ACTION),
             0x0003_0000 => f.write_str("sends SIGSYS at"),
             _ => f.write_str("kills the program at"),
         }
@@ -122,13 +126,13 @@ enum Step {
     On,
     Jump(usize),
     Either(usize, usize),
-    End(Answer),
+    End(FilterResult),
 }
 
 impl Program {
     /// The most restrictive answer that it can give to the call.
-    pub(crate) fn answer(&self, call: &SystemCall) -> Answer {
-        let mut worst = Answer::ALLOW;
+    pub(crate) fn answer(&self, call: &SystemCall) -> FilterResult {
+        let mut worst = FilterResult::ALLOW;
         let mut ways = vec![Way {
             next: 0,
             accumulator: Some(0),
@@ -140,7 +144,7 @@ impl Program {
             loop {
                 steps += 1;
                 let Some(instruction) = self.0.get(way.next).filter(|_| steps <= STEPS_MAX) else {
-                    return Answer::KILL_PROCESS;
+                    return FilterResult::KILL_PROCESS;
                 };
                 way.next += 1;
                 match way.step(*instruction, call) {
@@ -202,9 +206,9 @@ impl Way {
             },
             JMP => return self.jump(instruction, source),
             RET if code & FROM_ACCUMULATOR != 0 => {
-                return Step::End(self.accumulator.map_or(Answer::KILL_PROCESS, Answer));
+                return Step::End(self.accumulator.map_or(FilterResult::KILL_PROCESS, FilterResult));
             }
-            RET => return Step::End(Answer(operand)),
+            RET => return Step::End(FilterResult(operand)),
             // MISC: copies one register to the other.
             _ if code & TO_ACCUMULATOR != 0 => self.accumulator = self.index,
             _ => self.index = self.accumulator,
@@ -233,7 +237,7 @@ impl Way {
             0x20 => |left, right| left > right,
             0x30 => |left, right| left >= right,
             0x40 => |left, right| left & right != 0,
-            _ => return Step::End(Answer::KILL_PROCESS),
+            _ => return Step::End(FilterResult::KILL_PROCESS),
         };
         match (self.accumulator, source) {
             (Some(left), Some(right)) if compare(left, right) => Step::Jump(over),
@@ -244,12 +248,12 @@ impl Way {
 }
 
 /// A division by zero ends the program with 0, which kills.
-fn arithmetic(operation: u16, left: Option<u32>, right: Option<u32>) -> Result<Option<u32>, Answer> {
+fn arithmetic(operation: u16, left: Option<u32>, right: Option<u32>) -> Result<Option<u32>, FilterResult> {
     if operation == 0x80 {
         return Ok(left.map(u32::wrapping_neg));
     }
     if operation == 0x30 && right.is_none_or(|right| right == 0) {
-        return Err(Answer::KILL_THREAD);
+        return Err(FilterResult::KILL_THREAD);
     }
     let (Some(left), Some(right)) = (left, right) else {
         return Ok(None);
@@ -315,7 +319,7 @@ mod tests {
         }
     }
 
-    fn answer(program: &[Instruction], call: &SystemCall) -> Answer {
+    fn answer(program: &[Instruction], call: &SystemCall) -> FilterResult {
         Program(program.to_vec()).answer(call)
     }
 
@@ -471,7 +475,7 @@ mod tests {
         ];
         for (place, stricter) in order.iter().enumerate() {
             for other in &order[place..] {
-                let (stricter, other) = (Answer(*stricter), Answer(*other));
+                let (stricter, other) = (FilterResult(*stricter), FilterResult(*other));
                 assert_eq!(stricter.and(other), stricter);
                 assert_eq!(other.and(stricter), stricter);
             }

@@ -45,7 +45,7 @@ struct Candidate {
 impl AddressSpace {
     /// Finds the variable that `wanted` denotes, or the part of it, as the module documentation describes.
     pub fn variable(&self, wanted: &VariableName) -> Result<Location, VariableError> {
-        let found = Found::look_for(self, wanted)?;
+        let found = FittingVariables::look_for(self, wanted)?;
         match found.places.as_slice() {
             [] => Err(found.nothing()),
             [place] => found.location(place),
@@ -56,7 +56,7 @@ impl AddressSpace {
     /// Finds every variable that `wanted` denotes, for requests that mean all of them: several independent
     /// libraries can each have a living one.
     pub fn every_variable(&self, wanted: &VariableName) -> Result<Vec<Location>, VariableError> {
-        let found = Found::look_for(self, wanted)?;
+        let found = FittingVariables::look_for(self, wanted)?;
         if found.places.is_empty() {
             return Err(found.nothing());
         }
@@ -65,7 +65,7 @@ impl AddressSpace {
 }
 
 /// The variables that a name denotes: those of every symbol that fits it.
-struct Found<'a> {
+struct FittingVariables<'a> {
     wanted: &'a VariableName,
     resolved: NamedVariable,
     searches: Vec<Search<'a>>,
@@ -81,10 +81,13 @@ struct Seen {
     is_confirmed: bool,
 }
 
-impl<'a> Found<'a> {
-    fn look_for(space: &'a AddressSpace, wanted: &'a VariableName) -> Result<Found<'a>, VariableError> {
+impl<'a> FittingVariables<'a> {
+    fn look_for(
+        space: &'a AddressSpace,
+        wanted: &'a VariableName,
+    ) -> Result<FittingVariables<'a>, VariableError> {
         let resolved = space.resolved(wanted)?;
-        let mut found = Found {
+        let mut found = FittingVariables {
             wanted,
             searches: Vec::new(),
             places: Vec::new(),

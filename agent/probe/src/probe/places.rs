@@ -44,7 +44,7 @@ impl Place {
 
 /// The places found in a process.
 #[derive(Debug, Default)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundPlaces<'a> {
     pub(super) by_module: Vec<(&'a Module, Vec<Place>)>,
     /// Probes whose functions the process does not have.
     pub(super) undefined: Vec<u32>,
@@ -131,8 +131,8 @@ pub(super) fn find<'a>(
     member: &'a Member,
     known: &mut KnownFiles,
     is_needed: impl Fn(&Probe) -> bool,
-) -> Found<'a> {
-    let mut found = Found::default();
+) -> FoundPlaces<'a> {
+    let mut found = FoundPlaces::default();
     if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
         let (file, finder) = (known.of(module), ExitFinder::new(&module.image));
         for site in &mpi.sites {
@@ -231,7 +231,7 @@ fn is_stripped(member: &Member) -> bool {
     })
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundPlaces<'a> {
     /// Adds the places of a mark in a module that pass the captured values; false if there are none.
     fn add_mark(&mut self, probe: u32, wanted: &Probe, module: &'a Module) -> bool {
         let marks = module.image.marks().unwrap_or_default();

@@ -35,22 +35,22 @@ impl Mark {
 
 /// The parts of one process.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct LoadParts {
     /// The begin of the first part, then the end of each.
     marks: Vec<Mark>,
     length_ns: u64,
 }
 
-impl Default for Load {
-    fn default() -> Load {
-        Load {
+impl Default for LoadParts {
+    fn default() -> LoadParts {
+        LoadParts {
             marks: Vec::new(),
             length_ns: LENGTH_NS,
         }
     }
 }
 
-impl Load {
+impl LoadParts {
     /// Adds a reading; the times of readings only grow.
     pub(super) fn add(&mut self, reading: &Reading) {
         self.enter(Mark::of(reading));
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn each_part_has_the_shares_of_its_own_time_and_the_last_goes_to_the_last_reading() {
-        let mut load = Load::default();
+        let mut load = LoadParts::default();
         let second = LENGTH_NS;
         load.enter(mark(0, 0, 0));
         load.enter(mark(second / 2, second / 2, 0));
@@ -129,12 +129,12 @@ mod tests {
         let unread = Mark { cpu_ns: None, ..last };
         let parts = load.parts(unread, 0, false);
         assert_eq!((parts[1].mpi, parts[1].cpu), (None, None));
-        assert_eq!(Load::default().parts(last, 0, true), []);
+        assert_eq!(LoadParts::default().parts(last, 0, true), []);
     }
 
     #[test]
     fn however_long_a_run_is_there_are_at_most_64_parts_that_cover_all_of_it() {
-        let mut load = Load::default();
+        let mut load = LoadParts::default();
         let reading = LENGTH_NS / 2;
         for number in 0..100_000 {
             // Half of the time is in MPI, in alternate readings.

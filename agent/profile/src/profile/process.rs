@@ -11,7 +11,7 @@ use abi::{Frame, Thread, Totals};
 
 use super::{
     Reading,
-    load::Load,
+    load::LoadParts,
     regions::WatchedRegions,
     view::{counted_calls, has_mpi, outside_mpi},
 };
@@ -116,7 +116,7 @@ pub struct Metered {
     counted: (Arc<[Totals]>, bool),
     pub(super) first: Option<Reading>,
     pub(super) readings: VecDeque<Reading>,
-    pub(super) load: Load,
+    pub(super) load: LoadParts,
     /// Time inside MPI of threads whose records were removed.
     retired_ns: u64,
     /// The part of `retired_ns` spent waiting for a CPU.

@@ -58,7 +58,7 @@ struct Row {
 
 /// The symbols of a file.
 #[derive(Debug, Serialize)]
-struct Found {
+struct FileSymbols {
     file: String,
     symbols: Vec<Row>,
     omitted: usize,
@@ -179,7 +179,7 @@ fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
     }
 }
 
-fn show(found: &[Found], others: usize) {
+fn show(found: &[FileSymbols], others: usize) {
     for file in found {
         say!("{}", file.file);
         let width = table::width();
@@ -238,7 +238,7 @@ fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure>
     Ok((listed.collect(), others.len()))
 }
 
-fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tuner::ImageError> {
+fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols, tuner::ImageError> {
     let image = &listed.image;
     let mut entries = catalog::entries(image, |name| wanted.takes_name(name))?;
     entries.retain(|entry| wanted.takes(entry));
@@ -255,7 +255,7 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
         for (row, site) in symbols.iter_mut().zip(sites) {
             row.site = site;
         }
-        return Ok(Found {
+        return Ok(FileSymbols {
             file: listed.path.clone(),
             symbols,
             omitted,
@@ -273,14 +273,14 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
         let left = room.saturating_sub(symbols.len());
         symbols.extend(places.into_iter().take(left).map(inlined_row));
         let shown = symbols.iter().filter(|row| row.kind == INLINED).count();
-        return Ok(Found {
+        return Ok(FileSymbols {
             file: listed.path.clone(),
             symbols,
             omitted: omitted + (total - shown),
             costs: None,
         });
     }
-    Ok(Found {
+    Ok(FileSymbols {
         file: listed.path.clone(),
         symbols,
         omitted,
