@@ -78,9 +78,11 @@ pub(crate) fn reason(name: &str, error: &io::Error) -> String {
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     match error.kind() {
+        // It has words of its own.
+        _ if error.get_ref().is_some() => error.to_string(),
         io::ErrorKind::NotFound if !folder.exists() => format!("there is no folder {}", folder.display()),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-        io::ErrorKind::NotADirectory => format!("{} is no folder", folder.display()),
+        io::ErrorKind::NotADirectory => format!("{} is not a folder", folder.display()),
         io::ErrorKind::PermissionDenied if fs::metadata(name).is_ok() => {
             "you have no right to write this file".to_owned()
         }
@@ -163,7 +165,7 @@ mod tests {
         for (name, wanted) in [
             ("/nowhere/a".to_owned(), "there is no folder /nowhere".to_owned()),
             (shown.to_string(), "it is a folder".to_owned()),
-            (format!("{shown}/file/a"), format!("{shown}/file is no folder")),
+            (format!("{shown}/file/a"), format!("{shown}/file is not a folder")),
         ] {
             let error = fs::File::create(&name).unwrap_err();
             assert_eq!(reason(&name, &error), wanted);
