@@ -58,6 +58,13 @@ pub fn sections(page: &PageModel) -> Result<Vec<PageSection>, PageError> {
         Some("Timeline"),
         body.unwrap_or_default(),
     ));
+    let lines = html! { pre { @for line in &page.summary { (line) "\n" } } };
+    all.push(section(
+        "summary",
+        !page.summary.is_empty(),
+        Some("In words"),
+        lines,
+    ));
     let body = efficiencies(&page.efficiencies);
     all.push(section(
         "efficiencies",
@@ -171,7 +178,6 @@ fn head(page: &PageModel) -> Markup {
             @if let Some(at) = &page.taken_at { "until " (at) " " }
             span .badge { (page.access) }
         }
-        pre { @for line in &page.summary { (line) "\n" } }
     }
 }
 

@@ -151,11 +151,17 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
         before: None,
         note: "that the program takes longer".to_owned(),
     });
+    let gain = gain(snapshot);
     let all = [
         iteration(snapshot),
-        gain(snapshot),
+        gain.clone(),
         share("inside MPI", mean(&|rates| rates.mpi), of_time),
-        share("on a CPU", mean(&|rates| Some(rates.cpu)), of_time),
+        // At most six tiles.
+        share(
+            "on a CPU",
+            mean(&|rates| Some(rates.cpu)).filter(|_| gain.is_none()),
+            of_time,
+        ),
         share("waiting for a CPU", mean(&|rates| Some(rates.runqueue)), of_time),
         efficiency,
         cost,

@@ -324,9 +324,9 @@ pub(super) fn name_call_sites(
     (probes, images): (&[Probe], &Images),
     view: &mut SequenceView,
 ) {
-    let mut sums: BTreeMap<(String, SourcePlace), CallSiteView> = BTreeMap::new();
+    let mut sums: BTreeMap<(String, SourcePlace), PlaceSum> = BTreeMap::new();
     let mut others = SiteTotals::default();
-    for (process, member) in processes.iter().zip(members) {
+    for (number, (process, member)) in processes.iter().zip(members).enumerate() {
         let mut sites: Vec<_> = process.sequence.sites().iter().collect();
         sites.sort_by_key(|(site, totals)| (std::cmp::Reverse(totals.time_ns), *site));
         for (_, totals) in sites.drain(CALL_SITES_MAX.min(sites.len())..) {
@@ -340,19 +340,16 @@ pub(super) fn name_call_sites(
         for ((site, totals), place) in sites.into_iter().zip(places) {
             let probe = probes.get(site.probe as usize);
             let function = probe.map_or_else(|| "?".to_owned(), |probe| probe.name.clone());
-            let sum = sums.entry((function, place)).or_default();
-            sum.calls += totals.calls;
-            sum.time_ns += totals.time_ns;
-            sum.ranks += 1;
+            sums.entry((function, place)).or_default().add(number, totals);
         }
         let rest = process.sequence.sites().others;
         others.calls += rest.calls;
         others.time_ns += rest.time_ns;
     }
-    let named = |((function, place), sum)| CallSiteView {
+    let named = |((function, place), sum): (_, PlaceSum)| CallSiteView {
         function,
         place,
-        ..sum
+        ..sum.of
     };
     let mut all: Vec<CallSiteView> = sums.into_iter().map(named).collect();
     all.sort_by_key(|site| std::cmp::Reverse((site.time_ns, site.calls)));
@@ -364,9 +361,33 @@ pub(super) fn name_call_sites(
     view.other_call_sites = others;
 }
 
+/// The calls from one place in the source. A rank can have several call sites there.
+#[derive(Default)]
+struct PlaceSum {
+    of: CallSiteView,
+    last: Option<usize>,
+}
+
+impl PlaceSum {
+    /// Adds a call site of a process; those of one process follow one another.
+    fn add(&mut self, process: usize, totals: SiteTotals) {
+        self.of.calls += totals.calls;
+        self.of.time_ns += totals.time_ns;
+        self.of.ranks += u64::from(self.last.replace(process) != Some(process));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rank_with_two_call_sites_in_one_place_counts_once() {
+        let mut sum = PlaceSum::default();
+        let totals = SiteTotals { calls: 5, time_ns: 7 };
+        [0, 0, 1].map(|process| sum.add(process, totals));
+        assert_eq!((sum.of.ranks, sum.of.calls, sum.of.time_ns), (2, 15, 21));
+    }
 
     fn calls<'a>(collectives: &'a Collectives, size: Option<usize>) -> Calls<'a> {
         Calls {
