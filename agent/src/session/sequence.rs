@@ -385,7 +385,9 @@ mod tests {
     fn a_rank_with_two_call_sites_in_one_place_counts_once() {
         let mut sum = PlaceSum::default();
         let totals = SiteTotals { calls: 5, time_ns: 7 };
-        [0, 0, 1].map(|process| sum.add(process, totals));
+        for process in [0, 0, 1] {
+            sum.add(process, totals);
+        }
         assert_eq!((sum.of.ranks, sum.of.calls, sum.of.time_ns), (2, 15, 21));
     }
 
