@@ -213,7 +213,7 @@ fn while_a_change_is_made_again_the_first_result_stands_beside_how_far_its_trial
             over: 1,
         }]);
         let guard = views[0].guard.clone().unwrap();
-        let text = format!("on trial: {seen} of 1 windows; before: reverted to compare");
+        let text = format!("on trial: {seen} of 1 windows; before: pace: 1 -> 2; reverted to compare");
         assert_eq!((guard.verdict, guard.text), ("on trial", text));
     }
     it.on(kept(3), ms(6));
