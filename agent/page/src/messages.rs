@@ -61,11 +61,7 @@ fn notes(view: &MatrixView) -> Vec<String> {
 pub(crate) fn pairs(snapshot: &Snapshot) -> Table {
     let matrix = snapshot.matrix.as_ref();
     let pairs = matrix.map_or(&[][..], |matrix| &matrix.sent);
-    let mut all = Messages::default();
-    if let Some(matrix) = matrix {
-        all += matrix.all_sent;
-        all += matrix.unresolved_sent;
-    }
+    let all = matrix.map_or_else(Messages::default, MatrixView::sent_to_all);
     let row = |pair: &PairView| {
         vec![
             number(Some(f64::from(pair.from)), |rank| rank.to_string()),

@@ -144,6 +144,12 @@ pub(super) fn with_type(content_type: &'static str, body: Bytes) -> Answer {
     answer
 }
 
+/// The values of a field of a request's address.
+pub(super) fn fields<'a>(query: Option<&'a str>, name: &'static str) -> impl Iterator<Item = &'a str> {
+    let pairs = query.unwrap_or_default().split('&');
+    pairs.filter_map(move |pair| pair.strip_prefix(name)?.strip_prefix('='))
+}
+
 pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let lists = headers
         .get_all(ACCEPT_ENCODING)

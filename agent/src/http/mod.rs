@@ -13,7 +13,7 @@ mod web;
 use std::{
     convert::Infallible,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -89,27 +89,26 @@ struct Connection {
 
 impl Connection {
     fn becomes_stream(&self, place: OwnedSemaphorePermit) {
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+        *locked(&self.stream) = Some(place);
     }
 
     fn has_written(&self) {
-        *self.unread.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *locked(&self.unread) = Some(Instant::now());
     }
 
     fn has_read(&self) {
-        *self.unread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.unread) = None;
     }
 
     /// Whether it is a stream whose client reads.
     fn is_followed(&self, bounds: Bounds) -> bool {
-        let unread = *self.unread.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_stream = self
-            .stream
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some();
-        is_stream && unread.is_none_or(|since| since.elapsed() < bounds.unread)
+        let reads = locked(&self.unread).is_none_or(|since| since.elapsed() < bounds.unread);
+        reads && locked(&self.stream).is_some()
     }
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Serves until it is dropped, which closes all connections. `names` are host names under which it answers,
@@ -140,7 +139,7 @@ async fn serve_within(
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "no connection is accepted for a moment");
+                tracing::warn!(%error, "accept failed, retrying");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

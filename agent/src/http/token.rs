@@ -8,6 +8,8 @@ use hyper::{
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::answer::fields;
+
 /// 128 random bits, as hexadecimal digits.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
@@ -39,10 +41,7 @@ impl Token {
     }
 
     pub(super) fn is_in_query(&self, query: Option<&str>) -> bool {
-        let fields = query.unwrap_or_default().split('&');
-        fields
-            .filter_map(|field| field.strip_prefix("t="))
-            .any(|text| self.is(text))
+        fields(query, "t").any(|text| self.is(text))
     }
 
     fn is_in_cookie(&self, headers: &HeaderMap, cookie: &str) -> bool {

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use super::{
     Connection, Newest, Published, Token,
-    answer::{Answer, HTML, accepts_gzip, compressed, text_with, with_type},
+    answer::{Answer, HTML, accepts_gzip, compressed, fields, text_with, with_type},
     events::Events,
 };
 
@@ -89,7 +89,7 @@ pub(super) struct Drawn {
 pub(super) enum DrawError {
     #[error("the page could not be drawn: {0}")]
     Page(#[from] PageError),
-    #[error("the page could not be drawn: {0}")]
+    #[error("the thread that draws the page failed: {0}")]
     Thread(#[from] tokio::task::JoinError),
     #[error("the page could not be written: {0}")]
     Json(#[from] serde_json::Error),
@@ -256,8 +256,7 @@ impl Web {
         };
         connection.becomes_stream(place);
         let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
-        let fields = query.unwrap_or_default().split('&');
-        let since = fields.filter_map(|field| field.strip_prefix("since=")).next();
+        let since = fields(query, "since").next();
         let since = last.or(since).and_then(|name| self.number(name));
         let events = Events::after(since.unwrap_or(0), Arc::clone(self), Arc::clone(connection));
         let mut answer = Response::new(events.boxed_unsync());

@@ -188,21 +188,18 @@ impl Screen {
             return;
         }
         let mut snapshot = views.snapshot();
+        if self.web.is_some() {
+            views.add_loads(&mut snapshot.processes);
+        }
+        let is_followed = self.web.as_ref().is_some_and(|web| web.is_followed());
+        if is_followed || is_due && self.painter.wants_call_sites() {
+            views.name_call_sites(&mut self.namer, &mut snapshot.sequence);
+        }
         if let Some(sender) = &self.published {
-            let mut for_all = snapshot.clone();
-            if let Some(web) = &self.web {
-                views.add_loads(&mut for_all.processes);
-                if web.is_followed() {
-                    views.name_call_sites(&mut self.namer, &mut for_all.sequence);
-                }
-            }
-            sender.send_replace(published(for_all, false));
+            sender.send_replace(published(snapshot.clone(), false));
         }
         if !is_due {
             return;
-        }
-        if self.painter.wants_call_sites() {
-            views.name_call_sites(&mut self.namer, &mut snapshot.sequence);
         }
         self.shown = Shown {
             last: now,

@@ -35,7 +35,7 @@ function timeOfDay(unix_s) {
   return new Date(unix_s * 1000).toTimeString().slice(0, 8);
 }
 
-/** The file that the session wrote as its last word. @param {string} html @param {Element} after */
+/** Offers the file that came with the end of the session. @param {string} html @param {Element} after */
 function offerFile(html, after) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([html], { type: "text/html" }));

@@ -22,6 +22,15 @@ pub struct MatrixView {
     pub unresolved_received: Messages,
 }
 
+impl MatrixView {
+    /// All that local ranks sent, also to receivers whose rank is unknown.
+    pub fn sent_to_all(&self) -> Messages {
+        let mut all = self.all_sent;
+        all += self.unresolved_sent;
+        all
+    }
+}
+
 /// An amount of messages, ordered by bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Messages {

@@ -14,8 +14,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let Some(matrix) = &snapshot.matrix else {
         return Vec::new();
     };
-    let mut all = matrix.all_sent;
-    all += matrix.unresolved_sent;
+    let all = matrix.sent_to_all();
     if all.count == 0 {
         return Vec::new();
     }

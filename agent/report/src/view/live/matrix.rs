@@ -101,8 +101,7 @@ fn nothing(snapshot: &Snapshot) -> &'static str {
 }
 
 fn reported(matrix: &MatrixView, sampled: &str) -> String {
-    let mut all = matrix.all_sent;
-    all += matrix.unresolved_sent;
+    let all = matrix.sent_to_all();
     let unstated = match matrix.unresolved_sent.count {
         0 => String::new(),
         some => format!("; {} to unknown ranks", percent(some as f64 / all.count as f64)),
