@@ -25,7 +25,8 @@ mod snapshot;
 pub use calls::efficiency::{Efficiencies, Scalability};
 pub use calls::place::SourcePlace;
 pub use calls::{
-    Collectives, Iterations, Pace, SiteTotals, Split, TeamPart, TeamTotals, is_library_of_bindings,
+    Collectives, EndedIteration, Inflation, Iterations, LeftOut, Losses, Pace, Ratio, ScalingView,
+    SiteTotals, SizeView, Split, TeamPart, TeamTotals, is_library_of_bindings,
 };
 
 // Readings, and the values computed from them.

@@ -352,6 +352,8 @@ impl Snapshot {
                 (Some(sum), Some(other)) => Some(TeamsView::from(sum.of.plus(other.of))),
                 (one, other) => one.or(other),
             },
+            // Of one process only: teams of different processes do not add up.
+            scaling: None,
             without_teams: sum.without_teams.or(other.without_teams),
         })
     }

@@ -85,8 +85,9 @@ pub(super) fn look_for_loops(processes: &mut [Metered], mut trace: Option<&mut T
         let whose = process.whose();
         if let Some(trace) = &mut trace {
             let iterations = ended.iter();
-            iterations.for_each(|(thread, ended)| trace.iteration(whose, *thread, ended));
+            iterations.for_each(|ended| trace.iteration(whose, ended.thread, &ended.range));
         }
+        process.regions.ended = ended;
     }
 }
 

@@ -250,6 +250,8 @@ impl Metered {
         if !self.ended {
             self.regions
                 .read(&reading, inputs.probes, inputs.regions_since_ns);
+            let readings = (self.readings.back(), &reading);
+            self.regions.take_ended(self.pid.unsigned_abs(), readings);
             self.load.add(&reading);
         }
         self.read_rests(&reading, inputs.probes);

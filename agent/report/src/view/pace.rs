@@ -492,6 +492,7 @@ mod tests {
         };
         let process = ProcessView {
             regions: Some(RegionsView {
+                scaling: None,
                 regions: 1_000,
                 inside_ns: Some(640_000_000),
                 watched_ns: 1_000_000_000,

@@ -173,6 +173,7 @@ mod tests {
         }];
         let mut snapshot = snapshot(Steps::Regions, functions, 690_000_000);
         snapshot.processes[0].regions = Some(RegionsView {
+            scaling: None,
             regions: 606,
             inside_ns: Some(900_000_000),
             watched_ns: 1_000_000_000,
