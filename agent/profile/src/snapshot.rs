@@ -177,18 +177,18 @@ pub struct IterationView {
 }
 
 impl IterationView {
-    /// The mean time of an iteration, in nanoseconds, during `over` before the moment `at` and from `at` on;
-    /// `None` with fewer than two iterations on either side.
-    pub fn around(&self, at: Duration, over: Duration) -> Option<(f64, f64)> {
+    /// The mean time of an iteration, in nanoseconds, during `over` before the moment `first` and from `last`
+    /// on; `None` with fewer than two iterations on either side.
+    pub fn around(&self, (first, last): (Duration, Duration), over: Duration) -> Option<(f64, f64)> {
         let mean = |parts: &mut dyn Iterator<Item = &PaceView>| {
             let (count, sum_ns) = parts.fold((0, 0.0), |(count, sum_ns), part| {
                 (count + part.count, sum_ns + part.sum_ns())
             });
             (count >= 2).then(|| sum_ns / count as f64)
         };
-        let is_before = |part: &&PaceView| part.until <= at && part.begin() + over >= at;
+        let is_before = |part: &&PaceView| part.until <= first && part.begin() + over >= first;
         let before = mean(&mut self.parts.iter().filter(is_before))?;
-        let after = mean(&mut self.parts.iter().filter(|part| part.begin() >= at))?;
+        let after = mean(&mut self.parts.iter().filter(|part| part.begin() >= last))?;
         Some((before, after))
     }
 }
@@ -372,6 +372,24 @@ impl Snapshot {
         functions
     }
 
+    /// The newest change that the guard kept.
+    pub fn kept_change(&self) -> Option<&ChangeView> {
+        let is_kept = |change: &&ChangeView| {
+            change
+                .guard
+                .as_ref()
+                .is_some_and(|guard| guard.verdict == outcome::KEPT)
+        };
+        self.changes.iter().rev().find(is_kept)
+    }
+
+    /// The mean time of an iteration before and after that change, in nanoseconds; `None` if either is unknown.
+    pub fn iteration_around_change(&self) -> Option<(f64, f64)> {
+        let kept = self.kept_change()?;
+        let first = kept.first_at.unwrap_or(kept.at);
+        self.sequence.iteration.as_ref()?.around((first, kept.at), first)
+    }
+
     /// Processes that have not ended.
     pub fn running(&self) -> impl Iterator<Item = &ProcessView> {
         self.processes.iter().filter(|process| !process.ended)
@@ -398,7 +416,8 @@ mod tests {
             ],
             ..IterationView::default()
         };
-        let around = |at, over| view.around(Duration::from_millis(at), Duration::from_millis(over));
+        let at = Duration::from_millis;
+        let around = |moment, over| view.around((at(moment), at(moment)), at(over));
         // The part from 400 to 520 contains the moment 450.
         assert_eq!(around(450, 400), Some((30e6, 10e6)));
         assert_eq!(around(450, 300), None, "none of them began so late");

@@ -236,7 +236,10 @@ impl<'a> Views<'a> {
     fn step_around(&self, decision: DecisionId) -> Option<String> {
         let at = self.parts.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
-        let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
+        let (before, after) = self
+            .calls()
+            .iteration()?
+            .around((at, at), now.saturating_sub(at))?;
         Some(format!("one step {} -> {}", duration(before), duration(after)))
     }
 

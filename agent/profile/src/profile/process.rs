@@ -254,6 +254,7 @@ impl Metered {
             self.regions.take_ended(self.pid.unsigned_abs(), readings);
             self.load.add(&reading);
         }
+        reading.losses = self.regions.losses();
         self.read_rests(&reading, inputs.probes);
         self.first.get_or_insert_with(|| reading.clone());
         self.read_pace(&mut reading, inputs.probes);

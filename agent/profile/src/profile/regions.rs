@@ -2,7 +2,7 @@
 
 use super::Reading;
 use crate::{
-    calls::{EndedIteration, TeamPart, Teams},
+    calls::{EndedIteration, Losses, TeamPart, Teams},
     probe::Probe,
     snapshot::{RegionsView, TeamsView},
 };
@@ -80,9 +80,20 @@ impl WatchedRegions {
         scaling.trim();
     }
 
+    /// The number of measured team sizes, and the lost threads of the last one.
+    pub(super) fn losses(&self) -> Option<(usize, Losses)> {
+        let scaling = (!self.is_distorted()).then(|| self.teams.scaling.view(self.until_ns))??;
+        Some((scaling.sizes.len(), scaling.now()?.losses))
+    }
+
+    /// Whether its regions are so short that the probes are a great part of their time.
+    pub fn is_distorted(&self) -> bool {
+        (self.inside_ns as f64) < DISTORTED * CALL_NS * self.regions as f64
+    }
+
     /// For display; the process is watched since `first_ns`. `None` if no region was observed.
     pub fn view(&self, has_bodies: bool, first_ns: u64) -> Option<RegionsView> {
-        let is_distorted = (self.inside_ns as f64) < DISTORTED * CALL_NS * self.regions as f64;
+        let is_distorted = self.is_distorted();
         let teams = self.teams.totals().filter(|_| !is_distorted);
         (self.regions > 0 && self.watched_ns > 0).then(|| RegionsView {
             regions: self.regions,
