@@ -166,6 +166,16 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (vec!["attach", &pid, "--apply=open-mpi"], 2, "with --rules FILE"),
         (vec!["attach", &pid, "--budget", "5"], 2, "write 1%, 0.5% or none"),
         (
+            vec!["attach", &pid, "--progress", "step"],
+            2,
+            "such as `step/nsteps` or `step/5000`",
+        ),
+        (
+            vec!["attach", &pid, "--progress", "no_such_step/no_such_steps"],
+            2,
+            "no process has the variable no_such_step and no_such_steps",
+        ),
+        (
             vec!["set", &pid, "limits[2]=3.7"],
             1,
             "is not an integer, and the type is ",

@@ -18,6 +18,7 @@ use crate::{
     },
     cost::CostView,
     os_metrics::{Counters, Frequency},
+    progress::ProgressView,
 };
 
 pub use self::{
@@ -43,6 +44,8 @@ pub struct Snapshot {
     pub processes: Vec<ProcessView>,
     /// CPUs that the processes may use in total, and CPUs online; `None` if they could not be read.
     pub cpus: Option<CpusView>,
+    /// How far the program is; `None` if nothing says so.
+    pub progress: Option<ProgressView>,
     /// Results from the sequence of MPI calls.
     pub sequence: SequenceView,
     /// The recent clock frequency of the CPUs that the job may use; `None` if the kernel does not report it.

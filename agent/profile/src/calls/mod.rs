@@ -26,7 +26,7 @@ use rules::period::{Detector, Look, WINDOW};
 pub use self::collectives::{Collectives, Split};
 pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};
-pub use self::scaling::{Inflation, LeftOut, Losses, Ratio, ScalingView, SizeView};
+pub use self::scaling::{Inflation, Losses, Ratio, ScalingView, SizeView, UnusedIteration};
 pub use self::sites::SiteTotals;
 pub(crate) use self::sites::{CallSite, CallSites};
 pub(crate) use self::teams::Teams;

@@ -47,6 +47,7 @@ table! {
     label "activity", 4,
         "of the threads of OpenMP teams, from the begin of a region to its end: `working`, `starting` (not yet there), `waiting` (at the end, for the last one), `ending`";
     label "threads", SIZES_MAX, "the size of the largest OpenMP team of an iteration: the eight sizes that were measured last";
+    label "estimate", 3, "`expected`, and the bounds of its 90 % interval: `least`, `most`";
     label "cause", 5,
         "of lost threads: `sequential` (code outside of regions), `imbalance`, `starting_and_ending`, `small_teams`, `work_inflation` (more work by more threads; no series while unknown)";
     label "bound", 2, "`least` or `most` of all so far";
@@ -203,6 +204,9 @@ table! {
     gauge "tuneagent_computation_scalability_ratio", &["jobid", "scaling"],
         "Useful time of all ranks in an iteration of the reference (--reference) to that of this run: 1 is perfect.";
     gauge "tuneagent_useful_ratio", RANK, "Share of a rank's time outside MPI, over complete iterations of the detected loop.";
+    gauge "tuneagent_steps_done", JOB, "Steps that the program has done, by its own variable (`--progress`).";
+    gauge "tuneagent_steps", JOB, "Steps of the run.";
+    gauge "tuneagent_remaining_seconds", &["jobid", "estimate"], "Time that is left, at the pace of the time observed.";
     counter "tuneagent_iterations_total", JOB, "Iterations of the detected loop that were observed from begin to end.";
     counter "tuneagent_iteration_seconds_total", JOB, "Time that they took: divided by their number, the pace of the program.";
     counter "tuneagent_mpi_unseen_calls_total", JOB,

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::Mode;
 use profile::outcome::{GONE, IN_FORCE, REVERTED, THERE, VERDICTS, WRITTEN};
+use profile::progress::ProgressView;
 use profile::{
     ChangeView, FunctionTotals, ProcessView, RegionsView, ScalingView, SequenceView, SizeView, Snapshot,
 };
@@ -34,6 +35,9 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     };
     page.fill_session(snapshot);
     page.fill_sequence(&snapshot.sequence);
+    if let Some(progress) = &snapshot.progress {
+        page.fill_progress(progress);
+    }
     page.fill_functions(snapshot);
     page.fill_ranks(snapshot);
     page.fill_matrix(snapshot);
@@ -266,6 +270,22 @@ impl Filling {
             let bytes = counters.resident_bytes as f64;
             self.add("tuneagent_resident_memory_bytes", &[of], bytes);
             self.add("tuneagent_threads", &[of], counters.threads as f64);
+        }
+    }
+
+    fn fill_progress(&self, view: &ProgressView) {
+        self.add("tuneagent_steps_done", &[], view.done);
+        self.add("tuneagent_steps", &[], view.total);
+        let Ok(eta) = view.eta else { return };
+        for (estimate, time) in [
+            ("expected", Some(eta.remaining)),
+            ("least", Some(eta.least)),
+            ("most", eta.most),
+        ] {
+            if let Some(time) = time {
+                let labels = [("estimate", estimate)];
+                self.add("tuneagent_remaining_seconds", &labels, time.as_secs_f64());
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use profile::cost::{AgentCost, CostView, HoldTotals, OfLate, Prices, ProbeCost, Slowdown, UnreadView};
+use profile::progress::{Eta, ProgressView};
 use profile::{
     Counters, EfficienciesView, GuardView, Inflation, IterationView, JobView, Losses, MatrixView, Messages,
     RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability, TeamTotals,
@@ -9,6 +10,19 @@ use profile::{
 
 use super::*;
 use crate::example;
+
+fn progress() -> ProgressView {
+    ProgressView {
+        done: 1_200.0,
+        total: 5_000.0,
+        steps_per_s: Some(120.0),
+        eta: Ok(Eta {
+            remaining: Duration::from_secs(30),
+            least: Duration::from_secs(25),
+            most: Some(Duration::from_secs(40)),
+        }),
+    }
+}
 
 fn size(threads: u32) -> SizeView {
     SizeView {
@@ -376,6 +390,7 @@ fn absurd() -> Snapshot {
             ..job()
         },
         sequence: sequence(),
+        progress: Some(progress()),
         processes: processes.collect(),
         matrix: Some(matrix(5000)),
         rules: (0..1000).map(rule_view).collect(),

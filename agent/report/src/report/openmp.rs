@@ -1,6 +1,6 @@
 //! The part of the report about the parallel regions of a process.
 
-use profile::{Inflation, LeftOut, Losses, Ratio, RegionsView, ScalingView, SizeView, TeamsView};
+use profile::{Inflation, Losses, Ratio, RegionsView, ScalingView, SizeView, TeamsView, UnusedIteration};
 use serde_json::{Value, json};
 
 pub(super) fn openmp(view: &RegionsView) -> Value {
@@ -29,7 +29,8 @@ fn teams(view: &TeamsView) -> Value {
 }
 
 fn scaling(view: &ScalingView) -> Value {
-    let left_out = |(reason, count): &(LeftOut, u64)| json!({"reason": reason.reason(), "iterations": count});
+    let left_out =
+        |(reason, count): &(UnusedIteration, u64)| json!({"reason": reason.reason(), "iterations": count});
     json!({
         "threads": (view.threads > 0).then_some(view.threads),
         "sizes": view.sizes.iter().map(size).collect::<Vec<_>>(),

@@ -1,7 +1,7 @@
 //! How programs scale with their threads, as text.
 
 use profile::format::{count, duration, percent, significant};
-use profile::{Inflation, LeftOut, Losses, ProcessView, ScalingView, SizeView, Snapshot};
+use profile::{Inflation, Losses, ProcessView, ScalingView, SizeView, Snapshot, UnusedIteration};
 
 /// A cause is shown from this share of the threads on.
 const CAUSE_SHOWN: f64 = 0.01;
@@ -90,7 +90,7 @@ fn without(view: &ScalingView) -> Option<String> {
     let all: u64 = view.left_out.iter().map(|(_, count)| count).sum();
     let (reason, most) = view.left_out.iter().max_by_key(|(_, count)| *count)?;
     let share = percent(*most as f64 / all.max(1) as f64);
-    let is_parallel = *reason != LeftOut::NotParallel;
+    let is_parallel = *reason != UnusedIteration::NotParallel;
     is_parallel.then(|| {
         format!(
             " speedup not measured: none of {} steps could be used ({share}: {})",
@@ -181,12 +181,15 @@ mod tests {
     #[test]
     fn steps_that_cannot_be_used_are_said() {
         let view = ScalingView {
-            left_out: vec![(LeftOut::TeamChanged, 1), (LeftOut::Preempted, 99)],
+            left_out: vec![
+                (UnusedIteration::TeamChanged, 1),
+                (UnusedIteration::Preempted, 99),
+            ],
             ..ScalingView::default()
         };
         insta::assert_snapshot!(shown(vec![view]), @" speedup not measured: none of 100 steps could be used (99 %: its threads waited for a CPU, or were stopped)");
         let serial = ScalingView {
-            left_out: vec![(LeftOut::NotParallel, 99)],
+            left_out: vec![(UnusedIteration::NotParallel, 99)],
             ..ScalingView::default()
         };
         assert_eq!(shown(vec![serial]), "");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{IterationParts, LeftOut, LoopSizes, Losses, Scaling, Size};
+use super::{IterationParts, LoopSizes, Losses, Scaling, Size, UnusedIteration};
 
 /// The reference has this many threads, or the next smaller team that was measured; S4-7.
 const BASELINE: u32 = 4;
@@ -50,7 +50,7 @@ pub struct ScalingView {
     /// Threads of the last iteration; its size is one of `sizes` unless it is too new.
     pub threads: u32,
     /// Iterations that are not used, by reason.
-    pub left_out: Vec<(LeftOut, u64)>,
+    pub left_out: Vec<(UnusedIteration, u64)>,
 }
 
 impl ScalingView {

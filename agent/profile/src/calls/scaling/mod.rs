@@ -55,7 +55,7 @@ const MEASUREMENT_NS: f64 = 100_000_000.0;
 
 /// Why an iteration is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LeftOut {
+pub enum UnusedIteration {
     /// A region had another team size than at its previous execution (S4-9).
     TeamChanged,
     /// Its threads waited for a CPU, for their quota, or were stopped (S4-10).
@@ -68,14 +68,14 @@ pub enum LeftOut {
     TooMany,
 }
 
-impl LeftOut {
+impl UnusedIteration {
     pub fn reason(self) -> &'static str {
         match self {
-            LeftOut::TeamChanged => "the size of a team changed",
-            LeftOut::Preempted => "its threads waited for a CPU, or were stopped",
-            LeftOut::CallsMissed => "not all of its regions were seen",
-            LeftOut::NotParallel => "it has no complete parallel region",
-            LeftOut::TooMany => "it has more regions or team sizes than are kept",
+            UnusedIteration::TeamChanged => "the size of a team changed",
+            UnusedIteration::Preempted => "its threads waited for a CPU, or were stopped",
+            UnusedIteration::CallsMissed => "not all of its regions were seen",
+            UnusedIteration::NotParallel => "it has no complete parallel region",
+            UnusedIteration::TooMany => "it has more regions or team sizes than are kept",
         }
     }
 }
@@ -99,7 +99,7 @@ pub(super) struct IterationParts {
 struct LoopSizes {
     number: u32,
     sizes: BTreeMap<u32, Size>,
-    left_out: BTreeMap<LeftOut, u64>,
+    left_out: BTreeMap<UnusedIteration, u64>,
     /// Team size of the last iteration that was used.
     latest: u32,
 }
@@ -233,26 +233,28 @@ impl Scaling {
     }
 
     /// Team size and parts of an iteration.
-    fn parts(&self, range: &Range<u64>) -> Result<(u32, IterationParts), LeftOut> {
+    fn parts(&self, range: &Range<u64>) -> Result<(u32, IterationParts), UnusedIteration> {
         if self
             .dropped_ns
             .is_some_and(|dropped_ns| range.start <= dropped_ns)
         {
-            return Err(LeftOut::TooMany);
+            return Err(UnusedIteration::TooMany);
         }
         let at = |ns: u64| self.regions.partition_point(|region| region.begin_ns < ns);
         let (from, to) = (at(range.start), at(range.end));
         let inside = || self.regions.range(from..to);
         let threads = inside().map(|region| region.threads).max().unwrap_or_default();
         if from == to || self.regions[to - 1].end_ns > range.end {
-            return Err(LeftOut::NotParallel);
+            return Err(UnusedIteration::NotParallel);
         }
         let sums = |index: usize| self.regions.get(index).map_or(self.sums, |region| region.before);
         let sums = sums(to).since(&sums(from));
         match sums {
-            RegionSums { missed: 1.., .. } => return Err(LeftOut::CallsMissed),
-            RegionSums { changes: 1.., .. } => return Err(LeftOut::TeamChanged),
-            _ if self.waited(range) > PREEMPTED * f64::from(threads) => return Err(LeftOut::Preempted),
+            RegionSums { missed: 1.., .. } => return Err(UnusedIteration::CallsMissed),
+            RegionSums { changes: 1.., .. } => return Err(UnusedIteration::TeamChanged),
+            _ if self.waited(range) > PREEMPTED * f64::from(threads) => {
+                return Err(UnusedIteration::Preempted);
+            }
             _ => {}
         }
         let time_ns = range.end - range.start;
@@ -289,7 +291,7 @@ impl Scaling {
     }
 
     /// The iterations that are not used, by reason.
-    pub fn left_out(&self) -> Vec<(LeftOut, u64)> {
+    pub fn left_out(&self) -> Vec<(UnusedIteration, u64)> {
         let of = self.shown().unwrap_or(&self.current);
         of.left_out
             .iter()
@@ -314,9 +316,9 @@ impl RegionSums {
 }
 
 impl LoopSizes {
-    fn add(&mut self, threads: u32, parts: &IterationParts, until_ns: u64) -> Result<(), LeftOut> {
+    fn add(&mut self, threads: u32, parts: &IterationParts, until_ns: u64) -> Result<(), UnusedIteration> {
         if self.sizes.len() == SIZES_MAX && !self.sizes.contains_key(&threads) {
-            return Err(LeftOut::TooMany);
+            return Err(UnusedIteration::TooMany);
         }
         self.latest = threads;
         self.sizes.entry(threads).or_default().add(parts, until_ns);

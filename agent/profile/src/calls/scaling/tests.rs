@@ -119,7 +119,7 @@ fn two_sizes_give_the_ratio_and_extrapolate_the_work_of_a_single_thread() {
     watched.run(program, 16, 20);
     let view = watched.view();
     // The first iteration after the change is not used.
-    assert_eq!(view.left_out, [(LeftOut::TeamChanged, 1)]);
+    assert_eq!(view.left_out, [(UnusedIteration::TeamChanged, 1)]);
     assert_eq!(view.threads, 16);
     let [four, sixteen] = &view.sizes[..] else {
         panic!("{view:?}")
@@ -222,10 +222,10 @@ fn iterations_are_left_out_by_reason() {
     assert_eq!(
         scaling.left_out(),
         [
-            (LeftOut::Preempted, 1),
-            (LeftOut::CallsMissed, 1),
-            (LeftOut::NotParallel, 2),
-            (LeftOut::TooMany, 1),
+            (UnusedIteration::Preempted, 1),
+            (UnusedIteration::CallsMissed, 1),
+            (UnusedIteration::NotParallel, 2),
+            (UnusedIteration::TooMany, 1),
         ]
     );
 }
