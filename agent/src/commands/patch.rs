@@ -140,10 +140,11 @@ fn action(change: &PatchCommand) -> Result<Action, Failure> {
 fn indexed(text: &str) -> Result<(&str, usize), Failure> {
     let parts = text.strip_suffix(')').and_then(|text| text.split_once('('));
     let parsed = parts.and_then(|(function, index)| Some((function, index.trim().parse().ok()?)));
-    parsed
-        .ok_or_else(|| {
-            Failure::not_there(format!("`{text}` is not an argument of a function: expected FUNCTION(NUMBER), such as f(1)"))
-        })
+    parsed.ok_or_else(|| {
+        Failure::not_there(format!(
+            "`{text}` is not an argument of a function: expected FUNCTION(NUMBER), such as f(1)"
+        ))
+    })
 }
 
 /// The target of a change by hand, and its permissions.
