@@ -128,7 +128,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (
             vec!["attach", &pid, "--duration", "-1s"],
             2,
-            "`-1s` is not a time such as 10s",
+            "`-1s` is not valid: expected a time such as 10s",
         ),
         (vec!["get", &pid, "limit"], 2, "did you mean `limits`?"),
         (vec!["set", &pid, "limit=3"], 2, "did you mean `limits`?"),
@@ -164,7 +164,6 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (vec!["symbols", &pid, "limit"], 2, "did you mean `limits`?"),
         (vec!["attach", "setings"], 2, "did you mean settings?"),
         (vec!["attach", &pid, "--apply=open-mpi"], 2, "with --rules FILE"),
-        (vec!["attach", &pid, "--budget", "5"], 2, "write 1%, 0.5% or none"),
         (
             vec!["attach", &pid, "--progress", "step"],
             2,
@@ -176,10 +175,11 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
             "no process has the variable no_such_step and no_such_steps",
         ),
         (
-            vec!["set", &pid, "limits[2]=3.7"],
-            1,
-            "is not an integer, and the type is ",
+            vec!["attach", &pid, "--budget", "5"],
+            2,
+            "expected one such as 1% or 0.5%, or none",
         ),
+        (vec!["set", &pid, "limits[2]=3.7"], 1, "expected an integer"),
         (
             vec!["rule", "check", "load-imbalance", "--pid", &pid],
             1,

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Why a text is no value of an option.
 #[derive(Debug, PartialEq, Error)]
 pub(super) enum ValueError {
-    #[error("`{0}` is not {1}")]
+    #[error("`{0}` is not valid: expected {1}")]
     NotA(String, &'static str),
     #[error("unknown unit of time `{0}`; use ms, s, min or h")]
     TimeUnit(String),

@@ -107,7 +107,7 @@ impl Session {
             armed: Time(now),
         };
         let log = outputs.take_log();
-        let check: Check = |given| rulebook::checked(given).map_err(|failure| failure.message);
+        let check: Check = |given| rulebook::checked(given).map_err(|failure| failure.error);
         let mut session = Session {
             screen: Screen::new((&options, is_beside), outputs, target.is_of_command(), Time(now)),
             parts: Parts::new(setup, log, check),

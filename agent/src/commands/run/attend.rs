@@ -100,7 +100,7 @@ impl Watcher {
                 rights::give_command()
             );
         }
-        Err(Failure::of_command(Code::NOT_STARTED, why))
+        Err(Failure::new(Code::NOT_STARTED, why))
     }
 
     /// Its process id, or that of sudo.
