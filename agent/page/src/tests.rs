@@ -7,6 +7,8 @@ use profile::{
 
 use super::{file, page};
 
+mod schema;
+
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
 
 fn rank(number: u32) -> ProcessView {
