@@ -233,12 +233,12 @@ impl Watched {
         Ok(report)
     }
 
-    /// Asserts that a number of the page is exactly this.
+    /// Asserts that a number of the page is this; shares have four digits.
     fn assert_cell(&self, (table, row, column): (&str, &str, &str), is: f64) -> Outcome {
-        assert_eq!(
-            cell(&self.browser, table, row, column)?,
-            Some(is),
-            "{row}: {column}"
+        let shown = cell(&self.browser, table, row, column)?;
+        assert!(
+            shown.is_some_and(|shown| (shown - is).abs() < 1e-4),
+            "{row}: {column} is {shown:?} on the page, {is} in the report"
         );
         Ok(())
     }
@@ -249,6 +249,26 @@ fn calls(report: &Value, name: &str) -> Option<f64> {
     let all = each(&report["processes"]).flat_map(|process| each(&process["functions"]));
     let of = all.filter(|function| function["name"] == name);
     of.map(|function| function["calls"].as_f64()).sum()
+}
+
+/// Asserts that a range stays chosen while the live page replaces its charts.
+fn assert_range_stays(browser: &Browser) -> Outcome {
+    browser.run("location.hash = 'range=0.5..1'")?;
+    browser.wait_for_text("#connection", |text| text == "live")?;
+    let shown = |text: &str| text == "500 ms to 1.00 s";
+    browser.wait_for_text(".range output", shown)?;
+    let head = browser.text("#session p")?;
+    browser.wait_for_text("#session p", |text| text != head)?;
+    browser.run("window.before = document.querySelector('.over-time')")?;
+    let began = Instant::now();
+    while browser.run("return window.before.isConnected")? == true {
+        assert!(began.elapsed() < SOON, "the charts are not replaced");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    browser.wait_for_text(".range output", shown)?;
+    browser.press("\u{e00c}")?;
+    browser.wait_for_text(".range output", |text| text == "the complete run")?;
+    Ok(())
 }
 
 #[test]
@@ -264,6 +284,7 @@ fn an_openmp_program_without_mpi_has_the_numbers_of_the_session_on_its_page_as_r
         now["processes"][0]["openmp"]["regions"].as_f64()
     })?;
     watched.assert_pace()?;
+    assert_range_stays(&watched.browser)?;
     let report = watched.end()?;
     job.end(SOON)?;
     let of = &report["processes"][0]["openmp"];
@@ -373,7 +394,7 @@ fn assert_keyboard(browser: &Browser) -> Outcome {
 /// The file shows its charts and tables without JavaScript, too.
 fn assert_without_scripts(watched: &Watched) -> Outcome {
     let browser = &watched.browser;
-    let pictures = browser.run("return document.querySelectorAll('svg.chart, .heat img').length")?;
+    let pictures = browser.run("return document.querySelectorAll('svg.plot').length")?;
     assert_eq!(pictures, 3);
     browser.disable_scripts()?;
     let file = watched.file();

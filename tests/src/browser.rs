@@ -3,6 +3,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::lines::Lines;
@@ -45,8 +47,7 @@ impl Browser {
             http: config.into(),
             session: format!("http://127.0.0.1:{port}/session"),
         };
-        let options =
-            json!({"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]});
+        let options = json!({"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]});
         let wanted = json!({
             "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
@@ -102,10 +103,22 @@ impl Browser {
         }
     }
 
-    /// Sends a command of the browser's own protocol (CDP).
-    fn command(&self, command: &str, parameters: &Value) -> Outcome {
+    /// Sends a command of the browser's own protocol (CDP) and returns its answer.
+    fn command(&self, command: &str, parameters: &Value) -> Outcome<Value> {
         let body = json!({"cmd": command, "params": parameters});
-        self.post("/goog/cdp/execute", &body).map(drop)
+        self.post("/goog/cdp/execute", &body)
+    }
+
+    /// The page as PNG, from its top down to this number of pixels at most.
+    pub fn picture(&self, height_max: u32) -> Outcome<Vec<u8>> {
+        let script = "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]";
+        let size = self.run(script)?;
+        let height = size[1].as_u64().unwrap_or(0).min(u64::from(height_max));
+        let clip = json!({"x": 0, "y": 0, "width": size[0], "height": height, "scale": 1});
+        let parameters = json!({"format": "png", "clip": clip, "captureBeyondViewport": true});
+        let answer = self.command("Page.captureScreenshot", &parameters)?;
+        let data = answer["data"].as_str().ok_or("no picture")?;
+        STANDARD.decode(data).context("a picture")
     }
 
     /// Sets the preferred colour scheme (light or dark) and the size of the window.
@@ -114,11 +127,13 @@ impl Browser {
         self.command("Emulation.setEmulatedMedia", &json!({"features": features}))?;
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.command("Emulation.setDeviceMetricsOverride", &size)
+            .map(drop)
     }
 
     /// Disables JavaScript from the next page on.
     pub fn disable_scripts(&self) -> Outcome {
         self.command("Emulation.setScriptExecutionDisabled", &json!({"value": true}))
+            .map(drop)
     }
 
     /// Presses a key on the focused element.
@@ -126,6 +141,50 @@ impl Browser {
         let keys = json!([{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]);
         let body = json!({"actions": [{"type": "key", "id": "keyboard", "actions": keys}]});
         self.post("/actions", &body).map(drop)
+    }
+
+    /// Presses the mouse button at a place of an element, moves to another one, and releases it. Places are parts
+    /// of the element's width.
+    pub fn drag(&self, selector: &str, (from, to): (f64, f64)) -> Outcome {
+        let mut actions = vec![
+            self.moved(selector, from)?,
+            json!({"type": "pointerDown", "button": 0}),
+        ];
+        // A browser that gets one jump may report no movement.
+        for step in 1..=4 {
+            actions.push(self.moved(selector, from + (to - from) * f64::from(step) / 4.0)?);
+        }
+        actions.push(json!({"type": "pointerUp", "button": 0}));
+        self.point(&actions)
+    }
+
+    pub fn double_click(&self, selector: &str) -> Outcome {
+        let press = [
+            json!({"type": "pointerDown", "button": 0}),
+            json!({"type": "pointerUp", "button": 0}),
+        ];
+        let mut actions = vec![self.moved(selector, 0.5)?];
+        actions.extend(press.clone().into_iter().chain(press));
+        self.point(&actions)
+    }
+
+    /// A movement of the mouse to a part of an element's width.
+    fn moved(&self, selector: &str, part: f64) -> Outcome<Value> {
+        let script = format!(
+            "const of = document.querySelector({selector:?}); of.scrollIntoView({{block: 'center'}}); \
+             const box = of.getBoundingClientRect(); return [box.left + {part} * box.width, box.top + box.height / 2]"
+        );
+        let place = self.run(&script)?;
+        let pixel = |at: &Value| at.as_f64().map(|at| at.round() as i64);
+        Ok(
+            json!({"type": "pointerMove", "x": pixel(&place[0]), "y": pixel(&place[1]), "origin": "viewport", "duration": 0}),
+        )
+    }
+
+    fn point(&self, actions: &[Value]) -> Outcome {
+        let parameters = json!({"pointerType": "mouse"});
+        let mouse = json!({"type": "pointer", "id": "mouse", "parameters": parameters, "actions": actions});
+        self.post("/actions", &json!({"actions": [mouse]})).map(drop)
     }
 
     /// Messages on the browser's console since the last call: errors, policy violations.

@@ -7,6 +7,7 @@ use profile::{
 
 use super::{file, page};
 
+mod range;
 mod schema;
 
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
@@ -150,7 +151,7 @@ fn the_charts_cover_the_session_and_have_a_text() {
     assert!(
         text.contains("Time of one iteration over the session: least 10.0 ms, most 100 ms, last 10.0 ms")
     );
-    assert_eq!(text.matches("role=\"img\"").count(), 2);
+    assert_eq!(text.matches("role=\"img\"").count(), 3);
     assert!(text.contains("src=\"data:image/png;base64,"));
 }
 
@@ -174,7 +175,7 @@ fn the_policy_names_the_style_and_the_script_that_are_in_the_file() {
     let text = file(&page(&session())).unwrap();
     for (from, to, word) in [
         ("<style>", "</style>", "style-src"),
-        ("<script>", "</script>", "script-src"),
+        ("<script type=\"module\">", "</script>", "script-src"),
     ] {
         let body = text.split_once(from).unwrap().1.split_once(to).unwrap().0;
         let sum = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(body.as_bytes()));
