@@ -8,7 +8,7 @@ use serde::Serialize;
 pub const SCHEMA: &str = "tuneagent.page/1";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct PageModel {
     pub schema: &'static str,
     /// Version of the program that made it.
@@ -38,7 +38,7 @@ pub struct PageModel {
 
 /// A number at the head of the page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Tile {
     pub name: &'static str,
     pub value: String,
@@ -49,7 +49,7 @@ pub struct Tile {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct FindingBlock {
     pub rule: String,
     /// `repaired`, or from when to when it held.
@@ -62,7 +62,7 @@ pub struct FindingBlock {
 
 /// The series of the charts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Timeline {
     pub end_s: f64,
     pub pace: Vec<PacePart>,
@@ -77,7 +77,7 @@ pub struct Timeline {
 
 /// Iterations of one part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct PacePart {
     pub from_s: f64,
     pub until_s: f64,
@@ -89,7 +89,7 @@ pub struct PacePart {
 /// How the processes spent a part of the run, the mean over those that were measured in it. The rest of the
 /// time they were asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct SharePart {
     pub from_s: f64,
     pub until_s: f64,
@@ -98,7 +98,7 @@ pub struct SharePart {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct RankRow {
     pub name: String,
     /// Shares of equal parts of the run; `None` where it was not measured.
@@ -107,7 +107,7 @@ pub struct RankRow {
 
 /// Something that happened, with its number on the charts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct TimelineMark {
     pub number: usize,
     pub at_s: f64,
@@ -116,7 +116,7 @@ pub struct TimelineMark {
 
 /// Bytes that ranks sent to each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct MessageMatrix {
     /// Number of rows, and of columns.
     pub side: u32,
@@ -132,7 +132,7 @@ pub struct MessageMatrix {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct MatrixCell {
     pub from: u32,
     pub to: u32,
@@ -141,7 +141,7 @@ pub struct MatrixCell {
 
 /// A factor of the parallel efficiency.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Efficiency {
     pub name: &'static str,
     /// Depth in the tree: a node is the product of those directly below it.
@@ -151,7 +151,7 @@ pub struct Efficiency {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Table {
     /// The address in the page.
     pub id: &'static str,
@@ -163,7 +163,7 @@ pub struct Table {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Column {
     pub title: &'static str,
     pub is_number: bool,
@@ -171,7 +171,7 @@ pub struct Column {
 
 /// A cell, and by what it is sorted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Cell {
     pub text: String,
     /// The number in base units; none of a text and of what was not measured.
