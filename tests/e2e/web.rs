@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::browser::Browser;
+use tuneagent_e2e::firefox::Firefox;
 use tuneagent_e2e::job::Waiting;
 use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::{Outcome, each, lammps, programs, require};
@@ -123,7 +124,8 @@ const FILE: &str = "run.html";
 struct Watched {
     agent: Agent,
     browser: Browser,
-    /// Address without the token.
+    /// The address that was printed, and the same without its token.
+    address: String,
     ours: String,
     folder: tempfile::TempDir,
 }
@@ -142,6 +144,7 @@ impl Watched {
         browser.wait_for_text("#connection", |text| text == "live")?;
         Ok(Watched {
             ours: ours.to_owned(),
+            address: address.to_owned(),
             agent,
             browser,
             folder,
@@ -273,7 +276,7 @@ fn assert_range_stays(browser: &Browser) -> Outcome {
 
 #[test]
 fn an_openmp_program_without_mpi_has_the_numbers_of_the_session_on_its_page_as_root() -> Outcome {
-    let _shared = require!(shared: Root, Cc, Browser);
+    let _shared = require!(shared: Root, Cc, Browser, Firefox);
     let mut job = openmp::start(&programs::openmp("uneven")?, "20 20 60 20")?;
     let mut watched = Watched::start(job.pid(), &["--rules", "none"])?;
     wait_for(&watched.agent, |now| {
@@ -285,7 +288,16 @@ fn an_openmp_program_without_mpi_has_the_numbers_of_the_session_on_its_page_as_r
     })?;
     watched.assert_pace()?;
     assert_range_stays(&watched.browser)?;
+    let firefox = Firefox::start()?;
+    firefox.open(&watched.address)?;
+    firefox.wait_until("return document.getElementById('connection').textContent === 'live'")?;
+    firefox.run("window.before = document.querySelector('#session p')")?;
+    firefox.wait_until("return !window.before.isConnected")?;
     let report = watched.end()?;
+    firefox
+        .wait_until("return document.querySelector('.status').textContent.includes('save as one file')")?;
+    let errors = firefox.errors(&watched.ours)?;
+    assert!(errors.is_empty(), "{errors:?}");
     job.end(SOON)?;
     let of = &report["processes"][0]["openmp"];
     watched.assert_cell(("regions", &process, "regions"), number(&of["regions"]))?;

@@ -143,48 +143,18 @@ impl Browser {
         self.post("/actions", &body).map(drop)
     }
 
-    /// Presses the mouse button at a place of an element, moves to another one, and releases it. Places are parts
-    /// of the element's width.
-    pub fn drag(&self, selector: &str, (from, to): (f64, f64)) -> Outcome {
-        let mut actions = vec![
-            self.moved(selector, from)?,
-            json!({"type": "pointerDown", "button": 0}),
-        ];
-        // A browser that gets one jump may report no movement.
-        for step in 1..=4 {
-            actions.push(self.moved(selector, from + (to - from) * f64::from(step) / 4.0)?);
-        }
-        actions.push(json!({"type": "pointerUp", "button": 0}));
-        self.point(&actions)
+    /// Drags from one place of an element to another one; places are parts of its width.
+    pub fn drag(&self, selector: &str, way: (f64, f64)) -> Outcome {
+        let actions = dragging(|script| self.run(script), selector, way)?;
+        self.post("/actions", &json!({"actions": actions})).map(drop)
     }
 
     pub fn double_click(&self, selector: &str) -> Outcome {
-        let press = [
-            json!({"type": "pointerDown", "button": 0}),
-            json!({"type": "pointerUp", "button": 0}),
-        ];
-        let mut actions = vec![self.moved(selector, 0.5)?];
-        actions.extend(press.clone().into_iter().chain(press));
-        self.point(&actions)
-    }
-
-    /// A movement of the mouse to a part of an element's width.
-    fn moved(&self, selector: &str, part: f64) -> Outcome<Value> {
-        let script = format!(
-            "const of = document.querySelector({selector:?}); of.scrollIntoView({{block: 'center'}}); \
-             const box = of.getBoundingClientRect(); return [box.left + {part} * box.width, box.top + box.height / 2]"
-        );
-        let place = self.run(&script)?;
-        let pixel = |at: &Value| at.as_f64().map(|at| at.round() as i64);
-        Ok(
-            json!({"type": "pointerMove", "x": pixel(&place[0]), "y": pixel(&place[1]), "origin": "viewport", "duration": 0}),
-        )
-    }
-
-    fn point(&self, actions: &[Value]) -> Outcome {
-        let parameters = json!({"pointerType": "mouse"});
-        let mouse = json!({"type": "pointer", "id": "mouse", "parameters": parameters, "actions": actions});
-        self.post("/actions", &json!({"actions": [mouse]})).map(drop)
+        let click = [pointer("pointerDown"), pointer("pointerUp")];
+        let mut actions = vec![moved(|script| self.run(script), selector, 0.5)?];
+        actions.extend(click.iter().chain(&click).cloned());
+        self.post("/actions", &json!({"actions": [mouse(&actions)]}))
+            .map(drop)
     }
 
     /// Messages on the browser's console since the last call: errors, policy violations.
@@ -220,6 +190,43 @@ impl Browser {
         let found = self.run(&script)?;
         Ok(each(&found).map(Value::to_string).collect())
     }
+}
+
+/// Actions of WebDriver that press the mouse button at a part of an element's width, move to another one, and
+/// release it.
+pub(crate) fn dragging(
+    run: impl Fn(&str) -> Outcome<Value>,
+    selector: &str,
+    (from, to): (f64, f64),
+) -> Outcome<Value> {
+    let mut actions = vec![moved(&run, selector, from)?, pointer("pointerDown")];
+    // A browser that gets one jump may report no movement.
+    for step in 1..=4 {
+        actions.push(moved(&run, selector, from + (to - from) * f64::from(step) / 4.0)?);
+    }
+    actions.push(pointer("pointerUp"));
+    Ok(json!([mouse(&actions)]))
+}
+
+fn mouse(actions: &[Value]) -> Value {
+    let parameters = json!({"pointerType": "mouse"});
+    json!({"type": "pointer", "id": "mouse", "parameters": parameters, "actions": actions})
+}
+
+fn pointer(action: &str) -> Value {
+    json!({"type": action, "button": 0})
+}
+
+/// A movement of the mouse to a part of an element's width.
+fn moved(run: impl Fn(&str) -> Outcome<Value>, selector: &str, part: f64) -> Outcome<Value> {
+    let script = format!(
+        "const of = document.querySelector({selector:?}); of.scrollIntoView({{block: 'center'}}); \
+         const box = of.getBoundingClientRect(); return [box.left + {part} * box.width, box.top + box.height / 2]"
+    );
+    let place = run(&script)?;
+    let pixel = |at: &Value| at.as_f64().map(|at| at.round() as i64);
+    let (x, y) = (pixel(&place[0]), pixel(&place[1]));
+    Ok(json!({"type": "pointerMove", "x": x, "y": y, "origin": "viewport", "duration": 0}))
 }
 
 impl Drop for Browser {

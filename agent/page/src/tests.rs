@@ -8,6 +8,7 @@ use profile::{
 
 use super::{file, page, sections};
 
+mod firefox;
 mod pictures;
 mod range;
 mod schema;
