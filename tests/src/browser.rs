@@ -3,6 +3,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::lines::Lines;
@@ -45,8 +47,7 @@ impl Browser {
             http: config.into(),
             session: format!("http://127.0.0.1:{port}/session"),
         };
-        let options =
-            json!({"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]});
+        let options = json!({"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]});
         let wanted = json!({
             "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
@@ -102,10 +103,22 @@ impl Browser {
         }
     }
 
-    /// Sends a command of the browser's own protocol (CDP).
-    fn command(&self, command: &str, parameters: &Value) -> Outcome {
+    /// Sends a command of the browser's own protocol (CDP) and returns its answer.
+    fn command(&self, command: &str, parameters: &Value) -> Outcome<Value> {
         let body = json!({"cmd": command, "params": parameters});
-        self.post("/goog/cdp/execute", &body).map(drop)
+        self.post("/goog/cdp/execute", &body)
+    }
+
+    /// The page as PNG, from its top down to this number of pixels at most.
+    pub fn picture(&self, height_max: u32) -> Outcome<Vec<u8>> {
+        let script = "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]";
+        let size = self.run(script)?;
+        let height = size[1].as_u64().unwrap_or(0).min(u64::from(height_max));
+        let clip = json!({"x": 0, "y": 0, "width": size[0], "height": height, "scale": 1});
+        let parameters = json!({"format": "png", "clip": clip, "captureBeyondViewport": true});
+        let answer = self.command("Page.captureScreenshot", &parameters)?;
+        let data = answer["data"].as_str().ok_or("no picture")?;
+        STANDARD.decode(data).context("a picture")
     }
 
     /// Sets the preferred colour scheme (light or dark) and the size of the window.
@@ -114,11 +127,13 @@ impl Browser {
         self.command("Emulation.setEmulatedMedia", &json!({"features": features}))?;
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.command("Emulation.setDeviceMetricsOverride", &size)
+            .map(drop)
     }
 
     /// Disables JavaScript from the next page on.
     pub fn disable_scripts(&self) -> Outcome {
         self.command("Emulation.setScriptExecutionDisabled", &json!({"value": true}))
+            .map(drop)
     }
 
     /// Presses a key on the focused element.
@@ -126,6 +141,20 @@ impl Browser {
         let keys = json!([{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]);
         let body = json!({"actions": [{"type": "key", "id": "keyboard", "actions": keys}]});
         self.post("/actions", &body).map(drop)
+    }
+
+    /// Drags from one place of an element to another one; places are parts of its width.
+    pub fn drag(&self, selector: &str, way: (f64, f64)) -> Outcome {
+        let actions = dragging(|script| self.run(script), selector, way)?;
+        self.post("/actions", &json!({"actions": actions})).map(drop)
+    }
+
+    pub fn double_click(&self, selector: &str) -> Outcome {
+        let click = [pointer("pointerDown"), pointer("pointerUp")];
+        let mut actions = vec![moved(|script| self.run(script), selector, 0.5)?];
+        actions.extend(click.iter().chain(&click).cloned());
+        self.post("/actions", &json!({"actions": [mouse(&actions)]}))
+            .map(drop)
     }
 
     /// Messages on the browser's console since the last call: errors, policy violations.
@@ -161,6 +190,43 @@ impl Browser {
         let found = self.run(&script)?;
         Ok(each(&found).map(Value::to_string).collect())
     }
+}
+
+/// Actions of WebDriver that press the mouse button at a part of an element's width, move to another one, and
+/// release it.
+pub(crate) fn dragging(
+    run: impl Fn(&str) -> Outcome<Value>,
+    selector: &str,
+    (from, to): (f64, f64),
+) -> Outcome<Value> {
+    let mut actions = vec![moved(&run, selector, from)?, pointer("pointerDown")];
+    // A browser that gets one jump may report no movement.
+    for step in 1..=4 {
+        actions.push(moved(&run, selector, from + (to - from) * f64::from(step) / 4.0)?);
+    }
+    actions.push(pointer("pointerUp"));
+    Ok(json!([mouse(&actions)]))
+}
+
+fn mouse(actions: &[Value]) -> Value {
+    let parameters = json!({"pointerType": "mouse"});
+    json!({"type": "pointer", "id": "mouse", "parameters": parameters, "actions": actions})
+}
+
+fn pointer(action: &str) -> Value {
+    json!({"type": action, "button": 0})
+}
+
+/// A movement of the mouse to a part of an element's width.
+fn moved(run: impl Fn(&str) -> Outcome<Value>, selector: &str, part: f64) -> Outcome<Value> {
+    let script = format!(
+        "const of = document.querySelector({selector:?}); of.scrollIntoView({{block: 'center'}}); \
+         const box = of.getBoundingClientRect(); return [box.left + {part} * box.width, box.top + box.height / 2]"
+    );
+    let place = run(&script)?;
+    let pixel = |at: &Value| at.as_f64().map(|at| at.round() as i64);
+    let (x, y) = (pixel(&place[0]), pixel(&place[1]));
+    Ok(json!({"type": "pointerMove", "x": x, "y": y, "origin": "viewport", "duration": 0}))
 }
 
 impl Drop for Browser {

@@ -6,7 +6,7 @@
 //! variables to change and users with exact rights, `underload` a program with many threads that check their
 //! results, `agent` starts `tuneagent`, `lammps` and `gromacs` start the real programs, `crowd` runs several
 //! programs on the same cores, `repairs` has the cases of the run-time rules, `prometheus` a Prometheus
-//! server, `screen` a terminal, `browser` a browser, `slurm` a Slurm with several nodes, `sight` the time
+//! server, `screen` a terminal, `browser` Chromium, `firefox` Firefox, `slurm` a Slurm with several nodes, `sight` the time
 //! until first numbers are shown, `usage` the resources of a process.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Processes started
@@ -18,6 +18,7 @@ pub mod agent;
 pub mod browser;
 pub mod crowd;
 pub mod family;
+pub mod firefox;
 pub mod gromacs;
 pub mod group;
 pub mod job;

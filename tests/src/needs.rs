@@ -62,6 +62,7 @@ needs! {
     Prometheus: "Prometheus (package prometheus)" => finds("prometheus") && finds("promtool");
     Browser: "Chromium (packages chromium, chromium-driver) and axe-core (cargo xtask setup)" =>
         finds("chromium") && finds("chromedriver") && crate::wheels::axe().is_some();
+    Firefox: "Firefox (package firefox-esr)" => finds("firefox-esr");
     Tmux: "tmux (package tmux)" => finds("tmux");
     Slurm: "Slurm (packages slurm-wlm, munge)" =>
         ["slurmctld", "slurmd", "srun", "munged"].into_iter().all(finds);

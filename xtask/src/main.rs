@@ -38,7 +38,7 @@ cargo xtask release                                       build the program for 
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add new inputs to the committed corpus
 cargo xtask attack [--quick] [--kills N] [--cycles N] [--soak-s N] [--rounds N]
                                                           repeat the stress tests: kills, sessions, a soak, hostile programs
-cargo xtask docs                                          rewrite the generated documents: docs/rules, schema, tables
+cargo xtask docs                                          rewrite the generated documents: docs/rules, schemas, tables
 cargo xtask experiment NAME|all [--quick] [--out DIR]     repeat published experiments and compare the figures
 cargo xtask bench NAME|all [--quick] [--out DIR]          measure the release build; without a name: list the benchmarks
 cargo xtask bench actions                                 duration of each tuning action, compared with MATE's times
@@ -88,6 +88,7 @@ fn docs(flags: &[&str]) -> Result<()> {
     let tests = [
         "test --quiet --package tuneagent-rules --lib -- page:: file::schema::",
         "test --quiet --package tuneagent-report --lib -- metrics::tests::the_documentation",
+        "test --quiet --package tuneagent-page --lib -- schema::",
     ];
     tests.into_iter().try_for_each(|words| {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -1,82 +1,170 @@
-//! Charts over the time of the session, as SVG. They have no colours of their own: each stands for a variable
-//! of the style sheet, which knows light and dark.
+//! Charts over the time of the session, as SVG. The plot is as wide as the page, while its texts keep their
+//! size: the data are in an inner drawing in seconds, which is stretched, and whose view box a script narrows
+//! to a range. Colours are those of the style sheet, which knows light and dark.
 
-use plotters::coord::types::RangedCoordf64;
-use plotters::prelude::*;
-use plotters::style::RGBColor;
+use std::fmt::Write;
+
+use maud::{Markup, html};
 use profile::format::{duration, percent};
 
-use crate::model::{PacePart, Timeline, TimelineMark};
+use crate::model::{PacePart, SharePart, Timeline};
 
-/// The style sheet names these colours.
-const INK: RGBColor = RGBColor(0, 0, 1);
-const GRID: RGBColor = RGBColor(0, 0, 2);
-const PACE: RGBColor = RGBColor(0, 0, 3);
-const CPU: RGBColor = RGBColor(0, 0, 4);
-const WAITING: RGBColor = RGBColor(0, 0, 5);
-const MARK: RGBColor = RGBColor(0, 0, 6);
-const GAP: RGBColor = RGBColor(0, 0, 7);
-
-const SIZE: (u32, u32) = (1000, 180);
-/// Place of the axis' numbers at the left: the charts share their time axis, so it is the same for all.
-pub(crate) const LEFT: u32 = 72;
-pub(crate) const RIGHT: u32 = 12;
+/// Height of the data, in pixels.
+const HEIGHT: f64 = 140.0;
+/// Room above the data, for the numbers of marks, and below them, for the times.
+const TOP: f64 = 18.0;
+const BELOW: f64 = 20.0;
 /// A pace that varies by more than this is drawn on a logarithmic axis.
 const LOGARITHMIC: f64 = 20.0;
+/// Most times at which a range may begin or end, and most times below a chart. The script uses the second, too.
+const STEPS_MAX: f64 = 240.0;
+const TICKS_MAX: usize = 8;
 
-pub(crate) type ChartError = DrawingAreaErrorKind<std::io::Error>;
+/// What is drawn over the time.
+pub(crate) struct Chart {
+    /// The text that stands for it.
+    pub(crate) text: String,
+    pub(crate) height: f64,
+    /// Texts at the left, with their places from the top.
+    pub(crate) labels: Vec<(f64, String)>,
+    /// Its coordinates are seconds, and pixels from the top.
+    pub(crate) data: Markup,
+}
 
-/// How long an iteration takes, over the time. The line is broken where none was measured.
-pub(crate) fn pace(timeline: &Timeline) -> Result<Option<String>, ChartError> {
-    let parts = &timeline.pace;
-    let means = || parts.iter().map(|part| part.mean_s).filter(|mean| *mean > 0.0);
-    let (Some(least), Some(most)) = (means().reduce(f64::min), means().reduce(f64::max)) else {
-        return Ok(None);
-    };
-    let is_logarithmic = most > LOGARITHMIC * least;
-    let scale = |seconds: f64| if is_logarithmic { seconds.log10() } else { seconds };
-    let range = match is_logarithmic {
-        true => (least / 1.5).log10()..(most * 1.5).log10(),
-        false => 0.0..most * 1.1,
-    };
-    let label = |value: &f64| match is_logarithmic {
-        true => time(10f64.powf(*value)),
-        false => time(*value),
-    };
-    let runs = unbroken(parts);
-    let svg = on_time(timeline, range.clone(), &label, |chart| {
-        let mut gaps = Vec::new();
-        let mut before_s = 0.0;
-        for run in &runs {
-            let (first, last) = (run[0], run[run.len() - 1]);
-            gaps.push((before_s, first.from_s));
-            before_s = last.until_s;
-            let steps = run.iter().flat_map(|part| {
-                let mean = scale(part.mean_s);
-                [(part.from_s, mean), (part.until_s, mean)]
-            });
-            chart.draw_series(LineSeries::new(steps, PACE.stroke_width(2)))?;
+/// The times at which a range may begin or end: multiples of a round number of seconds, and the end.
+pub(crate) struct Steps {
+    pub(crate) step_s: f64,
+    pub(crate) end_s: f64,
+}
+
+impl Steps {
+    pub(crate) fn of(timeline: &Timeline) -> Steps {
+        let end_s = end_s(timeline);
+        Steps {
+            step_s: round_up(end_s / STEPS_MAX),
+            end_s,
         }
-        gaps.push((before_s, timeline.end_s));
-        let gaps = gaps.into_iter().filter(|(from, to)| to > from);
-        chart.draw_series(
-            gaps.map(|(from, to)| Rectangle::new([(from, range.start), (to, range.end)], GAP.filled())),
-        )?;
-        Ok(())
-    })?;
-    let log = if is_logarithmic { ", logarithmic axis" } else { "" };
-    let text = format!(
-        "Time of one iteration over the session{log}: least {}, most {}, last {}",
-        time(least),
-        time(most),
-        time(parts.last().map_or(0.0, |part| part.mean_s))
-    );
-    Ok(Some(finished(svg, &text)))
+    }
+
+    fn multiples(&self) -> impl Iterator<Item = f64> {
+        let (step_s, end_s) = (self.step_s, self.end_s);
+        (0..)
+            .map(move |number| f64::from(number) * step_s)
+            .take_while(move |at_s| *at_s < end_s)
+    }
+
+    /// All of them as texts, separated by `|`, which no time contains.
+    pub(crate) fn texts(&self) -> String {
+        let all: Vec<String> = self.multiples().chain([self.end_s]).map(time).collect();
+        all.join("|")
+    }
+
+    /// Those that are written below a chart.
+    fn ticks(&self) -> Vec<f64> {
+        let count = self.multiples().count();
+        let every = [1, 2, 5, 10, 20, 50, 100]
+            .into_iter()
+            .find(|every| count <= every * TICKS_MAX);
+        self.multiples().step_by(every.unwrap_or(100)).collect()
+    }
+}
+
+/// The next of 1, 2 and 5 times a power of ten.
+fn round_up(value: f64) -> f64 {
+    let power = 10f64.powf(value.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= value);
+    factor.unwrap_or(10.0) * power
+}
+
+fn end_s(timeline: &Timeline) -> f64 {
+    timeline.end_s.max(1e-3)
 }
 
 /// Seconds as people read them.
 pub(crate) fn time(seconds: f64) -> String {
-    duration(seconds * 1e9)
+    match seconds > 0.0 {
+        true => duration(seconds * 1e9),
+        false => "0 s".to_owned(),
+    }
+}
+
+/// A chart with the times below it and the marks in it.
+pub(crate) fn drawn(timeline: &Timeline, chart: &Chart) -> Markup {
+    let (end, height) = (end_s(timeline), chart.height);
+    let x = |at_s: f64| format!("{:.2}%", 100.0 * at_s / end);
+    html! {
+        div .chart {
+            svg .values aria-hidden="true" height=(TOP + height + BELOW) {
+                @for (y, label) in &chart.labels { text x="100%" y=(format!("{:.1}", TOP + y + 4.0)) { (label) } }
+            }
+            svg .plot role="img" aria-label=(chart.text) height=(TOP + height + BELOW) {
+                rect .gap y=(TOP) width="100%" height=(height) {}
+                svg .data y=(TOP) width="100%" height=(height) viewBox={ "0 0 " (end) " " (height) } preserveAspectRatio="none" {
+                    (chart.data)
+                }
+                @for (number, at_s) in Steps::of(timeline).ticks().into_iter().enumerate() {
+                    // A narrow page has no room for every one.
+                    svg .tick .minor[number % 2 == 1] x=(x(at_s)) data-at=(at_s) { text y=(TOP + height + 15.0) { (time(at_s)) } }
+                }
+                @for mark in &timeline.marks {
+                    // Numbers of neighbours stand at different sides, so that 1 and 2 are not 12.
+                    svg .mark .even[mark.number % 2 == 0] x=(x(mark.at_s)) data-at=(mark.at_s) {
+                        line y1=(TOP) y2=(TOP + height) {}
+                        text y=(TOP - 5.0) { (mark.number) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How long an iteration takes, over the time. The line is broken where none was measured.
+pub(crate) fn pace(timeline: &Timeline) -> Option<Chart> {
+    let parts = &timeline.pace;
+    let means = || parts.iter().map(|part| part.mean_s).filter(|mean| *mean > 0.0);
+    let (least, most) = (means().reduce(f64::min)?, means().reduce(f64::max)?);
+    let is_logarithmic = most > LOGARITHMIC * least;
+    let (low, high) = match is_logarithmic {
+        true => (least / 1.5, most * 1.5),
+        false => (0.0, most * 1.1),
+    };
+    let y = |seconds: f64| match is_logarithmic {
+        true => HEIGHT * (1.0 - (seconds / low).ln() / (high / low).ln()),
+        false => HEIGHT * (1.0 - seconds / high),
+    };
+    let values = match is_logarithmic {
+        true => powers(low, high),
+        false => multiples(high),
+    };
+    let (mut ground, mut line) = (String::new(), String::new());
+    for run in unbroken(parts) {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        area(&mut ground, (first.from_s, last.until_s), (0.0, HEIGHT));
+        for (number, part) in run.iter().enumerate() {
+            let letter = if number == 0 { 'M' } else { 'L' };
+            let y = y(part.mean_s);
+            append(
+                &mut line,
+                format_args!("{letter}{:.3} {y:.1}H{:.3}", part.from_s, part.until_s),
+            );
+        }
+    }
+    let log = if is_logarithmic { ", logarithmic axis" } else { "" };
+    Some(Chart {
+        text: format!(
+            "Time of one iteration over the session{log}: least {}, most {}, last {}",
+            time(least),
+            time(most),
+            time(parts.last().map_or(0.0, |part| part.mean_s))
+        ),
+        height: HEIGHT,
+        data: html! {
+            path .ground d=(ground) {}
+            (grid(timeline, values.iter().map(|value| y(*value))))
+            path .pace d=(line) {}
+        },
+        labels: values.iter().map(|value| (y(*value), time(*value))).collect(),
+    })
 }
 
 /// The parts, in pieces that follow one another without a gap.
@@ -93,104 +181,152 @@ fn unbroken(parts: &[PacePart]) -> Vec<Vec<PacePart>> {
 }
 
 /// What the processes did, in parts that add up: on a CPU, waiting for one, asleep.
-pub(crate) fn shares(timeline: &Timeline) -> Result<Option<String>, ChartError> {
+pub(crate) fn shares(timeline: &Timeline) -> Option<Chart> {
     let parts = &timeline.shares;
-    let Some(last) = parts.last() else {
-        return Ok(None);
-    };
+    let last = parts.last()?;
     let most = parts
         .iter()
         .map(|part| part.cpu + part.waiting)
         .fold(1.0, f64::max);
-    let svg = on_time(timeline, 0.0..most, &|value: &f64| percent(*value), |chart| {
-        let bar = |from, until, low, high, colour: RGBColor| {
-            Rectangle::new([(from, low), (until, high)], colour.filled())
-        };
-        chart.draw_series(parts.iter().flat_map(|part| {
-            let all = part.cpu + part.waiting;
-            [
-                bar(part.from_s, part.until_s, 0.0, part.cpu, CPU),
-                bar(part.from_s, part.until_s, part.cpu, all, WAITING),
-            ]
-        }))?;
-        Ok(())
-    })?;
-    let text = format!(
-        "Time of the processes over the session: on a CPU, waiting for a CPU, the rest asleep; at the end {} and {}",
-        percent(last.cpu),
-        percent(last.waiting)
-    );
-    Ok(Some(finished(svg, &text)))
-}
-
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-
-/// A chart whose axis is the time of the session, with its marks.
-fn on_time(
-    timeline: &Timeline,
-    range: std::ops::Range<f64>,
-    label: &dyn Fn(&f64) -> String,
-    draw: impl FnOnce(&mut Chart<'_>) -> Result<(), ChartError>,
-) -> Result<String, ChartError> {
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin_top(18)
-            .margin_right(RIGHT)
-            .x_label_area_size(24)
-            .y_label_area_size(LEFT)
-            .build_cartesian_2d(0.0..timeline.end_s.max(1e-9), range.clone())?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .y_labels(5)
-            .x_labels(9)
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .label_style(("sans-serif", 12, &INK))
-            .x_label_formatter(&|time_s| match *time_s > 0.0 {
-                true => time(*time_s),
-                false => "0 s".to_owned(),
-            })
-            .y_label_formatter(label)
-            .draw()?;
-        draw(&mut chart)?;
-        for mark in &timeline.marks {
-            draw_mark(&mut chart, mark, &range)?;
+    let y = |share: f64| HEIGHT * (1.0 - share / most);
+    let areas = |of: fn(&SharePart) -> (f64, f64)| {
+        let mut path = String::new();
+        for part in parts {
+            let (low, high) = of(part);
+            area(&mut path, (part.from_s, part.until_s), (y(high), y(low)));
         }
-        root.present()?;
+        path
+    };
+    let mut ground = String::new();
+    for part in parts {
+        area(&mut ground, (part.from_s, part.until_s), (0.0, HEIGHT));
     }
-    Ok(text)
+    let values = multiples(most);
+    Some(Chart {
+        text: format!(
+            "Time of the processes over the session: on a CPU, waiting for a CPU, the rest asleep; at the end {} and {}",
+            percent(last.cpu),
+            percent(last.waiting)
+        ),
+        height: HEIGHT,
+        data: html! {
+            path .ground d=(ground) {}
+            (grid(timeline, values.iter().map(|value| y(*value))))
+            path .cpu d=(areas(|part| (0.0, part.cpu))) {}
+            path .wait d=(areas(|part| (part.cpu, part.cpu + part.waiting))) {}
+        },
+        labels: values.iter().map(|value| (y(*value), percent(*value))).collect(),
+    })
 }
 
-fn draw_mark(
-    chart: &mut Chart<'_>,
-    mark: &TimelineMark,
-    range: &std::ops::Range<f64>,
-) -> Result<(), ChartError> {
-    let line = [(mark.at_s, range.start), (mark.at_s, range.end)];
-    chart.draw_series(LineSeries::new(line, MARK))?;
-    let style = ("sans-serif", 12, &MARK).into_text_style(chart.plotting_area());
-    let number = Text::new(mark.number.to_string(), (-3, -13), style);
-    chart.draw_series([EmptyElement::at((mark.at_s, range.end)) + number])?;
-    Ok(())
+/// Lines at the values that have a text.
+fn grid(timeline: &Timeline, places: impl Iterator<Item = f64>) -> Markup {
+    let mut path = String::new();
+    for y in places {
+        append(&mut path, format_args!("M0 {y:.1}H{:.3}", end_s(timeline)));
+    }
+    html! { path .grid d=(path) {} }
 }
 
-/// With the text that stands for it, the pattern of what was not measured, and a size that follows the page.
-fn finished(svg: String, text: &str) -> String {
-    let escaped = text
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('"', "&quot;");
-    let (width, height) = SIZE;
-    let head = format!("<svg width=\"{width}\" height=\"{height}\" ");
-    let ours = format!("<svg class=\"chart\" role=\"img\" aria-label=\"{escaped}\" ");
-    let hatch = "<defs><pattern id=\"gap\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"2\" height=\"6\" class=\"gap\"/></pattern></defs>";
-    let svg = svg.replacen(&head, &ours, 1);
-    match svg.find('>') {
-        Some(end) => format!("{}{hatch}{}", &svg[..=end], &svg[end + 1..]),
-        None => svg,
+/// Adds a rectangle to a path.
+fn area(path: &mut String, (from, until): (f64, f64), (top, bottom): (f64, f64)) {
+    append(
+        path,
+        format_args!("M{from:.3} {bottom:.1}V{top:.1}H{until:.3}V{bottom:.1}Z"),
+    );
+}
+
+fn append(path: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing into a text does not fail.
+    let _ = path.write_fmt(text);
+}
+
+/// Round values from 0 to this one.
+fn multiples(high: f64) -> Vec<f64> {
+    let step = round_up(high / 5.0);
+    (0..)
+        .map(|number| f64::from(number) * step)
+        .take_while(|value| *value <= high)
+        .collect()
+}
+
+/// The powers of ten between two values, with their halves and fifths where there are few.
+fn powers(low: f64, high: f64) -> Vec<f64> {
+    let mut all: Vec<f64> = Vec::new();
+    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let factors: &[f64] = if (high / low).log10() < 3.0 {
+        &[1.0, 2.0, 5.0]
+    } else {
+        &[1.0]
+    };
+    for decade in decades {
+        all.extend(factors.iter().map(|factor| factor * 10f64.powi(decade)));
+    }
+    all.retain(|value| (low..=high).contains(value));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lasting(end_s: f64) -> Steps {
+        Steps::of(&Timeline {
+            end_s,
+            ..Timeline::default()
+        })
+    }
+
+    #[test]
+    fn a_range_begins_and_ends_at_round_times_or_at_the_end() {
+        for end_s in [0.013, 0.9, 61.3, 240.0, 7261.0] {
+            let steps = lasting(end_s);
+            let texts = steps.texts();
+            let count = texts.split('|').count();
+            assert!((96..=242).contains(&count), "{end_s}: {count}");
+            assert!(
+                texts.starts_with("0 s|") && texts.ends_with(&time(end_s)),
+                "{texts}"
+            );
+            assert!(
+                (2..=TICKS_MAX).contains(&steps.ticks().len()),
+                "{end_s}: {:?}",
+                steps.ticks()
+            );
+        }
+        assert_eq!(lasting(61.3).step_s, 0.5);
+        assert_eq!(lasting(61.3).ticks(), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
+    }
+
+    #[test]
+    fn values_at_an_axis_are_round() {
+        assert_eq!(multiples(1.0), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(powers(0.007, 0.15), [0.01, 0.02, 0.05, 0.1]);
+        assert_eq!(powers(0.0007, 15.0), [0.001, 0.01, 0.1, 1.0, 10.0]);
+    }
+
+    #[test]
+    fn a_line_is_broken_where_nothing_was_measured() {
+        let part = |from_s, until_s| PacePart {
+            from_s,
+            until_s,
+            count: 10,
+            mean_s: 0.1,
+        };
+        let timeline = Timeline {
+            end_s: 10.0,
+            pace: vec![part(0.0, 2.0), part(2.1, 4.0), part(8.0, 9.0)],
+            ..Timeline::default()
+        };
+        let data = pace(&timeline).unwrap().data.into_string();
+        let line = data
+            .split("class=\"pace\" d=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap();
+        assert_eq!(line.matches('M').count(), 2, "{line}");
+        assert_eq!(line.matches('L').count(), 1, "{line}");
     }
 }

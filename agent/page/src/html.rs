@@ -6,17 +6,19 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use report::view;
 use sha2::{Digest, Sha256};
 
-use crate::chart::{self, ChartError};
+use crate::chart::{self, Chart, Steps};
 use crate::model::{Cell, Efficiency, FindingBlock, MessageMatrix, PageModel, Table, Tile, Timeline};
 use crate::{heat, messages};
 
 /// The style sheet, for light and dark.
 pub const STYLE: &str = include_str!("page.css");
-/// The scripts, in the order in which they define what the next ones use.
+/// The scripts as one module, in the order in which they define what the next ones use.
 pub const SCRIPT: &str = concat!(
-    "\"use strict\";\n",
+    include_str!("script/address.js"),
     include_str!("script/table.js"),
     include_str!("script/copy.js"),
+    include_str!("script/range.js"),
+    include_str!("script/theme.js"),
     include_str!("script/live.js"),
     include_str!("script/main.js"),
 );
@@ -24,8 +26,6 @@ pub const SCRIPT: &str = concat!(
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    #[error("a chart cannot be drawn: {0}")]
-    Chart(#[from] ChartError),
     #[error("the picture of ranks over time cannot be made: {0}")]
     Picture(#[from] png::EncodingError),
     #[error("the numbers cannot be written as JSON: {0}")]
@@ -91,10 +91,16 @@ fn section(id: &str, is_shown: bool, title: Option<&str>, body: &Markup) -> Mark
     let heading = format!("{id}-heading");
     html! {
         section id=(id) hidden[!is_shown] aria-labelledby=[title.map(|_| &heading)] {
-            @if let Some(title) = title { h2 id=(heading) { (title) } }
+            @if let Some(title) = title { h2 id=(heading) { (title) (of_the_complete_run(id)) } }
             (body)
         }
     }
+}
+
+/// Shown while the charts show a range of the run: the numbers of most sections are sums, not series.
+fn of_the_complete_run(id: &str) -> Markup {
+    let is_of_a_time = ["findings", "timeline", "rules", "changes", "quality"].contains(&id);
+    html! { @if !is_of_a_time { span .complete { " of the complete run" } } }
 }
 
 /// The file, for a reader without a network. It holds the page's data, too:
@@ -107,7 +113,7 @@ pub fn file(page: &PageModel) -> Result<String, PageError> {
     };
     let end = html! {
         script type="application/json" id="data" { (PreEscaped(embedded(page)?)) }
-        script { (PreEscaped(SCRIPT)) }
+        script type="module" { (PreEscaped(SCRIPT)) }
     };
     Ok(document(page, (&head, &html! {}), &sections(page)?, &end).into_string())
 }
@@ -122,7 +128,7 @@ pub fn live(page: &PageModel, sections: &[PageSection], newest: &str) -> String 
     let status = html! {
         p .status { span id="connection" role="status" data-since=(newest) { "live, with JavaScript" } }
     };
-    let end = html! { script src="/page.js" {} };
+    let end = html! { script type="module" src="/page.js" {} };
     document(page, (&head, &status), sections, &end).into_string()
 }
 
@@ -183,6 +189,7 @@ fn head(page: &PageModel) -> Markup {
 
 fn tiles(tiles: &[Tile]) -> Markup {
     html! {
+        (of_the_complete_run("numbers"))
         ul .tiles {
             @for tile in tiles {
                 li {
@@ -218,54 +225,73 @@ fn finding(finding: &FindingBlock) -> Markup {
 
 /// The charts; none where nothing was measured over the time.
 fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
-    let pace = chart::pace(timeline)?;
-    let shares = chart::shares(timeline)?;
+    let pace = chart::pace(timeline);
+    let shares = chart::shares(timeline);
     let ranks = match timeline.ranks.is_empty() {
         true => None,
-        false => Some(heat::picture(&timeline.ranks)?),
+        false => Some(ranks(timeline)?),
     };
     if pace.is_none() && shares.is_none() {
         return Ok(None);
     }
+    let steps = Steps::of(timeline);
     Ok(Some(html! {
-        @if let Some(svg) = &pace {
-            figure { figcaption { "time of one iteration; hatched: not measured" } (PreEscaped(svg)) }
+        // Attributes and patterns of SVG are not in the reach of the policy, styles of elements are.
+        svg .patterns aria-hidden="true" width="0" height="0" {
+            pattern #gap width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" { rect width="2" height="6" {} }
         }
-        @if let Some(svg) = &shares {
-            figure {
-                figcaption .legend {
-                    "time of the processes" i .cpu {} "on a CPU" i .wait {} "waiting for a CPU" i .rest {} "asleep"
-                }
-                (PreEscaped(svg))
+        div .over-time data-step=(steps.step_s) data-end=(steps.end_s) data-times=(steps.texts()) {
+            @if let Some(pace) = &pace {
+                figure { figcaption { "time of one iteration; hatched: not measured" } (chart::drawn(timeline, pace)) }
             }
-        }
-        @if let Some(picture) = &ranks { (self::ranks(timeline, picture)) }
-        @if !timeline.marks.is_empty() {
-            ol { @for mark in &timeline.marks { li value=(mark.number) { "after " (chart::time(mark.at_s)) ": " (mark.text) } } }
+            @if let Some(shares) = &shares {
+                figure {
+                    figcaption .legend {
+                        "time of the processes"
+                        span { i .cpu {} "on a CPU" } span { i .wait {} "waiting for a CPU" } span { i .rest {} "asleep" }
+                    }
+                    (chart::drawn(timeline, shares))
+                }
+            }
+            @if let Some(ranks) = &ranks {
+                figure {
+                    figcaption .legend { (timeline.quantity) ", by process" span { i .scale {} "0 % to 100 %; hatched: not measured" } }
+                    (chart::drawn(timeline, ranks))
+                    @if timeline.ranks_omitted > 0 { p .soft { "and " (timeline.ranks_omitted) " more" } }
+                }
+            }
+            @if !timeline.marks.is_empty() {
+                ol {
+                    @for mark in &timeline.marks {
+                        li value=(mark.number) data-at=(mark.at_s) { "after " (chart::time(mark.at_s)) ": " (mark.text) }
+                    }
+                }
+            }
         }
     }))
 }
 
-/// Each row is high enough to be seen apart from the next one.
-fn ranks(timeline: &Timeline, picture: &str) -> Markup {
+/// The picture of ranks over the time. Each row is high enough to be seen apart from the next one.
+fn ranks(timeline: &Timeline) -> Result<Chart, PageError> {
     let rows = timeline.ranks.len();
-    let height = (rows * 12).clamp(24, 360);
+    let height = (rows * 12).clamp(24, 360) as f64;
     let name = |row: Option<&crate::model::RankRow>| row.map_or("", |row| row.name.as_str()).to_owned();
     let (first, last) = (name(timeline.ranks.first()), name(timeline.ranks.last()));
     let text = format!(
         "{} of each process over the session, {first} to {last}; the table of processes has the means",
         timeline.quantity
     );
-    html! {
-        figure {
-            figcaption .legend { (timeline.quantity) ", by process" i .scale {} "0 % to 100 %; hatched: not measured" }
-            div .heat {
-                div .names { span { (first) } @if rows > 1 { span { (last) } } }
-                img alt=(text) width="1000" height=(height) src=(picture);
-            }
-            @if timeline.ranks_omitted > 0 { p .soft { "and " (timeline.ranks_omitted) " more" } }
-        }
+    let picture = heat::picture(&timeline.ranks)?;
+    let mut labels = vec![(6.0, first)];
+    if rows > 1 {
+        labels.push((height - 6.0, last));
     }
+    Ok(Chart {
+        text,
+        height,
+        labels,
+        data: html! { image href=(picture) width=(timeline.end_s) height=(height) preserveAspectRatio="none" {} },
+    })
 }
 
 fn matrix(matrix: &MessageMatrix) -> Result<Markup, PageError> {
@@ -278,8 +304,8 @@ fn matrix(matrix: &MessageMatrix) -> Result<Markup, PageError> {
     Ok(html! {
         figure {
             figcaption .legend {
-                "bytes sent; a row is " (of) " that sends, a column " (of) " that receives, from 0 to " (last)
-                i .scale {} "0 B to " (matrix.most) "; hatched: nothing"
+                span { "bytes sent; a row is " (of) " that sends, a column " (of) " that receives, from 0 to " (last) }
+                span { i .scale {} "0 B to " (matrix.most) "; hatched: nothing" }
             }
             div .matrix { img alt=(messages::alternative(matrix)) width="400" height="400" src=(picture); }
             @for note in &matrix.notes { p .soft { (note) } }
@@ -330,9 +356,18 @@ fn class(is_number: bool) -> &'static str {
 }
 
 fn cell(cell: &Cell, is_number: bool) -> Markup {
+    // More digits of a share would be most of what a live page sends.
+    let rounded = |share: f64| (share * 1e4).round() / 1e4;
+    let number = cell.number.map(|number| {
+        if cell.bar.is_some() {
+            rounded(number)
+        } else {
+            number
+        }
+    });
     html! {
-        td class=(class(is_number)) data-n=[cell.number] {
-            @if let Some(bar) = cell.bar { meter min="0" max="1" value=(bar) { } }
+        td class=(class(is_number)) data-n=[number] {
+            @if let Some(bar) = cell.bar { meter min="0" max="1" value=(rounded(bar)) { } }
             (cell.text)
         }
     }

@@ -1,12 +1,14 @@
 //! What the page shows, as plain data: every number as text, formatted as on the terminal, and the series of
-//! the charts. Times are seconds since the probes were armed.
+//! the charts. Times are seconds since the probes were armed. Scripts read it from `/api/page` and from the file:
+//! its comments are the descriptions in docs/page.schema.json.
 
 use serde::Serialize;
 
-/// Name and version of the form.
+/// Name and version of the form. New fields may be added; what exists keeps its meaning.
 pub const SCHEMA: &str = "tuneagent.page/1";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct PageModel {
     pub schema: &'static str,
     /// Version of the program that made it.
@@ -36,6 +38,7 @@ pub struct PageModel {
 
 /// A number at the head of the page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Tile {
     pub name: &'static str,
     pub value: String,
@@ -46,6 +49,7 @@ pub struct Tile {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct FindingBlock {
     pub rule: String,
     /// `repaired`, or from when to when it held.
@@ -58,6 +62,7 @@ pub struct FindingBlock {
 
 /// The series of the charts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Timeline {
     pub end_s: f64,
     pub pace: Vec<PacePart>,
@@ -72,6 +77,7 @@ pub struct Timeline {
 
 /// Iterations of one part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct PacePart {
     pub from_s: f64,
     pub until_s: f64,
@@ -83,6 +89,7 @@ pub struct PacePart {
 /// How the processes spent a part of the run, the mean over those that were measured in it. The rest of the
 /// time they were asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct SharePart {
     pub from_s: f64,
     pub until_s: f64,
@@ -91,6 +98,7 @@ pub struct SharePart {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct RankRow {
     pub name: String,
     /// Shares of equal parts of the run; `None` where it was not measured.
@@ -99,6 +107,7 @@ pub struct RankRow {
 
 /// Something that happened, with its number on the charts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct TimelineMark {
     pub number: usize,
     pub at_s: f64,
@@ -107,6 +116,7 @@ pub struct TimelineMark {
 
 /// Bytes that ranks sent to each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct MessageMatrix {
     /// Number of rows, and of columns.
     pub side: u32,
@@ -122,6 +132,7 @@ pub struct MessageMatrix {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct MatrixCell {
     pub from: u32,
     pub to: u32,
@@ -130,6 +141,7 @@ pub struct MatrixCell {
 
 /// A factor of the parallel efficiency.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Efficiency {
     pub name: &'static str,
     /// Depth in the tree: a node is the product of those directly below it.
@@ -139,6 +151,7 @@ pub struct Efficiency {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Table {
     /// The address in the page.
     pub id: &'static str,
@@ -150,6 +163,7 @@ pub struct Table {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Column {
     pub title: &'static str,
     pub is_number: bool,
@@ -157,6 +171,7 @@ pub struct Column {
 
 /// A cell, and by what it is sorted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Cell {
     pub text: String,
     /// The number in base units; none of a text and of what was not measured.

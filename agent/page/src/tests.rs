@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::time::Duration;
 
 use profile::{
@@ -5,7 +6,12 @@ use profile::{
     MatrixView, Messages, PaceView, PairView, ProcessView, Rates, SequenceView, Snapshot,
 };
 
-use super::{file, page};
+use super::{file, page, sections};
+
+mod firefox;
+mod pictures;
+mod range;
+mod schema;
 
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
 
@@ -148,7 +154,7 @@ fn the_charts_cover_the_session_and_have_a_text() {
     assert!(
         text.contains("Time of one iteration over the session: least 10.0 ms, most 100 ms, last 10.0 ms")
     );
-    assert_eq!(text.matches("role=\"img\"").count(), 2);
+    assert_eq!(text.matches("role=\"img\"").count(), 3);
     assert!(text.contains("src=\"data:image/png;base64,"));
 }
 
@@ -172,7 +178,7 @@ fn the_policy_names_the_style_and_the_script_that_are_in_the_file() {
     let text = file(&page(&session())).unwrap();
     for (from, to, word) in [
         ("<style>", "</style>", "style-src"),
-        ("<script>", "</script>", "script-src"),
+        ("<script type=\"module\">", "</script>", "script-src"),
     ] {
         let body = text.split_once(from).unwrap().1.split_once(to).unwrap().0;
         let sum = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(body.as_bytes()));
@@ -190,19 +196,64 @@ fn a_session_that_measured_nothing_is_a_page_too() {
     );
 }
 
+fn compressed(text: &str) -> usize {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap().len()
+}
+
+/// A session of so many ranks, each with numbers of its own, as they are at this second.
+fn of_ranks(count: u32, second: u32) -> Snapshot {
+    let mut large = session();
+    // A generator of numbers that do not compress (Park and Miller, 1988).
+    let mut seed = u64::from(second + 1);
+    let mut share = || {
+        seed = seed * 48271 % 0x7fff_ffff;
+        seed as f64 / f64::from(0x7fff_ffff)
+    };
+    large.processes = (0..count).map(rank).collect();
+    for process in &mut large.processes {
+        for part in &mut process.load {
+            (part.mpi, part.cpu) = (Some(share()), Some(share()));
+        }
+        process.overall = Some(Rates {
+            mpi: Some(share()),
+            cpu: share(),
+            runqueue: share(),
+            ..Rates::default()
+        });
+    }
+    let sent = (0..10_000.min(count * count)).map(|number| pair(number % count, number / count));
+    large.matrix = Some(MatrixView {
+        sent: sent.collect(),
+        ..MatrixView::default()
+    });
+    large.elapsed = Duration::from_secs(20 + u64::from(second));
+    large
+}
+
 #[test]
 fn sizes_are_bounded() {
     let empty = file(&page(&Snapshot::default())).unwrap();
     assert!(empty.len() <= 80_000, "{} bytes without data", empty.len());
-    let mut large = session();
-    large.processes = (0..1024).map(rank).collect();
-    let sent = (0..10_000)
-        .map(|number| pair(number % 1024, number / 10))
-        .collect();
-    large.matrix = Some(MatrixView {
-        sent,
-        ..MatrixView::default()
-    });
-    let bytes = file(&page(&large)).unwrap().len();
-    assert!(bytes <= 4_000_000, "{bytes} bytes with 1024 ranks");
+    let small = compressed(&empty);
+    assert!(small <= 25_000, "{small} compressed bytes without data");
+    for (ranks, most) in [(16, 400_000), (1024, 4_000_000)] {
+        let bytes = file(&page(&of_ranks(ranks, 0))).unwrap().len();
+        assert!(bytes <= most, "{bytes} bytes with {ranks} ranks");
+    }
+}
+
+#[test]
+fn what_changes_in_a_second_is_small_with_thousands_of_ranks() {
+    let all = |second| sections(&page(&of_ranks(2048, second))).unwrap();
+    let before = all(0);
+    let changed = all(1).into_iter().filter(|section| !before.contains(section));
+    let text: String = changed.map(|section| section.html).collect();
+    let bytes = compressed(&text);
+    assert!(
+        (1..=64_000).contains(&bytes),
+        "{bytes} compressed of {} bytes",
+        text.len()
+    );
 }

@@ -131,6 +131,7 @@ const NEEDS: &[Need] = needs! {
     Package("prometheus") [Test] "scrapes /metrics and answers every query of the dashboards; not started as a service";
     Package("chromium") [Test] "the page is looked at in a real browser";
     Package("chromium-driver") [Test] "drives it";
+    Package("firefox-esr") [Test] "the page in a second browser";
     Package("fonts-dejavu-core") [Test] "its letters";
     Package("tmux") [Test] "a terminal for the live view, looked at by the tests";
     Package("slurm-wlm") [Test] "a real Slurm, over nodes that see a part of a job; not started as a service";

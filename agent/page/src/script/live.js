@@ -61,7 +61,7 @@ function follow(status) {
   const replaceWaiting = () => {
     for (const [id, html] of isPaused ? [] : waiting) {
       const old = document.getElementById(id);
-      if (old && !isSelected(old)) {
+      if (old && !isSelected(old) && !old.querySelector(".held")) {
         replaceSection(old, html);
         waiting.delete(id);
       }

@@ -1,17 +1,4 @@
-// Sorting and filtering. The address keeps both, so that a link shows the same: #sort.functions=3d&filter.functions=Send
-
-/** The state in the address, by `sort.` or `filter.` and the name of the table. */
-function addressed() {
-  const text = location.hash.slice(1);
-  return new URLSearchParams(text.includes("=") ? text : "");
-}
-
-/** @param {string} key @param {string} value */
-function keepInAddress(key, value) {
-  const state = addressed();
-  value === "" ? state.delete(key) : state.set(key, value);
-  history.replaceState(null, "", "#" + state);
-}
+// Sorting and filtering of tables.
 
 /** @param {HTMLTableElement} table @param {number} column @param {boolean} ascending */
 function sort(table, column, ascending) {
