@@ -20,8 +20,12 @@ const PART_NS_MIN: u64 = 250_000_000;
 /// Student's quantile for a two-sided interval of 90 % by degrees of freedom, from 1.
 const STUDENT_90: [f64; 7] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89];
 
-/// The pace drifts: an average over more than this many parts of future time is taken to vary as one of so many.
+/// An average over more than this many parts of future time is taken to vary as one over so many, since phases of
+/// programs are longer than parts.
 const INDEPENDENT_MAX: f64 = 2.0;
+
+/// A drift of the pace is taken to go on for so many parts.
+const DRIFT_PARTS_MAX: f64 = 16.0;
 
 /// The variables that say how far a program is.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,17 +160,8 @@ impl StepProgress {
         if pace <= 0.0 {
             return Err(WithoutEta::Stands);
         }
-        let count = paces.len() as f64;
-        let mean = paces.iter().sum::<f64>() / count;
-        let squares = paces
-            .iter()
-            .map(|pace| (pace - mean) * (pace - mean))
-            .sum::<f64>();
-        let deviation = (squares / (count - 1.0)).sqrt();
-        let part_s = self.observed_ns(newest) as f64 / 1e9 / count;
-        let future = (left / pace / part_s).clamp(1.0, INDEPENDENT_MAX);
-        let student = STUDENT_90[(paces.len() - 2).min(STUDENT_90.len() - 1)];
-        let within = student * deviation * (1.0 / count + 1.0 / future).sqrt();
+        let part_s = self.observed_ns(newest) as f64 / 1e9 / paces.len() as f64;
+        let within = within(&paces, (left / pace / part_s).max(1.0));
         let time = |pace: f64| Duration::try_from_secs_f64(left / pace).ok();
         Ok(Eta {
             remaining: time(pace).ok_or(WithoutEta::Stands)?,
@@ -196,6 +191,28 @@ impl StepProgress {
         let pairs = ends.iter().zip(&ends[1..]);
         pairs.filter_map(|(from, to)| pace(*from, *to)).collect()
     }
+}
+
+/// Half of the 90 % interval of the mean pace over so many future parts, from the paces of at least three: how they
+/// vary, and how they drift.
+fn within(paces: &[f64], future: f64) -> f64 {
+    let count = paces.len() as f64;
+    let mean = paces.iter().sum::<f64>() / count;
+    let (mut squares, mut moves, mut spread) = (0.0, 0.0, 0.0);
+    for (number, pace) in paces.iter().enumerate() {
+        let from_middle = number as f64 - (count - 1.0) / 2.0;
+        squares += (pace - mean) * (pace - mean);
+        moves += from_middle * (pace - mean);
+        spread += from_middle * from_middle;
+    }
+    let student = STUDENT_90[(paces.len() - 2).min(STUDENT_90.len() - 1)];
+    let deviation = (squares / (count - 1.0)).sqrt();
+    let varies = student * deviation * (1.0 / count + 1.0 / future.min(INDEPENDENT_MAX)).sqrt();
+    let drift = moves / spread;
+    // A drift that could be there by chance counts, too.
+    let rest = (squares - drift * moves).max(0.0) / (count - 2.0);
+    let drift = drift.abs().max((rest / spread).sqrt());
+    varies.hypot(drift * f64::midpoint(count, future).min(DRIFT_PARTS_MAX))
 }
 
 /// Steps per second between two points; `None` between points at one moment.
