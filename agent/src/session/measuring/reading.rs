@@ -219,6 +219,7 @@ impl Measuring {
                 kernel,
                 has_mpi: context.target.has_mpi(),
                 has_regions: self.budget.regions.is_there(),
+                are_regions_resting: self.budget.regions.since_ns.is_none(),
                 are_all_here: context.target.job.size() == Some(self.profile.processes.len()),
                 probes: self.probes.list(),
                 processes: &mut self.profile.processes,
