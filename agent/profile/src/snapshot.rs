@@ -331,6 +331,8 @@ pub struct Rates {
     pub sent_per_s: f64,
     /// Involuntary context switches per second.
     pub switches_per_s: f64,
+    /// The part of the time in which sampled functions were watched; `None` if none is sampled.
+    pub sampled: Option<f64>,
 }
 
 impl Snapshot {

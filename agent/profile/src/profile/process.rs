@@ -313,6 +313,7 @@ impl Metered {
             false => Arc::clone(&reading.counted),
         };
         let (inside_ns, waited_ns) = reading.seen_ns;
+        reading.gaps_ns = self.unwatched.gaps_ns(at);
         reading.mpi_ns = inside_ns + more_ns;
         reading.mpi_waited_ns = has_waits.then_some(waited_ns + more_waited_ns);
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use profile::format::{bytes, count, duration, percent, plural};
 use profile::{FunctionTotals, Rates, Snapshot, TraceView};
 
+use super::parts::Accuracy;
 use super::{cost, cpus, durations, findings, history, pace, pairs, parts, scaling, sizes, spread};
 
 const FUNCTIONS_SHOWN: usize = 8;
@@ -150,7 +151,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             name: function.name.clone(),
             calls: Some(function.calls as f64),
             counted: function.counted.filter(|part| *part < parts::WATCHED_FULLY),
-            is_estimated: function.estimate.is_some(),
+            accuracy: Accuracy::of(function.estimate),
             mean_ns: function.mean_of_returned_ns(),
             share: function.time_ns.map(|time| time as f64 / watched),
             unreturned: function.unreturned,
@@ -216,21 +217,26 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     });
     let functions = snapshot.functions();
     let sampled = parts::sampled(&functions);
+    let accuracy = Accuracy::of(sampled);
     let sampled_text = sampled.map_or_else(String::new, |of| {
         // The upper bound is unknown if probes slow the program too much.
-        let more = if of.to.is_none() {
-            ", slowed by it: there may be more"
-        } else {
-            ""
+        let slowed = if of.to.is_none() { ", which slows it" } else { "" };
+        // Of the same span as the rates in this line.
+        let parts = rates.iter().filter_map(|rates| rates.sampled);
+        let part = percent(parts.reduce(f64::min).unwrap_or(of.watched));
+        let span = match word {
+            "after" => format!("the last {}", duration(snapshot.period.as_nanos() as f64)),
+            _ => "the time".to_owned(),
         };
-        format!("   (sampled {} of the time{more})", percent(of.watched))
+        format!("   (sampled {part} of {span}{slowed})")
     });
     let calls = mpi.map_or_else(String::new, |_| {
         let rate = |number| estimated(sampled.is_some(), number);
         format!(
-            "{} MPI calls/s, {}/s sent{sampled_text}",
-            rate(count(sum(|r| r.calls_per_s))),
-            rate(bytes(sum(|r| r.sent_per_s)))
+            "{} MPI calls/s, {}{}/s sent{sampled_text}",
+            accuracy.rate(sum(|r| r.calls_per_s)),
+            accuracy.mark(),
+            bytes(sum(|r| r.sent_per_s))
         )
     });
     let has_mpi = snapshot.job.mpi.is_some();
@@ -283,13 +289,16 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
     let row = |function: &FunctionTotals| Row {
         name: function.name.clone(),
         calls: Some(function.calls_per_s).filter(|_| !function.rests),
-        is_estimated: function.estimate.is_some(),
+        accuracy: Accuracy::of(function.estimate),
         mean_ns: function.mean_ns,
         share: function.time_ns.map(|_| function.share / running),
         ..Row::default()
     };
     rows("calls/s", functions.iter().map(row))
 }
+
+/// Columns of the numbers of calls at least.
+const CALLS_MIN: usize = 9;
 
 #[derive(Default)]
 struct Row {
@@ -298,11 +307,18 @@ struct Row {
     calls: Option<f64>,
     /// The part of the time that `calls` covers; `None` if it need not be shown.
     counted: Option<f64>,
-    is_estimated: bool,
+    accuracy: Accuracy,
     mean_ns: Option<f64>,
     share: Option<f64>,
     /// Calls that did not return, if that must be shown.
     unreturned: u64,
+}
+
+impl Row {
+    fn calls_text(&self) -> String {
+        let calls = self.calls.map(|calls| self.accuracy.cell(calls));
+        calls.unwrap_or_else(|| "-".to_owned())
+    }
 }
 
 /// A table of the first rows. Long names widen it, so that all lines have the same columns.
@@ -311,18 +327,20 @@ fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
     let shown: Vec<Row> = all.take(FUNCTIONS_SHOWN).collect();
     let longest = shown.iter().map(|row| row.name.chars().count()).max();
     let name = longest.unwrap_or_default().clamp(NAME_MIN, NAME_MAX);
+    let numbers = shown.iter().map(|row| row.calls_text().chars().count());
+    let width = numbers.fold(CALLS_MIN, usize::max);
     let mut lines = vec![format!(
-        " {:<name$} {calls:>9}  {:>8}   share of the time",
+        " {:<name$} {calls:>width$}  {:>8}   share of the time",
         "function", "mean"
     )];
-    lines.extend(shown.iter().map(|row| line(row, name)));
+    lines.extend(shown.iter().map(|row| line(row, (name, width))));
     if rest > 0 {
         lines.push(format!(" and {}", plural(rest, "more function")));
     }
     lines
 }
 
-fn line(row: &Row, columns: usize) -> String {
+fn line(row: &Row, (columns, width): (usize, usize)) -> String {
     let bar = row
         .share
         .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
@@ -336,14 +354,13 @@ fn line(row: &Row, columns: usize) -> String {
     let counted = row.counted.map_or_else(String::new, |part| {
         format!("  counted {} of the time", percent(part))
     });
-    let estimated = |number| estimated(row.is_estimated, number);
-    let calls = row.calls.map(|calls| estimated(count(calls.round())));
+    let estimated = |number| estimated(row.accuracy != Accuracy::Exact, number);
     let mean = row.mean_ns.map(|mean| estimated(duration(mean)));
     let share = row.share.map(|share| estimated(percent(share)));
     let name: String = row.name.chars().take(columns).collect();
     let line = format!(
-        " {name:<columns$} {:>9}  {:>8}   {:>6}  {}{unreturned}{counted}",
-        calls.unwrap_or_else(|| "-".to_owned()),
+        " {name:<columns$} {:>width$}  {:>8}   {:>6}  {}{unreturned}{counted}",
+        row.calls_text(),
         mean.unwrap_or_else(|| "-".to_owned()),
         share.unwrap_or_else(|| "-".to_owned()),
         "#".repeat(bar as usize),
@@ -414,6 +431,7 @@ pub(super) mod tests {
                 calls_per_s: 412.0,
                 sent_per_s: 3.4 * 1024.0 * 1024.0,
                 switches_per_s: 83.0,
+                sampled: None,
             }),
             functions: vec![FunctionTotals {
                 name: "MPI_Wait".into(),
@@ -545,6 +563,36 @@ pub(super) mod tests {
         assert_eq!(at(&lines[1], "4 896"), at(&lines[2], "4 896"));
         assert_eq!(at(&lines[0], "calls"), at(&lines[2], "4 896"));
         assert!(rows("calls", [row(&long)].into_iter())[1].starts_with(&format!(" {} ", "x".repeat(40))));
+    }
+
+    #[test]
+    fn a_lower_bound_of_the_calls_is_named_with_the_part_of_the_time_that_its_rate_is_of() {
+        let mut snapshot = snapshot(1);
+        let process = &mut snapshot.processes[0];
+        let estimate = profile::cost::Estimate {
+            watched: 0.38,
+            ..Default::default()
+        };
+        process.functions[0].estimate = Some(estimate);
+        process.functions[0].calls_per_s = 1_213_059.0;
+        let rates = process.rates.as_mut().unwrap();
+        rates.sampled = Some(0.013);
+        process.overall = Some(Rates {
+            sampled: Some(0.38),
+            ..*rates
+        });
+        snapshot.period = Duration::from_secs(10);
+        let first = |lines: Vec<String>| lines[0].clone();
+        insta::assert_snapshot!([first(summary(&snapshot)), first(overview(&snapshot)), text(&snapshot)].join("\n"), @"
+        after 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 1.3 % of the last 10.0 s, which slows it)
+        over 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 38 % of the time, which slows it)
+        after 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 1.3 % of the last 10.0 s, which slows it)
+        time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+                              inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
+
+        function                 calls/s      mean   share of the time
+        MPI_Wait             >=1 210 000  ~6.10 ms    ~80 %  ######################
+        ");
     }
 
     #[test]
