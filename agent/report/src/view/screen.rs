@@ -200,21 +200,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let number = rates.len() as f64;
     let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
     let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
-    let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
-    // The rest of the time inside MPI is waiting for other ranks, and the work of the calls.
-    let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
-    let waiting = waiting.map_or_else(String::new, |waiting| {
-        let points = match waiting / number {
-            part if part > 0.0 && part < POINTS_SHOWN => "<0.1".to_owned(),
-            part => percent(part).trim_end_matches(" %").to_owned(),
-        };
-        format!(" ({points} points of it waiting for a CPU)")
-    });
-    let in_mpi = mpi.map(|mpi| {
-        let outside = percent((1.0 - mpi / number).max(0.0));
-        let inside = percent(mpi / number);
-        format!("{:23}inside MPI {inside}{waiting}   outside {outside}", "")
-    });
+    let in_mpi = inside_mpi(snapshot, &rates);
     let functions = snapshot.functions();
     let sampled = parts::sampled(&functions);
     let accuracy = Accuracy::of(sampled);
@@ -230,8 +216,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         };
         format!("   (sampled {part} of {span}{slowed})")
     });
-    let calls = mpi.map_or_else(String::new, |_| {
-        let rate = |number| estimated(sampled.is_some(), number);
+    let calls = in_mpi.as_ref().map_or_else(String::new, |_| {
         format!(
             "{} MPI calls/s, {}{}/s sent{sampled_text}",
             accuracy.rate(sum(|r| r.calls_per_s)),
@@ -257,6 +242,40 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     lines.extend(in_mpi);
     lines.extend(cpus::line(snapshot, &rates));
     lines
+}
+
+/// The mean share of the time inside MPI over the ranks of which it is known; `None` if MPI is not probed.
+fn inside_mpi(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
+    let known: Vec<f64> = rates.iter().filter_map(|rates| rates.mpi).collect();
+    let is_unknown = snapshot.processes.iter().any(|process| process.is_mpi_unknown);
+    let number = known.len() as f64;
+    if known.is_empty() {
+        let text = "inside MPI unknown: no MPI call of these ranks began or ended";
+        return is_unknown.then(|| format!("{:23}{text}", ""));
+    }
+    if known.len() < rates.len() && !is_unknown {
+        return None;
+    }
+    // The rest of the time inside MPI is waiting for other ranks, and the work of the calls.
+    let waiting = rates.iter().filter(|rates| rates.mpi.is_some());
+    let waiting: Option<f64> = waiting.map(|rates| rates.mpi_waiting).sum();
+    let waiting = waiting.map_or_else(String::new, |waiting| {
+        let points = match waiting / number {
+            part if part > 0.0 && part < POINTS_SHOWN => "<0.1".to_owned(),
+            part => percent(part).trim_end_matches(" %").to_owned(),
+        };
+        format!(" ({points} points of it waiting for a CPU)")
+    });
+    let of = match rates.len() - known.len() {
+        0 => String::new(),
+        unknown => format!("   (unknown of {}: no call seen)", plural(unknown, "rank")),
+    };
+    let mpi = known.iter().sum::<f64>() / number;
+    let (inside, outside) = (percent(mpi), percent((1.0 - mpi).max(0.0)));
+    Some(format!(
+        "{:23}inside MPI {inside}{waiting}   outside {outside}{of}",
+        ""
+    ))
 }
 
 /// A wait is counted in full when it ends, so the sum for a short period may exceed 1 by this much.
@@ -502,6 +521,26 @@ pub(super) mod tests {
         ] {
             assert_eq!(rank_time(cpu, wait), said);
         }
+    }
+
+    #[test]
+    fn ranks_of_which_no_mpi_call_was_seen_are_not_outside_mpi() {
+        let mut snapshot = snapshot(2);
+        let inside = |snapshot: &Snapshot| {
+            let lines = summary(snapshot);
+            lines.iter().find(|line| line.contains("inside MPI")).cloned()
+        };
+        let mut hide = |number: usize| {
+            let process = &mut snapshot.processes[number];
+            process.is_mpi_unknown = true;
+            let rates = process.rates.as_mut().unwrap();
+            (rates.mpi, rates.mpi_waiting) = (None, None);
+            inside(&snapshot).unwrap()
+        };
+        insta::assert_snapshot!([hide(1), hide(0)].join("\n"), @"
+        inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %   (unknown of 1 rank: no call seen)
+        inside MPI unknown: no MPI call of these ranks began or ended
+        ");
     }
 
     #[test]
