@@ -407,11 +407,10 @@ pub(super) fn note_of_journal() -> Option<String> {
     Some(format!("note: the journal {why}. Another folder: {command}"))
 }
 
-/// Notes on other writers of a job that this session should change, and on changes that earlier sessions left
-/// in its processes, kept or left by a crash; a line each. Excludes changes of running sessions, which revert
-/// them themselves.
-pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> {
-    let mut lines: Vec<String> = other_writer(job, applies).into_iter().collect();
+/// Notes on changes that earlier sessions left in the processes of a job, kept or left by a crash; a line each.
+/// Excludes changes of running sessions, which revert them themselves.
+pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
+    let mut lines = Vec::new();
     let Ok(state) = StateDir::usual() else {
         return lines;
     };
@@ -443,9 +442,9 @@ pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> 
     lines
 }
 
-/// The session that may write into processes of a job: one of our running sessions, or else a process with
+/// A note on the session that may write into processes of a job: one of our running sessions, or else a process with
 /// the right to write into one of them.
-fn other_writer(job: &Job, applies: bool) -> Option<String> {
+pub(super) fn other_writer(job: &Job, applies: bool) -> Option<String> {
     let pids: Vec<i32> = job
         .members
         .iter()

@@ -338,6 +338,7 @@ impl<'a> Views<'a> {
             of_mpi: has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
             has_regions: self.measuring.has_regions(),
             may_write: self.options.applies && self.rules.may_change(),
+            is_locked: self.options.is_locked,
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
                 .then(|| kernel::perf_wants_admin().map(|level| (level, kernel::lower_paranoia()))),
