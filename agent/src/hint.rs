@@ -1,6 +1,10 @@
 //! Commands of this program that a user is advised to run: with the full path, quoted for a shell.
 
+use std::{ffi::OsStr, path::Path};
+
 use rustix::process::geteuid;
+
+const NAME: &str = "tuneagent";
 
 /// The command with root's rights.
 pub(crate) fn as_root(arguments: &str) -> String {
@@ -28,11 +32,22 @@ pub(crate) fn as_root_again() -> String {
     as_root(&typed_arguments())
 }
 
-/// With the full path, because sudo does not search where cargo installs.
+/// With the full path where that is needed: sudo does not search where cargo installs.
 fn with_path(arguments: &str) -> String {
-    let program =
-        std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
+    let own = std::env::current_exe().ok();
+    let path = std::env::var_os("PATH").filter(|_| geteuid().is_root());
+    let program = match &own {
+        Some(own) if !path.is_some_and(|path| is_found(own, &path)) => own.display().to_string(),
+        _ => NAME.to_owned(),
+    };
     format!("{program} {arguments}")
+}
+
+/// Whether a shell with this PATH runs this file under our name.
+fn is_found(own: &Path, path: &OsStr) -> bool {
+    let first = std::env::split_paths(path).map(|folder| folder.join(NAME));
+    let first = first.into_iter().find_map(|file| file.canonicalize().ok());
+    first.is_some_and(|first| own.canonicalize().is_ok_and(|own| own == first))
 }
 
 /// The typed command, for this program name.
@@ -56,7 +71,7 @@ pub(crate) fn quote(argument: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{quote, undo};
+    use super::{is_found, quote, undo};
 
     /// The second word of `undo` is the number of a change.
     #[test]
@@ -64,6 +79,20 @@ mod tests {
         assert_eq!(undo("7").matches("undo ").count(), 1);
         let both = undo("7 8");
         assert!(both.contains("undo 7; ") && both.ends_with("undo 8"), "{both}");
+    }
+
+    #[test]
+    fn a_file_that_path_finds_under_our_name_needs_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("tuneagent");
+        std::fs::write(&own, "").unwrap();
+        let path = |folders: &[&std::path::Path]| std::env::join_paths(folders).unwrap();
+        let nowhere = std::path::Path::new("/nowhere");
+        assert!(is_found(&own, &path(&[nowhere, folder.path()])));
+        assert!(!is_found(&own, &path(&[nowhere])));
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("tuneagent"), "").unwrap();
+        assert!(!is_found(&own, &path(&[other.path(), folder.path()])));
     }
 
     #[test]

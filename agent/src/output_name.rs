@@ -81,6 +81,7 @@ pub(crate) fn reason(name: &str, error: &io::Error) -> String {
         // It has words of its own.
         _ if error.get_ref().is_some() => error.to_string(),
         io::ErrorKind::NotFound if !folder.exists() => format!("there is no folder {}", folder.display()),
+        io::ErrorKind::NotFound => format!("{} takes no new files", folder.display()),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         io::ErrorKind::NotADirectory => format!("{} is not a folder", folder.display()),
         io::ErrorKind::PermissionDenied if fs::metadata(name).is_ok() => {
@@ -164,6 +165,7 @@ mod tests {
         fs::write(&file, "x").unwrap();
         for (name, wanted) in [
             ("/nowhere/a".to_owned(), "there is no folder /nowhere".to_owned()),
+            ("/proc/x.rec".to_owned(), "/proc takes no new files".to_owned()),
             (shown.to_string(), "it is a folder".to_owned()),
             (format!("{shown}/file/a"), format!("{shown}/file is not a folder")),
         ] {

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::address::Address;
 use crate::clock;
-use crate::dwarf::VariableType;
+use crate::dwarf::{ValueKind, VariableType};
 use crate::live_maps::LiveMaps;
 use crate::maps::{Backing, Mapping};
 use crate::memory::{self, MemoryError};
@@ -38,6 +38,10 @@ pub enum WritablePlaceError {
     /// Neither the user nor the debug information states its type.
     #[error("{}", unknown_type(.symbol, *.size))]
     TypeUnknown { symbol: String, size: u64 },
+    #[error(
+        "`{symbol}` is a pointer: name the value that it points to, `*{symbol}`, or state u64 to write the pointer itself"
+    )]
+    IsPointer { symbol: String },
     #[error("`{symbol}` is {found}, not {stated}")]
     WrongType {
         symbol: String,
@@ -292,6 +296,10 @@ fn module_gone(module: &Module) -> WritablePlaceError {
 fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueType, WritablePlaceError> {
     let symbol = || location.symbol.clone();
     let Some(stated) = stated.or(location.value_type()) else {
+        let found = location.variable_type();
+        if found.is_some_and(|found| found.kind == ValueKind::Pointer) {
+            return Err(WritablePlaceError::IsPointer { symbol: symbol() });
+        }
         return Err(WritablePlaceError::TypeUnknown {
             symbol: symbol(),
             size: location.size,

@@ -3,7 +3,10 @@
 pub fn percent(share: f64) -> String {
     // The sum of an empty iterator is -0.
     let value = share * 100.0 + 0.0;
-    if value == 0.0 || value >= 9.95 {
+    if (99.5..99.95).contains(&value) {
+        // Beside what is left to 100.
+        format!("{value:.1} %")
+    } else if value == 0.0 || value >= 9.95 {
         format!("{value:.0} %")
     } else {
         format!("{} %", significant(value, 2))
@@ -189,6 +192,8 @@ mod tests {
             (percent(0.0034), "0.34 %"),
             (percent(0.0312), "3.1 %"),
             (percent(0.8), "80 %"),
+            (percent(0.9973), "99.7 %"),
+            (percent(0.9998), "100 %"),
             (duration(750.0), "750 ns"),
             (duration(1310.0), "1.31 us"),
             (duration(91.4e6), "91.4 ms"),

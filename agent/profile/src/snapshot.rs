@@ -66,8 +66,9 @@ pub struct Snapshot {
     pub lost: Vec<(&'static str, u64)>,
     /// How hits reached the rules.
     pub events: EventsView,
-    /// Calls that were open when the probes were armed. No other number contains them.
-    pub under_way: u64,
+    /// Calls that were open when the probes were armed and have returned since. No other number contains them.
+    /// `None` if a rank may still be inside such a call, or if nothing is probed.
+    pub under_way: Option<u64>,
     /// Descriptions of the data that is missing. Empty if the snapshot is complete.
     pub missing: Vec<String>,
     /// The cost of watching and tuning; `None` if nothing is probed.
@@ -292,6 +293,9 @@ pub struct ProcessView {
     /// The part of `mpi_ns` in which it was ready to run but waited for a CPU; `None` if the kernel does not
     /// report it.
     pub mpi_waited_ns: Option<u64>,
+    /// No MPI call of it has begun or ended since the probes were armed, and one may have been open then: its
+    /// time inside MPI is unknown.
+    pub is_mpi_unknown: bool,
     /// Share of time outside MPI, over the complete iterations of the detected loop; `None` if none was
     /// detected.
     pub useful: Option<f64>,
@@ -334,6 +338,8 @@ pub struct Rates {
     pub sent_per_s: f64,
     /// Involuntary context switches per second.
     pub switches_per_s: f64,
+    /// The part of the time in which sampled functions were watched; `None` if none is sampled.
+    pub sampled: Option<f64>,
 }
 
 impl Snapshot {

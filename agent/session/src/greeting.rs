@@ -13,6 +13,8 @@ pub struct Greeting {
     pub of_mpi: Option<usize>,
     pub has_regions: bool,
     pub may_write: bool,
+    /// Another session may write into the program, and only one may.
+    pub is_locked: bool,
     pub is_of_command: bool,
     /// `Some` if probes are attached by tracefs. If kernel.perf_event_paranoid prevents changes at a place,
     /// it contains the level and the command that lowers it.
@@ -59,10 +61,10 @@ impl Greeting {
             None if self.watched == 0 => "CPU use only (no MPI, no OpenMP, no --probe)".to_owned(),
             None => format!("{} watched{regions}", plural(self.watched, "function")),
         };
-        let writes = if self.may_write {
-            "Rules may write"
-        } else {
-            "Nothing is written"
+        let writes = match (self.may_write, self.is_locked) {
+            (true, false) => "Rules may write",
+            (true, true) => "Rules may not write before another writer ends",
+            (false, _) => "Nothing is written",
         };
         let end = if self.is_of_command {
             "The command begins"
@@ -130,6 +132,15 @@ mod tests {
                     ..probing.clone()
                 },
                 "armed: 3 functions watched. Nothing is written. Ctrl-C ends the session",
+            ),
+            (
+                Greeting {
+                    watched: 1,
+                    may_write: true,
+                    is_locked: true,
+                    ..probing.clone()
+                },
+                "armed: 1 function watched. Rules may not write before another writer ends. Ctrl-C ends the session",
             ),
             (
                 Greeting {

@@ -15,12 +15,12 @@ pub enum SessionCommand {
     },
     /// Print the current report of a session, as JSON
     Snapshot {
-        /// The number of the session's process, or of one that it watches
+        /// The number of the session's process, or the number or name of a program that it watches
         session: String,
     },
     /// Change the mode of a rule
     Switch {
-        /// The number of the session's process, or of one that it watches
+        /// The number of the session's process, or the number or name of a program that it watches
         session: String,
         /// The rule
         rule: String,
@@ -32,7 +32,7 @@ pub enum SessionCommand {
     Add(AddRuleArgs),
     /// Remove a rule: its probes are detached, and its changes are reverted
     Remove {
-        /// The number of the session's process, or of one that it watches
+        /// The number of the session's process, or the number or name of a program that it watches
         session: String,
         /// The rule
         rule: String,
@@ -42,7 +42,7 @@ pub enum SessionCommand {
     },
     /// End a session as Ctrl-C does, and wait for its end
     Stop {
-        /// The number of the session's process, or of one that it watches
+        /// The number of the session's process, or the number or name of a program that it watches
         session: String,
     },
 }
@@ -50,7 +50,7 @@ pub enum SessionCommand {
 /// `tuneagent session add`
 #[derive(Debug, Args)]
 pub struct AddRuleArgs {
-    /// The number of the session's process, or of one that it watches
+    /// The number of the session's process, or the number or name of a program that it watches
     pub session: String,
     /// The name of a built-in rule, or a file
     pub rule: String,

@@ -81,7 +81,10 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     if let Some(refusal) = refusal.as_ref().filter(|_| !args.watch.probe.is_empty()) {
         return Err(Failure::not_there(without_probes(refusal)));
     }
-    let mut notes = super::history::left_behind(&job, &typed, args.watch.apply.is_some());
+    let writer = super::history::other_writer(&job, args.watch.apply.is_some());
+    let is_locked = writer.is_some();
+    let mut notes: Vec<String> = writer.into_iter().collect();
+    notes.extend(super::history::left_behind(&job, &typed));
     notes.extend(stopped(&job));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
@@ -92,6 +95,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     notes.extend(lines);
     let options = Options {
         notes,
+        is_locked,
         typed,
         plain: args.plain,
         reference,

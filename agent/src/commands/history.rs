@@ -50,11 +50,17 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
         false => leave_out_old(&mut histories),
     };
     let mut shown = 0;
+    let mut listed: Vec<Entry> = histories
+        .iter()
+        .flat_map(|(_, history)| entries(history.changes()))
+        .collect();
+    // In order of time, over all processes. The sort keeps the order of changes of the same moment.
+    listed.sort_by(|one, other| one.last.intent.at.wall.cmp(&other.last.intent.at.wall));
+    for entry in &listed {
+        shown += 1;
+        print(entry, args.target.is_some());
+    }
     for (path, history) in &histories {
-        for entry in entries(history.changes()) {
-            shown += 1;
-            print(&entry, args.target.is_some());
-        }
         for line in &history.unreadable {
             let text = printable(&line.text);
             say!("{}:{}: not understood: {text}", path.display(), line.line);
@@ -178,7 +184,7 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
     }
     for change in changes {
         let entry = Entry {
-            first: number,
+            first: (number, change.intent.at.wall.clone()),
             times: 1,
             last: change,
         };
@@ -208,7 +214,11 @@ fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
 
 /// Prints two lines for each change, and for the changes of a target also the reasons.
 fn print(entry: &Entry, with_reasons: bool) {
-    let Entry { first, times, last } = entry;
+    let Entry {
+        first: (first, since),
+        times,
+        last,
+    } = entry;
     let (change, intent) = (last, &last.intent);
     let number = match times {
         1 => format!("change {}", intent.change),
@@ -234,7 +244,7 @@ fn print(entry: &Entry, with_reasons: bool) {
     let how = said(change).map_or_else(String::new, |how| format!(", {how}"));
     say!("    {by}, for {}{how}", intent.who.user);
     if *times > 1 {
-        say!("    made {times} times: the guard reverts a change to compare");
+        say!("    made {times} times since {since}: the guard reverts a change to compare");
     }
     if with_reasons {
         intent.why.iter().for_each(|why| say!("    {}", printable(why)));
@@ -256,8 +266,8 @@ fn said(change: &Change) -> Option<String> {
 fn status(change: &Change) -> String {
     let confirmed = match (change.confirmed, &change.intent.rule) {
         (true, Some(_)) => ", confirmed",
-        (true, None) => ", by hand",
-        (false, _) => "",
+        // That it was made by hand is said in the next line.
+        (true, None) | (false, _) => "",
     };
     match change.status {
         Status::Pending => {
@@ -394,11 +404,10 @@ pub(super) fn note_of_journal() -> Option<String> {
     Some(format!("note: the journal {why}. Another folder: {command}"))
 }
 
-/// Notes on other writers of a job that this session should change, and on changes that earlier sessions left
-/// in its processes, kept or left by a crash; a line each. Excludes changes of running sessions, which revert
-/// them themselves.
-pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> {
-    let mut lines: Vec<String> = other_writer(job, applies).into_iter().collect();
+/// Notes on changes that earlier sessions left in the processes of a job, kept or left by a crash; a line each.
+/// Excludes changes of running sessions, which revert them themselves.
+pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
+    let mut lines = Vec::new();
     let Ok(state) = StateDir::usual() else {
         return lines;
     };
@@ -430,9 +439,9 @@ pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> 
     lines
 }
 
-/// The session that may write into processes of a job: one of our running sessions, or else a process with
+/// A note on the session that may write into processes of a job: one of our running sessions, or else a process with
 /// the right to write into one of them.
-fn other_writer(job: &Job, applies: bool) -> Option<String> {
+pub(super) fn other_writer(job: &Job, applies: bool) -> Option<String> {
     let pids: Vec<i32> = job
         .members
         .iter()

@@ -191,13 +191,26 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
             .iter()
             .for_each(|line| say!("{line}"));
     }
-    // The first program loses most. The others may be its competitors, and belong to other users.
-    if let Some(pid) = programs.iter().find_map(|(_, program)| program.pids.first()) {
+    if let Some((name, pid)) = to_look_at(&programs, |pid| !runtimes(pid).is_empty()) {
         say!(
-            "to see what the first one waits for, and what can be done: {}",
+            "to see what {name} waits for, and what can be done: {}",
             crate::hint::as_root(&format!("attach {pid}"))
         );
     }
+}
+
+/// The program that loses most of those in which something can be done, or else the one that loses most: the
+/// others may be its competitors, and belong to other users.
+fn to_look_at<'a>(
+    programs: &[(&'a Key, &Program)],
+    can_be_tuned: impl Fn(i32) -> bool,
+) -> Option<(&'a str, i32)> {
+    let firsts = programs
+        .iter()
+        .filter_map(|(key, program)| Some((key.name.as_str(), *program.pids.first()?)));
+    let firsts: Vec<(&str, i32)> = firsts.collect();
+    let tuned = firsts.iter().find(|(_, pid)| can_be_tuned(*pid));
+    tuned.or(firsts.first()).copied()
 }
 
 /// Run-times in which a process may spin, by the names of their libraries.
@@ -309,5 +322,25 @@ mod tests {
         busy.extend([program("b", 0.5)]);
         assert_eq!(names(&busy, false), Ok(vec!["b".to_owned()]));
         assert_eq!(names(&busy, true), Ok(vec!["b".to_owned(), "a".to_owned()]));
+    }
+
+    #[test]
+    fn of_the_programs_that_lose_time_one_that_can_be_tuned_is_suggested() {
+        let of = |name: &str, pid: i32| {
+            let key = Key {
+                parent: 1,
+                name: name.to_owned(),
+            };
+            let program = Program {
+                pids: vec![pid],
+                ..Program::default()
+            };
+            (key, program)
+        };
+        let both = [of("rustc", 7), of("heat", 8)];
+        let programs: Vec<(&Key, &Program)> = both.iter().map(|(key, program)| (key, program)).collect();
+        assert_eq!(to_look_at(&programs, |pid| pid == 8), Some(("heat", 8)));
+        assert_eq!(to_look_at(&programs, |_| false), Some(("rustc", 7)));
+        assert_eq!(to_look_at(&[], |_| true), None);
     }
 }

@@ -341,6 +341,7 @@ impl Recorded {
             calls_per_s: share(Measure::MpiCalls).unwrap_or_default() * 1e9,
             sent_per_s: share(Measure::MpiBytes).unwrap_or_default() * 1e9,
             switches_per_s: share(Measure::SwitchesInvoluntary).unwrap_or_default() * 1e9,
+            sampled: None,
         })
     }
 

@@ -71,11 +71,13 @@ impl RuleBook {
         let mut counters = Vec::new();
         if !places.mpi.is_empty() {
             counters.extend([
-                (Measure::MpiTime, reading.mpi_ns),
                 (Measure::MpiCalls, summed.calls),
                 (Measure::MpiBytes, summed.sent_bytes),
             ]);
-            counters.extend(reading.mpi_waited_ns.map(|ns| (Measure::MpiRunqueueTime, ns)));
+            if !reading.is_mpi_unknown {
+                counters.push((Measure::MpiTime, reading.mpi_ns));
+                counters.extend(reading.mpi_waited_ns.map(|ns| (Measure::MpiRunqueueTime, ns)));
+            }
         }
         if let Some(counted) = &reading.counters {
             counters.extend([

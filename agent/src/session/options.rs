@@ -39,6 +39,8 @@ pub(crate) struct Options {
     /// The flags with which rules were loaded, as they are typed, each after a space.
     pub loads: String,
     pub applies: bool,
+    /// Another session or process may write into the program when this session begins.
+    pub is_locked: bool,
     /// Confirmed changes stay at the end.
     pub keep: bool,
     pub duration: Option<Duration>,

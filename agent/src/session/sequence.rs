@@ -31,6 +31,8 @@ pub(super) struct Rings<'a> {
     pub(super) trace: Option<&'a mut Trace>,
     pub(super) has_mpi: bool,
     pub(super) has_regions: bool,
+    /// Regions are not probed now; those that are recorded while links are being closed do not count.
+    pub(super) are_regions_resting: bool,
     /// All ranks of the job are watched here.
     pub(super) are_all_here: bool,
 }
@@ -54,11 +56,7 @@ impl Rings<'_> {
         let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::MpiFunction::keeps_all_together);
         let parts: Vec<Option<TeamPart>> = probes.iter().map(Probe::part).collect();
         let part = |probe: u32| parts.get(probe as usize).copied().flatten();
-        let has_mpi = self.has_mpi;
-        let is_of_loop = |probe: u32| match has_mpi {
-            true => mpi_of(probe).is_some(),
-            false => part(probe) == Some(TeamPart::Region),
-        };
+        let (has_mpi, are_resting) = (self.has_mpi, self.are_regions_resting);
         let running = self.processes.iter_mut().enumerate();
         for (place, process) in running.filter(|(_, process)| !process.ended) {
             let (skipped, calls) = kernel.calls(process.slot, process.sequence.next())?;
@@ -70,7 +68,13 @@ impl Rings<'_> {
             if let Some(trace) = &mut self.trace {
                 trace.calls(process.whose(), &calls, probes);
             }
-            process.sequence.take(calls, skipped, is_of_loop);
+            let Metered {
+                sequence, regions, ..
+            } = process;
+            sequence.take(calls, skipped, |call| match has_mpi {
+                true => mpi_of(call.probe).is_some(),
+                false => part(call.probe) == Some(TeamPart::Region) && regions.has_watched(call, are_resting),
+            });
         }
         self.collectives.meet();
         Ok(true)

@@ -28,6 +28,9 @@ use super::{
 };
 use crate::rulebook::{Act, RuleBook};
 
+/// Maximum number of ranks that are named in one text.
+const NAMED_MAX: usize = 8;
+
 /// Maximum number of processes that are listed; the snapshot has all.
 const PIDS_MAX: usize = 4096;
 
@@ -44,6 +47,8 @@ pub(super) struct Views<'a> {
 impl<'a> Views<'a> {
     pub(super) fn snapshot(&self) -> Snapshot {
         let kernel = self.measuring.probes.kernel();
+        let processes = self.process_views();
+        let unknown = mpi_unknown(&processes);
         Snapshot {
             job: JobView {
                 host: self.start.host.clone(),
@@ -61,7 +66,7 @@ impl<'a> Views<'a> {
                 .map(Metered::period)
                 .max()
                 .unwrap_or_default(),
-            processes: self.process_views(),
+            processes,
             cpus: self.measuring.cpus.view(),
             progress: self.measuring.progress.as_ref().and_then(ProgressReader::view),
             rules: self.rules.views(),
@@ -76,8 +81,8 @@ impl<'a> Views<'a> {
             matrix: self.matrix(),
             lost: self.lost_by_kind(),
             events: self.measuring.partial_sums.view(kernel),
-            under_way: kernel.map(Kernel::under_way).unwrap_or_default(),
-            missing: self.missing(),
+            under_way: kernel.map(Kernel::under_way).filter(|_| unknown.is_none()),
+            missing: self.missing().into_iter().chain(unknown).collect(),
         }
     }
 
@@ -338,6 +343,7 @@ impl<'a> Views<'a> {
             of_mpi: has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
             has_regions: self.measuring.has_regions(),
             may_write: self.options.applies && self.rules.may_change(),
+            is_locked: self.options.is_locked,
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
                 .then(|| kernel::perf_wants_admin().map(|level| (level, kernel::lower_paranoia()))),
@@ -351,6 +357,28 @@ impl<'a> Views<'a> {
             notes: self.options.notes.clone(),
         }
     }
+}
+
+/// The processes of which no MPI call was seen, although one may be open, as a text.
+fn mpi_unknown(processes: &[ProcessView]) -> Option<String> {
+    let unknown = processes.iter().filter(|process| process.is_mpi_unknown);
+    let names: Vec<String> = unknown
+        .map(|process| match process.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => format!("process {}", process.pid),
+        })
+        .collect();
+    let shown = names[..names.len().min(NAMED_MAX)].join(", ");
+    let more = match names.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| {
+        format!(
+            "time inside MPI of {shown}{more}: no MPI call began or ended while the probes were armed, so whether one \
+             has been open all the time is unknown (does the job hang?)"
+        )
+    })
 }
 
 pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
@@ -376,6 +404,23 @@ pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_of_which_no_mpi_call_was_seen_are_named() {
+        let rank = |number: u32, is_mpi_unknown: bool| ProcessView {
+            rank: Some(number),
+            is_mpi_unknown,
+            ..ProcessView::default()
+        };
+        assert_eq!(mpi_unknown(&[rank(0, false), rank(1, false)]), None);
+        let text = mpi_unknown(&[rank(0, false), rank(1, true), rank(2, true)]).unwrap();
+        assert!(
+            text.starts_with("time inside MPI of rank 1, rank 2: no MPI call began"),
+            "{text}"
+        );
+        let many: Vec<ProcessView> = (0..20).map(|number| rank(number, true)).collect();
+        assert!(mpi_unknown(&many).unwrap().contains("rank 7 and 12 more: "));
+    }
 
     #[test]
     fn processes_without_mpi_are_no_ranks_of_a_world() {

@@ -224,6 +224,8 @@ macro_rules! scalars {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     Value::Bool(value) => write!(f, "{value}"),
+                    Value::F32(value) if needs_exponent(f64::from(*value)) => write!(f, "{value:e}"),
+                    Value::F64(value) if needs_exponent(*value) => write!(f, "{value:e}"),
                     $(Value::$variant(value) => write!(f, "{value}"),)*
                 }
             }
@@ -242,6 +244,11 @@ scalars! {
     U64 "u64" u64;
     F32 "f32" f32;
     F64 "f64" f64;
+}
+
+/// Whether a number would have too many zeros without an exponent.
+fn needs_exponent(value: f64) -> bool {
+    value != 0.0 && value.is_finite() && !(1e-6..1e16).contains(&value.abs())
 }
 
 impl fmt::Display for ValueType {
@@ -321,6 +328,7 @@ impl fmt::Display for Literal {
         match self {
             Literal::Boolean(value) => write!(f, "{value}"),
             Literal::Integer(value) => write!(f, "{value}"),
+            Literal::Float(value) if needs_exponent(*value) => write!(f, "{value:e}"),
             Literal::Float(value) => write!(f, "{value}"),
         }
     }
@@ -436,6 +444,23 @@ mod tests {
 
     fn read(text: &str, value_type: ValueType) -> Result<Value, ValueError> {
         text.parse::<Literal>().unwrap().of_type(value_type)
+    }
+
+    #[test]
+    fn numbers_with_many_zeros_have_an_exponent_and_read_back_as_they_were() {
+        for (value, text) in [
+            (1.122_504_006_630_29e-71, "1.12250400663029e-71"),
+            (-2.5e-7, "-2.5e-7"),
+            (1e20, "1e20"),
+            (0.000_001, "0.000001"),
+            (0.25, "0.25"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(Value::F64(value).to_string(), text);
+            assert_eq!(Literal::Float(value).to_string(), text);
+            assert_eq!(text.parse(), Ok(value));
+        }
+        assert_eq!(Value::F32(1e-30).to_string(), "1e-30");
     }
 
     #[test]

@@ -136,6 +136,7 @@ impl Checker<'_> {
             None => None,
         };
         let from = begins.into_iter().collect::<Option<Vec<Begin>>>()?;
+        let begins_within = from.len() > 1;
         self.ends(entry, &from)?;
         let hits: Vec<usize> = from.iter().filter_map(|begin| begin.probe()).collect();
         if let ([_, _, ..], Some(second)) = (hits.as_slice(), entry.from.get(1)) {
@@ -143,6 +144,16 @@ impl Checker<'_> {
             return self.refuse("E0148", second.span, message);
         }
         let begin = hits.first().copied();
+        // A hit that ends an instance and begins the next is what a window without `to` has.
+        let to = match to.filter(|to| Some(*to) == begin) {
+            Some(_) if begins_within => {
+                let message =
+                    "the hits of one probe cannot both begin and end a window that also begins otherwise";
+                return self.refuse("E0148", entry.name.span, message);
+            }
+            Some(_) => None,
+            None => to,
+        };
         // A span is at its boundary when it begins or ends; elsewhere its other probe represents it.
         let boundaries = [begin, to].into_iter().flatten().collect();
         let keys = self.keys(entry, begin);

@@ -174,6 +174,7 @@ impl Running {
             by_key: ByKey::of(&rule),
             partial_sums: PendingSums::of(&rule),
             captures: rule.probes.iter().map(Captures::of).collect(),
+            was_hit: vec![false; rule.probes.len()],
             absent: BTreeMap::new(),
             awaiting: VecDeque::new(),
             contents: contents.collect(),

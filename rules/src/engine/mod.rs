@@ -120,6 +120,8 @@ struct Running {
     partial_sums: PendingSums,
     /// The captures of each probe.
     captures: Vec<Captures>,
+    /// By probe: whether a hit of it was observed.
+    was_hit: Vec<bool>,
     /// Probes that exist in no process, with a text for display: values from their hits are none.
     absent: BTreeMap<usize, String>,
     /// Ended instances that wait for the partial results of nodes.

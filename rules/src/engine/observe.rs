@@ -144,6 +144,9 @@ impl Engine {
         let Some(made) = running.captures.get(probe.0).filter(|_| time >= running.since) else {
             return;
         };
+        if let Some(was_hit) = running.was_hit.get_mut(probe.0) {
+            *was_hit = true;
+        }
         let hit = Hit {
             time,
             process,

@@ -10,6 +10,7 @@ use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::ids::RuleId;
 use crate::rule::CheckedRule;
+use crate::window::Window;
 
 impl Engine {
     /// The state of every tune and why it does not act, in the order of rules and tunes.
@@ -27,6 +28,13 @@ impl Engine {
                         let absent: Vec<&str> = running.absent.values().map(String::as_str).collect();
                         (Standing::NoValue, format!("no value: {}", absent.join("; ")))
                     }
+                    (Standing::Waiting, why) if running.closed == 0 => match running.boundary_not_hit() {
+                        Some(probe) => (
+                            Standing::Waiting,
+                            format!("{why}: its boundary `{probe}` was not hit"),
+                        ),
+                        None => (Standing::Waiting, why),
+                    },
                     (Standing::NoValue, _) if running.matches_no_process() => {
                         (Standing::NoValue, running.no_process())
                     }
@@ -135,6 +143,17 @@ impl Running {
     /// Whether windows closed although no process had a role of the rule, or came or went within one.
     fn matches_no_process(&self) -> bool {
         self.closed > 0 && !self.had_processes && self.left_out.is_empty()
+    }
+
+    /// The probe of a boundary without which no window of the rule can close, if it was not hit.
+    fn boundary_not_hit(&self) -> Option<&str> {
+        let boundaries = self.rule.windows.iter().filter_map(Window::boundaries);
+        let probes = boundaries
+            .flat_map(|of| [of.begins_at(), of.closes_at()])
+            .flatten();
+        let mut missing = probes.filter(|probe| self.was_hit.get(*probe) == Some(&false));
+        let probe = self.rule.probes.get(missing.next()?)?;
+        Some(&probe.name)
     }
 
     /// Why a rule for other programs has no value.

@@ -102,7 +102,7 @@ fn place_of(
             let of = known
                 .get(index)
                 .map(|parameter| parameter.of)
-                .ok_or_else(|| error(format!("it has {} known arguments, counted from 0", known.len())))?;
+                .ok_or_else(|| error(number_of_arguments(known.len())))?;
             if let Some(stated) =
                 stated.filter(|stated| of.value_type().is_some_and(|known| known != *stated))
             {
@@ -132,5 +132,30 @@ fn place_of(
         false => Err(error(format!(
             "argument {index} is passed on the stack, which cannot be changed"
         ))),
+    }
+}
+
+/// Which arguments a function has, for one that asks for another.
+fn number_of_arguments(known: usize) -> String {
+    match known {
+        0 => "it has no arguments".to_owned(),
+        1 => "it has one argument, number 0".to_owned(),
+        known => format!("it has {known} arguments, numbers 0 to {}", known - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_of_arguments;
+
+    #[test]
+    fn the_arguments_that_a_function_has_are_numbered_from_0() {
+        for (known, words) in [
+            (0, "it has no arguments"),
+            (1, "it has one argument, number 0"),
+            (3, "it has 3 arguments, numbers 0 to 2"),
+        ] {
+            assert_eq!(number_of_arguments(known), words);
+        }
     }
 }

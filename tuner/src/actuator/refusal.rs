@@ -119,6 +119,7 @@ impl Kind for WritablePlaceError {
             | WritablePlaceError::WrongSize { .. }
             | WritablePlaceError::Misaligned { .. }
             | WritablePlaceError::Traced { .. }
+            | WritablePlaceError::IsPointer { .. }
             | WritablePlaceError::ReadOnly { .. } => ActuatorRefusalKind::Refused,
         }
     }

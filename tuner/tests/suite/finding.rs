@@ -153,6 +153,18 @@ fn debug_information_of_the_distribution_is_found_by_build_id() {
 }
 
 #[test]
+fn a_pointer_without_a_star_is_refused_with_the_name_of_what_it_points_to() {
+    let workshop = or_skip!(Workshop::open());
+    let program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));
+    let error = program.place("counter", None).unwrap_err().to_string();
+    assert!(
+        error.starts_with("`counter` is a pointer: name the value that it points to, `*counter`,"),
+        "{error}"
+    );
+    assert!(program.place("counter", Some(ValueType::U64)).is_ok());
+}
+
+#[test]
 fn parts_and_what_pointers_lead_to_are_written_and_taken_back() {
     let workshop = or_skip!(Workshop::open());
     let mut program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));

@@ -211,12 +211,13 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
         Ok(_) => format!("process {} has no function {name}", member.process.pid),
     };
     match selection::nearest(member, name) {
-        Some(near) => format!("{why}; did you mean `{near}`?"),
-        None if is_stripped(member) => format!(
+        // A similar name of a library is not the one that was removed.
+        _ if is_stripped(member) => format!(
             "{why}; the symbols of {} were removed (strip): of its functions only those that it exports have names, unless a file \
              with its symbols is there (/usr/lib/debug, .gnu_debuglink)",
             member.program()
         ),
+        Some(near) => format!("{why}; did you mean `{near}`?"),
         None => why,
     }
 }

@@ -61,6 +61,10 @@ impl Pace {
     }
 }
 
+/// For this time after its first iteration a loop does not count for the change of its pace, in nanoseconds:
+/// a program that shares its CPUs may run several times as fast or as slow while the probes are attached.
+const SETTLE_NS: u64 = 1_000_000_000;
+
 /// The iterations of one loop in one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Iterations {
@@ -155,15 +159,18 @@ impl Iterations {
         (recent.count > 0).then(|| recent.mean_ns())
     }
 
-    /// Mean time of an iteration in the last quarter of the run divided by that in the first; `None` with
-    /// fewer than eight parts.
+    /// Mean time of an iteration in the last quarter of the run divided by that in the first, without the time
+    /// in which attaching disturbs the program; `None` with fewer than eight parts.
     pub fn change(&self) -> Option<f64> {
-        let quarter = self.parts.len() / 4;
+        let settled_ns = self.first_ns()?.saturating_add(SETTLE_NS);
+        let settled = self.parts.partition_point(|part| part.until_ns < settled_ns);
+        let parts = &self.parts[settled..];
+        let quarter = parts.len() / 4;
         if quarter < 2 {
             return None;
         }
-        let first = together(&self.parts[..quarter]);
-        let last = together(&self.parts[self.parts.len() - quarter..]);
+        let first = together(&parts[..quarter]);
+        let last = together(&parts[parts.len() - quarter..]);
         Some(last.mean_ns() / first.mean_ns())
     }
 

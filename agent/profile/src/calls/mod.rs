@@ -113,18 +113,18 @@ impl Sequence {
     }
 
     /// Takes the content of the process's ring: calls from `next` on, in order, `None` for each that was
-    /// overwritten. `is_of_loop` selects the probes whose calls form loops.
+    /// overwritten. `is_of_loop` selects the calls that form loops.
     pub fn take(
         &mut self,
         calls: impl IntoIterator<Item = Option<Call>>,
         skipped: u64,
-        is_of_loop: impl Fn(u32) -> bool,
+        is_of_loop: impl Fn(&Call) -> bool,
     ) {
         self.skip(skipped);
         for call in calls {
             self.next += 1;
             match call {
-                Some(call) if is_of_loop(call.probe) => self.push(&call),
+                Some(call) if is_of_loop(&call) => self.push(&call),
                 Some(_) => {}
                 None => {
                     self.next -= 1;

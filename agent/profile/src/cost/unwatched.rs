@@ -380,6 +380,15 @@ impl Unwatched {
         ((over + inside) as u64, (self.waited_ns + waited) as u64)
     }
 
+    /// The longest time up to a moment for which a function was not watched, in nanoseconds.
+    pub fn gaps_ns(&self, at: CountTime) -> u64 {
+        let of = |(place, past): (usize, &u64)| {
+            let gap = self.gap.as_ref().filter(|gap| gap.has(place as u32));
+            past + gap.map_or(0, |gap| at.since(gap.since).at_ns)
+        };
+        self.gaps_ns.iter().enumerate().map(of).max().unwrap_or_default()
+    }
+
     /// The uncertainty of the calls of a function, over `of_ns` in which it could have been watched; `None`
     /// if it was watched all the time.
     pub fn estimate(&self, probe: u32, at: CountTime, of_ns: u64, counted: &[Totals]) -> Option<Estimate> {

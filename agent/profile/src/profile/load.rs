@@ -17,6 +17,7 @@ const LENGTH_NS: u64 = 1_000_000_000;
 struct Mark {
     at_ns: u64,
     mpi_ns: u64,
+    is_mpi_unknown: bool,
     /// Time on a CPU and time waiting for one; `None` if /proc did not report it.
     cpu_ns: Option<(u64, u64)>,
 }
@@ -26,6 +27,7 @@ impl Mark {
         Mark {
             at_ns: reading.at_ns,
             mpi_ns: reading.mpi_ns,
+            is_mpi_unknown: reading.is_mpi_unknown,
             cpu_ns: reading
                 .counters
                 .map(|counters| (counters.cpu_ns, counters.runqueue_ns)),
@@ -82,9 +84,10 @@ impl LoadParts {
             let length = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
             let share = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / length;
             let cpu = from.cpu_ns.zip(to.cpu_ns);
+            let knows_mpi = has_mpi && !to.is_mpi_unknown;
             LoadView {
                 until: Duration::from_nanos(to.at_ns.saturating_sub(armed_ns)),
-                mpi: has_mpi.then(|| share(from.mpi_ns, to.mpi_ns)),
+                mpi: knows_mpi.then(|| share(from.mpi_ns, to.mpi_ns)),
                 cpu: cpu.map(|(from, to)| share(from.0, to.0)),
                 runqueue: cpu.map(|(from, to)| share(from.1, to.1)),
             }
@@ -101,6 +104,7 @@ mod tests {
         Mark {
             at_ns,
             mpi_ns,
+            is_mpi_unknown: false,
             cpu_ns: Some((cpu_ns, at_ns - cpu_ns)),
         }
     }

@@ -13,7 +13,7 @@ use super::{
     Reading,
     load::LoadParts,
     regions::WatchedRegions,
-    view::{counted_calls, has_mpi, outside_mpi},
+    view::{counted_calls, has_mpi, mpi_hits, outside_mpi},
 };
 use crate::{
     calls::{Iterations, Sequence},
@@ -74,6 +74,8 @@ pub struct Inputs<'a> {
     /// CPUs that it may use.
     pub cpus: Option<f64>,
     pub probes: &'a [Probe],
+    /// It could be inside an MPI call since before the probes were armed.
+    pub may_be_in_mpi: bool,
     /// Since when parallel regions are probed; `None` if they are not.
     pub regions_since_ns: Option<u64>,
 }
@@ -115,6 +117,9 @@ pub struct Metered {
     /// The counters of the kernel side by probe, and whether they have grown since the previous read.
     counted: (Arc<[Totals]>, bool),
     pub(super) first: Option<Reading>,
+    /// The last reading for which [`Reading::is_mpi_unknown`] holds: its time inside MPI is measured from
+    /// then on.
+    pub(super) mpi_from: Option<Reading>,
     pub(super) readings: VecDeque<Reading>,
     pub(super) load: LoadParts,
     /// Time inside MPI of threads whose records were removed.
@@ -141,6 +146,7 @@ impl Inputs<'_> {
             has_waits: false,
             cpus: None,
             probes: &[],
+            may_be_in_mpi: false,
             regions_since_ns: None,
         }
     }
@@ -239,6 +245,11 @@ impl Metered {
             .counters
             .or_else(|| self.last().and_then(|last| last.counters));
         self.estimate_totals(&mut reading, inputs.has_waits);
+        let has_called = reading.callers > 0 || mpi_hits(&reading, inputs.probes) > 0;
+        reading.is_mpi_unknown = inputs.may_be_in_mpi && !has_called && has_mpi(inputs.probes);
+        if reading.is_mpi_unknown {
+            self.mpi_from = Some(reading.clone());
+        }
         reading.mpi_ns = reading.mpi_ns.max(self.last().map_or(0, |last| last.mpi_ns));
         let waited_before = self.last().and_then(|last| last.mpi_waited_ns);
         reading.mpi_waited_ns = reading
@@ -314,6 +325,7 @@ impl Metered {
             false => Arc::clone(&reading.counted),
         };
         let (inside_ns, waited_ns) = reading.seen_ns;
+        reading.gaps_ns = self.unwatched.gaps_ns(at);
         reading.mpi_ns = inside_ns + more_ns;
         reading.mpi_waited_ns = has_waits.then_some(waited_ns + more_waited_ns);
     }
@@ -334,6 +346,14 @@ impl Metered {
         }
     }
 
+    /// The later of `first` and the reading from which its time inside MPI is measured.
+    pub(super) fn mpi_since<'a>(&'a self, first: Option<&'a Reading>) -> Option<&'a Reading> {
+        [first, self.mpi_from.as_ref()]
+            .into_iter()
+            .flatten()
+            .max_by_key(|reading| reading.at_ns)
+    }
+
     /// Computes the recent pace of iterations and useful share.
     fn read_pace(&self, reading: &mut Reading, probes: &[Probe]) {
         let current = self.sequence.current();
@@ -344,8 +364,7 @@ impl Metered {
         let overall = current.filter(|_| !self.unwatched.has_gaps());
         reading.useful = match overall.and_then(Iterations::useful_of_late) {
             None => self
-                .readings
-                .front()
+                .mpi_since(self.readings.front())
                 .and_then(|first| outside_mpi(first, reading)),
             useful => useful,
         };

@@ -26,6 +26,11 @@ pub struct Reading {
     pub mpi_waited_ns: Option<u64>,
     /// `mpi_ns` and `mpi_waited_ns` without estimates.
     pub seen_ns: (u64, u64),
+    /// No MPI call of the process has begun or ended since the probes were armed, and one may have been open
+    /// then: its time inside MPI is unknown, not 0.
+    pub is_mpi_unknown: bool,
+    /// Time until the reading for which some function was not watched because it is sampled.
+    pub gaps_ns: u64,
     /// Threads that have called MPI.
     pub callers: u64,
     /// `None` if /proc no longer shows the process.

@@ -1,5 +1,7 @@
 //! The observed parallel regions of a process.
 
+use abi::Call;
+
 use super::Reading;
 use crate::{
     calls::{EndedIteration, Losses, TeamPart, Teams},
@@ -66,6 +68,12 @@ impl WatchedRegions {
             now.inside_ns = now.inside_ns.max(before.inside_ns);
         }
         (self.before, self.until_ns) = (Some(now), now.at_ns);
+    }
+
+    /// Whether a region ended while regions were probed. While their links are being closed (`are_resting`), some
+    /// are still recorded; they are no part of the watched time.
+    pub fn has_watched(&self, call: &Call, are_resting: bool) -> bool {
+        !are_resting || call.entered_ns.saturating_add(call.duration_ns) <= self.until_ns
     }
 
     /// Assigns the regions to the iterations of the process's first thread that ended between two readings.
@@ -142,5 +150,35 @@ impl WatchedRegions {
     /// Regions per second while they were probed.
     pub fn rate(&self) -> Option<f64> {
         (self.watched_ns > 0).then(|| self.regions as f64 * 1e9 / self.watched_ns as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_that_ends_after_its_probes_were_to_be_detached_is_not_of_the_watched_time() {
+        let mut regions = WatchedRegions::default();
+        for at_ns in [1_000, 2_000] {
+            let reading = Reading {
+                at_ns,
+                ..Reading::default()
+            };
+            regions.read(&reading, &[], Some(500));
+        }
+        let call = |entered_ns, duration_ns| Call {
+            entered_ns,
+            duration_ns,
+            ..Call::default()
+        };
+        for (call, are_resting, watched) in [
+            (call(1_500, 500), true, true),
+            (call(1_500, 501), true, false),
+            (call(9_000, 100), true, false),
+            (call(9_000, 100), false, true),
+        ] {
+            assert_eq!(regions.has_watched(&call, are_resting), watched, "{call:?}");
+        }
     }
 }

@@ -48,6 +48,7 @@ impl Metered {
             function.sizes = probe.rows_of_sizes().and_then(&counts).unwrap_or_default();
             Some(function)
         });
+        let knows_mpi = has_mpi(probes) && !last.is_mpi_unknown;
         ProcessView {
             pid: self.pid,
             rank: self.rank,
@@ -59,8 +60,9 @@ impl Metered {
                 .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns)),
             functions: functions.collect(),
             counters: last.counters,
-            mpi_ns: has_mpi(probes).then_some(last.mpi_ns),
-            mpi_waited_ns: last.mpi_waited_ns.filter(|_| has_mpi(probes)),
+            mpi_ns: knows_mpi.then_some(last.mpi_ns),
+            mpi_waited_ns: last.mpi_waited_ns.filter(|_| knows_mpi),
+            is_mpi_unknown: last.is_mpi_unknown,
             useful: self
                 .iterations()
                 .and_then(Iterations::useful)
@@ -69,8 +71,8 @@ impl Metered {
                 has_bodies(probes),
                 self.first.as_ref().map_or(0, |first| first.at_ns),
             ),
-            rates: rates(probes, first, last).filter(|_| !self.ended),
-            overall: self.first.as_ref().and_then(|first| rates(probes, first, last)),
+            rates: self.rates(probes, first, last).filter(|_| !self.ended),
+            overall: (self.first.as_ref()).and_then(|first| self.rates(probes, first, last)),
             load: Vec::new(),
         }
     }
@@ -90,7 +92,7 @@ impl Metered {
     /// iterations.
     pub fn useful(&self) -> Option<(f64, bool)> {
         let overall = self.iterations().and_then(Iterations::useful);
-        let of_all = || outside_mpi(self.first.as_ref()?, self.last()?);
+        let of_all = || outside_mpi(self.mpi_since(self.first.as_ref())?, self.last()?);
         overall
             .map(|useful| (useful, true))
             .or_else(|| Some((of_all()?, false)))
@@ -137,12 +139,38 @@ impl Metered {
             (0..last.counted.len()).filter_map(of)
         })
     }
+
+    /// Shares of the time between two readings; those of MPI begin when its time inside MPI was first known.
+    fn rates(&self, probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
+        let (before, now) = (first.counters?, last.counters?);
+        let elapsed = elapsed_ns(first, last)?;
+        let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
+        let of_mpi = self.mpi_since(Some(first)).filter(|_| has_mpi(probes));
+        let of_mpi = of_mpi.and_then(|since| mpi_shares(since, last));
+        Some(Rates {
+            mpi: of_mpi.map(|(mpi, _)| mpi),
+            mpi_waiting: of_mpi.and_then(|(_, waiting)| waiting),
+            cpu: share(now.cpu_ns, before.cpu_ns),
+            runqueue: share(now.runqueue_ns, before.runqueue_ns),
+            calls_per_s: share(mpi_calls(last, probes), mpi_calls(first, probes)) * 1e9,
+            sent_per_s: share(mpi_bytes_sent(last, probes), mpi_bytes_sent(first, probes)) * 1e9,
+            switches_per_s: share(now.switches_involuntary, before.switches_involuntary) * 1e9,
+            sampled: (last.gaps_ns > 0).then(|| 1.0 - share(last.gaps_ns, first.gaps_ns)),
+        })
+    }
 }
 
 /// Outermost calls of MPI functions.
 fn mpi_calls(reading: &Reading, probes: &[Probe]) -> u64 {
     of_mpi(probes, &reading.totals)
         .map(|(_, totals)| totals.calls)
+        .sum()
+}
+
+/// Calls of MPI functions, nested ones included.
+pub(super) fn mpi_hits(reading: &Reading, probes: &[Probe]) -> u64 {
+    of_mpi(probes, &reading.counted)
+        .map(|(_, totals)| totals.calls + totals.nested)
         .sum()
 }
 
@@ -224,12 +252,9 @@ pub(super) fn function(
 /// The share of the time between two readings that was outside MPI; `None` if several threads called MPI,
 /// because their times add up to more than the elapsed time.
 pub(super) fn outside_mpi(first: &Reading, last: &Reading) -> Option<f64> {
-    let elapsed = last
-        .at_ns
-        .checked_sub(first.at_ns)
-        .filter(|elapsed| *elapsed > 0)?;
-    let mpi = last.mpi_ns.checked_sub(first.mpi_ns)?;
-    (mpi <= elapsed).then(|| 1.0 - mpi as f64 / elapsed as f64)
+    let elapsed = elapsed_ns(first, last)?;
+    let mpi = last.mpi_ns.checked_sub(first.mpi_ns)? as f64;
+    (mpi <= elapsed).then(|| 1.0 - mpi / elapsed)
 }
 
 /// Whether MPI functions are probed. If not, the amount of MPI is unknown rather than zero.
@@ -237,25 +262,19 @@ pub fn has_mpi(probes: &[Probe]) -> bool {
     probes.iter().any(|probe| probe.mpi.is_some())
 }
 
-fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
-    let elapsed = last
-        .at_ns
-        .checked_sub(first.at_ns)
-        .filter(|elapsed| *elapsed > 0)? as f64;
-    let (before, now) = (first.counters?, last.counters?);
+/// The share of the time between two readings that was inside MPI, and the part of it that waited for a CPU.
+fn mpi_shares(first: &Reading, last: &Reading) -> Option<(f64, Option<f64>)> {
+    let elapsed = elapsed_ns(first, last)?;
     let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
-    Some(Rates {
-        mpi: has_mpi(probes).then(|| share(last.mpi_ns, first.mpi_ns)),
-        mpi_waiting: last
-            .mpi_waited_ns
-            .zip(first.mpi_waited_ns)
-            .filter(|_| has_mpi(probes))
-            // A wait within a call that was open at the first reading is reported in full when the call ends.
-            .map(|(waited, before)| share(waited, before).min(share(last.mpi_ns, first.mpi_ns))),
-        cpu: share(now.cpu_ns, before.cpu_ns),
-        runqueue: share(now.runqueue_ns, before.runqueue_ns),
-        calls_per_s: share(mpi_calls(last, probes), mpi_calls(first, probes)) * 1e9,
-        sent_per_s: share(mpi_bytes_sent(last, probes), mpi_bytes_sent(first, probes)) * 1e9,
-        switches_per_s: share(now.switches_involuntary, before.switches_involuntary) * 1e9,
-    })
+    let inside = share(last.mpi_ns, first.mpi_ns);
+    let waited = last.mpi_waited_ns.zip(first.mpi_waited_ns);
+    // A wait within a call that was open at the first reading is reported in full when the call ends.
+    let waiting = waited.map(|(waited, before)| share(waited, before).min(inside));
+    Some((inside, waiting))
+}
+
+/// The time between two readings in nanoseconds; `None` if there is none.
+fn elapsed_ns(first: &Reading, last: &Reading) -> Option<f64> {
+    let elapsed = last.at_ns.checked_sub(first.at_ns)?;
+    (elapsed > 0).then_some(elapsed as f64)
 }

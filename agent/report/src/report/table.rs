@@ -121,7 +121,7 @@ fn job(table: &mut Table, snapshot: &Snapshot) {
     for (kind, lost) in &snapshot.lost {
         table.count(&of, &format!("lost_{kind}"), Some(*lost));
     }
-    table.count(&of, "calls_under_way_when_armed", Some(snapshot.under_way));
+    table.count(&of, "calls_under_way_when_armed", snapshot.under_way);
     table.count(&of, "events_received", Some(snapshot.events.received));
     table.count(&of, "hits_added_up", Some(snapshot.events.added_up));
     table.count(&of, "hits_not_added_up", Some(snapshot.events.sent_alone));

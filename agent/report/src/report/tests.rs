@@ -232,7 +232,7 @@ fn every_field_of_a_report_is_on_its_page() {
 fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
     let whole = Snapshot {
         lost: vec![("ring_full", 0)],
-        under_way: 2,
+        under_way: Some(2),
         ..Snapshot::default()
     };
     assert_eq!(report(&whole)["completeness"]["status"], "complete");

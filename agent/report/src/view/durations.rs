@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use profile::format::{count, duration, plural};
 use profile::{FunctionTotals, Histogram, ProcessView, Snapshot};
 
-use super::screen::estimated;
+use super::parts::Accuracy;
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: f64 = 40.0;
@@ -46,8 +46,7 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn totals(function: &FunctionTotals) -> String {
-    let calls = plural(usize::try_from(function.calls).unwrap_or(usize::MAX), "call");
-    let calls = estimated(function.estimate.is_some(), calls);
+    let calls = Accuracy::of(function.estimate).calls(function.calls);
     let mean = function
         .mean_of_returned_ns()
         .map(|mean| format!(", mean {}", duration(mean)));

@@ -45,6 +45,10 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
     }
     let mut lines = vec![format!(" {}", plural(all, "finding"))];
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
+        let mut finding = finding.clone();
+        // Nothing can be changed in a program that has ended.
+        finding.now = finding.now.filter(|_| finding.repaired || !has_ended(snapshot));
+        let finding = &finding;
         lines.extend(block(index + 1, finding));
         // The condition of a repaired finding fails now, which does not describe the rule's state.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
@@ -126,6 +130,11 @@ pub(super) fn state_line(rule: &RuleView) -> String {
     format!("    {:<24} {}{left_out}", rule.name, rule.state)
 }
 
+/// Whether all processes of the program were watched until they ended.
+fn has_ended(snapshot: &Snapshot) -> bool {
+    !snapshot.processes.is_empty() && snapshot.running().next().is_none()
+}
+
 pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut lines = Vec::new();
     let mut text = finding.text.lines();
@@ -155,6 +164,21 @@ mod tests {
     use super::super::screen::tests::snapshot;
     use super::*;
     use crate::example::{finding, rule};
+
+    #[test]
+    fn what_could_be_done_in_a_program_that_has_ended_is_not_shown() {
+        let mut snapshot = snapshot(1);
+        snapshot.rules = vec![rule("busy", Standing::Quiet, "advising")];
+        snapshot.findings.push(FindingView {
+            now: Some("tuneagent attach 8120 --apply".into()),
+            next_start: Some("OMP_NUM_THREADS=1".into()),
+            ..finding("busy", "2 threads share a CPU")
+        });
+        let has = |snapshot: &Snapshot, text: &str| at_end(snapshot, false).join("\n").contains(text);
+        assert!(has(&snapshot, "attach 8120 --apply") && has(&snapshot, "OMP_NUM_THREADS=1"));
+        snapshot.processes[0].ended = true;
+        assert!(!has(&snapshot, "attach 8120") && has(&snapshot, "OMP_NUM_THREADS=1"));
+    }
 
     #[test]
     fn what_held_for_a_while_is_listed_at_the_end_and_verbosely_what_the_others_saw() {

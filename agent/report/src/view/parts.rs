@@ -2,16 +2,92 @@
 
 use std::time::Duration;
 
-use profile::{FunctionTotals, RegionsView, Snapshot, Steps, cost::Estimate, format::duration, mpi};
+use profile::{
+    FunctionTotals, RegionsView, Snapshot, Steps, cost::Estimate, format::count, format::duration,
+    format::plural, mpi,
+};
 
 /// If something was probed for more than this share of the time, the rest is neglected.
 pub(super) const WATCHED_FULLY: f64 = 0.95;
+
+/// Digits of an estimate at least, and those of a lower bound.
+const DIGITS_MIN: i32 = 2;
+const DIGITS_OF_BOUND: i32 = 3;
 
 /// The combined estimate of the functions that were sampled in windows; `None` if all were watched all the
 /// time. Every line that shows the part of the time uses this value.
 pub(super) fn sampled(functions: &[FunctionTotals]) -> Option<Estimate> {
     let estimates = functions.iter().filter_map(|function| function.estimate);
     estimates.reduce(Estimate::and)
+}
+
+/// How exact a number of calls is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Accuracy {
+    #[default]
+    Exact,
+    /// An estimate within an interval that supports this many digits.
+    About(i32),
+    /// A lower bound: no upper bound is known.
+    AtLeast,
+}
+
+impl Accuracy {
+    pub(super) fn of(estimate: Option<Estimate>) -> Accuracy {
+        match estimate {
+            None => Accuracy::Exact,
+            Some(Estimate { to: None, .. }) => Accuracy::AtLeast,
+            Some(Estimate {
+                from, to: Some(to), ..
+            }) => {
+                let width = to.saturating_sub(from) as f64 / to.max(1) as f64;
+                let digits = (1.0 - width.max(1e-9).log10()).floor() as i32;
+                Accuracy::About(digits.max(DIGITS_MIN))
+            }
+        }
+    }
+
+    /// A number of calls, or calls per second, for a table.
+    pub(super) fn cell(self, value: f64) -> String {
+        match self {
+            Accuracy::Exact => count(value.round()),
+            Accuracy::About(digits) => format!("~{}", count(to_digits(value, digits, f64::round))),
+            Accuracy::AtLeast => format!(">={}", count(to_digits(value, DIGITS_OF_BOUND, f64::floor))),
+        }
+    }
+
+    /// A number of calls with its noun, for a sentence.
+    pub(super) fn calls(self, calls: u64) -> String {
+        match self {
+            Accuracy::Exact => plural(usize::try_from(calls).unwrap_or(usize::MAX), "call"),
+            _ => format!("{} calls", self.rate(calls as f64)),
+        }
+    }
+
+    /// Calls per second, for a sentence.
+    pub(super) fn rate(self, value: f64) -> String {
+        match self {
+            Accuracy::Exact => count(value),
+            Accuracy::About(_) => self.cell(value),
+            Accuracy::AtLeast => self.cell(value).replace(">=", "at least "),
+        }
+    }
+
+    /// A mark before another number that is derived from the calls.
+    pub(super) fn mark(self) -> &'static str {
+        match self {
+            Accuracy::Exact => "",
+            Accuracy::About(_) => "~",
+            Accuracy::AtLeast => "at least ",
+        }
+    }
+}
+
+/// The value with this many significant digits; smaller numbers keep their units.
+fn to_digits(value: f64, digits: i32, round: fn(f64) -> f64) -> f64 {
+    let magnitude = value.max(1.0).log10().floor() as i32;
+    let unit = 10_f64.powi((magnitude + 1 - digits).max(0));
+    round(value / unit) * unit
 }
 
 /// The part of the time in which calls of this function were assigned to call sites.
@@ -111,6 +187,34 @@ mod tests {
             }),
             ..FunctionTotals::default()
         }
+    }
+
+    #[test]
+    fn an_estimate_has_the_digits_that_its_interval_supports_and_a_lower_bound_is_one() {
+        let estimate = |from, to| {
+            Accuracy::of(Some(Estimate {
+                from,
+                to,
+                ..Estimate::default()
+            }))
+        };
+        for (accuracy, cell, rate) in [
+            (Accuracy::of(None), "606 440", "606 440"),
+            (estimate(600_000, Some(660_000)), "~610 000", "~610 000"),
+            (estimate(603_000, Some(609_000)), "~606 000", "~606 000"),
+            (estimate(100, Some(900_000)), "~610 000", "~610 000"),
+            (estimate(606_440, Some(606_440)), "~606 440", "~606 440"),
+            (estimate(606_440, None), ">=606 000", "at least 606 000"),
+        ] {
+            assert_eq!(
+                (
+                    accuracy.cell(606_440.4).as_str(),
+                    accuracy.rate(606_440.0).as_str()
+                ),
+                (cell, rate)
+            );
+        }
+        assert_eq!(estimate(7, None).cell(7.9), ">=7");
     }
 
     fn counted_function(name: &str) -> FunctionTotals {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use profile::format::{bytes, count, duration, percent, plural};
 use profile::{FunctionTotals, Rates, Snapshot, TraceView};
 
+use super::parts::Accuracy;
 use super::{cost, cpus, durations, findings, history, pace, pairs, parts, progress, scaling, sizes, spread};
 
 const FUNCTIONS_SHOWN: usize = 8;
@@ -151,7 +152,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             name: function.name.clone(),
             calls: Some(function.calls as f64),
             counted: function.counted.filter(|part| *part < parts::WATCHED_FULLY),
-            is_estimated: function.estimate.is_some(),
+            accuracy: Accuracy::of(function.estimate),
             mean_ns: function.mean_of_returned_ns(),
             share: function.time_ns.map(|time| time as f64 / watched),
             unreturned: function.unreturned,
@@ -201,38 +202,28 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let number = rates.len() as f64;
     let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
     let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
-    let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
-    // The rest of the time inside MPI is waiting for other ranks, and the work of the calls.
-    let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
-    let waiting = waiting.map_or_else(String::new, |waiting| {
-        let points = match waiting / number {
-            part if part > 0.0 && part < POINTS_SHOWN => "<0.1".to_owned(),
-            part => percent(part).trim_end_matches(" %").to_owned(),
-        };
-        format!(" ({points} points of it waiting for a CPU)")
-    });
-    let in_mpi = mpi.map(|mpi| {
-        let outside = percent((1.0 - mpi / number).max(0.0));
-        let inside = percent(mpi / number);
-        format!("{:23}inside MPI {inside}{waiting}   outside {outside}", "")
-    });
+    let in_mpi = inside_mpi(snapshot, &rates);
     let functions = snapshot.functions();
     let sampled = parts::sampled(&functions);
+    let accuracy = Accuracy::of(sampled);
     let sampled_text = sampled.map_or_else(String::new, |of| {
         // The upper bound is unknown if probes slow the program too much.
-        let more = if of.to.is_none() {
-            ", slowed by it: there may be more"
-        } else {
-            ""
+        let slowed = if of.to.is_none() { ", which slows it" } else { "" };
+        // Of the same span as the rates in this line.
+        let parts = rates.iter().filter_map(|rates| rates.sampled);
+        let part = percent(parts.reduce(f64::min).unwrap_or(of.watched));
+        let span = match word {
+            "after" => format!("the last {}", duration(snapshot.period.as_nanos() as f64)),
+            _ => "the time".to_owned(),
         };
-        format!("   (sampled {} of the time{more})", percent(of.watched))
+        format!("   (sampled {part} of {span}{slowed})")
     });
-    let calls = mpi.map_or_else(String::new, |_| {
-        let rate = |number| estimated(sampled.is_some(), number);
+    let calls = in_mpi.as_ref().map_or_else(String::new, |_| {
         format!(
-            "{} MPI calls/s, {}/s sent{sampled_text}",
-            rate(count(sum(|r| r.calls_per_s))),
-            rate(bytes(sum(|r| r.sent_per_s)))
+            "{} MPI calls/s, {}{}/s sent{sampled_text}",
+            accuracy.rate(sum(|r| r.calls_per_s)),
+            accuracy.mark(),
+            bytes(sum(|r| r.sent_per_s))
         )
     });
     let has_mpi = snapshot.job.mpi.is_some();
@@ -253,6 +244,40 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     lines.extend(in_mpi);
     lines.extend(cpus::line(snapshot, &rates));
     lines
+}
+
+/// The mean share of the time inside MPI over the ranks of which it is known; `None` if MPI is not probed.
+fn inside_mpi(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
+    let known: Vec<f64> = rates.iter().filter_map(|rates| rates.mpi).collect();
+    let is_unknown = snapshot.processes.iter().any(|process| process.is_mpi_unknown);
+    let number = known.len() as f64;
+    if known.is_empty() {
+        let text = "inside MPI unknown: no MPI call of these ranks began or ended";
+        return is_unknown.then(|| format!("{:23}{text}", ""));
+    }
+    if known.len() < rates.len() && !is_unknown {
+        return None;
+    }
+    // The rest of the time inside MPI is waiting for other ranks, and the work of the calls.
+    let waiting = rates.iter().filter(|rates| rates.mpi.is_some());
+    let waiting: Option<f64> = waiting.map(|rates| rates.mpi_waiting).sum();
+    let waiting = waiting.map_or_else(String::new, |waiting| {
+        let points = match waiting / number {
+            part if part > 0.0 && part < POINTS_SHOWN => "<0.1".to_owned(),
+            part => percent(part).trim_end_matches(" %").to_owned(),
+        };
+        format!(" ({points} points of it waiting for a CPU)")
+    });
+    let of = match rates.len() - known.len() {
+        0 => String::new(),
+        unknown => format!("   (unknown of {}: no call seen)", plural(unknown, "rank")),
+    };
+    let mpi = known.iter().sum::<f64>() / number;
+    let (inside, outside) = (percent(mpi), percent((1.0 - mpi).max(0.0)));
+    Some(format!(
+        "{:23}inside MPI {inside}{waiting}   outside {outside}{of}",
+        ""
+    ))
 }
 
 /// A wait is counted in full when it ends, so the sum for a short period may exceed 1 by this much.
@@ -285,13 +310,16 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
     let row = |function: &FunctionTotals| Row {
         name: function.name.clone(),
         calls: Some(function.calls_per_s).filter(|_| !function.rests),
-        is_estimated: function.estimate.is_some(),
+        accuracy: Accuracy::of(function.estimate),
         mean_ns: function.mean_ns,
         share: function.time_ns.map(|_| function.share / running),
         ..Row::default()
     };
     rows("calls/s", functions.iter().map(row))
 }
+
+/// Columns of the numbers of calls at least.
+const CALLS_MIN: usize = 9;
 
 #[derive(Default)]
 struct Row {
@@ -300,11 +328,18 @@ struct Row {
     calls: Option<f64>,
     /// The part of the time that `calls` covers; `None` if it need not be shown.
     counted: Option<f64>,
-    is_estimated: bool,
+    accuracy: Accuracy,
     mean_ns: Option<f64>,
     share: Option<f64>,
     /// Calls that did not return, if that must be shown.
     unreturned: u64,
+}
+
+impl Row {
+    fn calls_text(&self) -> String {
+        let calls = self.calls.map(|calls| self.accuracy.cell(calls));
+        calls.unwrap_or_else(|| "-".to_owned())
+    }
 }
 
 /// A table of the first rows. Long names widen it, so that all lines have the same columns.
@@ -313,18 +348,20 @@ fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
     let shown: Vec<Row> = all.take(FUNCTIONS_SHOWN).collect();
     let longest = shown.iter().map(|row| row.name.chars().count()).max();
     let name = longest.unwrap_or_default().clamp(NAME_MIN, NAME_MAX);
+    let numbers = shown.iter().map(|row| row.calls_text().chars().count());
+    let width = numbers.fold(CALLS_MIN, usize::max);
     let mut lines = vec![format!(
-        " {:<name$} {calls:>9}  {:>8}   share of the time",
+        " {:<name$} {calls:>width$}  {:>8}   share of the time",
         "function", "mean"
     )];
-    lines.extend(shown.iter().map(|row| line(row, name)));
+    lines.extend(shown.iter().map(|row| line(row, (name, width))));
     if rest > 0 {
         lines.push(format!(" and {}", plural(rest, "more function")));
     }
     lines
 }
 
-fn line(row: &Row, columns: usize) -> String {
+fn line(row: &Row, (columns, width): (usize, usize)) -> String {
     let bar = row
         .share
         .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
@@ -338,14 +375,13 @@ fn line(row: &Row, columns: usize) -> String {
     let counted = row.counted.map_or_else(String::new, |part| {
         format!("  counted {} of the time", percent(part))
     });
-    let estimated = |number| estimated(row.is_estimated, number);
-    let calls = row.calls.map(|calls| estimated(count(calls.round())));
+    let estimated = |number| estimated(row.accuracy != Accuracy::Exact, number);
     let mean = row.mean_ns.map(|mean| estimated(duration(mean)));
     let share = row.share.map(|share| estimated(percent(share)));
     let name: String = row.name.chars().take(columns).collect();
     let line = format!(
-        " {name:<columns$} {:>9}  {:>8}   {:>6}  {}{unreturned}{counted}",
-        calls.unwrap_or_else(|| "-".to_owned()),
+        " {name:<columns$} {:>width$}  {:>8}   {:>6}  {}{unreturned}{counted}",
+        row.calls_text(),
         mean.unwrap_or_else(|| "-".to_owned()),
         share.unwrap_or_else(|| "-".to_owned()),
         "#".repeat(bar as usize),
@@ -416,6 +452,7 @@ pub(super) mod tests {
                 calls_per_s: 412.0,
                 sent_per_s: 3.4 * 1024.0 * 1024.0,
                 switches_per_s: 83.0,
+                sampled: None,
             }),
             functions: vec![FunctionTotals {
                 name: "MPI_Wait".into(),
@@ -489,6 +526,26 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn ranks_of_which_no_mpi_call_was_seen_are_not_outside_mpi() {
+        let mut snapshot = snapshot(2);
+        let inside = |snapshot: &Snapshot| {
+            let lines = summary(snapshot);
+            lines.iter().find(|line| line.contains("inside MPI")).cloned()
+        };
+        let mut hide = |number: usize| {
+            let process = &mut snapshot.processes[number];
+            process.is_mpi_unknown = true;
+            let rates = process.rates.as_mut().unwrap();
+            (rates.mpi, rates.mpi_waiting) = (None, None);
+            inside(&snapshot).unwrap()
+        };
+        insta::assert_snapshot!([hide(1), hide(0)].join("\n"), @"
+        inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %   (unknown of 1 rank: no call seen)
+        inside MPI unknown: no MPI call of these ranks began or ended
+        ");
+    }
+
+    #[test]
     fn of_a_command_that_ended_before_it_was_seen_nothing_is_said_but_that() {
         let text = [vec![header(&snapshot(0))], closing(&snapshot(0), false)]
             .concat()
@@ -547,6 +604,36 @@ pub(super) mod tests {
         assert_eq!(at(&lines[1], "4 896"), at(&lines[2], "4 896"));
         assert_eq!(at(&lines[0], "calls"), at(&lines[2], "4 896"));
         assert!(rows("calls", [row(&long)].into_iter())[1].starts_with(&format!(" {} ", "x".repeat(40))));
+    }
+
+    #[test]
+    fn a_lower_bound_of_the_calls_is_named_with_the_part_of_the_time_that_its_rate_is_of() {
+        let mut snapshot = snapshot(1);
+        let process = &mut snapshot.processes[0];
+        let estimate = profile::cost::Estimate {
+            watched: 0.38,
+            ..Default::default()
+        };
+        process.functions[0].estimate = Some(estimate);
+        process.functions[0].calls_per_s = 1_213_059.0;
+        let rates = process.rates.as_mut().unwrap();
+        rates.sampled = Some(0.013);
+        process.overall = Some(Rates {
+            sampled: Some(0.38),
+            ..*rates
+        });
+        snapshot.period = Duration::from_secs(10);
+        let first = |lines: Vec<String>| lines[0].clone();
+        insta::assert_snapshot!([first(summary(&snapshot)), first(overview(&snapshot)), text(&snapshot)].join("\n"), @"
+        after 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 1.3 % of the last 10.0 s, which slows it)
+        over 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 38 % of the time, which slows it)
+        after 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 1.3 % of the last 10.0 s, which slows it)
+        time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+                              inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
+
+        function                 calls/s      mean   share of the time
+        MPI_Wait             >=1 210 000  ~6.10 ms    ~80 %  ######################
+        ");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The sizes of messages, as text.
 
-use profile::Snapshot;
 use profile::format::{bytes, count, percent};
+use profile::{Snapshot, mpi};
 
 /// Number of sizes shown, the most frequent ones; the report has all.
 const SIZES_SHOWN: usize = 4;
@@ -13,6 +13,7 @@ struct Sent {
     /// All of them, with those outside the windows of functions that were sampled.
     estimated: f64,
     is_sampled: bool,
+    has_others: bool,
 }
 
 impl Sent {
@@ -20,7 +21,7 @@ impl Sent {
         let functions = snapshot.functions();
         let mut by_size: Vec<u64> = Vec::new();
         // Functions that were sampled have sizes only for messages from their windows.
-        let (mut estimated, mut is_sampled) = (0.0, false);
+        let (mut estimated, mut is_sampled, mut has_others) = (0.0, false, false);
         for function in functions.iter().filter(|of| of.bytes_kind == Some("sent")) {
             let counted = function.sizes.iter().sum::<u64>() as f64;
             let all = match function.estimate {
@@ -28,6 +29,7 @@ impl Sent {
                 _ => 1.0,
             };
             is_sampled |= function.estimate.is_some() && counted > 0.0;
+            has_others |= counted > 0.0 && is_other(&function.name);
             estimated += counted * all;
             by_size.resize(by_size.len().max(function.sizes.len()), 0);
             for (sum, messages) in by_size.iter_mut().zip(&function.sizes) {
@@ -38,8 +40,14 @@ impl Sent {
             by_size,
             estimated,
             is_sampled,
+            has_others,
         }
     }
+}
+
+/// Whether it is no message between two ranks. Each rank that calls it counts, also one that only receives.
+fn is_other(name: &str) -> bool {
+    mpi::find(name).is_some_and(|called| called.function.carries.is_some_and(|carries| !carries.is_message))
 }
 
 /// The numbers of sent messages of each size that occurred, the smallest size first.
@@ -57,6 +65,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
         by_size,
         estimated,
         is_sampled,
+        has_others,
     } = Sent::of(snapshot);
     let all: u64 = by_size.iter().sum();
     if all == 0 {
@@ -80,10 +89,15 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
         true => format!(" of ~{}", count(estimated.round())),
         false => String::new(),
     };
+    let with = if has_others {
+        " (calls that are not point to point count too, at each rank)"
+    } else {
+        ""
+    };
     vec![
         String::new(),
         format!(
-            " sizes of {}{of_all} messages sent   {}",
+            " sizes of {}{of_all} messages sent{with}   {}",
             count(all as f64),
             parts.join(", ")
         ),
@@ -143,6 +157,14 @@ mod tests {
         });
         let line = over_all(&snapshot).swap_remove(1);
         assert!(line.starts_with(" sizes of 100 of ~150 messages sent "), "{line}");
+        snapshot.processes[0]
+            .functions
+            .push(function("MPI_Bcast", "sent", &[0, 0, 0, 8]));
+        let line = over_all(&snapshot).swap_remove(1);
+        assert!(
+            line.starts_with(" sizes of 108 of ~158 messages sent (calls that are not point to point count too, at each rank) "),
+            "{line}"
+        );
         snapshot.processes.truncate(0);
         assert!(over_all(&snapshot).is_empty());
     }

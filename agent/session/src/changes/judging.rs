@@ -164,6 +164,15 @@ impl Changes {
             effects.push(ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason }));
             self.unjudged.insert(decision, guard);
         }
+        let reason = format!("{who} ended while the change was reverted to compare");
+        let compared = self.made.compared_mut();
+        let not_judged =
+            compared.filter_map(|made| made.is_not_judged(&reason).then(|| made.rule().to_owned()));
+        let rules: BTreeSet<String> = not_judged.collect();
+        effects.extend(rules.into_iter().map(|rule| {
+            let reason = reason.clone();
+            ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason })
+        }));
         self.is_stopped = true;
         effects.push(ChangeEffect::Finish);
         effects

@@ -101,6 +101,10 @@ impl Ledger {
         self.compared.values()
     }
 
+    pub(super) fn compared_mut(&mut self) -> impl Iterator<Item = &mut Made> {
+        self.compared.values_mut()
+    }
+
     /// How long threads were held for changes, by action.
     pub(super) fn held(&self) -> BTreeMap<&'static str, HoldTotals> {
         let mut held = self.dropped.held.clone();

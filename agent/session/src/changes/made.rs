@@ -144,6 +144,20 @@ impl Made {
         self.view.first_at.is_some()
     }
 
+    /// Nothing is decided any more while the guard has it reverted to compare. False if it was judged.
+    pub(super) fn is_not_judged(&mut self, reason: &str) -> bool {
+        let guard = self.view.guard.as_mut();
+        let Some(guard) = guard.filter(|guard| guard.verdict == words::COMPARED) else {
+            return false;
+        };
+        let first = guard
+            .text
+            .trim_end_matches(words::COMPARED)
+            .trim_end_matches("; ");
+        *guard = GuardView::without(words::NOT_JUDGED, format!("{reason}; before: {first}"));
+        true
+    }
+
     /// Takes the place of `before`, which was reverted to be compared.
     pub(super) fn is_made_again(&mut self, before: &Made) {
         self.view.first_at = before.view.first_at.or(Some(before.view.at));

@@ -1,17 +1,18 @@
-//! The changes of a process as `journal` lists them: the alternations of a trial are one entry.
+//! The changes of a process as `journal` lists them: the alternations of one session's trial are one entry.
 
 use tuner::journal::{Change, Status};
 
 /// Repetitions of a change of a process, and the last one.
 pub(super) struct Entry {
-    /// Number of the first change.
-    pub(super) first: u64,
+    /// Number of the first change, and when it was made.
+    pub(super) first: (u64, String),
     pub(super) times: usize,
     pub(super) last: Change,
 }
 
 /// The changes of a process as entries. Repetitions of a rule's changes, which its guard reverts to compare,
-/// form one entry for each action.
+/// form one entry for each action. A change that another session made or reverted, or a user by hand, is no
+/// part of a trial.
 pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for change in changes {
@@ -22,12 +23,12 @@ pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
             (entries.iter_mut().rev()).take_while(|entry| rule.is_some() && entry.last.intent.rule == rule);
         let mut same_action = same_rule.filter(|entry| entry.last.intent.action.to_string() == action);
         match same_action.next() {
-            Some(entry) if entry.last.status == Status::Reverted => {
+            Some(entry) if was_reverted_to_compare(&entry.last, &change) => {
                 entry.times += 1;
                 entry.last = change;
             }
             _ => entries.push(Entry {
-                first: change.intent.change,
+                first: (change.intent.change, change.intent.at.wall.clone()),
                 times: 1,
                 last: change,
             }),
@@ -36,19 +37,29 @@ pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
     entries
 }
 
+/// Whether the session that made a change reverted it itself and then made the next one.
+fn was_reverted_to_compare(change: &Change, next: &Change) -> bool {
+    let session = &change.intent.who;
+    let reverted_by = change.revert.as_ref().map(|(_, who)| who);
+    change.status == Status::Reverted && reverted_by == Some(session) && next.intent.who == *session
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
-    /// A change of a rule (or by hand) that binds a thread to a CPU.
-    fn change(number: u64, rule: Option<&str>, cpu: &str, status: Status) -> Change {
+    /// A change of a rule (or by hand) that binds a thread to a CPU, made and reverted by these processes.
+    fn change(number: u64, rule: Option<&str>, cpu: &str, status: Status, by: (i32, i32)) -> Change {
+        let who = |pid: i32| json!({"uid": 0, "user": "root", "pid": pid});
+        let at = json!({"wall": "2026-11-20T15:04:23.420Z", "monotonic_ns": number});
+        let revert = (status == Status::Reverted).then(|| json!([at, who(by.1)]));
         let change = json!({
             "intent": {
                 "change": number,
-                "at": {"wall": "2026-11-20T15:04:23.420Z", "monotonic_ns": number},
-                "who": {"uid": 0, "user": "root", "pid": 1},
+                "at": at,
+                "who": who(by.0),
                 "why": [],
                 "rule": rule,
                 "target": {"pid": {"number": 7, "start_time": 1}, "boot": "b", "executable": "/bin/p"},
@@ -59,6 +70,7 @@ mod tests {
             },
             "status": status,
             "confirmed": false,
+            "revert": revert,
         });
         serde_json::from_value(change).unwrap()
     }
@@ -98,12 +110,29 @@ mod tests {
         for (made, wanted) in rows {
             let changes = (1..)
                 .zip(made)
-                .map(|(number, (rule, cpu, status))| change(number, rule, cpu, status));
+                .map(|(number, (rule, cpu, status))| change(number, rule, cpu, status, (1, 1)));
             let entries = entries(changes.collect()).into_iter();
             let entries: Vec<_> = entries
-                .map(|entry| (entry.first, entry.times, entry.last.intent.change))
+                .map(|entry| (entry.first.0, entry.times, entry.last.intent.change))
                 .collect();
             assert_eq!(entries, wanted);
         }
+    }
+
+    #[test]
+    fn changes_of_other_sessions_and_those_that_a_user_reverted_are_entries_of_their_own() {
+        let made = |number, status, by| change(number, Some("busy"), "0", status, by);
+        // Two sessions with a change each, the second one's reverted by hand, then a trial of a third.
+        let changes = vec![
+            made(1, Status::Reverted, (10, 10)),
+            made(2, Status::Reverted, (20, 21)),
+            made(3, Status::Reverted, (30, 30)),
+            made(4, Status::Applied, (30, 30)),
+        ];
+        let found: Vec<_> = entries(changes)
+            .iter()
+            .map(|entry| (entry.first.0, entry.times))
+            .collect();
+        assert_eq!(found, [(1, 1), (2, 1), (3, 2)]);
     }
 }

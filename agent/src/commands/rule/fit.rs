@@ -132,6 +132,7 @@ fn refusal(error: WritablePlaceError) -> WriteObstacle {
         WritablePlaceError::TypeUnknown { .. }
         | WritablePlaceError::WrongSize { .. }
         | WritablePlaceError::WrongType { .. }
+        | WritablePlaceError::IsPointer { .. }
         | WritablePlaceError::Misaligned { .. } => WriteObstacle::Type(text),
         _ => WriteObstacle::Other(text),
     }

@@ -42,14 +42,14 @@ fn list(json: bool) -> CommandResult {
         };
         return super::print_json(&checked.map(row).collect::<Vec<_>>());
     }
-    say!("{:<24} {:<8} about", "rule", "acts");
+    say!("{:<24} {:<9} about", "rule", "acts");
     checked.for_each(|(name, rule)| {
         let when = match (acts(&rule), rule.must_be_named()) {
             (false, _) => "never",
             (true, false) => "--apply",
             (true, true) => "if named",
         };
-        say!("{name:<24} {when:<8} {}", rule.about());
+        say!("{name:<24} {when:<9} {}", rule.about());
     });
     say!("acts: never (it only reports), with --apply, or only if named (--apply=RULE)");
     Ok(Code::Done)

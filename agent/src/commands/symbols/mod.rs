@@ -18,7 +18,7 @@ use tuner::dwarf::{self, Description, Inlined, Origin};
 use tuner::{AddressSpace, Emulation, Image, Images, Process, Spelling, foreign};
 
 use self::sites::{CostCounts, SiteRow};
-use super::target;
+use super::{refusals::is_stripped, target};
 use crate::{
     cli::SymbolsArgs,
     exit::{Code, CommandResult, Failure},
@@ -26,6 +26,9 @@ use crate::{
 
 /// Maximum number of rows shown; a pattern selects fewer.
 const ROWS_MAX: usize = 200;
+
+/// Why a program lacks names.
+const STRIPPED: &str = "it was stripped: of its functions and variables only those that it exports have names (strip -g would leave them)";
 
 /// Maximum number of rows written as JSON.
 const JSON_ROWS_MAX: usize = 100_000;
@@ -168,7 +171,13 @@ fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
             let near = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
             let is_file = files.iter().any(|file| file.path == args.target);
             let file = if is_file { "the file " } else { "" };
-            format!("{file}{} has no symbol like `{pattern}`{near}", args.target)
+            let text = format!("{file}{} has no symbol like `{pattern}`", args.target);
+            // The first file is the program itself.
+            match files.first().is_some_and(|first| is_stripped(&first.image)) {
+                // A similar name of a library is not the one that was removed.
+                true => format!("{text}: {STRIPPED}"),
+                false => format!("{text}{near}"),
+            }
         }
         None => format!(
             "{} has no symbols: it was stripped, and no debug file of it is to be found",

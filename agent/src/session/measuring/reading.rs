@@ -31,7 +31,7 @@ impl Measuring {
         let has_moved = self.count()?;
         let threads = self.table_of_threads(has_moved)?;
         let share = self.look_at_shares(context.target, now);
-        self.read_processes(&threads, now);
+        self.read_processes(&threads, context.target, now);
         if let Some((share, limits)) = share {
             self.look_at_cpus(context.rules, share, &limits, now);
         }
@@ -83,7 +83,7 @@ impl Measuring {
         share.map(|(share, limits)| (share, limits.clone()))
     }
 
-    fn read_processes(&mut self, threads: &[(u64, Thread)], now: u64) {
+    fn read_processes(&mut self, threads: &[(u64, Thread)], target: &Target, now: u64) {
         let sampled = self.budget.sampling.sampled();
         let is_stale = |frame: &Frame| sampled.is_stale(frame);
         let has_waits = self.probes.kernel().is_some_and(|kernel| kernel.reports_waits);
@@ -100,6 +100,11 @@ impl Measuring {
                 has_waits,
                 cpus,
                 probes: self.probes.list(),
+                // The processes of a command are watched from their start.
+                may_be_in_mpi: !target.is_of_command()
+                    && target
+                        .member(process.slot)
+                        .is_some_and(|member| member.mpi.is_some()),
                 regions_since_ns: self.budget.regions.since_ns,
             });
         }
@@ -223,6 +228,7 @@ impl Measuring {
                 kernel,
                 has_mpi: context.target.has_mpi(),
                 has_regions: self.budget.regions.is_there(),
+                are_regions_resting: self.budget.regions.since_ns.is_none(),
                 are_all_here: context.target.job.size() == Some(self.profile.processes.len()),
                 probes: self.probes.list(),
                 processes: &mut self.profile.processes,

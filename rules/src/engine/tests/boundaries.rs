@@ -156,3 +156,35 @@ fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked
         assert_eq!(waited_for, expected, "{source}");
     }
 }
+
+#[test]
+fn a_window_that_begins_and_ends_at_one_probe_closes_at_each_hit_of_it() {
+    let source = "\
+rule: steps
+about: steps of a program
+roles: {rank: rank >= 0}
+probes:
+  begin: {role: rank, entry: step}
+  work: {role: rank, span: work}
+windows:
+  step: {from: begin, to: begin}
+metrics:
+  time: sum(work.duration)
+tune:
+  - {when: time > 1min, finding: 'slow'}
+";
+    for source in [source.to_owned(), source.replace(", to: begin", "")] {
+        let mut farm = Farm::new(&source, 1);
+        let why = |farm: &Farm| farm.engine.status().remove(0).why;
+        assert_eq!(
+            why(&farm),
+            "the first window has not closed: its boundary `begin` was not hit"
+        );
+        for at in [10, 20, 30] {
+            farm.hits(&[("begin", 0, at, 0, vec![]), ("work", 0, at + 6, 5, vec![])]);
+        }
+        assert_eq!(why(&farm), "the first window has not closed");
+        farm.all_until(100);
+        assert_eq!(farm.closed(), ["step 0: time 5 ms", "step 1: time 5 ms"]);
+    }
+}

@@ -63,6 +63,10 @@ fn in_a_gap_calls_go_on_at_the_pace_of_the_window_and_are_marked_as_estimated() 
     assert!((estimate.watched - 2.0 / 12.0).abs() < 1e-9, "{estimate:?}");
     let view = process.view(&[probe("MPI_Send")], |_| None);
     assert_eq!(view.functions[0].estimate, Some(estimate));
+    // The part of the time of the rates: nothing of the last ten seconds, two of all twelve.
+    let sampled = |rates: Option<crate::Rates>| rates.and_then(|rates| rates.sampled);
+    assert_eq!(sampled(view.rates), Some(0.0));
+    assert_eq!(sampled(view.overall), Some(1.0 - 10.0 / 12.0));
 }
 
 #[test]

@@ -186,3 +186,39 @@ fn the_matrix_is_read_when_there_is_more_and_a_hundred_times_as_seldom_as_it_tak
         assert!(!matrix.is_due(next_ns - 1) && matrix.is_due(next_ns));
     }
 }
+
+#[test]
+fn of_a_rank_that_may_hang_inside_mpi_no_time_is_known_until_a_call_of_it_is_seen() {
+    let probes = [probe("MPI_Allreduce")];
+    let mut process = process();
+    let read = |at_s: u64, process: &mut Metered| {
+        process.count(calls(0));
+        process.read(&Inputs {
+            probes: &probes,
+            may_be_in_mpi: true,
+            ..Inputs::busy(at_s * S)
+        });
+        let view = process.view(&probes, |_| None);
+        let overall = view.overall.and_then(|rates| rates.mpi);
+        (view.is_mpi_unknown, view.mpi_ns, overall, process.useful())
+    };
+    for at_s in 0..4 {
+        assert_eq!(read(at_s, &mut process), (true, None, None, None), "{at_s}");
+        assert_eq!(process.useful_of_late(), None);
+    }
+    // Its time is that since the last reading before its first call.
+    let thread = [(0, thread(S / 2, 0))];
+    process.count(calls(1));
+    process.read(&Inputs {
+        probes: &probes,
+        may_be_in_mpi: true,
+        threads: &thread,
+        ..Inputs::busy(4 * S)
+    });
+    let view = process.view(&probes, |_| None);
+    assert_eq!((view.is_mpi_unknown, view.mpi_ns), (false, Some(S / 2)));
+    assert_eq!(view.overall.and_then(|rates| rates.mpi), Some(0.5));
+    assert_eq!(process.useful(), Some((0.5, false)));
+    let parts: Vec<_> = process.load(&probes, 0).iter().map(|part| part.mpi).collect();
+    assert_eq!(parts, [None, None, None, Some(0.5)]);
+}

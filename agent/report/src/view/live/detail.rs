@@ -1,6 +1,6 @@
 //! The details that `Enter` opens: a function by rank and call site, a rank by function.
 
-use profile::format::{bytes, count, duration, plural};
+use profile::format::{bytes, duration};
 use profile::{FunctionTotals, ProcessView, Snapshot};
 use ratatui::{
     style::Color,
@@ -13,7 +13,7 @@ use super::{
     page::{Content, plain, short_percent, title},
     ranks,
 };
-use crate::view::screen::estimated;
+use crate::view::{parts::Accuracy, screen::estimated};
 
 /// Columns of the first column and of the bar, if there is room.
 const NAME: usize = 24;
@@ -133,7 +133,7 @@ fn row(
     Line::from(vec![
         Span::raw(format!(
             " {name:<columns$} {:>11} {:>9} {:>9}  ",
-            estimated(count(function.calls as f64)),
+            Accuracy::of(function.estimate).cell(function.calls as f64),
             mean.map_or_else(none, |mean| estimated(duration(mean))),
             time.map_or_else(none, |ns| estimated(duration(ns as f64))),
         )),
@@ -144,7 +144,7 @@ fn row(
 
 fn totals(function: &FunctionTotals) -> String {
     let estimated = |number| estimated(function.estimate.is_some(), number);
-    let calls = usize::try_from(function.calls).unwrap_or(usize::MAX);
+    let calls = Accuracy::of(function.estimate).calls(function.calls);
     let mean = function.mean_of_returned_ns();
     let mean = mean.map_or_else(String::new, |mean| {
         format!(", mean {}", estimated(duration(mean)))
@@ -153,7 +153,7 @@ fn totals(function: &FunctionTotals) -> String {
     let all = function.bytes.map_or_else(String::new, |all| {
         format!(", {} {kind}", estimated(bytes(all as f64)))
     });
-    format!("{}{mean}{all}", estimated(plural(calls, "call")))
+    format!("{calls}{mean}{all}")
 }
 
 #[cfg(test)]
@@ -174,7 +174,10 @@ mod tests {
             ..FunctionTotals::default()
         };
         let sampled = FunctionTotals {
-            estimate: Some(Estimate::default()),
+            estimate: Some(Estimate {
+                to: Some(1_250),
+                ..Estimate::default()
+            }),
             ..counted.clone()
         };
         assert_eq!(totals(&counted), "1 200 calls, mean 2.00 ms, 3.00 MiB sent");

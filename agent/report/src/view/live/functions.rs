@@ -1,6 +1,6 @@
 //! The tab of the functions: all functions, recently and since the start.
 
-use profile::format::{bytes, count, duration};
+use profile::format::{bytes, duration};
 use profile::{FunctionTotals, Snapshot};
 use ratatui::{
     style::Color,
@@ -12,7 +12,7 @@ use super::{
     page::{Content, plain, short_percent, title},
     state::{State, Tab},
 };
-use crate::view::{durations, screen::estimated};
+use crate::view::{durations, parts::Accuracy, screen::estimated};
 
 /// Columns of everything except the name and the bar.
 const FIXED: usize = 53;
@@ -81,6 +81,7 @@ fn row(
     glyphs: Glyphs,
 ) -> Line<'static> {
     let none = || "-".to_owned();
+    let accuracy = Accuracy::of(function.estimate);
     let estimated = |number| estimated(function.estimate.is_some(), number);
     let share = function.time_ns.map(|_| function.share / running);
     let percent = share.map(|share| estimated(short_percent(share)));
@@ -90,7 +91,7 @@ fn row(
             " {short:<name$} {:>9} {:>9}  ",
             match function.rests {
                 true => none(),
-                false => estimated(count(function.calls_per_s.round())),
+                false => accuracy.cell(function.calls_per_s),
             },
             (function.mean_ns).map_or_else(none, |mean| estimated(duration(mean))),
         )),
@@ -98,7 +99,7 @@ fn row(
         Span::raw(format!(
             " {:>7} {:>11} {:>9}",
             percent.unwrap_or_else(none),
-            estimated(count(function.calls as f64)),
+            accuracy.cell(function.calls as f64),
             (function.time_ns).map_or_else(none, |ns| estimated(duration(ns as f64))),
         )),
     ];

@@ -51,6 +51,7 @@ fn rank(number: u32) -> ProcessView {
             calls_per_s: 1412.0,
             sent_per_s: 3.4 * 1024.0 * 1024.0,
             switches_per_s: 83.0,
+            sampled: None,
             ..Rates::default()
         }),
         functions: vec![

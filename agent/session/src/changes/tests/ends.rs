@@ -36,6 +36,22 @@ fn a_stop_with_an_unjudged_change_says_so_and_it_is_put_back() {
 }
 
 #[test]
+fn a_stop_while_a_change_is_reverted_to_compare_says_that_it_was_not_judged() {
+    let mut it = after!(with_one_change(); compared(1), ms(2); reverted(R0, 1), ms(3));
+    let reason = "the session ended while the change was reverted to compare".to_owned();
+    let rule = "r".to_owned();
+    let said = ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason });
+    gives!(it, stop(), s(1) => [said, ChangeEffect::Finish]);
+    it.on(reverts(&[], &[]), s(1));
+    assert_eq!(verdicts(&it), ["not judged"]);
+    let guard = it.views(&[])[0].guard.clone().unwrap();
+    assert_eq!(
+        guard.text,
+        "not judged: the session ended while the change was reverted to compare; before: pace: 1 -> 2"
+    );
+}
+
+#[test]
 fn a_stop_leaves_what_is_confirmed_and_was_to_stay() {
     let it = after!(with_one_change(); kept(1), ms(2); stop(), s(1); reverts(&[], &[change(R0, 1)]), s(1));
     assert_eq!(outcomes(&it), ["written"]);
