@@ -252,20 +252,20 @@ mod tests {
         };
         let (held, stopped, stored) = (Mechanism::Rendezvous, Mechanism::Stop, Mechanism::Store);
         let none = Passage::default();
-        let late = "after 2 failed attempts (held 4.00 ms)";
+        let late = "after 2 failed attempts (held 4 ms)";
         let rows = [
             (
                 held,
                 true,
                 passage(1, 0, 5000),
-                "at entry:step, held in the kernel for 5.00 us".to_owned(),
+                "at entry:step, held in the kernel for 5 us".to_owned(),
             ),
             (
                 held,
                 true,
                 passage(3, 2, 7000),
                 format!(
-                    "at entry:step, held in the kernel for 7.00 us (hit 3), {late}, answered without real-time priority"
+                    "at entry:step, held in the kernel for 7 us (hit 3), {late}, answered without real-time priority"
                 ),
             ),
             (held, false, none, "no thread came to entry:step".to_owned()),
@@ -279,7 +279,7 @@ mod tests {
                 stopped,
                 true,
                 passage(1, 0, 5000),
-                "at entry:step, its thread stopped for 5.00 us".to_owned(),
+                "at entry:step, its thread stopped for 5 us".to_owned(),
             ),
             (stopped, false, none, "no thread came to entry:step".to_owned()),
             (

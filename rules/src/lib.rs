@@ -98,6 +98,7 @@ mod page;
 mod partial_sum;
 pub mod period;
 mod plan;
+pub mod quantity;
 mod read;
 mod requirements;
 mod rule;
@@ -135,5 +136,5 @@ pub use rule::CheckedRule;
 
 pub use partial_sum::{Group, Grouping, PartialSum, PlannedSum, SummedValue, Sums};
 pub use target::{FunctionSet, Site, Target};
-pub use unit::{Dimension, human, human_metric};
+pub use unit::Dimension;
 pub use value::{Machine, MetricReading, ProcessId, Reads, Reason, Scalar, Subject, Time};

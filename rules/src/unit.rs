@@ -1,4 +1,4 @@
-//! Dimensions, the units of literals, and formatting of numbers.
+//! Dimensions, and the units of literals.
 //!
 //! A number is stored in seconds and bytes to the powers of its [`Dimension`]. Nothing is evaluated here.
 
@@ -152,135 +152,9 @@ pub(crate) fn unit_named(name: &str) -> Option<&'static Unit> {
     UNITS.iter().find(|unit| unit.name == name)
 }
 
-/// The value of a metric for people, as [`human`]; `80 %` of one that is a share.
-pub fn human_metric(value: f64, dimension: Dimension, is_share: bool) -> String {
-    match is_share && dimension == Dimension::NONE {
-        true => format!("{} %", digits(value * 100.0)),
-        false => human(value, dimension),
-    }
-}
-
-/// `value` (seconds, bytes, or their powers) for people: `91.4 ms`, `3.2 KiB`, `2 100/s`.
-pub fn human(value: f64, dimension: Dimension) -> String {
-    match (dimension.time, dimension.bytes) {
-        (0, 0) => digits(value),
-        (1, 0) => human_time(value),
-        (0, 1) => human_bytes(value),
-        (-1, 0) => format!("{}/s", digits(value)),
-        (-1, 1) => format!("{}/s", human_bytes(value)),
-        (1, -1) => format!("{}/B", human_time(value)),
-        (time, bytes) => {
-            let part = |unit: &str, power: i8| match power {
-                0 => String::new(),
-                1 => format!(" {unit}"),
-                power => format!(" {unit}^{power}"),
-            };
-            format!("{}{}{}", digits(value), part("s", time), part("B", bytes))
-        }
-    }
-}
-
-fn human_time(seconds: f64) -> String {
-    let steps = [
-        ("ns", 1e-9),
-        ("us", 1e-6),
-        ("ms", 1e-3),
-        ("s", 1.0),
-        ("min", 60.0),
-    ];
-    // Two minutes or more are easier to read as minutes, 90 s as seconds.
-    let fits = |unit: &str, size: f64| seconds.abs() >= if unit == "min" { 120.0 } else { size * 0.9995 };
-    scaled(seconds, &steps, fits)
-}
-
-fn human_bytes(bytes: f64) -> String {
-    let steps = [
-        ("B", 1.0),
-        ("KiB", 1024.0),
-        ("MiB", 1048576.0),
-        ("GiB", 1073741824.0),
-    ];
-    scaled(bytes, &steps, |_, size| bytes.abs() >= size * 0.9995)
-}
-
-fn scaled(value: f64, steps: &[(&str, f64)], fits: impl Fn(&str, f64) -> bool) -> String {
-    if value == 0.0 {
-        let plain = if steps.len() == 5 { "s" } else { "B" };
-        return format!("0 {plain}");
-    }
-    let fitting = steps.iter().rev().find(|(unit, size)| fits(unit, *size));
-    let (unit, size) = fitting.or(steps.first()).copied().unwrap_or(("", 1.0));
-    digits(value / size) + " " + unit
-}
-
-/// Three significant digits; integers in full, with thousands separated by a space.
-fn digits(value: f64) -> String {
-    let size = value.abs();
-    if size >= 1e15 || (size > 0.0 && size < 1e-4) {
-        return format!("{value:.2e}");
-    }
-    let decimals = match size {
-        _ if size == 0.0 || size >= 99.95 => 0,
-        _ if size >= 9.995 => 1,
-        _ if size >= 0.9995 => 2,
-        _ => 3 + (-size.log10()).floor().max(0.0) as usize,
-    };
-    if value.fract() == 0.0 {
-        // Fast path: for exact decimals the library uses arbitrary-precision arithmetic.
-        return grouped(&(value as i64).to_string());
-    }
-    let mut text = format!("{value:.decimals$}");
-    if decimals == 0 {
-        return grouped(&text);
-    }
-    let needed = text.trim_end_matches('0').trim_end_matches('.').len();
-    text.truncate(needed);
-    text
-}
-
-fn grouped(digits: &str) -> String {
-    let (sign, number) = digits
-        .strip_prefix('-')
-        .map_or(("", digits), |number| ("-", number));
-    let mut out = String::from(sign);
-    for (i, digit) in number.chars().enumerate() {
-        if i > 0 && (number.len() - i).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantities_read_as_people_write_them() {
-        let rate = Dimension { time: -1, bytes: 0 };
-        let cases = [
-            (0.0914, Dimension::TIME, false, "91.4 ms"),
-            (0.00131, Dimension::TIME, false, "1.31 ms"),
-            (0.5, Dimension::TIME, false, "500 ms"),
-            (90.0, Dimension::TIME, false, "90 s"),
-            (150.0, Dimension::TIME, false, "2.5 min"),
-            (0.0, Dimension::TIME, false, "0 s"),
-            (3e-12, Dimension::TIME, false, "0.003 ns"),
-            (0.8, Dimension::NONE, true, "80 %"),
-            (0.003, Dimension::NONE, false, "0.003"),
-            (6.0, Dimension::NONE, false, "6"),
-            (3277.0, Dimension::BYTES, false, "3.2 KiB"),
-            (2100.0, rate, false, "2 100/s"),
-            (1234567.0, Dimension::NONE, false, "1 234 567"),
-            (-2.5, Dimension::NONE, false, "-2.5"),
-            (1048576.0, Dimension { time: -1, bytes: 1 }, false, "1 MiB/s"),
-            (2.0, Dimension { time: 2, bytes: 0 }, false, "2 s^2"),
-        ];
-        for (value, dimension, percent, expected) in cases {
-            assert_eq!(human_metric(value, dimension, percent), expected);
-        }
-    }
 
     #[test]
     fn a_factor_is_a_formula_of_the_language() {

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 pub use plan::Scalar;
 use serde::{Deserialize, Serialize};
 
+use crate::quantity;
 use crate::types::{KeyKind, Kind, Type};
-use crate::unit::{Dimension, human_metric};
+use crate::unit::Dimension;
 
 /// A process, by a number that the agent assigns. Not a pid: this crate is independent of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -257,7 +258,9 @@ pub(crate) fn finite(value: f64) -> Cell {
 
 pub(crate) fn show_cell(cell: &Cell, of: Type) -> String {
     match (cell, of.kind) {
-        (Ok(Scalar::Number(value)), Kind::Number(dimension)) => human_metric(*value, dimension, of.percent),
+        (Ok(Scalar::Number(value)), Kind::Number(dimension)) => {
+            quantity::metric(*value, dimension, of.percent)
+        }
         (Ok(value), _) => value.to_string(),
         (Err(reason), _) => format!("none ({reason})"),
     }

@@ -365,17 +365,18 @@ profile: calls cost mpi os_metrics probe snapshot
 
 const SESSION: &str = "
 greeting:
+error:
 intake:
 process:
 request:
 budget: intake
-changes: process
+changes: error process
 members: process
-leave: changes
-requests: leave request
+leave: changes error
+requests: error leave request
 log: changes leave members request requests
 decision: changes
-parts: changes decision leave log members request requests
+parts: changes decision error leave log members request requests
 ";
 
 const RULES: &str = "
@@ -388,9 +389,10 @@ read:
 unit:
 lang: diag unit
 measure: unit
+quantity: unit
 requirements: measure
 types: unit
-value: types unit
+value: quantity types unit
 aggregate:
 facts: value
 partial_sum: value
@@ -408,9 +410,9 @@ eval: aggregate change facts folds function hit lang measure rule partial_sum te
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value
-engine: change eval explain facts folds function guard hit ids lang measure plan read rule partial_sum target term
-    unit value window
-fit: diag eval facts file plan read rule target
+engine: change eval explain facts folds function guard hit ids lang measure plan quantity read rule partial_sum target
+    term unit value window
+fit: diag eval facts file plan read rule target value
 graph: check engine eval function guard plan read rule target term types value window
 library: diag file rule
 page: file lang rule target types

@@ -1,59 +1,6 @@
-//! Formats numbers for people: three significant digits, a unit, thousands apart.
+//! Texts for people: numbers, names, and lines of a width.
 
-pub fn percent(share: f64) -> String {
-    // The sum of an empty iterator is -0.
-    let value = share * 100.0 + 0.0;
-    if (99.5..99.95).contains(&value) {
-        // Beside what is left to 100.
-        format!("{value:.1} %")
-    } else if value == 0.0 || value >= 9.95 {
-        format!("{value:.0} %")
-    } else {
-        format!("{} %", significant(value, 2))
-    }
-}
-
-pub fn duration(ns: f64) -> String {
-    const MINUTES: f64 = 60e9;
-    match ns.abs() {
-        x if x < 999.5 => format!("{ns:.0} ns"),
-        x if x < 999.5e3 => format!("{} us", significant(ns / 1e3, 3)),
-        x if x < 999.5e6 => format!("{} ms", significant(ns / 1e6, 3)),
-        x if x < 10.0 * MINUTES => format!("{} s", significant(ns / 1e9, 3)),
-        _ => format!("{:.0} min", ns / MINUTES),
-    }
-}
-
-pub fn bytes(amount: f64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = amount;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{value:.0} B")
-    } else {
-        format!("{} {}", significant(value, 3), UNITS[unit])
-    }
-}
-
-/// A count or a rate, with a blank between thousands.
-pub fn count(value: f64) -> String {
-    if value < 9.95 && value.fract() != 0.0 {
-        return significant(value, 2);
-    }
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
+pub use rules::quantity::{bytes, count, duration, percent, significant};
 
 /// An improvement factor: `1.05`, `6.3`, `110`.
 pub fn times(ratio: f64) -> String {
@@ -102,17 +49,6 @@ pub fn csv_field(field: &str) -> String {
     } else {
         field.to_owned()
     }
-}
-
-/// A number with this many significant digits.
-pub fn significant(value: f64, digits: usize) -> String {
-    let magnitude = if value == 0.0 {
-        0
-    } else {
-        value.abs().log10().floor() as i32
-    };
-    let decimals = (digits as i32 - 1 - magnitude).clamp(0, 6) as usize;
-    format!("{value:.decimals$}")
 }
 
 /// Greatest column to which the continuation lines of a text are indented.
@@ -185,27 +121,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
-        assert_eq!(percent(std::iter::empty::<f64>().sum()), "0 %");
+    fn factors_and_numbers_of_things_read_well() {
         let cases = [
-            (percent(0.0), "0 %"),
-            (percent(0.0034), "0.34 %"),
-            (percent(0.0312), "3.1 %"),
-            (percent(0.8), "80 %"),
-            (percent(0.9973), "99.7 %"),
-            (percent(0.9998), "100 %"),
-            (duration(750.0), "750 ns"),
-            (duration(1310.0), "1.31 us"),
-            (duration(91.4e6), "91.4 ms"),
-            (duration(2.0e9), "2.00 s"),
-            (duration(3.6e12), "60 min"),
-            (bytes(512.0), "512 B"),
-            (bytes(65536.0), "64.0 KiB"),
-            (bytes(3.5 * 1024.0 * 1024.0), "3.50 MiB"),
-            (count(2100.0), "2 100"),
-            (count(1234567.0), "1 234 567"),
-            (count(0.5), "0.50"),
-            (count(7.0), "7"),
             (times(1.31), "1.31"),
             (times(70.4), "70"),
             (times(110.2), "110"),

@@ -15,8 +15,9 @@ use crate::change::Change as Wanted;
 use crate::explain::why_false;
 use crate::guard::Guard;
 use crate::ids::{DecisionId, ProbeId, RuleId};
+use crate::quantity::quantity;
 use crate::rule::{Trigger, Tune};
-use crate::unit::{Dimension, human};
+use crate::unit::Dimension;
 use crate::value::{Cell, ProcessId, Reason};
 use crate::window::Window;
 
@@ -239,7 +240,7 @@ impl TuneState {
         }
         if turn.now < self.quiet_until {
             let left = self.quiet_until.since(turn.now) as f64 / 1e9;
-            return Some(format!("cooldown: {} left", human(left, Dimension::TIME)));
+            return Some(format!("cooldown: {} left", quantity(left, Dimension::TIME)));
         }
         if tune.revert_after && !self.has_room() {
             return Some("it has as many changes in force as can be undone together".to_string());

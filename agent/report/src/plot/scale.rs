@@ -106,7 +106,10 @@ mod tests {
         ];
         for (range, dimension, expected) in cases {
             let scale = Scale::new(range, (0.0, 100.0), 3.0, dimension);
-            let shown: Vec<String> = scale.ticks().map(|tick| rules::human(tick, dimension)).collect();
+            let shown: Vec<String> = scale
+                .ticks()
+                .map(|tick| rules::quantity::quantity(tick, dimension))
+                .collect();
             assert_eq!(shown, expected, "{range:?}");
         }
     }

@@ -5,7 +5,10 @@
 use std::fmt::Write;
 
 use profile::format::plural;
-use rules::{Dimension, MetricReading, human, human_metric};
+use rules::{
+    Dimension, MetricReading,
+    quantity::{metric, quantity},
+};
 
 use super::{
     Mark, Plot, PlotMarkKind, Point, Series,
@@ -145,7 +148,7 @@ impl Drawing {
             ));
         }
         for tick in time.ticks() {
-            let text = human(tick, Dimension::TIME);
+            let text = quantity(tick, Dimension::TIME);
             self.text_at((time.place(tick), self.y + 15.0), "dim mid", &text);
         }
         self.y += 44.0;
@@ -171,7 +174,7 @@ impl Drawing {
             let y = value.place(tick);
             self.line((LEFT, y), (RIGHT, y), "grid");
             let label = match dimension {
-                Some(dimension) => human_metric(tick, dimension, is_share),
+                Some(dimension) => metric(tick, dimension, is_share),
                 None => (tick > 0.5).to_string(),
             };
             self.text_at((LEFT - 8.0, y + 4.0), "dim end", &label);
@@ -221,7 +224,7 @@ impl Drawing {
             let (x, y) = (time.place(point.time_s), value.place(reading.mean));
             let said = escaped(&format!(
                 "{}: {}",
-                human(point.time_s, Dimension::TIME),
+                quantity(point.time_s, Dimension::TIME),
                 shown(&reading)
             ));
             self.add(format_args!(
@@ -251,7 +254,7 @@ impl Drawing {
         }
         for (mark, number) in marks.iter().zip(1..) {
             self.text_at((34.0, self.y), "dim end", &number.to_string());
-            let time = human(mark.time_s, Dimension::TIME);
+            let time = quantity(mark.time_s, Dimension::TIME);
             self.text_at((LEFT, self.y), "dim end", &time);
             for line in lines(&rendered(mark), SMALL_LINE) {
                 self.text(LEFT + 10.0, "", &line);
@@ -340,7 +343,7 @@ fn shown(reading: &MetricReading) -> String {
             (_, truth) => truth.to_string(),
         };
     };
-    let text = |value| human_metric(value, dimension, reading.is_share);
+    let text = |value| metric(value, dimension, reading.is_share);
     let (low, high) = (text(reading.low), text(reading.high));
     if low == high {
         low

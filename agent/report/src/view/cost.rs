@@ -200,10 +200,10 @@ mod tests {
     #[test]
     fn what_it_costs_is_one_line_and_what_is_much_is_said() {
         let text = |lines: Vec<String>| lines.join("\n");
-        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes ~0.31 % longer: probes 0.31 % of its time (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB");
+        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes ~0.31 % longer: probes 0.31 % of its time (most of it MPI_Iprobe), tuneagent 0.4 % of an idle CPU, 21 MiB");
         let mut much = snapshot(0.02);
         insta::assert_snapshot!(text(over_all(&much)), @r"
-         cost: the program takes ~2.2 % longer: probes 2.0 % of its time (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
+         cost: the program takes ~2.2 % longer: probes 2 % of its time (most of it MPI_Iprobe), tuneagent 0.2 % of a CPU, 21 MiB
             no CPU is idle: hits may cost more than was measured, and slow the program more
             to lower the cost: a smaller --budget (which holds over minutes: a session of seconds may cost more)
         ");
@@ -252,7 +252,7 @@ mod tests {
             cuts_sequence: true,
         });
         insta::assert_snapshot!(now(&snapshot).join("\n"), @r"
-         cost: the program takes ~0.90 % longer: probes 0.90 % of its time and 0.90 % of its CPU time (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB
+         cost: the program takes ~0.9 % longer: probes 0.9 % of its time and 0.9 % of its CPU time (most of it MPI_Iprobe), tuneagent 0.4 % of an idle CPU, 21 MiB
             MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites outside this time are not seen; ~ marks estimates
         ");
         // The current part of the windows differs from that over the session.

@@ -114,7 +114,7 @@ mod tests {
         .join("\n");
         insta::assert_snapshot!(text, @"
         python3: 4 processes (pids 100-103), no MPI, user ana, this node only
-         after 2.00 s
+         after 2 s
          time of the 4 processes   on 2.0 CPUs   waiting for 126.0
          CPUs allowed 2.0 (a quota; the machine has 32)   wanted 128.0 (of 132 threads)   throttled in 20 of 20 periods
         ");

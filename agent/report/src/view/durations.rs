@@ -150,10 +150,10 @@ mod tests {
         };
         insta::assert_snapshot!(lines(&snapshot).join("\n"), @"
 
-         step: 5 000 calls, mean 2.70 ms; least 1.50 ms (rank 0), most 3.00 ms (rank 1)
+         step: 5 000 calls, mean 2.7 ms; least 1.5 ms (rank 0), most 3 ms (rank 1)
             524 us+          500  ###########################
            1.05 ms+          750  ########################################
-           2.10 ms+          250  ##############
+            2.1 ms+          250  ##############
            (1 500 of the calls are in these bars)
         ");
     }

@@ -236,7 +236,7 @@ mod tests {
            they wait
            state  advising: its condition holds
         ");
-        assert!(brief(&snapshot)[1].ends_with("want 2 CPUs (after 0 ns)"));
+        assert!(brief(&snapshot)[1].ends_with("want 2 CPUs (after 0 s)"));
 
         // Changes that were reverted at the end are not shown as applied.
         snapshot.rules = vec![rule(Standing::Applied, "applied")];

@@ -186,7 +186,7 @@ mod tests {
         };
         insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @"
         1 decision
-         1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.20 s (first after 1.10 s): written
+         1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.2 s (first after 1.1 s): written
             promised  61.2 ms
             guard     not judged: the program ended after 3 of 5 windows
             because   best: 7; T(begin.workers): 108 ms

@@ -534,7 +534,7 @@ mod tests {
         };
         insta::assert_snapshot!(regions(&snapshot).join("\n"), @"
         ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (of the 20 % of the time that they were probed)
-        time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5.0 %; load balance 0.74
+        time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5 %; load balance 0.74
         ");
         snapshot.elapsed = Duration::from_secs(50);
         assert!(regions(&snapshot)[0].starts_with(" parallel regions: seen too seldom for a rate   inside"));
@@ -567,7 +567,7 @@ mod tests {
         let line = now(&of(sequence)).swap_remove(0);
         assert!(
             line.ends_with(
-                "; from 12.0 s to 20.0 s another loop was seen: 50 steps of 3 MPI calls each, 143 ms a step)"
+                "; from 12 s to 20 s another loop was seen: 50 steps of 3 MPI calls each, 143 ms a step)"
             ),
             "{line}"
         );

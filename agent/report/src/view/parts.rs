@@ -313,7 +313,7 @@ mod tests {
                 mpi(),
                 &[
                     "(sampled 38 % of the time)",
-                    "~1 000  ~4.70 ms    ~47 %",
+                    "~1 000   ~4.7 ms    ~47 %",
                     "calls   share of the time   (sampled calls only: of the 38 % of the time that was watched)",
                     "MPI_Send                   380     47 %  in ?",
                     "(point to point, sampled 38 % of the time: 36.2 MiB in all,",
@@ -340,7 +340,7 @@ mod tests {
                     "GOMP_parallel              380     69 %  in ?",
                     "GOMP_parallel              606         -        -    counted 10 % of the time",
                 ],
-                &["~606 parallel regions/s   inside them 9.0 %", "before"],
+                &["~606 parallel regions/s   inside them 9 %", "before"],
             ),
             (
                 of_regions(Some(4)),

@@ -59,7 +59,7 @@ mod tests {
         };
         assert_eq!(
             of(&view),
-            " step 1 200 of 5 000 (24 %), 120/s   31.7 s left (29.0 s to 35.0 s with 90 % confidence)"
+            " step 1 200 of 5 000 (24 %), 120/s   31.7 s left (29 s to 35 s with 90 % confidence)"
         );
         let stands = ProgressView {
             eta: Err(WithoutEta::Stands),

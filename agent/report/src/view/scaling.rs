@@ -173,7 +173,7 @@ mod tests {
         insta::assert_snapshot!([shown(vec![one]), shown(vec![several]), shown(both)].join("\n"), @"
          16 threads do the work of at most 7.2   (lost: 2.6 to code outside parallel regions, 2.3 to imbalance; work inflation unknown: one team size)
          16 threads do the work of ~7.2   (lost: 3.9 to work inflation, 2.6 to code outside parallel regions, 2.3 to imbalance; the work of one thread is extrapolated)
-         a step by threads: 2.00 ms with 4, 1.00 ms with 16 (speedup 6.2)
+         a step by threads: 2 ms with 4, 1 ms with 16 (speedup 6.2)
          process 0, the least efficient of 2: 16 threads do the work of at most 7.2   (lost: 2.6 to code outside parallel regions, 2.3 to imbalance; work inflation unknown: one team size)
         ");
     }

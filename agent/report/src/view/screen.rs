@@ -495,12 +495,12 @@ pub(super) mod tests {
         insta::assert_snapshot!(text, @"
         lmp: 2 ranks (pids 8120-8121), Open MPI 4.1.4, user ana, this node only
 
-         after 2.00 s    412 MPI calls/s, 3.40 MiB/s sent
-         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+         after 2 s       412 MPI calls/s, 3.4 MiB/s sent
+         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.7 %
                                inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
          function               calls/s      mean   share of the time
-         MPI_Wait                   700   6.10 ms    160 %  ###########################
+         MPI_Wait                   700    6.1 ms    160 %  ###########################
 
          no findings: 1 rule fits this program
             but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
@@ -514,7 +514,7 @@ pub(super) mod tests {
         for (cpu, wait, said) in [
             (0.27, 0.73, "on a CPU 27 %   waiting for a CPU 73 %   asleep 0 %"),
             (0.2, 0.3, "on a CPU 20 %   waiting for a CPU 30 %   asleep 50 %"),
-            (0.05, 1.02, "on a CPU 5.0 %   waiting for a CPU 95 %   asleep 0 %"),
+            (0.05, 1.02, "on a CPU 5 %   waiting for a CPU 95 %   asleep 0 %"),
             (
                 0.9,
                 0.5,
@@ -553,7 +553,7 @@ pub(super) mod tests {
         insta::assert_snapshot!(text, @"
         no process was watched
 
-         over 2.00 s   nothing measured: no process was there for long enough
+         over 2 s   nothing measured: no process was there for long enough
         ");
     }
 
@@ -648,8 +648,8 @@ pub(super) mod tests {
         let advising = rule("openmpi-busy-wait", Standing::Quiet, "advising");
         snapshot.rules.push(advising);
         insta::assert_snapshot!(text(&snapshot), @"
-        after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
-        time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+        after 2 s       26 368 MPI calls/s, 218 MiB/s sent
+        time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.7 %
                               inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
         1 finding
@@ -660,7 +660,7 @@ pub(super) mod tests {
            state  advising
 
         function               calls/s      mean   share of the time
-        MPI_Wait                22 400   6.10 ms     80 %  ######################
+        MPI_Wait                22 400    6.1 ms     80 %  ######################
         ");
     }
 }

@@ -146,7 +146,7 @@ mod tests {
         };
         insta::assert_snapshot!(over_all(&snapshot).join("\n"), @"
 
-        sizes of 100 messages sent   10 % empty, 3.0 % of 1 B, 55 % up to 8 B, 30 % up to 1.00 KiB, 2.0 % others
+        sizes of 100 messages sent   10 % empty, 3 % of 1 B, 55 % up to 8 B, 30 % up to 1 KiB, 2 % others
         ");
         // Half of the calls of one function were counted.
         let sampled = &mut snapshot.processes[1].functions[0];

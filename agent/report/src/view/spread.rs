@@ -132,7 +132,7 @@ mod tests {
         inside MPI                10 % (rank 0)          25 %      40 % (rank 3)
         on a CPU                  60 % (rank 3)          75 %      90 % (rank 0)
         waiting for a CPU          0 % (rank 0)           0 %       0 % (rank 3)
-        memory, at its most    256 MiB (rank 0)       640 MiB  1.00 GiB (rank 3)
+        memory, at its most    256 MiB (rank 0)       640 MiB     1 GiB (rank 3)
         ");
         // Without MPI all processes are compared, named by their ids.
         snapshot.job.mpi = None;

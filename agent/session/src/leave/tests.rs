@@ -112,7 +112,7 @@ fn reports_are_written_before_the_probes_come_off_and_printed_last() {
         say("MPI 12 %"),
         LeaveEffect::Write,
         LeaveEffect::Detach,
-        say("Ctrl-C; detached in 25.0 ms; nothing was written"),
+        say("Ctrl-C; detached in 25 ms; nothing was written"),
         LeaveEffect::Print,
         LeaveEffect::End,
     ];
@@ -129,7 +129,7 @@ fn of_a_command_the_header_is_said_at_the_end() {
     assert_eq!(effects[..2], [say("app, 4 ranks"), say("MPI 12 %")]);
     assert_eq!(
         effects[4],
-        say("the command has ended; detached in 25.0 ms; nothing was written")
+        say("the command has ended; detached in 25 ms; nothing was written")
     );
 }
 
@@ -155,7 +155,7 @@ fn the_last_line_has_the_reason_for_which_the_session_ends() {
         STOPPED,
     ] {
         let (effects, _) = finish(stopped(reason, false), ready(""));
-        let last = format!("{reason}; detached in 25.0 ms; nothing was written");
+        let last = format!("{reason}; detached in 25 ms; nothing was written");
         assert!(effects.contains(&LeaveEffect::Say(last)), "{effects:?}");
     }
 }
@@ -164,7 +164,7 @@ fn the_last_line_has_the_reason_for_which_the_session_ends() {
 fn a_session_that_wrote_says_what_became_of_its_changes() {
     let (effects, outcome) = finish(writing(ActuatorEnd::default()), ready("2 changes put back"));
     assert!(
-        effects.contains(&say("Ctrl-C; detached in 25.0 ms; 2 changes put back")),
+        effects.contains(&say("Ctrl-C; detached in 25 ms; 2 changes put back")),
         "{effects:?}"
     );
     assert_eq!(outcome, Ok(true));
@@ -178,7 +178,7 @@ fn an_actuator_that_says_nothing_is_no_success_and_the_journal_is_read() {
         [LeaveEffect::Show]
     );
     let (effects, outcome) = finish(it, ready(""));
-    let last = "Ctrl-C; detached in 25.0 ms; the actuator did not report what it reverted: it has ended; see tuneagent journal";
+    let last = "Ctrl-C; detached in 25 ms; the actuator did not report what it reverted: it has ended; see tuneagent journal";
     assert!(effects.contains(&say(last)), "{effects:?}");
     assert_eq!(outcome, Ok(false));
 }

@@ -14,7 +14,7 @@ use plan::GuardEffect;
 
 use super::statistics::{Interval, Middle, mean};
 use crate::guard::Guard;
-use crate::unit::{human, human_metric};
+use crate::quantity::{metric, quantity};
 
 /// A smaller gain is irrelevant.
 const RELEVANT: f64 = 0.02;
@@ -231,7 +231,7 @@ impl Judgement {
     /// compared.
     pub(crate) fn text(&self, guard: &Guard, seen: &str) -> String {
         let dimension = guard.objective.of.dimension();
-        let shown = |value| human_metric(value, dimension, guard.objective.of.percent);
+        let shown = |value| metric(value, dimension, guard.objective.of.percent);
         let effect = self.effect_text(guard.maximize);
         format!("{} -> {} ({seen}){effect}", shown(self.before), shown(self.after))
     }
@@ -239,7 +239,7 @@ impl Judgement {
     /// The factor of improvement, or the change of the value in per cent, with the interval; empty if
     /// unknown.
     fn effect_text(&self, maximize: bool) -> String {
-        let times = |ratio: f64| human(round_ratio(ratio), Default::default());
+        let times = |ratio: f64| quantity(round_ratio(ratio), Default::default());
         let of_value = |ratio: f64| if maximize { ratio } else { 1.0 / ratio };
         // Adding 0.0 removes the sign of a negative zero.
         let share = |ratio: f64| format!("{:+.1}", ((of_value(ratio) - 1.0) * 1000.0).round() / 10.0 + 0.0);

@@ -64,7 +64,7 @@ fn what_is_left_is_said_with_its_cost() {
     let lines = said(&effects);
     assert_eq!(lines.len(), 1, "decisions were not predicted");
     assert!(
-        lines[0].starts_with("note: tuneagent itself takes 5.0 % of a CPU, more than it may"),
+        lines[0].starts_with("note: tuneagent itself takes 5 % of a CPU, more than it may"),
         "{lines:?}"
     );
     assert!(

@@ -148,7 +148,7 @@ fn a_process_that_runs_another_program_ends_in_its_slot_and_is_looked_for_anew()
         MemberEffect::CheckChanges(slot(0)),
     ];
     assert_eq!(done(&effects), wanted);
-    let text = "a process (pid 7) executed another program after 1.50 s, /bin/other: what it did before has its own entry, and \
+    let text = "a process (pid 7) executed another program after 1.5 s, /bin/other: what it did before has its own entry, and \
                 the new program joins soon";
     assert_eq!(said(&effects), [text]);
     assert_eq!(it.missing(), [text]);
@@ -205,7 +205,7 @@ fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them(
         MemberEffect::ForgetThreads(slot(0)),
     ];
     assert_eq!(done(&effects), wanted);
-    let text = "rank 0 (pid 100) has loaded its MPI after 4.00 s: what it did before has its own entry";
+    let text = "rank 0 (pid 100) has loaded its MPI after 4 s: what it did before has its own entry";
     assert_eq!(said(&effects), [text]);
     assert!(it.known(HERE).contains(&100), "it is not looked for");
     gives!(it, found([rank(5)]), s(4) => [watch(&rank(0))]);
