@@ -1,6 +1,8 @@
 //! The exit codes of commands, and the messages of failed ones.
 
-use std::{fmt, process::ExitCode};
+use std::{error::Error, process::ExitCode};
+
+use session::error::ErrorText;
 
 /// The documented exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,42 +40,41 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Why a command failed: the message for the user, and the exit code.
+/// Why a command failed: the error for the user, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     pub code: Code,
-    /// The error, its location, and a fix; may have several lines.
-    pub message: String,
+    pub error: ErrorText,
 }
 
 impl Failure {
-    /// Invalid arguments, or a target that does not exist.
-    pub fn not_there(message: impl fmt::Display) -> Failure {
-        Failure {
-            code: Code::NotThere,
-            message: message.to_string(),
-        }
-    }
-
-    pub fn not_permitted(message: impl fmt::Display) -> Failure {
-        Failure {
-            code: Code::NotPermitted,
-            message: message.to_string(),
-        }
-    }
-
-    /// For `run`: the command did not run.
-    pub fn of_command(code: Code, message: impl fmt::Display) -> Failure {
+    pub fn new(code: Code, error: impl Into<Box<dyn Error>>) -> Failure {
         Failure {
             code,
-            message: message.to_string(),
+            error: ErrorText::new(error),
         }
     }
 
-    pub fn no(message: impl fmt::Display) -> Failure {
+    /// A check or an action failed.
+    pub fn no(error: impl Into<Box<dyn Error>>) -> Failure {
+        Failure::new(Code::No, error)
+    }
+
+    /// Invalid arguments, or a target that does not exist.
+    pub fn not_there(error: impl Into<Box<dyn Error>>) -> Failure {
+        Failure::new(Code::NotThere, error)
+    }
+
+    pub fn not_permitted(error: impl Into<Box<dyn Error>>) -> Failure {
+        Failure::new(Code::NotPermitted, error)
+    }
+
+    /// Adds the cause, which is shown with its own causes after the message.
+    #[must_use]
+    pub fn caused_by(self, cause: &(dyn Error + 'static)) -> Failure {
         Failure {
-            code: Code::No,
-            message: message.to_string(),
+            error: self.error.caused_by(cause),
+            ..self
         }
     }
 }

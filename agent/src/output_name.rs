@@ -132,7 +132,7 @@ mod tests {
             let outputs = [("--json", json), ("--csv", csv), ("--html", html)];
             let said = refuse_shared(&outputs, "here")
                 .err()
-                .map(|failure| failure.message);
+                .map(|failure| failure.error.message);
             let said = said.unwrap_or_default();
             assert!(
                 said.starts_with(wanted) && said.is_empty() == wanted.is_empty(),
@@ -148,9 +148,9 @@ mod tests {
         let outputs = [("--csv", Some("-")), ("--json", Some(name))];
         let failure = refuse_overwriting(&outputs, file.path()).unwrap_err();
         assert!(
-            failure.message.starts_with("--json would overwrite "),
+            failure.error.message.starts_with("--json would overwrite "),
             "{}",
-            failure.message
+            failure.error.message
         );
         assert!(refuse_overwriting(&outputs[..1], file.path()).is_ok());
         assert!(refuse_overwriting(&outputs, Path::new("/nowhere/a")).is_ok());
@@ -170,7 +170,10 @@ mod tests {
             let error = fs::File::create(&name).unwrap_err();
             assert_eq!(reason(&name, &error), wanted);
             let failure = cannot_be_written(&name, &error);
-            assert_eq!(failure.message, format!("{name} cannot be written: {wanted}"));
+            assert_eq!(
+                failure.error.message,
+                format!("{name} cannot be written: {wanted}")
+            );
         }
     }
 }

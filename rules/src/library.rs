@@ -18,7 +18,7 @@ const LIBRARY: &[(&str, &str)] = of! {
     "runtime": "openmpi-busy-wait" "blas-threads" "mkl-threads" "openmp-team-size"
         "openmp-stated-team-size" "xgboost-threads" "ggml-threads" "memory-given-back" "memory-kept"
         "shared-core" "mpich-busy-wait" "openmpi-crowded" "blas-crowded" "openmp-crowded" "load-imbalance"
-        "waiting-for-messages" "waiting-in-collectives" "small-messages" "gpu-host-bound";
+        "waiting-for-messages" "waiting-in-collectives" "small-messages" "gpu-host-bound" "lost-threads";
 };
 
 pub fn library() -> &'static [(&'static str, &'static str)] {

@@ -70,6 +70,17 @@ measures! {
         "Share of its time that a rank is outside MPI, over complete iterations of the detected loop, else over about a second.";
     IterationTime "iteration.time" Gauge Process TIME
         "Time of an iteration of the detected loop, the mean over about two seconds; none where there is no loop.";
+    ScalingThreads "scaling.threads" Gauge Process NONE
+        "Threads of the largest OpenMP team in an iteration of the detected loop, in those that were measured last; none where there is no such loop.";
+    ScalingSizes "scaling.sizes" Gauge Process NONE "Sizes of `scaling.threads` that were measured.";
+    ScalingSpeedup "scaling.speedup" Gauge Process NONE
+        "`scaling.threads` less the lost threads: an upper bound while one size was measured.";
+    LostSequential "lost.sequential" Gauge Process NONE "Threads lost to code outside parallel regions.";
+    LostImbalance "lost.imbalance" Gauge Process NONE "Threads lost to waiting at the end of regions for the last thread.";
+    LostOverhead "lost.overhead" Gauge Process NONE "Threads lost to starting and ending regions.";
+    LostSmallTeams "lost.small_teams" Gauge Process NONE "Threads lost to regions with smaller teams.";
+    LostInflation "lost.inflation" Gauge Process NONE
+        "Threads lost to additional work, against the work of a single thread; none while one size was measured.";
     CpuTime "cpu.time" Counter Process TIME "Time on a CPU, all threads.";
     RunqueueTime "runqueue.time" Counter Process TIME "Time ready to run but waiting for a CPU, all threads.";
     RunqueueBound "runqueue.bound" Counter Process TIME

@@ -51,7 +51,7 @@ impl Time {
 }
 
 /// Why a value is missing, as text; rules propagate and display it.
-pub(crate) type Reason = String;
+pub type Reason = String;
 
 /// A single value, or the reason why there is none.
 pub(crate) type Cell = Result<Scalar, Reason>;

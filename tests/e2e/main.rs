@@ -21,6 +21,9 @@ mod iterations;
 // Parallel regions, their teams, and the cost of probing them.
 mod openmp;
 
+// How OpenMP programs scale: speedup and lost threads.
+mod scaling;
+
 // Aggregation in the kernel, compared with the programs' own counts.
 mod aggregates;
 

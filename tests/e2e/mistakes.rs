@@ -128,7 +128,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (
             vec!["attach", &pid, "--duration", "-1s"],
             2,
-            "`-1s` is not a time such as 10s",
+            "`-1s` is not valid: expected a time such as 10s",
         ),
         (vec!["get", &pid, "limit"], 2, "did you mean `limits`?"),
         (vec!["set", &pid, "limit=3"], 2, "did you mean `limits`?"),
@@ -164,12 +164,22 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (vec!["symbols", &pid, "limit"], 2, "did you mean `limits`?"),
         (vec!["attach", "setings"], 2, "did you mean settings?"),
         (vec!["attach", &pid, "--apply=open-mpi"], 2, "with --rules FILE"),
-        (vec!["attach", &pid, "--budget", "5"], 2, "write 1%, 0.5% or none"),
         (
-            vec!["set", &pid, "limits[2]=3.7"],
-            1,
-            "is not an integer, and the type is ",
+            vec!["attach", &pid, "--progress", "step"],
+            2,
+            "such as `step/nsteps` or `step/5000`",
         ),
+        (
+            vec!["attach", &pid, "--progress", "no_such_step/no_such_steps"],
+            2,
+            "no process has the variable no_such_step and no_such_steps",
+        ),
+        (
+            vec!["attach", &pid, "--budget", "5"],
+            2,
+            "expected one such as 1% or 0.5%, or none",
+        ),
+        (vec!["set", &pid, "limits[2]=3.7"], 1, "expected an integer"),
         (
             vec!["rule", "check", "load-imbalance", "--pid", &pid],
             1,

@@ -63,7 +63,7 @@ pub enum WriteError {
         expected: Bytes,
     },
     /// The value and the place differ in size.
-    #[error("{new} is not a value of `{symbol}`")]
+    #[error("{new} is not a value of `{symbol}`: expected as many bytes as it has")]
     WrongSize { symbol: String, new: Bytes },
     /// The program changed a pointer that leads to the variable.
     #[error(

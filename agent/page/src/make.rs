@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use profile::format::{count, duration, percent, times};
-use profile::outcome::KEPT;
 use profile::{ChangeView, EfficienciesView, FindingView, Snapshot};
 use report::view;
 
@@ -138,7 +137,18 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
             note: note.to_owned(),
         })
     };
+    let has_mpi = snapshot.job.mpi.is_some();
     let of_time = "of the time, the mean over the processes";
+    // Of threads on CPUs of their own there may be more than one at a time.
+    let cpus = |name, of: &dyn Fn(&profile::Rates) -> Option<f64>| match mean(of) {
+        Some(mean) if has_mpi && mean <= 1.0 => share(name, Some(mean), of_time),
+        _ => overall.iter().map(of).sum::<Option<f64>>().map(|sum| Tile {
+            name,
+            value: format!("{sum:.1}"),
+            before: None,
+            note: "threads on average".to_owned(),
+        }),
+    };
     let efficiency = snapshot.sequence.efficiencies.as_ref().map(|found| Tile {
         name: "parallel efficiency",
         value: view::efficiency(found.of.parallel),
@@ -157,27 +167,17 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
         gain.clone(),
         share("inside MPI", mean(&|rates| rates.mpi), of_time),
         // At most six tiles.
-        share(
-            "on a CPU",
-            mean(&|rates| Some(rates.cpu)).filter(|_| gain.is_none()),
-            of_time,
-        ),
-        share("waiting for a CPU", mean(&|rates| Some(rates.runqueue)), of_time),
+        cpus("on a CPU", &|rates| Some(rates.cpu)).filter(|_| gain.is_none()),
+        cpus("waiting for a CPU", &|rates| Some(rates.runqueue)),
         efficiency,
         cost,
     ];
     all.into_iter().flatten().collect()
 }
 
-/// The newest change that the guard kept.
-fn kept(snapshot: &Snapshot) -> Option<&ChangeView> {
-    let is_kept = |change: &&ChangeView| change.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT);
-    snapshot.changes.iter().rev().find(is_kept)
-}
-
 /// The gain that the guard measured.
 fn gain(snapshot: &Snapshot) -> Option<Tile> {
-    let guard = kept(snapshot)?.guard.as_ref()?;
+    let guard = snapshot.kept_change()?.guard.as_ref()?;
     let (least, most) = guard.interval?;
     Some(Tile {
         name: "gain of the change",
@@ -190,11 +190,8 @@ fn gain(snapshot: &Snapshot) -> Option<Tile> {
 /// The time of one iteration; around the newest change that the guard kept, before and after it.
 fn iteration(snapshot: &Snapshot) -> Option<Tile> {
     let view = snapshot.sequence.iteration.as_ref()?;
-    // After a change that was reverted to be compared, the time is not all under it.
-    let kept = kept(snapshot).filter(|change| change.first_at.is_none());
-    let around = kept.and_then(|change| view.around(change.at, change.at));
     let calls = format!("{} {}s each", count(view.calls), snapshot.sequence.steps.noun());
-    Some(match around {
+    Some(match snapshot.iteration_around_change() {
         Some((before, after)) => Tile {
             name: "one iteration",
             value: duration(after),

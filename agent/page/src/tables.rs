@@ -1,7 +1,10 @@
 //! The tables of the page: what the terminal shows the first lines of, in full.
 
 use profile::format::{bytes, count, duration};
-use profile::{CallSiteView, ChangeView, FunctionTotals, ProcessView, RegionsView, RuleView, Snapshot};
+use profile::{
+    CallSiteView, ChangeView, FunctionTotals, Inflation, ProcessView, RegionsView, RuleView, SizeView,
+    Snapshot,
+};
 use report::view;
 
 use crate::cells::{number, share, table, text};
@@ -16,6 +19,7 @@ pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
         messages::pairs(snapshot),
         messages::sizes(snapshot),
         regions(snapshot),
+        scaling(snapshot),
         rules(snapshot),
         changes(snapshot),
     ]
@@ -156,6 +160,59 @@ fn regions(snapshot: &Snapshot) -> Table {
             ("load balance", true),
         ],
         probed.iter().map(row),
+    )
+}
+
+/// By process and team size.
+fn scaling(snapshot: &Snapshot) -> Table {
+    let of = |process| -> Option<(&ProcessView, &[SizeView])> {
+        let process: &ProcessView = process;
+        Some((process, &process.regions.as_ref()?.scaling.as_ref()?.sizes))
+    };
+    let sizes = snapshot.processes.iter().filter_map(of);
+    let sizes: Vec<_> = sizes
+        .flat_map(|(process, sizes)| sizes.iter().map(move |size| (process, size)))
+        .collect();
+    let threads = |threads: Option<f64>| number(threads, |threads| format!("{threads:.2}"));
+    let row = |(process, size): (&ProcessView, &SizeView)| {
+        let losses = &size.losses;
+        let mut cells = vec![
+            text(series::name(process.rank, process.pid)),
+            number(Some(f64::from(size.threads)), count),
+            number(Some(size.iterations as f64), count),
+            number(Some(size.time_ns), duration),
+            threads(Some(losses.speedup)),
+            threads(Some(losses.sequential)),
+            threads(Some(losses.imbalance)),
+            threads(Some(losses.starting_and_ending)),
+            threads(Some(losses.small_teams)),
+            threads(losses.inflation.threads()),
+        ];
+        match losses.inflation {
+            Inflation::Measured(_) => {}
+            Inflation::Extrapolated(_) => cells[4].text.insert(0, '~'),
+            Inflation::Unknown => cells[4].text.insert_str(0, "at most "),
+        }
+        cells
+    };
+    table(
+        (
+            "scaling",
+            "Steps by team size: the speedup, and the threads lost to",
+        ),
+        &[
+            ("process", false),
+            ("threads", true),
+            ("steps", true),
+            ("time of a step", true),
+            ("speedup", true),
+            ("sequential code", true),
+            ("imbalance", true),
+            ("start and end", true),
+            ("small teams", true),
+            ("more work", true),
+        ],
+        sizes.into_iter().map(row),
     )
 }
 

@@ -19,13 +19,16 @@ mod os_metrics;
 // What is probed and required. Not re-exported: names such as `Read` are too short.
 pub mod probe;
 mod profile;
+// How far a program is.
+pub mod progress;
 mod snapshot;
 
 // Iterations, call sites, teams.
 pub use calls::efficiency::{Efficiencies, Scalability};
 pub use calls::place::SourcePlace;
 pub use calls::{
-    Collectives, Iterations, Pace, SiteTotals, Split, TeamPart, TeamTotals, is_library_of_bindings,
+    Collectives, EndedIteration, Inflation, Iterations, Losses, Pace, Ratio, ScalingView, SiteTotals,
+    SizeView, Split, TeamPart, TeamTotals, UnusedIteration, is_library_of_bindings,
 };
 
 // Readings, and the values computed from them.

@@ -28,6 +28,8 @@ pub struct Counters {
     /// Peak memory in use; `None` if the kernel does not report it.
     pub resident_peak_bytes: Option<u64>,
     pub threads: u64,
+    /// It was stopped (SIGSTOP, a debugger) at the last sample.
+    pub is_stopped: bool,
 }
 
 /// Clock frequencies of a set of CPUs at one moment, in hertz.

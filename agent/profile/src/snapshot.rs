@@ -18,6 +18,7 @@ use crate::{
     },
     cost::CostView,
     os_metrics::{Counters, Frequency},
+    progress::ProgressView,
 };
 
 pub use self::{
@@ -43,6 +44,8 @@ pub struct Snapshot {
     pub processes: Vec<ProcessView>,
     /// CPUs that the processes may use in total, and CPUs online; `None` if they could not be read.
     pub cpus: Option<CpusView>,
+    /// How far the program is; `None` if nothing says so.
+    pub progress: Option<ProgressView>,
     /// Results from the sequence of MPI calls.
     pub sequence: SequenceView,
     /// The recent clock frequency of the CPUs that the job may use; `None` if the kernel does not report it.
@@ -177,18 +180,18 @@ pub struct IterationView {
 }
 
 impl IterationView {
-    /// The mean time of an iteration, in nanoseconds, during `over` before the moment `at` and from `at` on;
-    /// `None` with fewer than two iterations on either side.
-    pub fn around(&self, at: Duration, over: Duration) -> Option<(f64, f64)> {
+    /// The mean time of an iteration, in nanoseconds, during `over` before the moment `first` and from `last`
+    /// on; `None` with fewer than two iterations on either side.
+    pub fn around(&self, (first, last): (Duration, Duration), over: Duration) -> Option<(f64, f64)> {
         let mean = |parts: &mut dyn Iterator<Item = &PaceView>| {
             let (count, sum_ns) = parts.fold((0, 0.0), |(count, sum_ns), part| {
                 (count + part.count, sum_ns + part.sum_ns())
             });
             (count >= 2).then(|| sum_ns / count as f64)
         };
-        let is_before = |part: &&PaceView| part.until <= at && part.begin() + over >= at;
+        let is_before = |part: &&PaceView| part.until <= first && part.begin() + over >= first;
         let before = mean(&mut self.parts.iter().filter(is_before))?;
-        let after = mean(&mut self.parts.iter().filter(|part| part.begin() >= at))?;
+        let after = mean(&mut self.parts.iter().filter(|part| part.begin() >= last))?;
         Some((before, after))
     }
 }
@@ -352,6 +355,8 @@ impl Snapshot {
                 (Some(sum), Some(other)) => Some(TeamsView::from(sum.of.plus(other.of))),
                 (one, other) => one.or(other),
             },
+            // Of one process only: teams of different processes do not add up.
+            scaling: None,
             without_teams: sum.without_teams.or(other.without_teams),
         })
     }
@@ -368,6 +373,24 @@ impl Snapshot {
         let mut functions: Vec<_> = by_name.into_values().collect();
         functions.sort_by(|a, b| b.share.total_cmp(&a.share).then(b.time_ns.cmp(&a.time_ns)));
         functions
+    }
+
+    /// The newest change that the guard kept.
+    pub fn kept_change(&self) -> Option<&ChangeView> {
+        let is_kept = |change: &&ChangeView| {
+            change
+                .guard
+                .as_ref()
+                .is_some_and(|guard| guard.verdict == outcome::KEPT)
+        };
+        self.changes.iter().rev().find(is_kept)
+    }
+
+    /// The mean time of an iteration before and after that change, in nanoseconds; `None` if either is unknown.
+    pub fn iteration_around_change(&self) -> Option<(f64, f64)> {
+        let kept = self.kept_change()?;
+        let first = kept.first_at.unwrap_or(kept.at);
+        self.sequence.iteration.as_ref()?.around((first, kept.at), first)
     }
 
     /// Processes that have not ended.
@@ -396,7 +419,8 @@ mod tests {
             ],
             ..IterationView::default()
         };
-        let around = |at, over| view.around(Duration::from_millis(at), Duration::from_millis(over));
+        let at = Duration::from_millis;
+        let around = |moment, over| view.around((at(moment), at(moment)), at(over));
         // The part from 400 to 520 contains the moment 450.
         assert_eq!(around(450, 400), Some((30e6, 10e6)));
         assert_eq!(around(450, 300), None, "none of them began so late");

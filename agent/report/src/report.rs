@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use profile::progress::ProgressView;
 use profile::{
     ChangeView, FindingView, FunctionTotals, Histogram, LoadView, ProcessView, RuleView, Snapshot, TraceView,
 };
@@ -70,6 +71,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
             "hits_not_added_up": snapshot.events.sent_alone,
         },
         "processes": snapshot.processes.iter().map(|view| process(view, &job.host)).collect::<Value>(),
+        "progress": snapshot.progress.as_ref().map(progress),
         "iteration": sequence::iteration(&snapshot.sequence),
         "without_iteration": snapshot.sequence.without,
         "efficiencies": sequence::efficiencies(&snapshot.sequence),
@@ -97,6 +99,19 @@ fn trace(view: &TraceView) -> Value {
         "dropped_iterations": view.iterations_dropped,
         "marks": view.marks,
         "dropped_marks": view.marks_dropped,
+    })
+}
+
+fn progress(view: &ProgressView) -> Value {
+    let eta = view.eta.as_ref();
+    json!({
+        "step": view.done,
+        "steps": view.total,
+        "steps_per_s": view.steps_per_s,
+        "remaining_s": eta.ok().map(|eta| eta.remaining.as_secs_f64()),
+        "remaining_least_s": eta.ok().map(|eta| eta.least.as_secs_f64()),
+        "remaining_most_s": eta.ok().and_then(|eta| eta.most).map(|most| most.as_secs_f64()),
+        "without_remaining": eta.err().map(|without| without.reason()),
     })
 }
 

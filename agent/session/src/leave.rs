@@ -4,7 +4,10 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::changes::{ActuatorPid, Ending, MachineReverts};
+use super::{
+    changes::{ActuatorPid, Ending, MachineReverts},
+    error::ErrorText,
+};
 use profile::format::duration;
 
 /// The reason if a request ends the session.
@@ -28,13 +31,13 @@ pub enum LeaveEvent {
         has_program_ended: bool,
     },
     /// The recording was completed, or failed.
-    Recorded(Result<(), String>),
+    Recorded(Result<(), ErrorText>),
     /// The actuator has reverted all changes that are not kept, and ended.
     Reverted(Box<ActuatorEnd>),
     /// The actuator ended without reporting what it reverted.
-    NotKnown(String),
+    NotKnown(ErrorText),
     /// The trace was completed, or failed.
-    Traced(Result<(), String>),
+    Traced(Result<(), ErrorText>),
     /// The last snapshot was taken.
     Ready {
         /// Its line about the job; for a command it was unknown until now.
@@ -47,11 +50,11 @@ pub enum LeaveEvent {
         changes: String,
     },
     /// The reports were written, or failed.
-    Written(Result<(), String>),
+    Written(Result<(), ErrorText>),
     /// The probes are detached, after this many nanoseconds; `None` if the kernel needs longer.
     Detached(Option<u64>),
     /// Standard output was written, or failed.
-    Printed(Result<(), String>),
+    Printed(Result<(), ErrorText>),
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -100,7 +103,7 @@ pub struct Leaving {
     has_actuator: bool,
     /// A guard reverted a change, or a change could not be reverted.
     has_failed: bool,
-    errors: Vec<String>,
+    errors: Vec<ErrorText>,
     /// The state of all changes; `None` if the actuator reports it.
     changes: Option<String>,
     /// The last line, except how the probes were detached.
@@ -197,7 +200,7 @@ impl Leaving {
     }
 
     /// How the session ended: true where all went well. `log_error` says why its log is not complete.
-    pub fn outcome(mut self, log_error: Option<String>) -> Result<bool, NotWritten> {
+    pub fn outcome(mut self, log_error: Option<ErrorText>) -> Result<bool, NotWritten> {
         self.errors.extend(log_error);
         match self.errors.is_empty() {
             true => Ok(!self.has_failed),
@@ -206,14 +209,14 @@ impl Leaving {
     }
 }
 
-/// What a session could not write, a sentence each.
+/// What a session could not write, a line each.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[error("{}", .0.join("\n"))]
-pub struct NotWritten(Vec<String>);
+#[error("{}", lines(.0))]
+pub struct NotWritten(Vec<ErrorText>);
 
-/// A result as events have it, with the error in words.
-pub fn in_words(result: Result<(), impl std::error::Error>) -> Result<(), String> {
-    result.map_err(|error| error.to_string())
+fn lines(errors: &[ErrorText]) -> String {
+    let lines: Vec<String> = errors.iter().map(ErrorText::to_string).collect();
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ macro_rules! after {
 pub mod budget;
 pub mod changes;
 mod decision;
+pub mod error;
 pub mod greeting;
 pub mod intake;
 pub mod leave;

@@ -7,7 +7,7 @@ use std::fmt;
 use rules::CheckedRule;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::leave::STOPPED;
+use super::{error::ErrorText, leave::STOPPED};
 use crate::request::{Answer, Mode, RefusalKind, Request, RuleSource};
 use profile::format::plural;
 
@@ -107,7 +107,7 @@ fn name<S: Serializer>(rule: &CheckedRule, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// Checks a given rule; the error is for the user.
-pub type Check = fn(&RuleSource) -> Result<CheckedRule, String>;
+pub type Check = fn(&RuleSource) -> Result<CheckedRule, ErrorText>;
 
 /// The steps of a request, in this order.
 pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<RequestStep> {
@@ -125,7 +125,7 @@ pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<Request
                 rule: Box::new(rule),
                 mode,
             }],
-            Err(message) => refused(RefusalKind::NotThere, message),
+            Err(error) => refused(RefusalKind::NotThere, error.to_string()),
         },
         Request::Remove { rule, keep } => vec![RequestStep::Remove { rule, keeps: keep }],
         // The client gets its answer before the end.

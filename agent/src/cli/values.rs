@@ -4,12 +4,13 @@ use std::time::{Duration, TryFromFloatSecsError};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use plan::{Literal, LiteralError, Mode};
+use profile::progress::{ProgressSource, StepCount};
 use thiserror::Error;
 
 /// Why a text is no value of an option.
 #[derive(Debug, PartialEq, Error)]
 pub(super) enum ValueError {
-    #[error("`{0}` is not {1}")]
+    #[error("`{0}` is not valid: expected {1}")]
     NotA(String, &'static str),
     #[error("unknown unit of time `{0}`; use ms, s, min or h")]
     TimeUnit(String),
@@ -21,6 +22,8 @@ pub(super) enum ValueError {
     SizeUnit(String),
     #[error(transparent)]
     Literal(#[from] LiteralError),
+    #[error("expected a step and a number of steps, such as `step/nsteps` or `step/5000`")]
+    Progress,
 }
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
@@ -59,6 +62,23 @@ pub(super) fn size(text: &str) -> Result<u64, ValueError> {
         _ => return Err(ValueError::SizeUnit(unit.to_owned())),
     };
     Ok((number * bytes) as u64)
+}
+
+/// `step/nsteps` or `step/5000`.
+pub(super) fn progress(text: &str) -> Result<ProgressSource, ValueError> {
+    let parts = text
+        .split_once('/')
+        .map(|(step, total)| (step.trim(), total.trim()));
+    match parts {
+        Some((step, total)) if !step.is_empty() && !total.is_empty() => Ok(ProgressSource {
+            step: step.to_owned(),
+            total: match total.parse::<f64>() {
+                Ok(number) => StepCount::Number(number),
+                Err(_) => StepCount::Variable(total.to_owned()),
+            },
+        }),
+        _ => Err(ValueError::Progress),
+    }
 }
 
 /// The mode of a rule, by its keyword.

@@ -5,10 +5,11 @@ use std::{ffi::OsString, net::SocketAddr, time::Duration};
 use clap::Args;
 use plan::CpuList;
 use profile::cost::BudgetShare;
+use profile::progress::ProgressSource;
 
 use super::{
     rule::RuleArgs,
-    values::{duration, period, size},
+    values::{duration, period, progress, size},
 };
 
 /// `tuneagent ps`
@@ -76,6 +77,10 @@ pub struct WatchArgs {
     /// iteration
     #[arg(long, value_name = "REPORT", help_heading = "What is watched")]
     pub reference: Option<String>,
+    /// Variables that say how far the program is: its step and its number of steps (or a number), as
+    /// `step/nsteps` or `step/5000`. Shows the time that is left
+    #[arg(long, value_name = "STEP/STEPS", value_parser = progress, help_heading = "What is watched")]
+    pub progress: Option<ProgressSource>,
     /// Record what rules observe, for `replay` (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record: Option<String>,

@@ -59,6 +59,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let targets = targets(&mut args)?;
     let typed = targets.join(" ");
     let reference = reference(&args.watch)?;
+    let progress = args.watch.progress.take();
     let mut discovery = Discovery::default();
     let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
@@ -94,6 +95,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
         typed,
         plain: args.plain,
         reference,
+        progress,
         links: match args.tracefs {
             true => LinkChoice::Tracefs,
             false => LinkChoice::Best,

@@ -194,8 +194,7 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
             });
             let of_place = function.and_then(|function| function_hint(first?, &function));
             hints.chain(of_place).for_each(|hint| warn!("{hint}"));
-            let message = outcomes.conclusion("written");
-            Err(Failure { code, message })
+            Err(Failure::new(code, outcomes.conclusion("written")))
         }
     }
 }

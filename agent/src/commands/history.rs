@@ -92,10 +92,10 @@ fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
     };
     histories.retain(|(_, history)| history.changes().first().is_some_and(is_of));
     match running {
-        Err(failure) if histories.is_empty() => Err(Failure {
-            message: format!("{}, and no journal has a change of it", failure.message),
-            ..failure
-        }),
+        Err(failure) if histories.is_empty() => {
+            let message = format!("{}, and no journal has a change of it", failure.error);
+            Err(Failure::new(failure.code, message))
+        }
         _ => Ok(()),
     }
 }
@@ -307,10 +307,7 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
         None if args.last => last(&mut actuator, &pids),
         None => actuator.client.revert_all(&pids),
     };
-    let reverted = reverted.map_err(|error| Failure {
-        code: super::by_hand::code(&error),
-        message: error.to_string(),
-    })?;
+    let reverted = reverted.map_err(|error| Failure::new(super::by_hand::code(&error), error))?;
     actuator.finish().map_err(Failure::no)?;
     say(&reverted)
 }

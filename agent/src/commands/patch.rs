@@ -140,8 +140,11 @@ fn action(change: &PatchCommand) -> Result<Action, Failure> {
 fn indexed(text: &str) -> Result<(&str, usize), Failure> {
     let parts = text.strip_suffix(')').and_then(|text| text.split_once('('));
     let parsed = parts.and_then(|(function, index)| Some((function, index.trim().parse().ok()?)));
-    parsed
-        .ok_or_else(|| Failure::not_there(format!("`{text}` is not an argument of a function, such as f(1)")))
+    parsed.ok_or_else(|| {
+        Failure::not_there(format!(
+            "`{text}` is not an argument of a function: expected FUNCTION(NUMBER), such as f(1)"
+        ))
+    })
 }
 
 /// The target of a change by hand, and its permissions.
@@ -180,8 +183,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
             let hints = functions(action).into_iter();
             let hints = hints.filter_map(|function| function_hint(first?, function));
             hints.for_each(|hint| warn!("{hint}"));
-            let message = outcomes.conclusion("done");
-            Err(Failure { code, message })
+            Err(Failure::new(code, outcomes.conclusion("done")))
         }
     }
 }

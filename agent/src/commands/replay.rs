@@ -285,7 +285,7 @@ impl Outputs {
         }
         // A reader that has closed the pipe is no error.
         if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-            return Err(Failure::no(format!("the output could not be written: {error}")));
+            return Err(Failure::no("the output could not be written").caused_by(&error));
         }
         for reverts in self.compared.take_all() {
             print(reverts.since_ns, reverts.source, &reverts.rule, &reverts.text);

@@ -33,12 +33,13 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
         }
     }
     let name = path.display();
-    let text = std::str::from_utf8(log).map_err(|error| Failure::not_there(format!("{name}: {error}")))?;
+    let text =
+        std::str::from_utf8(log).map_err(|error| Failure::not_there(name.to_string()).caused_by(&error))?;
     let report = args.json.as_deref().map(Report::open).transpose()?;
     let is_quiet = args.json.as_deref() == Some("-");
     let mut steps = Vec::new();
     let mut skipped = 0;
-    let check = |given: &RuleSource| checked(given).map_err(|failure| failure.message);
+    let check = |given: &RuleSource| checked(given).map_err(|failure| failure.error);
     let result = replay(text, check, |step| {
         if step.is_polling() {
             skipped += 1;

@@ -108,9 +108,11 @@ fn as_json(view: &SessionView) -> serde_json::Value {
 
 /// The session whose process has this id, or that watches the process with it.
 fn find(number: &str) -> Result<SessionClient, Failure> {
-    let pid: i32 = number
-        .parse()
-        .map_err(|_| Failure::not_there(format!("`{number}` is not a process id")))?;
+    let pid: i32 = number.parse().map_err(|_| {
+        Failure::not_there(format!(
+            "`{number}` is not a process id: expected a number, such as one of tuneagent session list"
+        ))
+    })?;
     let control::Answered { sessions, mut silent } = control::sessions().map_err(failure)?;
     let mut fitting: Vec<SessionClient> = sessions
         .into_iter()

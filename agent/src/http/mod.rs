@@ -12,6 +12,7 @@ mod web;
 
 use std::{
     convert::Infallible,
+    io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -179,15 +180,31 @@ async fn converse(stream: TcpStream, server: Arc<Server>, bounds: Bounds) {
     }
 }
 
+/// An address cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{what} cannot be served at {address}: {source}; {flag} ADDR:PORT takes an address of this machine and a port that is free"
+)]
+pub(crate) struct BindError {
+    what: &'static str,
+    flag: &'static str,
+    address: SocketAddr,
+    source: io::Error,
+}
+
 /// Binds the address of `flag`.
-pub(crate) fn bind((what, flag): (&str, &str), address: SocketAddr) -> Result<std::net::TcpListener, String> {
+pub(crate) fn bind(
+    (what, flag): (&'static str, &'static str),
+    address: SocketAddr,
+) -> Result<std::net::TcpListener, BindError> {
     let bound = std::net::TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    bound.map_err(|error| {
-        format!(
-            "{what} cannot be served at {address}: {error}; {flag} ADDR:PORT takes an address of this machine and a port that is free"
-        )
+    bound.map_err(|source| BindError {
+        what,
+        flag,
+        address,
+        source,
     })
 }

@@ -82,9 +82,11 @@ impl RuleBook {
                 .zip(&self.reads.of(request, planned).reads);
             let reads = captures.map(|(capture, wanted)| match request.end.reads(&capture.source) {
                 true => read(capture, wanted.as_ref(), hit, texts, probe),
-                false => Err("it is read at the other end of the span".to_owned()),
+                false => Err(NoCapture::OtherEnd),
             });
-            let reads: Reads = reads.collect();
+            let reads: Reads = reads
+                .map(|read| read.map_err(|error| error.to_string()))
+                .collect();
             let is_observed = planned.delivers.are_hits();
             self.has_parted |= planned.parts_sums;
             self.has_due |= planned.decides;
@@ -343,6 +345,29 @@ fn together(planned: &PlannedProbe, entered: Reads, left: Reads) -> Reads {
     .collect()
 }
 
+/// Why a rule's capture has no value at a hit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum NoCapture {
+    #[error("it is read at the other end of the span")]
+    OtherEnd,
+    #[error("{0} does not get the number of threads of its team")]
+    NoTeam(String),
+    #[error("nothing is read for it")]
+    NotRequested,
+    #[error("it is not captured in this session")]
+    NotCaptured,
+    #[error("the bytes of this {0} are not known")]
+    Bytes(String),
+    #[error("it could not be read in the program at this hit")]
+    Unreadable,
+    #[error("its text was lost")]
+    TextLost,
+    #[error("its type cannot be read")]
+    Type,
+    #[error("the team has the size that the library gives by default, which is not passed")]
+    DefaultTeam,
+}
+
 /// The value of a rule's capture at a hit.
 fn read(
     planned: &PlannedCapture,
@@ -350,7 +375,7 @@ fn read(
     hit: &HitRecord,
     texts: &Texts,
     probe: &Probe,
-) -> Result<Scalar, String> {
+) -> Result<Scalar, NoCapture> {
     let known = match planned.source.base {
         Base::Known(Known::Function) => return Ok(Scalar::Text(probe.name.as_str().into())),
         Base::Known(known) => Some(known),
@@ -360,33 +385,26 @@ fn read(
         return Ok(Scalar::Number(0.0));
     }
     if matches!(known, Some(Known::Threads | Known::Stated)) && !plan::takes_team_size(&probe.name) {
-        return Err(format!(
-            "{} does not get the number of threads of its team",
-            probe.name
-        ));
+        return Err(NoCapture::NoTeam(probe.name.clone()));
     }
-    let wanted = wanted.ok_or("nothing is read for it")?;
+    let wanted = wanted.ok_or(NoCapture::NotRequested)?;
     let place = probe.captures.iter().position(|known| known.is(wanted));
-    let place = place.ok_or("it is not captured in this session")?;
+    let place = place.ok_or(NoCapture::NotCaptured)?;
     if hit.valid & (1 << place) == 0 {
         return Err(match known {
-            Some(Known::Bytes) => format!("the bytes of this {} are not known", probe.name),
-            _ => "it could not be read in the program at this hit".to_owned(),
+            Some(Known::Bytes) => NoCapture::Bytes(probe.name.clone()),
+            _ => NoCapture::Unreadable,
         });
     }
     let capture = &probe.captures[place];
     if capture.length > 0 {
         let text = texts.get(place).cloned().flatten();
-        return text
-            .map(Scalar::Text)
-            .ok_or_else(|| "its text was lost".to_owned());
+        return text.map(Scalar::Text).ok_or(NoCapture::TextLost);
     }
     let raw = hit.captures.get(place).copied().unwrap_or_default();
-    let number = number_of(raw, capture.type_name).ok_or("its type cannot be read")?;
+    let number = number_of(raw, capture.type_name).ok_or(NoCapture::Type)?;
     match known {
-        Some(Known::Threads) if number == 0.0 => {
-            Err("the team has the size that the library gives by default, which is not passed".to_owned())
-        }
+        Some(Known::Threads) if number == 0.0 => Err(NoCapture::DefaultTeam),
         _ if capture.type_name == "bool" => Ok(Scalar::Boolean(number != 0.0)),
         _ => Ok(Scalar::Number(number)),
     }

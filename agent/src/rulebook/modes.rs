@@ -171,7 +171,7 @@ mod tests {
         let switched = unnamed.switch("a", Mode::Applying, 1).map(|_| ());
         assert_eq!(switched, Err(NotSwitched::Stays));
         let named = book(stays, &["a"]).put_everything_back().unwrap_err();
-        assert_eq!(named.message, format!("--apply=a: {text}"));
+        assert_eq!(named.error.message, format!("--apply=a: {text}"));
         for taken_back in [
             "call: f(1)\n    inverse: f(0)",
             "call: f(1)\n    inverse: none\n    because: c",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use abi::Totals;
 use job::os_metrics::{Busy, CpuLimits, CpuShare};
-use profile::Reading;
 use profile::probe::Probe;
+use profile::{Losses, Reading};
 use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{ProbePlaces, RuleBook, ingest::ProbeCounters};
@@ -42,6 +42,22 @@ impl Summed {
     fn is_of(&self, reading: &Reading) -> bool {
         Arc::ptr_eq(&self.of, &reading.totals) && !self.has_open && reading.open.is_empty()
     }
+}
+
+/// The measures of how a process scales.
+fn scaling((sizes, losses): &(usize, Losses)) -> Vec<(Measure, f64)> {
+    let mut measures = vec![
+        (Measure::ScalingThreads, f64::from(losses.threads)),
+        (Measure::ScalingSizes, *sizes as f64),
+        (Measure::ScalingSpeedup, losses.speedup),
+        (Measure::LostSequential, losses.sequential),
+        (Measure::LostImbalance, losses.imbalance),
+        (Measure::LostOverhead, losses.starting_and_ending),
+        (Measure::LostSmallTeams, losses.small_teams),
+    ];
+    let inflation = losses.inflation.threads();
+    measures.extend(inflation.map(|threads| (Measure::LostInflation, threads)));
+    measures
 }
 
 impl RuleBook {
@@ -88,6 +104,9 @@ impl RuleBook {
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };
+            self.report(Observation::gauge(of, measure, time, value));
+        }
+        for (measure, value) in reading.losses.iter().flat_map(scaling) {
             self.report(Observation::gauge(of, measure, time, value));
         }
         for (measure, total) in counters {

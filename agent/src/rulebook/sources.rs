@@ -122,11 +122,9 @@ pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<RuleSource, Fa
 }
 
 fn not_added(failure: Failure) -> Failure {
-    let message = failure.message.trim_start_matches(NOT_STARTED).trim_start();
-    Failure {
-        message: format!("the rule is not added\n{message}"),
-        ..failure
-    }
+    let text = failure.error.to_string();
+    let mistakes = text.trim_start_matches(NOT_STARTED).trim_start();
+    Failure::new(failure.code, format!("the rule is not added\n{mistakes}"))
 }
 
 /// The consequence of an error in a rule for a session that is about to begin.
@@ -236,8 +234,9 @@ fn sources(paths: &[String]) -> Result<Vec<RuleText>, Failure> {
             continue;
         }
         for file in files(Path::new(path))? {
-            let text = fs::read_to_string(&file)
-                .map_err(|error| Failure::not_there(format!("{} cannot be read: {error}", file.display())))?;
+            let text = fs::read_to_string(&file).map_err(|error| {
+                Failure::not_there(format!("{} cannot be read", file.display())).caused_by(&error)
+            })?;
             let name = file.display().to_string();
             if Bindings::is_bindings(&text) {
                 bindings.push((name, text));

@@ -104,7 +104,7 @@ fn arm_failure(error: ArmError) -> Failure {
     match error {
         ArmError::Kernel(error) => kernel_failure(error),
         error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. } | ArmError::NoMore(_)) => {
-            Failure::not_there(format!("nothing was attached: {error}"))
+            Failure::not_there("nothing was attached").caused_by(&error)
         }
     }
 }

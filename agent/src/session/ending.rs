@@ -5,10 +5,11 @@ use std::time::Duration;
 use job::monotonic_ns;
 use profile::Snapshot;
 use report::view;
+use session::error::ErrorText;
 
 use super::{
     Session, changes, kernel_failure,
-    leave::{LeaveEffect, LeaveEvent, in_words},
+    leave::{LeaveEffect, LeaveEvent},
     measuring::Measuring,
     orders::process_here,
     outputs::{Outputs, Printout},
@@ -87,7 +88,9 @@ impl Session {
                 let has_program_ended = self.measuring.profile.running().next().is_none();
                 LeaveEvent::Read { has_program_ended }
             }
-            LeaveEffect::Record => LeaveEvent::Recorded(in_words(self.rules.finish_recording())),
+            LeaveEffect::Record => {
+                LeaveEvent::Recorded(self.rules.finish_recording().map_err(ErrorText::new))
+            }
             LeaveEffect::EndChanges(ending) => {
                 let on_trial = self.rules.on_trial();
                 return Ok(vec![Event::Changes(changes::ChangeEvent::Stop {
@@ -100,7 +103,7 @@ impl Session {
                 self.liveness.progress.begin(LoopStep::WriteReport);
                 let (written, printout) = std::mem::take(&mut last.outputs).write(&last.snapshot);
                 last.printout = Some(printout);
-                LeaveEvent::Written(in_words(written))
+                LeaveEvent::Written(written.map_err(ErrorText::new))
             }
             LeaveEffect::Detach => {
                 let began = monotonic_ns();
@@ -112,7 +115,8 @@ impl Session {
             }
             LeaveEffect::Print => {
                 last.control = None;
-                LeaveEvent::Printed(in_words(last.printout.take().map_or(Ok(()), Printout::write)))
+                let printed = last.printout.take().map_or(Ok(()), Printout::write);
+                LeaveEvent::Printed(printed.map_err(ErrorText::new))
             }
             // Handled by the parts and by `leave`.
             LeaveEffect::Say(_) | LeaveEffect::ReportReverts(_) | LeaveEffect::Revert | LeaveEffect::End => {
@@ -137,7 +141,7 @@ impl Session {
                 actuator_end: Box::new(receipts::actuator_end(&summary)),
                 unnamed: summary.omitted,
             },
-            Err(error) => Event::Leaving(LeaveEvent::NotKnown(error.to_string())),
+            Err(error) => Event::Leaving(LeaveEvent::NotKnown(ErrorText::new(error))),
         }]
     }
 
@@ -168,6 +172,7 @@ impl Session {
             program: snapshot.job.program.clone(),
         };
         last.snapshot = snapshot;
-        Ok(vec![Event::Leaving(LeaveEvent::Traced(in_words(traced))), shown])
+        let traced = LeaveEvent::Traced(traced.map_err(ErrorText::new));
+        Ok(vec![Event::Leaving(traced), shown])
     }
 }

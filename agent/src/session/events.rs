@@ -2,7 +2,10 @@
 
 use job::monotonic_ns;
 use report::view::{Input, UserRequest};
-use session::request::{Answer, Request};
+use session::{
+    error::ErrorText,
+    request::{Answer, Request},
+};
 
 use super::{
     Session,
@@ -47,7 +50,7 @@ impl Session {
             Effect::Result(decision, result) => _ = self.rules.receipt(decision, result, monotonic_ns()),
             Effect::SwitchProbes(decision, switches) => {
                 let switched = self.measure(|measuring, context| measuring.switch_probes(context, &switches));
-                let result = switched.map_err(|error| error.to_string());
+                let result = switched.map_err(ErrorText::new);
                 return Some(Event::ProbesSwitched(decision, result));
             }
             Effect::Say(line) => self.screen.say(&line),
@@ -69,7 +72,7 @@ impl Session {
                 // While nothing happens, the last reading may be seconds old.
                 let read = self.measure(Measuring::read_all);
                 let report = read.map(|()| self.showing().1.report());
-                return Some(Event::Listed(report.map_err(|error| error.to_string())));
+                return Some(Event::Listed(report.map_err(ErrorText::new)));
             }
             Effect::Switch { rule, mode } => {
                 let unknown = self.rules.unknown(&rule);

@@ -16,6 +16,7 @@ mod options;
 mod orders;
 mod partial_sums;
 mod prefetch;
+mod progress;
 mod receipts;
 mod resolve;
 mod screen;
@@ -43,6 +44,7 @@ use self::{
     measuring::{Context, Measuring},
     outputs::Outputs,
     parts::{Parts, Setup},
+    progress::ProgressReader,
     requests::Check,
     screen::Screen,
     start::{Liveness, Start, kernel_failure},
@@ -84,6 +86,7 @@ impl Session {
         mut outputs: Outputs,
         mut options: Options,
     ) -> Result<Session, Failure> {
+        let progress = ProgressReader::of(&options, &job)?;
         let requests = Requests::new(&rules, &options, &job);
         let (own, regions) = (requests.own.clone(), requests.regions.clone());
         let began = monotonic_ns();
@@ -104,11 +107,11 @@ impl Session {
             armed: Time(now),
         };
         let log = outputs.take_log();
-        let check: Check = |given| rulebook::checked(given).map_err(|failure| failure.message);
+        let check: Check = |given| rulebook::checked(given).map_err(|failure| failure.error);
         let mut session = Session {
             screen: Screen::new((&options, is_beside), outputs, target.is_of_command(), Time(now)),
             parts: Parts::new(setup, log, check),
-            measuring: Measuring::new(probes, own, hits, budget, now),
+            measuring: Measuring::new(probes, own, hits, budget, (progress, now)),
             actuation: Actuation::new(&options),
             options,
             start,

@@ -7,6 +7,7 @@ use tuner::Process;
 use job::{Job, Member};
 use probe::kernel::{FamilyRoot, LinkChoice};
 use profile::cost::BudgetShare;
+use profile::progress::ProgressSource;
 use report::Reference;
 
 /// The command of a session, before it begins.
@@ -45,6 +46,8 @@ pub(crate) struct Options {
     /// Show the state of each rule, too.
     pub is_verbose: bool,
     pub reference: Option<Reference>,
+    /// The variables that say how far the program is.
+    pub progress: Option<ProgressSource>,
     /// Functions whose calls are counted.
     pub probe: Vec<String>,
     pub links: LinkChoice,

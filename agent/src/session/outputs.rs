@@ -11,7 +11,7 @@ use profile::{Snapshot, TraceView};
 use report::{Trace, TraceEnd, console, line, render, table};
 
 use crate::{exit::Failure, http, output_name::cannot_be_written, report_file::ReportFile};
-use session::log::LogFile;
+use session::{error::ErrorText, log::LogFile};
 
 /// Maximum size of the file of snapshots; later ones are counted.
 const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;
@@ -49,7 +49,7 @@ pub(crate) enum OutputError {
     #[error("there is no page: {0}")]
     Page(#[from] page::PageError),
     /// Several, each on its line.
-    #[error("{}", .0.iter().map(OutputError::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", .0.iter().map(|error| ErrorText::of(error).to_string()).collect::<Vec<_>>().join("\n"))]
     Several(Vec<OutputError>),
 }
 

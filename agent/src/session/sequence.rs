@@ -85,8 +85,9 @@ pub(super) fn look_for_loops(processes: &mut [Metered], mut trace: Option<&mut T
         let whose = process.whose();
         if let Some(trace) = &mut trace {
             let iterations = ended.iter();
-            iterations.for_each(|(thread, ended)| trace.iteration(whose, *thread, ended));
+            iterations.for_each(|ended| trace.iteration(whose, ended.thread, &ended.range));
         }
+        process.regions.ended = ended;
     }
 }
 
@@ -217,9 +218,10 @@ impl Calls<'_> {
     /// The iterations of the lowest rank that has a loop.
     pub(super) fn iteration(&self) -> Option<IterationView> {
         let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
+        let is_distorted = |process: &Metered| !self.has_mpi() && process.regions.is_distorted();
         let looping = self.processes.iter().filter(|process| {
             let iterations = process.sequence.iterations();
-            iterations.is_some_and(|iterations| iterations.overall().count > 0)
+            iterations.is_some_and(|iterations| iterations.overall().count > 0) && !is_distorted(process)
         });
         let process = looping.min_by_key(by_rank)?;
         let iterations = process.sequence.iterations()?;
@@ -254,6 +256,11 @@ impl Calls<'_> {
             .iter()
             .map(|process| process.sequence.calls())
             .max();
+        let is_distorted = |process: &Metered| process.regions.is_distorted();
+        if !self.has_mpi() && self.processes.iter().any(is_distorted) {
+            return "parallel regions are so short that the probes would distort the time of a step"
+                .to_owned();
+        }
         let noun = self.steps().noun();
         let whose = if self.has_mpi() { "rank" } else { "process" };
         match most.unwrap_or_default() {

@@ -22,6 +22,7 @@ use super::{
     members::Unmeasured,
     outputs::{OutputError, Outputs},
     parts::{Event, Parts},
+    progress::ProgressReader,
     sequence::{self, Calls},
     target::Target,
 };
@@ -62,6 +63,7 @@ impl<'a> Views<'a> {
                 .unwrap_or_default(),
             processes: self.process_views(),
             cpus: self.measuring.cpus.view(),
+            progress: self.measuring.progress.as_ref().and_then(ProgressReader::view),
             rules: self.rules.views(),
             rule_values: self.rules.values(),
             findings: self.parts.changes.findings.views(),
@@ -236,7 +238,10 @@ impl<'a> Views<'a> {
     fn step_around(&self, decision: DecisionId) -> Option<String> {
         let at = self.parts.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
-        let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
+        let (before, after) = self
+            .calls()
+            .iteration()?
+            .around((at, at), now.saturating_sub(at))?;
         Some(format!("one step {} -> {}", duration(before), duration(after)))
     }
 

@@ -13,8 +13,9 @@ use profile::probe::number_of;
 #[derive(Debug, Default)]
 pub(super) struct Written(BTreeMap<u32, Vec<Place>>);
 
+/// A variable of a process.
 #[derive(Debug)]
-struct Place {
+pub(super) struct Place {
     /// The name in the rule.
     name: String,
     location: Location,
@@ -53,7 +54,7 @@ impl Written {
 }
 
 impl Place {
-    fn of(name: String, stated: Option<ValueType>, member: &Member) -> Option<Place> {
+    pub(super) fn of(name: String, stated: Option<ValueType>, member: &Member) -> Option<Place> {
         let location = member.space.variable(&VariableName::from(name.as_str())).ok()?;
         let of = stated.or(location.value_type())?;
         (location.size == of.size() as u64).then_some(Place {
@@ -63,7 +64,7 @@ impl Place {
         })
     }
 
-    fn read(&self, memory: &Memory) -> Option<f64> {
+    pub(super) fn read(&self, memory: &Memory) -> Option<f64> {
         let bytes = self.location.read(memory).ok()?;
         number_of(bytes.word(), self.type_name)
     }

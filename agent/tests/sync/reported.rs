@@ -139,7 +139,7 @@ fn a_set_by_hand_at_a_place_says_how_the_program_was_held_as_root() {
     let (code, said) = tuneagent(directory.path(), &["set", &pid, "knob=7", "--at", "step"]);
     assert_eq!(code, 2, "{said}");
     assert!(
-        said.contains("`step` is not a sync point: entry:FUNCTION"),
+        said.contains("`step` is not a sync point: expected entry:FUNCTION"),
         "{said}"
     );
 }

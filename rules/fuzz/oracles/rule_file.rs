@@ -58,7 +58,7 @@ impl Data {
         }
     }
 
-    fn captured(&mut self, capture: &rules::PlannedCapture, window: u64) -> Result<rules::Scalar, String> {
+    fn captured(&mut self, capture: &rules::PlannedCapture, window: u64) -> Result<rules::Scalar, rules::Reason> {
         if self.below(16, 1) == 0 {
             return Err("not resident".to_string());
         }

@@ -14,7 +14,7 @@ pub struct CpuList(BTreeSet<usize>);
 
 /// The text is not a list.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not a list of CPUs such as 0-3,8")]
+#[error("`{0}` is not a list of CPUs: expected one such as 0-3,8")]
 pub struct CpuListError(String);
 
 impl CpuList {

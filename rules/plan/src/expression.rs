@@ -20,7 +20,7 @@ const NODES_MAX: usize = 100;
 pub enum ExpressionError {
     /// It ends too early, or contains something unexpected.
     #[error(
-        "`{text}` is not understood from character {at} on: numbers, `original`, + - * /, min max clamp and parentheses"
+        "`{text}` is not understood from character {at} on: expected numbers, `original`, + - * /, min max clamp and parentheses"
     )]
     Syntax { text: String, at: usize },
     #[error(
@@ -301,7 +301,7 @@ mod tests {
         let error = Expression::parse("original + oops").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`original + oops` is not understood from character 12 on: numbers, `original`, + - * /, min max clamp and \
+            "`original + oops` is not understood from character 12 on: expected numbers, `original`, + - * /, min max clamp and \
              parentheses"
         );
         for text in ["", "1 +", "min(1)", "1 2", "(1", "9999999999999999999GiB"] {

@@ -31,7 +31,7 @@ pub struct SyncPoint {
 
 /// The text is not a sync point.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not a sync point: entry:FUNCTION or return:FUNCTION, or entry:MODULE:FUNCTION")]
+#[error("`{0}` is not a sync point: expected entry:FUNCTION, return:FUNCTION, or entry:MODULE:FUNCTION")]
 pub struct SyncPointError(String);
 
 impl FromStr for SyncPoint {
@@ -146,7 +146,7 @@ mod tests {
         for text in ["step", "entry:", "entry", "at:step", "entry:m:", ""] {
             let error = text.parse::<SyncPoint>().unwrap_err().to_string();
             assert!(
-                error.starts_with(&format!("`{text}` is not a sync point: entry:FUNCTION")),
+                error.starts_with(&format!("`{text}` is not a sync point: expected entry:FUNCTION")),
                 "{error}"
             );
         }

@@ -13,7 +13,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ValueError {
     /// Not a number (or not true/false).
-    #[error("`{text}` is not {}, and the type is {value_type}", expected(*.value_type))]
+    #[error("`{text}` is not a value of type {value_type}: expected {}", expected(*.value_type))]
     Malformed { text: String, value_type: ValueType },
     #[error("{text} does not fit into {value_type}, which holds {min} to {max}")]
     OutOfRange {
@@ -22,7 +22,7 @@ pub enum ValueError {
         min: String,
         max: String,
     },
-    #[error("`{0}` is not a type; the types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64")]
+    #[error("`{0}` is not a type: expected one of bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64")]
     UnknownType(String),
     /// The bytes are no value of the type.
     #[error("the bytes {bytes} are not a value of type {value_type}")]
@@ -111,7 +111,7 @@ impl From<Bytes> for String {
 
 /// A text is not bytes as they are printed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not 0 to 8 bytes in hexadecimal")]
+#[error("`{0}` is not bytes: expected up to 8 bytes in hexadecimal")]
 pub struct BytesError(String);
 
 impl TryFrom<String> for Bytes {
@@ -285,7 +285,7 @@ mod bits {
 
 /// A text that is no value of any type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is neither a number nor true or false")]
+#[error("`{0}` is not a value: expected a number, true or false")]
 pub struct LiteralError(String);
 
 impl FromStr for Literal {

@@ -228,7 +228,11 @@ impl Infer<'_> {
             .ok()
             .filter(|value: &f64| value.is_finite())
             .or_else(|| {
-                self.refuse("E0120", span, format!("`{digits}` is not a number"));
+                self.refuse(
+                    "E0120",
+                    span,
+                    format!("`{digits}` is not a number: expected one of at most about 1.8e308"),
+                );
                 None
             })?;
         let unit = unit.and_then(unit_named);

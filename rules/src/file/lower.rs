@@ -24,10 +24,7 @@ fn priority(value: &Tree, wrong: Wrong<'_>) -> Option<i64> {
     let text = text(value, wrong)?;
     let number = text.raw.trim().parse::<i32>().ok();
     if number.is_none() {
-        let message = format!(
-            "`{}` is not a priority: a priority is an integer",
-            text.raw.trim()
-        );
+        let message = format!("`{}` is not a priority: expected an integer", text.raw.trim());
         wrong.push(Diagnostic::wrong("E0145", text.span, message));
     }
     number.map(i64::from)

@@ -264,7 +264,7 @@ fn of_a_constant(set: &str, value: &str, of: &str) -> Vec<String> {
 
 #[test]
 fn a_constant_that_is_no_value_of_the_type_is_refused() {
-    let no_integer = "E0165: `1.5` is not an integer, and the type is i32";
+    let no_integer = "E0165: `1.5` is not a value of type i32: expected an integer";
     for (set, value, of, expected) in [
         ("chunk as i32", "3 / 2", "", no_integer),
         ("chunk", "1.5", "i32", no_integer),

@@ -361,7 +361,7 @@ impl<'de> Deserialize<'de> for HexBytes {
         match bytes {
             Some(bytes) if text.len().is_multiple_of(2) => Ok(HexBytes(bytes)),
             _ => Err(serde::de::Error::custom(format!(
-                "`{text}` is not bytes in hexadecimal"
+                "`{text}` is not bytes in hexadecimal: expected two digits of 0-9 and a-f for each"
             ))),
         }
     }

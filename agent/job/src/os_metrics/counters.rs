@@ -89,6 +89,7 @@ impl Sampler {
             return Ok(self.sum);
         }
         let stat = self.process.stat()?;
+        self.sum.is_stopped = matches!(stat.state, 'T' | 't');
         let status = text(&self.process, "status").ok();
         // The per-thread values in the files of a process are those of its first thread.
         let of_first = status.as_deref().map(|status| (stat.pid, status));

@@ -14,8 +14,13 @@ const RECENT_NS: u64 = 2_000_000_000;
 /// The recent values cover at least this many iterations.
 const RECENT_MIN: usize = 3;
 
-/// Parts of the run whose pace is kept. When there are more, adjacent parts are merged in pairs.
+/// Parts of the run whose pace is kept, each of the same time. When there are more, adjacent parts are merged in
+/// pairs. Parts are of time, not of iterations: so those before a change that makes iterations far shorter
+/// contain none of after it.
 const PARTS: usize = 64;
+
+/// Time of a part in the beginning, in nanoseconds.
+const PART_NS: u64 = 1_000;
 
 /// The begin of a call: its time, and how long the thread had been inside MPI by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,15 +72,15 @@ pub struct Iterations {
     is_complete: bool,
     overall: Pace,
     parts: Vec<Pace>,
-    /// Iterations in each part but the last.
-    part_count: u64,
+    /// Time of a part, in nanoseconds.
+    part_ns: u64,
 }
 
 impl Iterations {
     pub fn new(calls: f64) -> Iterations {
         Iterations {
             calls,
-            part_count: 1,
+            part_ns: PART_NS,
             ..Iterations::default()
         }
     }
@@ -111,13 +116,19 @@ impl Iterations {
     }
 
     fn enter(&mut self, one: Pace) {
-        match self.parts.last_mut().filter(|part| part.count < self.part_count) {
-            Some(part) => part.add(one),
-            None => self.parts.push(one),
+        self.parts.push(one);
+        let from_ns = self.first_ns().unwrap_or_default();
+        let number = |pace: &Pace, part_ns: u64| pace.until_ns.saturating_sub(from_ns) / part_ns;
+        if let [.., last, new] = self.parts.as_mut_slice()
+            && number(last, self.part_ns) == number(new, self.part_ns)
+        {
+            last.add(*new);
+            self.parts.pop();
         }
-        if self.parts.len() > PARTS {
-            self.part_count *= 2;
-            self.parts = self.parts.chunks(2).map(together).collect();
+        while self.parts.len() > PARTS {
+            self.part_ns *= 2;
+            let is_one_part = |a: &Pace, b: &Pace| number(a, self.part_ns) == number(b, self.part_ns);
+            self.parts = self.parts.chunk_by(is_one_part).map(together).collect();
         }
     }
 

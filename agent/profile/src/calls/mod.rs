@@ -9,6 +9,7 @@ mod collectives;
 pub(crate) mod efficiency;
 mod iterations;
 pub(crate) mod place;
+pub(crate) mod scaling;
 mod sites;
 mod teams;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use rules::period::{Detector, Look, WINDOW};
 pub use self::collectives::{Collectives, Split};
 pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};
+pub use self::scaling::{Inflation, Losses, Ratio, ScalingView, SizeView, UnusedIteration};
 pub use self::sites::SiteTotals;
 pub(crate) use self::sites::{CallSite, CallSites};
 pub(crate) use self::teams::Teams;
@@ -54,9 +56,20 @@ pub struct Sequence {
     sites: CallSites,
 }
 
+/// A complete iteration of a loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedIteration {
+    pub thread: u32,
+    /// Counts the loops that were found in the thread, from 1.
+    pub loop_number: u32,
+    /// By CLOCK_MONOTONIC, in nanoseconds.
+    pub range: Range<u64>,
+}
+
 /// Calls of one thread.
 #[derive(Debug, Default)]
 struct Thread {
+    number: u32,
     calls: u64,
     detector: Detector,
     /// The begins of the calls in the detector's window.
@@ -65,7 +78,9 @@ struct Thread {
     /// The loop that took longest of those that were left.
     longest: Option<Iterations>,
     /// Iterations that ended since the last call of `take_ended`.
-    ended: Vec<Range<u64>>,
+    ended: Vec<EndedIteration>,
+    /// Number of loops that were found so far.
+    loops: u32,
     looked_ns: u64,
     /// Number of calls at the last search.
     looked_calls: u64,
@@ -137,13 +152,10 @@ impl Sequence {
         }
     }
 
-    /// The iterations that ended since the previous use of this function: thread and time range. To be called
-    /// as often as `look`.
-    pub fn take_ended(&mut self) -> Vec<(u32, Range<u64>)> {
-        let threads = self.threads.iter_mut();
-        threads
-            .flat_map(|(number, thread)| thread.ended.drain(..).map(move |ended| (*number, ended)))
-            .collect()
+    /// The iterations that ended since the previous use of this function. To be called as often as `look`.
+    pub fn take_ended(&mut self) -> Vec<EndedIteration> {
+        let threads = self.threads.values_mut();
+        threads.flat_map(|thread| thread.ended.drain(..)).collect()
     }
 
     /// The iterations of the thread that makes the most calls: those of its current loop, unless an earlier
@@ -193,7 +205,9 @@ impl Sequence {
             self.elsewhere += 1;
             return;
         }
-        self.threads.entry(call.thread).or_default().push(call);
+        let thread = self.threads.entry(call.thread).or_default();
+        thread.number = call.thread;
+        thread.push(call);
     }
 }
 
@@ -205,11 +219,19 @@ impl Thread {
             self.marks.pop_front();
         }
         self.marks.push_back(mark);
-        if self.detector.push(way_to(call))
-            && let Some(current) = &mut self.current
-        {
-            self.ended.extend(current.begin(mark));
+        if self.detector.push(way_to(call)) {
+            self.begin(mark);
         }
+    }
+
+    /// An iteration of the current loop begins.
+    fn begin(&mut self, mark: CallBegin) {
+        let ended = self.current.as_mut().and_then(|current| current.begin(mark));
+        self.ended.extend(ended.map(|range| EndedIteration {
+            thread: self.number,
+            loop_number: self.loops,
+            range,
+        }));
     }
 
     fn gap(&mut self) {
@@ -250,15 +272,15 @@ impl Thread {
                 let Some(known) = self.detector.known() else {
                     return;
                 };
-                let mut found = Iterations::new(known.calls);
+                self.current = Some(Iterations::new(known.calls));
+                self.loops += 1;
                 let newest = self.marks.len().saturating_sub(1);
-                for mark in ago
-                    .iter()
-                    .filter_map(|ago| self.marks.get(newest.checked_sub(*ago)?))
-                {
-                    self.ended.extend(found.begin(*mark));
+                for ago in ago {
+                    let mark = newest.checked_sub(ago).and_then(|at| self.marks.get(at));
+                    if let Some(mark) = mark.copied() {
+                        self.begin(mark);
+                    }
                 }
-                self.current = Some(found);
             }
         }
     }

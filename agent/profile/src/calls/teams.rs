@@ -15,6 +15,8 @@
 
 use abi::Call;
 
+use super::scaling::Scaling;
+
 /// Bodies that may lie between two regions of the first thread; with more of them the region is not analysed.
 const BODIES_MAX: usize = 1 << 14;
 
@@ -49,6 +51,18 @@ pub struct TeamTotals {
     pub longest_ns: u64,
 }
 
+/// What the threads of a team do in one region, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TeamParts {
+    pub(super) threads: u32,
+    pub(super) working_ns: u64,
+    pub(super) starting_ns: u64,
+    pub(super) waiting_ns: u64,
+    pub(super) ending_ns: u64,
+    /// Work of the thread that works longest.
+    pub(super) longest_ns: u64,
+}
+
 /// The regions of one process, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Teams {
@@ -56,6 +70,8 @@ pub struct Teams {
     /// Calls were missed since the last region.
     is_broken: bool,
     totals: TeamTotals,
+    /// The same regions by iteration of the detected loop and by team size.
+    pub scaling: Scaling,
     /// Regions that were not analysed: calls were missed, no body is known, or another thread started them.
     pub not_looked_into: u64,
 }
@@ -106,6 +122,7 @@ impl Teams {
     pub fn gap(&mut self) {
         self.bodies.clear();
         self.is_broken = true;
+        self.scaling.gap();
     }
 
     /// Totals so far; `None` if no region was analysed.
@@ -119,11 +136,13 @@ impl Teams {
         let team = team(&self.bodies, begin, end);
         self.bodies.clear();
         let has_first = team.iter().any(|member| member.thread == region.thread);
-        if std::mem::take(&mut self.is_broken) || !has_first {
-            self.not_looked_into += 1;
-            return;
+        let is_complete = !std::mem::take(&mut self.is_broken) && has_first;
+        let parts = is_complete.then(|| TeamParts::of(begin, end, &team));
+        self.scaling.region(region.site, (begin, end), parts.as_ref());
+        match parts {
+            Some(parts) => self.totals.add(end - begin, &parts),
+            None => self.not_looked_into += 1,
         }
-        self.totals.add(begin, end, &team);
     }
 }
 
@@ -164,32 +183,42 @@ fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<Member> {
     team
 }
 
-impl TeamTotals {
-    fn add(&mut self, begin: u64, end: u64, team: &[Member]) {
-        let threads = team.len() as u64;
+impl TeamParts {
+    fn of(begin: u64, end: u64, team: &[Member]) -> TeamParts {
         let last = team.iter().map(|member| member.left_ns).max().unwrap_or(end);
-        let longest = team
-            .iter()
-            .map(|member| member.working_ns)
-            .max()
-            .unwrap_or_default();
-        self.threads_least = if self.regions == 0 {
-            threads
-        } else {
-            self.threads_least.min(threads)
+        let mut parts = TeamParts {
+            threads: team.len() as u32,
+            ending_ns: team.len() as u64 * (end - last),
+            ..TeamParts::default()
+        };
+        for member in team {
+            parts.working_ns += member.working_ns;
+            parts.waiting_ns += last - member.left_ns;
+            // Time between two bodies of a thread (a task that it takes over) is counted as starting.
+            parts.starting_ns += member.left_ns - begin - member.working_ns;
+            parts.longest_ns = parts.longest_ns.max(member.working_ns);
+        }
+        parts
+    }
+}
+
+impl TeamTotals {
+    /// Adds a region of this length.
+    fn add(&mut self, region_ns: u64, parts: &TeamParts) {
+        let threads = u64::from(parts.threads);
+        self.threads_least = match self.regions {
+            0 => threads,
+            _ => self.threads_least.min(threads),
         };
         self.threads_most = self.threads_most.max(threads);
         self.threads += threads;
         self.regions += 1;
-        self.team_ns += threads * (end - begin);
-        self.longest_ns += threads * longest;
-        self.ending_ns += threads * (end - last);
-        for member in team {
-            self.working_ns += member.working_ns;
-            self.waiting_ns += last - member.left_ns;
-            // Time between two bodies of a thread (a task that it takes over) is counted as starting.
-            self.starting_ns += member.left_ns - begin - member.working_ns;
-        }
+        self.team_ns += threads * region_ns;
+        self.longest_ns += threads * parts.longest_ns;
+        self.working_ns += parts.working_ns;
+        self.starting_ns += parts.starting_ns;
+        self.waiting_ns += parts.waiting_ns;
+        self.ending_ns += parts.ending_ns;
     }
 
     /// The sums of two processes.

@@ -79,7 +79,7 @@ impl fmt::Display for BudgetShare {
 
 /// A text is no share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a share of the job's CPU time: write 1%, 0.5% or none")]
+#[error("`{0}` is not a share of the job's CPU time: expected one such as 1% or 0.5%, or none")]
 pub struct BudgetShareError(String);
 
 impl FromStr for BudgetShare {

@@ -250,8 +250,11 @@ impl Metered {
         if !self.ended {
             self.regions
                 .read(&reading, inputs.probes, inputs.regions_since_ns);
+            let readings = (self.readings.back(), &reading);
+            self.regions.take_ended(self.pid.unsigned_abs(), readings);
             self.load.add(&reading);
         }
+        reading.losses = self.regions.losses();
         self.read_rests(&reading, inputs.probes);
         self.first.get_or_insert_with(|| reading.clone());
         self.read_pace(&mut reading, inputs.probes);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abi::Totals;
 
-use crate::{cost::CountTime, os_metrics::Counters};
+use crate::{calls::Losses, cost::CountTime, os_metrics::Counters};
 
 /// The counters of one process at one moment.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,8 @@ pub struct Reading {
     pub useful: Option<f64>,
     /// Mean time of recent iterations, in nanoseconds.
     pub iteration_ns: Option<f64>,
+    /// Measured team sizes, and the lost threads of the last one.
+    pub losses: Option<(usize, Losses)>,
 }
 
 impl Reading {

@@ -2,7 +2,7 @@
 
 use super::Reading;
 use crate::{
-    calls::{TeamPart, Teams},
+    calls::{EndedIteration, Losses, TeamPart, Teams},
     probe::Probe,
     snapshot::{RegionsView, TeamsView},
 };
@@ -19,6 +19,8 @@ const DISTORTED: f64 = 10.0;
 pub struct WatchedRegions {
     /// The times of its teams.
     pub teams: Teams,
+    /// Iterations of the detected loop that ended since the last reading.
+    pub ended: Vec<EndedIteration>,
     regions: u64,
     inside_ns: u64,
     watched_ns: u64,
@@ -66,15 +68,39 @@ impl WatchedRegions {
         (self.before, self.until_ns) = (Some(now), now.at_ns);
     }
 
+    /// Assigns the regions to the iterations of the process's first thread that ended between two readings.
+    pub fn take_ended(&mut self, first_thread: u32, (before, now): (Option<&Reading>, &Reading)) {
+        let scaling = &mut self.teams.scaling;
+        if let Some(threads) = before.and_then(|before| waiting(before, now)) {
+            scaling.waiting(threads, now.at_ns);
+        }
+        for ended in self.ended.drain(..).filter(|ended| ended.thread == first_thread) {
+            scaling.iteration(ended.loop_number, &ended.range);
+        }
+        scaling.trim();
+    }
+
+    /// The number of measured team sizes, and the lost threads of the last one.
+    pub(super) fn losses(&self) -> Option<(usize, Losses)> {
+        let scaling = (!self.is_distorted()).then(|| self.teams.scaling.view(self.until_ns))??;
+        Some((scaling.sizes.len(), scaling.now()?.losses))
+    }
+
+    /// Whether its regions are so short that the probes are a great part of their time.
+    pub fn is_distorted(&self) -> bool {
+        (self.inside_ns as f64) < DISTORTED * CALL_NS * self.regions as f64
+    }
+
     /// For display; the process is watched since `first_ns`. `None` if no region was observed.
     pub fn view(&self, has_bodies: bool, first_ns: u64) -> Option<RegionsView> {
-        let is_distorted = (self.inside_ns as f64) < DISTORTED * CALL_NS * self.regions as f64;
+        let is_distorted = self.is_distorted();
         let teams = self.teams.totals().filter(|_| !is_distorted);
         (self.regions > 0 && self.watched_ns > 0).then(|| RegionsView {
             regions: self.regions,
             inside_ns: (!is_distorted).then_some(self.inside_ns),
             watched_ns: self.watched_ns,
             until_ns: (self.before.is_none()).then(|| self.until_ns.saturating_sub(first_ns)),
+            scaling: self.teams.scaling.view(self.until_ns).filter(|_| !is_distorted),
             teams: teams.map(TeamsView::from),
             without_teams: match (teams, is_distorted, has_bodies) {
                 (Some(_), _, _) => None,
@@ -85,6 +111,16 @@ impl WatchedRegions {
                 }
             },
         })
+    }
+}
+
+/// The threads that waited for a CPU between two readings, on average; `None` if unknown.
+fn waiting(before: &Reading, now: &Reading) -> Option<f64> {
+    let (from, to) = before.counters.zip(now.counters)?;
+    let waited_ns = to.runqueue_ns.saturating_sub(from.runqueue_ns) as f64;
+    match from.is_stopped || to.is_stopped {
+        true => Some(f64::INFINITY),
+        false => Some(waited_ns / now.at_ns.saturating_sub(before.at_ns).max(1) as f64),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Parallel regions, for display.
 
-use crate::calls::TeamTotals;
+use crate::calls::{ScalingView, TeamTotals};
 
 /// The parallel regions of a process, while they were probed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +16,8 @@ pub struct RegionsView {
     /// What the teams do; `None` if unknown.
     pub teams: Option<TeamsView>,
     pub without_teams: Option<&'static str>,
+    /// How the process scales with its threads; `None` if unknown.
+    pub scaling: Option<ScalingView>,
 }
 
 /// What the threads of teams do, as shares of their time from begin to end of their regions. The shares add

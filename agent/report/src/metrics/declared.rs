@@ -30,6 +30,9 @@ macro_rules! table {
 /// others.
 const FUNCTIONS_MAX: usize = 768;
 
+/// Maximum number of published team sizes of a rank.
+pub(super) const SIZES_MAX: usize = 8;
+
 table! {
     /// All labels. Labels whose values are arbitrary texts belong to metrics that declare their own number of
     /// series.
@@ -43,6 +46,10 @@ table! {
         "`sent`: passed to MPI for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` from files";
     label "activity", 4,
         "of the threads of OpenMP teams, from the begin of a region to its end: `working`, `starting` (not yet there), `waiting` (at the end, for the last one), `ending`";
+    label "threads", SIZES_MAX, "the size of the largest OpenMP team of an iteration: the eight sizes that were measured last";
+    label "estimate", 3, "`expected`, and the bounds of its 90 % interval: `least`, `most`";
+    label "cause", 5,
+        "of lost threads: `sequential` (code outside of regions), `imbalance`, `starting_and_ending`, `small_teams`, `work_inflation` (more work by more threads; no series while unknown)";
     label "bound", 2, "`least` or `most` of all so far";
     label "type", 2, "of context switches: `involuntary` or `voluntary`";
     label "kind", 16, "what was lost, or what is not published";
@@ -197,6 +204,9 @@ table! {
     gauge "tuneagent_computation_scalability_ratio", &["jobid", "scaling"],
         "Useful time of all ranks in an iteration of the reference (--reference) to that of this run: 1 is perfect.";
     gauge "tuneagent_useful_ratio", RANK, "Share of a rank's time outside MPI, over complete iterations of the detected loop.";
+    gauge "tuneagent_steps_done", JOB, "Steps that the program has done, by its own variable (`--progress`).";
+    gauge "tuneagent_steps", JOB, "Steps of the run.";
+    gauge "tuneagent_remaining_seconds", &["jobid", "estimate"], "Time that is left, at the pace of the time observed.";
     counter "tuneagent_iterations_total", JOB, "Iterations of the detected loop that were observed from begin to end.";
     counter "tuneagent_iteration_seconds_total", JOB, "Time that they took: divided by their number, the pace of the program.";
     counter "tuneagent_mpi_unseen_calls_total", JOB,
@@ -224,6 +234,11 @@ table! {
         "Threads of the smallest and of the greatest team since the probes were armed.";
     counter "tuneagent_openmp_team_longest_seconds_total", RANK,
         "Time that the teams would work if all their threads worked as long as the longest: the time worked divided by it is their load balance.";
+    gauge "tuneagent_openmp_iteration_seconds", &["jobid", "rank", "threads"],
+        "Time of an iteration of the detected loop by team size, as measured last.";
+    gauge "tuneagent_openmp_speedup", &["jobid", "rank", "threads"],
+        "Speedup of these iterations: the threads less those that are lost. An upper bound while one team size was seen.";
+    gauge "tuneagent_openmp_lost_threads", &["jobid", "rank", "cause"], "Threads that the last iterations lost, by cause.";
     gauge "tuneagent_resident_memory_bytes", RANK, "Memory in use.";
     gauge "tuneagent_threads", RANK, "Threads of the process.";
     gauge "tuneagent_rule_mode", &["jobid", "rule", "mode"], "1 for the mode that the rule is in, 0 for the others.";

@@ -12,12 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::Mode;
 use profile::outcome::{GONE, IN_FORCE, REVERTED, THERE, VERDICTS, WRITTEN};
-use profile::{ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot};
+use profile::progress::ProgressView;
+use profile::{
+    ChangeView, FunctionTotals, ProcessView, RegionsView, ScalingView, SequenceView, SizeView, Snapshot,
+};
 
 pub(crate) use declared::{LABELS, METRICS, Metric};
 
 use self::{
-    declared::{CHANGES_MAX, SIZES_UP_TO},
+    declared::{CHANGES_MAX, SIZES_MAX, SIZES_UP_TO},
     page::{Distribution, Page},
 };
 
@@ -32,6 +35,9 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     };
     page.fill_session(snapshot);
     page.fill_sequence(&snapshot.sequence);
+    if let Some(progress) = &snapshot.progress {
+        page.fill_progress(progress);
+    }
     page.fill_functions(snapshot);
     page.fill_ranks(snapshot);
     page.fill_matrix(snapshot);
@@ -267,6 +273,47 @@ impl Filling {
         }
     }
 
+    fn fill_progress(&self, view: &ProgressView) {
+        self.add("tuneagent_steps_done", &[], view.done);
+        self.add("tuneagent_steps", &[], view.total);
+        let Ok(eta) = view.eta else { return };
+        for (estimate, time) in [
+            ("expected", Some(eta.remaining)),
+            ("least", Some(eta.least)),
+            ("most", eta.most),
+        ] {
+            if let Some(time) = time {
+                let labels = [("estimate", estimate)];
+                self.add("tuneagent_remaining_seconds", &labels, time.as_secs_f64());
+            }
+        }
+    }
+
+    fn fill_scaling(&self, of: (&str, &str), scaling: &ScalingView) {
+        let mut sizes: Vec<&SizeView> = scaling.sizes.iter().collect();
+        sizes.sort_by_key(|size| size.age);
+        for size in sizes.into_iter().take(SIZES_MAX) {
+            let threads = size.threads.to_string();
+            let labels = [of, ("threads", threads.as_str())];
+            self.add("tuneagent_openmp_iteration_seconds", &labels, size.time_ns / 1e9);
+            self.add("tuneagent_openmp_speedup", &labels, size.losses.speedup);
+        }
+        let Some(losses) = scaling.now().map(|now| now.losses) else {
+            return;
+        };
+        for (cause, threads) in [
+            ("sequential", Some(losses.sequential)),
+            ("imbalance", Some(losses.imbalance)),
+            ("starting_and_ending", Some(losses.starting_and_ending)),
+            ("small_teams", Some(losses.small_teams)),
+            ("work_inflation", losses.inflation.threads()),
+        ] {
+            if let Some(threads) = threads {
+                self.add("tuneagent_openmp_lost_threads", &[of, ("cause", cause)], threads);
+            }
+        }
+    }
+
     fn fill_regions(&self, of: (&str, &str), regions: &RegionsView) {
         self.add("tuneagent_openmp_regions_total", &[of], regions.regions as f64);
         let seconds = |ns: u64| ns as f64 / 1e9;
@@ -274,6 +321,9 @@ impl Filling {
         self.add("tuneagent_openmp_probed_seconds_total", &[of], probed);
         if let Some(ns) = regions.inside_ns {
             self.add("tuneagent_openmp_region_seconds_total", &[of], seconds(ns));
+        }
+        if let Some(scaling) = &regions.scaling {
+            self.fill_scaling(of, scaling);
         }
         let Some(teams) = &regions.teams else { return };
         let totals = &teams.of;

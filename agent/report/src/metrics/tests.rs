@@ -1,13 +1,48 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use profile::cost::{AgentCost, CostView, HoldTotals, OfLate, Prices, ProbeCost, Slowdown, UnreadView};
+use profile::progress::{Eta, ProgressView};
 use profile::{
-    Counters, EfficienciesView, GuardView, IterationView, JobView, MatrixView, Messages, RULE_VALUES_MAX,
-    RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability, TeamTotals, TeamsView,
+    Counters, EfficienciesView, GuardView, Inflation, IterationView, JobView, Losses, MatrixView, Messages,
+    RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability, TeamTotals,
+    TeamsView,
 };
 
 use super::*;
 use crate::example;
+
+fn progress() -> ProgressView {
+    ProgressView {
+        done: 1_200.0,
+        total: 5_000.0,
+        steps_per_s: Some(120.0),
+        eta: Ok(Eta {
+            remaining: Duration::from_secs(30),
+            least: Duration::from_secs(25),
+            most: Some(Duration::from_secs(40)),
+        }),
+    }
+}
+
+fn size(threads: u32) -> SizeView {
+    SizeView {
+        threads,
+        iterations: 100,
+        age: Duration::from_secs(u64::from(threads)),
+        time_ns: 1e9 / f64::from(threads),
+        within_ns: None,
+        losses: Losses {
+            threads,
+            speedup: 0.75 * f64::from(threads),
+            sequential: 0.25 * f64::from(threads),
+            imbalance: 0.0,
+            starting_and_ending: 0.0,
+            small_teams: 0.0,
+            inflation: Inflation::Measured(0.0),
+        },
+        ratio: None,
+    }
+}
 
 fn samples(text: &str) -> String {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
@@ -164,6 +199,11 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
         mpi_waited_ns: Some(500_000_000),
         useful: Some(0.75),
         regions: Some(RegionsView {
+            scaling: Some(ScalingView {
+                sizes: (1..=10).map(size).collect(),
+                threads: 8,
+                left_out: Vec::new(),
+            }),
             regions: 40,
             inside_ns: Some(600_000_000),
             watched_ns: 1_000_000_000,
@@ -350,6 +390,7 @@ fn absurd() -> Snapshot {
             ..job()
         },
         sequence: sequence(),
+        progress: Some(progress()),
         processes: processes.collect(),
         matrix: Some(matrix(5000)),
         rules: (0..1000).map(rule_view).collect(),

@@ -1,6 +1,6 @@
 //! The part of the report about the parallel regions of a process.
 
-use profile::{RegionsView, TeamsView};
+use profile::{Inflation, Losses, Ratio, RegionsView, ScalingView, SizeView, TeamsView, UnusedIteration};
 use serde_json::{Value, json};
 
 pub(super) fn openmp(view: &RegionsView) -> Value {
@@ -11,6 +11,7 @@ pub(super) fn openmp(view: &RegionsView) -> Value {
         "inside_share": view.inside(),
         "teams": view.teams.as_ref().map(teams),
         "without_teams": view.without_teams,
+        "scaling": view.scaling.as_ref().map(scaling),
     })
 }
 
@@ -24,5 +25,56 @@ fn teams(view: &TeamsView) -> Value {
         "waiting_share": view.waiting,
         "ending_share": view.ending,
         "load_balance": view.load_balance,
+    })
+}
+
+fn scaling(view: &ScalingView) -> Value {
+    let left_out =
+        |(reason, count): &(UnusedIteration, u64)| json!({"reason": reason.reason(), "iterations": count});
+    json!({
+        "threads": (view.threads > 0).then_some(view.threads),
+        "sizes": view.sizes.iter().map(size).collect::<Vec<_>>(),
+        "left_out": view.left_out.iter().map(left_out).collect::<Vec<_>>(),
+    })
+}
+
+fn size(view: &SizeView) -> Value {
+    json!({
+        "threads": view.threads,
+        "iterations": view.iterations,
+        "age_s": view.age.as_secs_f64(),
+        "iteration_s": view.time_ns / 1e9,
+        "iteration_within_s": view.within_ns.map(|ns| ns / 1e9),
+        "speedup": view.losses.speedup,
+        "efficiency": view.losses.efficiency(),
+        "lost": lost(&view.losses),
+        "ratio": view.ratio.as_ref().map(ratio),
+    })
+}
+
+fn lost(losses: &Losses) -> Value {
+    let work = match losses.inflation {
+        Inflation::Measured(_) => "measured",
+        Inflation::Extrapolated(_) => "extrapolated",
+        Inflation::Unknown => "unknown",
+    };
+    json!({
+        "sequential": losses.sequential,
+        "imbalance": losses.imbalance,
+        "starting_and_ending": losses.starting_and_ending,
+        "small_teams": losses.small_teams,
+        "work_inflation": losses.inflation.threads(),
+        "work_of_one_thread": work,
+    })
+}
+
+fn ratio(ratio: &Ratio) -> Value {
+    json!({
+        "baseline": ratio.baseline,
+        "sequential_share": ratio.sequential,
+        "sequential_share_of_source": ratio.sequential_of_source,
+        "amdahl": ratio.amdahl,
+        "speedup": ratio.speedup,
+        "superlinear": ratio.is_superlinear,
     })
 }

@@ -11,6 +11,8 @@ mod none;
 mod pace;
 mod pairs;
 mod parts;
+mod progress;
+mod scaling;
 mod screen;
 mod sizes;
 mod spread;

@@ -58,7 +58,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
         asleep,
         |iteration| {
             let of_late = iteration.of_late_ns.filter(|_| !rests);
-            of_late.map_or((iteration.mean_ns, " on average"), |of_late| (of_late, ""))
+            of_late.map_or(StepTime::Mean(iteration.mean_ns), StepTime::Recent)
         },
     )
 }
@@ -74,8 +74,10 @@ fn until(snapshot: &Snapshot) -> Option<String> {
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
     let asleep = asleep(snapshot.processes.iter().filter_map(|process| process.overall));
+    let around = snapshot.iteration_around_change();
+    let around = around.map(|(before_ns, after_ns)| StepTime::Around { before_ns, after_ns });
     let mut lines = lines(snapshot, sequence.efficiencies.as_ref(), asleep, |iteration| {
-        (iteration.mean_ns, " on average")
+        around.unwrap_or(StepTime::Mean(iteration.mean_ns))
     });
     let without = sequence.without_split.as_ref();
     lines.extend(without.map(|why| format!(" serialisation and transfer not measured: {why}")));
@@ -88,7 +90,7 @@ fn lines(
     snapshot: &Snapshot,
     efficiencies: Option<&EfficienciesView>,
     asleep: Option<String>,
-    time: impl Fn(&IterationView) -> (f64, &'static str),
+    time: impl Fn(&IterationView) -> StepTime,
 ) -> Vec<String> {
     let (mut lines, sequence) = (Vec::new(), &snapshot.sequence);
     match (&sequence.iteration, &sequence.without) {
@@ -110,9 +112,22 @@ fn lines(
     lines
 }
 
+/// The time of an iteration, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+enum StepTime {
+    Recent(f64),
+    /// Of all iterations that were seen.
+    Mean(f64),
+    /// On both sides of the change that the guard kept.
+    Around {
+        before_ns: f64,
+        after_ns: f64,
+    },
+}
+
 fn step_line(
     iteration: &IterationView,
-    (time_ns, of_all): (f64, &str),
+    time: StepTime,
     sequence: &SequenceView,
     (until, is_sampled): (Option<String>, bool),
 ) -> String {
@@ -120,7 +135,9 @@ fn step_line(
         1.0 => format!("1 {} each", sequence.steps.noun()),
         calls => format!("{} {}s each", count(calls), sequence.steps.noun()),
     };
-    let change = match iteration.change {
+    // The times before and after a change of ours say more than those of the quarters.
+    let is_around = matches!(time, StepTime::Around { .. });
+    let change = match iteration.change.filter(|_| !is_around) {
         Some(change) if change >= FACTOR_SHOWN => {
             format!("; last quarter {} times the first", times(change))
         }
@@ -161,10 +178,18 @@ fn step_line(
     });
     let is_over = iteration.is_over || until.is_some();
     let takes = if is_over { "took" } else { "takes" };
+    let about = if is_sampled { "~" } else { "" };
+    let time = match time {
+        StepTime::Recent(ns) => format!("{about}{}", duration(ns)),
+        StepTime::Mean(ns) => format!("{about}{} on average", duration(ns)),
+        StepTime::Around { before_ns, after_ns } => {
+            let (before, after) = (duration(before_ns), duration(after_ns));
+            format!("{about}{after} after the change, {about}{before} before it")
+        }
+    };
     let until = until.map_or_else(String::new, |until| format!("{until}: "));
     format!(
-        " {until}one step of the detected loop {takes} {}{of_all}   ({}{seen}, {calls}{over}{change}{before})",
-        duration(time_ns),
+        " {until}one step of the detected loop {takes} {time}   ({}{seen}, {calls}{over}{change}{before})",
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
 }
@@ -492,6 +517,7 @@ mod tests {
         };
         let process = ProcessView {
             regions: Some(RegionsView {
+                scaling: None,
                 regions: 1_000,
                 inside_ns: Some(640_000_000),
                 watched_ns: 1_000_000_000,

@@ -63,6 +63,7 @@ fn except(snapshot: &Snapshot) -> &'static str {
     let until_ns = snapshot.regions().and_then(|regions| regions.until_ns);
     match until_ns.is_some_and(|until_ns| is_before_changes(snapshot, until_ns)) {
         true => ", except steps and regions",
+        false if snapshot.iteration_around_change().is_some() => ", except the time of a step",
         false => "",
     }
 }
@@ -173,6 +174,7 @@ mod tests {
         }];
         let mut snapshot = snapshot(Steps::Regions, functions, 690_000_000);
         snapshot.processes[0].regions = Some(RegionsView {
+            scaling: None,
             regions: 606,
             inside_ns: Some(900_000_000),
             watched_ns: 1_000_000_000,
@@ -229,7 +231,7 @@ mod tests {
             (
                 of_regions(None),
                 &[
-                    " measured until 1.01 s: one step of the detected loop took 110 ms on average   (27 steps seen in sampling windows, ",
+                    " measured until 1.01 s: one step of the detected loop took ~110 ms on average   (27 steps seen in sampling windows, ",
                     " measured until 1.01 s: ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (of the 10 % of the time ",
                     "GOMP_parallel              380     69 %  in ?",
                     "GOMP_parallel              606         -        -    counted 10 % of the time",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use profile::format::{bytes, count, duration, percent, plural};
 use profile::{FunctionTotals, Rates, Snapshot, TraceView};
 
-use super::{cost, cpus, durations, findings, history, pace, pairs, parts, sizes, spread};
+use super::{cost, cpus, durations, findings, history, pace, pairs, parts, progress, scaling, sizes, spread};
 
 const FUNCTIONS_SHOWN: usize = 8;
 /// Columns of a function's name.
@@ -112,6 +112,8 @@ fn time(snapshot: &Snapshot) -> Vec<String> {
     let mut time = summary(snapshot);
     time.extend(pace::now(snapshot));
     time.extend(pace::regions(snapshot));
+    time.extend(scaling::lines(snapshot));
+    time.extend(progress::line(snapshot));
     time
 }
 
@@ -176,6 +178,8 @@ pub fn overview(snapshot: &Snapshot) -> Vec<String> {
     lines.extend(parts::around_changes(snapshot));
     lines.extend(pace::over_all(snapshot));
     lines.extend(pace::regions(snapshot));
+    lines.extend(scaling::lines(snapshot));
+    lines.extend(progress::line(snapshot));
     lines.extend(cost::over_all(snapshot));
     lines
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::outcome::ChangeOutcome;
 use super::outcome::NotDone;
 use super::switch::ProbeSwitch;
+use crate::error::ErrorText;
 pub use crate::process::{ActuatorPid, MachineId, MemberProcess};
 use profile::{ChangeView, GuardView, Reaction};
 
@@ -153,7 +154,7 @@ pub enum ChangeEvent {
     /// An order found no room in the queue to the actuator.
     NoRoom(MachineId, Order),
     /// The result of [`ChangeEffect::Switch`].
-    Switched(DecisionId, Result<(), String>),
+    Switched(DecisionId, Result<(), ErrorText>),
     /// The rules no longer wait for a decision: it became stale, or its rule was switched or removed.
     GaveUp(DecisionId),
     Judged {

@@ -32,6 +32,7 @@ pub use self::{
 use self::{
     findings::Findings, ledger::Ledger, made::Made, retry::Retry, reverting::Reverting, summary::Left,
 };
+use crate::error::ErrorText;
 use profile::cost::HoldTotals;
 use profile::format::plural;
 use profile::{GuardView, outcome as words};
@@ -360,11 +361,12 @@ impl Changes {
     }
 
     /// Probes belong to the session: nothing is written, and the result is immediate.
-    fn switched(&mut self, decision: DecisionId, result: Result<(), String>) -> ChangeEffects {
+    fn switched(&mut self, decision: DecisionId, result: Result<(), ErrorText>) -> ChangeEffects {
         let Some(known) = self.decisions.get(&decision) else {
             return ChangeEffects::new();
         };
         let rule = known.decided.rule.clone();
+        let result = result.map_err(|error| error.to_string());
         let said = match &result {
             Ok(()) => ChangeNotice::Switched {
                 rule,

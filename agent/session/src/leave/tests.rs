@@ -174,7 +174,7 @@ fn a_session_that_wrote_says_what_became_of_its_changes() {
 fn an_actuator_that_says_nothing_is_no_success_and_the_journal_is_read() {
     let mut it = stopped("Ctrl-C", true);
     assert_eq!(
-        it.on(LeaveEvent::NotKnown("it has ended".to_owned())),
+        it.on(LeaveEvent::NotKnown(ErrorText::new("it has ended"))),
         [LeaveEffect::Show]
     );
     let (effects, outcome) = finish(it, ready(""));
@@ -221,7 +221,8 @@ fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
 
 #[test]
 fn what_could_not_be_written_is_a_failure_and_all_of_it_is_named() {
-    let failed = |what: &str| Err(format!("{what} could not be written"));
+    let full = std::io::Error::other("no space");
+    let failed = |what: &str| Err(ErrorText::new(format!("{what} could not be written")).caused_by(&full));
     let mut it = watching();
     it.on(LeaveEvent::Recorded(failed("the recording")));
     it.on(LeaveEvent::Traced(failed("the trace")));
@@ -235,7 +236,7 @@ fn what_could_not_be_written_is_a_failure_and_all_of_it_is_named() {
     it.on(LeaveEvent::Printed(failed("standard output")));
     assert_eq!(
         it.outcome(None).unwrap_err().to_string(),
-        "the recording could not be written\nthe trace could not be written\nthe report could not be written\n\
-         standard output could not be written"
+        "the recording could not be written: no space\nthe trace could not be written: no space\n\
+         the report could not be written: no space\nstandard output could not be written: no space"
     );
 }

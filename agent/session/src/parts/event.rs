@@ -12,6 +12,7 @@ use rules::{CheckedRule, DecisionId};
 use crate::{
     changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
     decision::ResolvedDecision,
+    error::ErrorText,
     leave::{self, ActuatorEnd},
     request::{Answer, Mode, Request},
     requests::{NotAdded, NotSwitched, RemoveResult},
@@ -47,14 +48,14 @@ pub enum Event {
     /// An event of the changes.
     Changes(changes::ChangeEvent),
     /// The result of [`Effect::SwitchProbes`].
-    ProbesSwitched(Option<DecisionId>, Result<(), String>),
+    ProbesSwitched(Option<DecisionId>, Result<(), ErrorText>),
     /// Something is not measured.
     NotMeasured(String),
     Tick,
     /// A request came through the control socket or the live view.
     Request(Request),
     /// The result of [`Effect::List`] or [`Effect::Report`].
-    Listed(Result<Answer, String>),
+    Listed(Result<Answer, ErrorText>),
     /// The result of [`Effect::Switch`]: the mode before; and the text if there is no such rule.
     Switched(String, Mode, Result<String, NotSwitched>, String),
     /// The result of [`Effect::Add`]: parts of the rule that are not probed.

@@ -10,6 +10,7 @@ pub use self::event::{Effect, EffectQueue, Effects, Event};
 use crate::{
     changes::{self, Changes, NotDone},
     decision::ResolvedDecision,
+    error::ErrorText,
     leave::{self, Leaving},
     log::{Log, LogFile, LogHeader, Requests},
     members::{self, MachineId, MemberProcess, Members, MembersOrigin},
@@ -101,7 +102,7 @@ impl Parts {
     /// could not be written.
     pub fn outcome(mut self) -> Result<bool, leave::NotWritten> {
         let log_error = self.log.complete().err();
-        self.leaving.outcome(log_error.map(|error| error.to_string()))
+        self.leaving.outcome(log_error.map(ErrorText::new))
     }
 
     /// Decisions for which the rules no longer wait, because they became stale or their rule was switched or
@@ -236,14 +237,19 @@ impl Parts {
         vec![Effect::Result(decision.id, Err(refused))]
     }
 
-    fn listed(&mut self, result: Result<Answer, String>) -> Effects {
-        let failed = |error| Answer::refused(RefusalKind::Failed, error);
+    fn listed(&mut self, result: Result<Answer, ErrorText>) -> Effects {
+        let failed = |error: ErrorText| Answer::refused(RefusalKind::Failed, error.to_string());
         self.answer = Some(result.unwrap_or_else(failed));
         Effects::new()
     }
 
     /// `of` is the decision; `None` if probes are switched back.
-    fn probes_switched(&mut self, of: Option<DecisionId>, result: Result<(), String>, now: Time) -> Effects {
+    fn probes_switched(
+        &mut self,
+        of: Option<DecisionId>,
+        result: Result<(), ErrorText>,
+        now: Time,
+    ) -> Effects {
         match (of, result) {
             (Some(decision), result) => {
                 self.changes_on(changes::ChangeEvent::Switched(decision, result), now)

@@ -330,7 +330,7 @@ fn with_keep_a_session_is_over_at_the_tick_that_finds_all_confirmed() {
 fn probes_that_cannot_be_switched_back_are_said() {
     let mut it = writing();
     assert_eq!(it.does(Event::ProbesSwitched(None, Ok(())), 1), [""; 0]);
-    let failed = Event::ProbesSwitched(None, Err("no room".to_owned()));
+    let failed = Event::ProbesSwitched(None, Err(ErrorText::new("no room")));
     assert_eq!(
         it.does(failed, 1),
         ["say when probes could not be switched back: no room"]
@@ -364,7 +364,7 @@ fn what_a_request_needs_is_done_before_it_is_answered() {
         (
             Request::Snapshot,
             "report",
-            Event::Listed(Err("no".to_owned())),
+            Event::Listed(Err(ErrorText::new("no"))),
             vec![],
             "Failed",
         ),

@@ -13,10 +13,10 @@ const STATES: [RequestState; 3] = [
 ];
 
 /// Checks the rule's text only.
-pub(crate) fn check(given: &RuleSource) -> Result<CheckedRule, String> {
+pub(crate) fn check(given: &RuleSource) -> Result<CheckedRule, ErrorText> {
     let file = RuleFile::parse(&given.source.text);
     let rule = file.and_then(|file| file.check(&BTreeMap::new()));
-    rule.map_err(|wrong| format!("{wrong:?}"))
+    rule.map_err(|wrong| ErrorText::new(format!("{wrong:?}")))
 }
 
 /// A step in one word, for tables.

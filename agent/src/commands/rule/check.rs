@@ -97,7 +97,7 @@ pub(super) fn text(path: &Path, name: &str) -> Result<String, Failure> {
     match rules::shipped_text(name) {
         Some(text) if !path.exists() => Ok(text.to_owned()),
         _ => fs::read_to_string(path)
-            .map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}"))),
+            .map_err(|error| Failure::not_there(format!("{name} cannot be read")).caused_by(&error)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! nothing.
 
 use std::{
+    error::Error,
     fs::OpenOptions,
     io::{ErrorKind, Write},
     path::{Path, PathBuf},
@@ -40,10 +41,10 @@ pub(super) fn run(args: &NewRuleArgs) -> CommandResult {
         .open(&path)
         .map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Failure::no(format!("{shown} is there already; nothing was written")),
-            _ => Failure::not_there(format!("{shown} cannot be written: {error}")),
+            _ => Failure::not_there(format!("{shown} cannot be written")).caused_by(&error),
         })?;
     file.write_all(text.as_bytes())
-        .map_err(|error| Failure::no(format!("{shown} could not be written: {error}")))?;
+        .map_err(|error| Failure::no(format!("{shown} could not be written")).caused_by(&error))?;
     say!("{shown} written{}", reported(candidates.as_ref()));
     say!("next: edit it, then tuneagent rule check {shown}");
     Ok(Code::Done)
@@ -63,9 +64,9 @@ fn reported(candidates: Option<&Candidates>) -> String {
 
 fn of_file(path: &Path) -> Result<Candidates, Failure> {
     let shown = path.display();
-    let wrong = |what: &dyn std::fmt::Display| Failure::not_there(format!("{shown}: {what}"));
-    let image =
-        Image::read(foreign::open(path).map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+    let wrong = |error: &(dyn Error + 'static)| Failure::not_there(shown.to_string()).caused_by(error);
+    let file = foreign::open(path).map_err(|error| wrong(&error))?;
+    let image = Image::read(file).map_err(|error| wrong(&error))?;
     let exe = path.file_name().unwrap_or_default().to_string_lossy();
     Candidates::of(&exe, &image).map_err(|error| wrong(&error))
 }
@@ -84,7 +85,7 @@ fn of_process(target: &str, any_user: bool) -> Result<Candidates, Failure> {
         )));
     };
     let mut candidates = Candidates::of(&member.program(), &program.image)
-        .map_err(|error| Failure::not_there(format!("{}: {error}", program.path)))?;
+        .map_err(|error| Failure::not_there(program.path.clone()).caused_by(&error))?;
     candidates.is_mpi |= member.mpi.is_some();
     add_values(&mut candidates, &member.space);
     Ok(candidates)

@@ -100,7 +100,7 @@ impl Watcher {
                 rights::give_command()
             );
         }
-        Err(Failure::of_command(Code::NOT_STARTED, why))
+        Err(Failure::new(Code::NOT_STARTED, why))
     }
 
     /// Its process id, or that of sudo.
@@ -197,6 +197,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     let program = expected.last().map_or_else(|| "?".to_owned(), Member::program);
     let options = Options {
         reference: attach::reference(&args.watch)?,
+        progress: args.watch.progress.clone(),
         typed: order.pid.to_string(),
         started: Some(Started {
             process: process.clone(),

@@ -70,14 +70,14 @@ pub(super) fn program(word: &OsStr) -> Result<PathBuf, Failure> {
         return Ok(program.clone());
     }
     Err(match found.first() {
-        Some(file) => Failure::of_command(
+        Some(file) => Failure::new(
             Code::NOT_EXECUTABLE,
             format!("{} exists, but you may not execute it", file.display()),
         ),
         None if word.as_bytes().contains(&b'/') => {
-            Failure::of_command(Code::NO_COMMAND, format!("{shown}: there is no such file"))
+            Failure::new(Code::NO_COMMAND, format!("{shown}: there is no such file"))
         }
-        None => Failure::of_command(
+        None => Failure::new(
             Code::NO_COMMAND,
             format!("{shown}: there is no such command in PATH"),
         ),

@@ -88,7 +88,7 @@ pub(in crate::commands) fn pass(
     command: &[OsString],
     environment: &Environment,
 ) -> CommandResult {
-    let not_started = |error: io::Error| Failure::of_command(Code::NOT_STARTED, error);
+    let not_started = |error: io::Error| Failure::new(Code::NOT_STARTED, error);
     let address = SocketAddr::from_abstract_name(door).map_err(not_started)?;
     let mut stream = UnixStream::connect_addr(&address).map_err(not_started)?;
     let mut said = [0];
@@ -104,8 +104,5 @@ pub(in crate::commands) fn pass(
         _ => Code::NOT_EXECUTABLE,
     };
     let program = program.to_string_lossy();
-    Err(Failure::of_command(
-        code,
-        format!("{program} cannot be executed: {error}"),
-    ))
+    Err(Failure::new(code, format!("{program} cannot be executed")).caused_by(&error))
 }

@@ -8,6 +8,7 @@ mod files;
 mod gate;
 
 use std::{
+    error::Error,
     fs::File,
     os::unix::process::ExitStatusExt,
     process::{Child, ExitStatus},
@@ -34,7 +35,7 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
     refuse_sudo()?;
     if args.watch.json.as_deref() == Some("-") {
         let why = "standard output is the command's: name a file for the report";
-        return Err(Failure::of_command(Code::NOT_STARTED, why));
+        return Err(Failure::new(Code::NOT_STARTED, why));
     }
     let program = args.command.first().map(|word| files::program(word));
     program.transpose()?;
@@ -59,8 +60,8 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
     Ok(Code::Command(code_of(status)))
 }
 
-fn not_started(error: impl std::fmt::Display) -> Failure {
-    Failure::of_command(Code::NOT_STARTED, format!("the command was not started: {error}"))
+fn not_started(error: impl Into<Box<dyn Error>>) -> Failure {
+    Failure::new(Code::NOT_STARTED, "the command was not started").caused_by(&*error.into())
 }
 
 /// Under sudo the command would run as root, without the modules, paths and environment of the user.
@@ -70,7 +71,7 @@ fn refuse_sudo() -> Result<(), Failure> {
         return Ok(());
     };
     let line = crate::hint::as_typed("tuneagent");
-    Err(Failure::of_command(
+    Err(Failure::new(
         Code::NOT_STARTED,
         format!(
             "not under sudo: the command would run as root and without {user}'s environment. Type\n  {line}\n\

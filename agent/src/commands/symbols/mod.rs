@@ -6,7 +6,7 @@
 mod sites;
 mod table;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, error::Error, path::Path, sync::Arc};
 
 use probe::kernel;
 use profile::format::{count, nearest, plural};
@@ -123,10 +123,8 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
     let mut room = rows_max;
     let mut found = Vec::new();
     for listed in &files {
-        let rows = rows(listed, &wanted, room).map_err(|error| {
-            let path = &listed.path;
-            Failure::not_there(format!("{path}: {error}"))
-        })?;
+        let rows = rows(listed, &wanted, room)
+            .map_err(|error| Failure::not_there(listed.path.clone()).caused_by(&error))?;
         room -= rows.symbols.len();
         if !rows.symbols.is_empty() || rows.omitted > 0 {
             found.push(rows);
@@ -207,9 +205,9 @@ fn file(path: &str) -> Result<Listed, Failure> {
     if !Path::new(path).exists() {
         return Err(Failure::not_there(format!("there is no file {path}")));
     }
-    let failed = |error: String| Failure::not_there(format!("{path}: {error}"));
-    let file = foreign::open(Path::new(path)).map_err(|error| failed(error.to_string()))?;
-    let image = Image::read(file).map_err(|error| failed(error.to_string()))?;
+    let failed = |error: &(dyn Error + 'static)| Failure::not_there(path).caused_by(error);
+    let file = foreign::open(Path::new(path)).map_err(|error| failed(&error))?;
+    let image = Image::read(file).map_err(|error| failed(&error))?;
     Ok(Listed {
         path: path.to_owned(),
         image: Arc::new(image.found_at(Origin::here(Path::new(path)))),

@@ -16,6 +16,7 @@ use super::{
     intake::Intake,
     partial_sums::PartialSums,
     parts::Parts,
+    progress::ProgressReader,
     screen::Screen,
     system::{System, own_cpu_ns},
     target::Target,
@@ -55,6 +56,8 @@ pub(super) struct Measuring {
     pub(super) cpus: Cpus,
     /// The values of variables that rules would write.
     pub(super) written: Written,
+    /// The variables that say how far the program is.
+    pub(super) progress: Option<ProgressReader>,
 }
 
 impl Measuring {
@@ -64,7 +67,7 @@ impl Measuring {
         own: Range<usize>,
         hits: Option<Ring>,
         budget: Budget,
-        now_ns: u64,
+        (progress, now_ns): (Option<ProgressReader>, u64),
     ) -> Measuring {
         Measuring {
             probes,
@@ -77,6 +80,7 @@ impl Measuring {
             system: System::default(),
             cpus: Cpus::default(),
             written: Written::default(),
+            progress,
         }
     }
 

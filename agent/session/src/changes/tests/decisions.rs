@@ -400,7 +400,7 @@ fn probes_are_switched_and_the_rules_get_the_result_at_once() {
 fn probes_that_cannot_be_switched_are_a_refusal() {
     let mut it = after!(new(); switches(1, &[switch(0, true)]), ms(0));
     let effects = it.on(
-        ChangeEvent::Switched(DecisionId(1), Err("no room".to_owned())),
+        ChangeEvent::Switched(DecisionId(1), Err(ErrorText::new("no room"))),
         ms(1),
     );
     assert_eq!(effects, [say_not_done("no room"), not_applied(1, "no room")]);

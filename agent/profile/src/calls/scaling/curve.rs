@@ -1,0 +1,135 @@
+//! The measured team sizes of a loop, and their speedup as a ratio of two measurements.
+
+use std::time::Duration;
+
+use super::{IterationParts, LoopSizes, Losses, Scaling, Size, UnusedIteration};
+
+/// The reference has this many threads, or the next smaller team that was measured; S4-7.
+const BASELINE: u32 = 4;
+
+/// Two-sided quantile of the normal distribution for 95 %.
+const WITHIN: f64 = 1.96;
+
+/// The speedup as a ratio of two measurements (Fig. 4.5): S(p) = T(B) / T(p) x AF(B).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// Threads of the reference.
+    pub baseline: u32,
+    /// The sequential share of an iteration with a single thread, by busy time: s / (s + W).
+    pub sequential: f64,
+    /// The same by Fig. 4.6, which takes all threads to work from begin to end of each region.
+    pub sequential_of_source: f64,
+    /// The speedup of the reference by Amdahl's law, AF(B).
+    pub amdahl: f64,
+    pub speedup: f64,
+    /// The iteration is shorter than the reference by more than the ratio of the threads (S4-28).
+    pub is_superlinear: bool,
+}
+
+/// The iterations with one team size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizeView {
+    pub threads: u32,
+    pub iterations: u64,
+    /// Since the last of them ended.
+    pub age: Duration,
+    /// Mean of the recent ones, in nanoseconds.
+    pub time_ns: f64,
+    /// Half of the interval that has the mean with 95 % confidence, in nanoseconds; `None` for one iteration.
+    pub within_ns: Option<f64>,
+    pub losses: Losses,
+    /// `None` if this size is the only one.
+    pub ratio: Option<Ratio>,
+}
+
+/// How a process scales.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScalingView {
+    /// The measured sizes, ascending.
+    pub sizes: Vec<SizeView>,
+    /// Threads of the last iteration; its size is one of `sizes` unless it is too new.
+    pub threads: u32,
+    /// Iterations that are not used, by reason.
+    pub left_out: Vec<(UnusedIteration, u64)>,
+}
+
+impl ScalingView {
+    /// The size of the last iteration, once it was measured.
+    pub fn now(&self) -> Option<&SizeView> {
+        self.sizes.iter().find(|size| size.threads == self.threads)
+    }
+}
+
+impl Scaling {
+    /// For display; `None` before an iteration ended.
+    pub fn view(&self, now_ns: u64) -> Option<ScalingView> {
+        let left_out = self.left_out();
+        let Some(of) = self.shown() else {
+            let view = ScalingView {
+                left_out,
+                ..ScalingView::default()
+            };
+            return (!view.left_out.is_empty()).then_some(view);
+        };
+        let single = of.single();
+        let reference = of.reference();
+        let view = |(threads, size): (&u32, &Size)| SizeView {
+            threads: *threads,
+            iterations: size.count,
+            age: Duration::from_nanos(now_ns.saturating_sub(size.until_ns)),
+            time_ns: size.mean.time,
+            within_ns: size.within_ns(),
+            losses: Losses::of(*threads, &size.mean, single),
+            ratio: reference.map(|reference| Ratio::of(reference, (*threads, &size.mean))),
+        };
+        Some(ScalingView {
+            sizes: of.measured().map(view).collect(),
+            threads: of.latest,
+            left_out,
+        })
+    }
+}
+
+impl LoopSizes {
+    fn measured(&self) -> impl Iterator<Item = (&u32, &Size)> {
+        self.sizes.iter().filter(|(_, size)| size.has_mean)
+    }
+
+    /// The reference of all ratios; `None` if only one size was measured.
+    fn reference(&self) -> Option<(u32, &IterationParts)> {
+        let mut measured = self.measured();
+        let (first, second) = (measured.next()?, measured.next()?);
+        let others = [first, second].into_iter().chain(measured);
+        let within = others.take_while(|(threads, _)| **threads <= BASELINE);
+        let (threads, size) = within.last().unwrap_or(first);
+        Some((*threads, &size.mean))
+    }
+}
+
+impl Ratio {
+    pub(super) fn of(
+        (baseline, there): (u32, &IterationParts),
+        (threads, here): (u32, &IterationParts),
+    ) -> Ratio {
+        let b = f64::from(baseline);
+        let sequential = there.sequential / (there.sequential + there.working).max(1.0);
+        let regions = there.time - there.sequential;
+        let amdahl = 1.0 / (sequential + (1.0 - sequential) / b);
+        let ratio = there.time / here.time.max(1.0);
+        Ratio {
+            baseline,
+            sequential,
+            sequential_of_source: there.sequential / (there.sequential + regions * b).max(1.0),
+            amdahl,
+            speedup: ratio * amdahl,
+            is_superlinear: threads > baseline && ratio > f64::from(threads) / b,
+        }
+    }
+}
+
+impl Size {
+    fn within_ns(&self) -> Option<f64> {
+        let count = self.count as f64;
+        (self.count > 1).then(|| WITHIN * (self.time_squares / (count - 1.0) / count).sqrt())
+    }
+}

@@ -1,0 +1,306 @@
+//! A synthetic program with known losses, and the formulas' test vectors.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A loop whose iterations have known parts, in microseconds.
+#[derive(Clone, Copy)]
+struct Program {
+    sequential: u64,
+    /// Work of a single thread.
+    work: u64,
+    /// Additional work of each thread beyond the first, in percent of the work.
+    inflation_percent: u64,
+    starting: u64,
+    ending: u64,
+    /// How much longer than the mean the first thread works.
+    imbalance: u64,
+}
+
+const PROGRAM: Program = Program {
+    sequential: 2_000,
+    work: 48_000,
+    inflation_percent: 0,
+    starting: 100,
+    ending: 50,
+    imbalance: 0,
+};
+
+/// What is watched of it.
+#[derive(Default)]
+struct Watched {
+    scaling: Scaling,
+    now_ns: u64,
+    iteration: u64,
+}
+
+impl Program {
+    /// The parts of a region with `threads` threads, and its length in nanoseconds.
+    fn region(&self, threads: u64) -> (u64, TeamParts) {
+        let work = self.work * (100 + self.inflation_percent * (threads - 1)) / 100;
+        let mean = work / threads;
+        // The others work less, so that the sum stays.
+        let longest = mean + self.imbalance;
+        let parts = TeamParts {
+            threads: threads as u32,
+            working_ns: 1_000 * mean * threads,
+            starting_ns: 1_000 * self.starting * threads,
+            waiting_ns: 1_000 * (longest * threads - mean * threads),
+            ending_ns: 1_000 * self.ending * threads,
+            ..TeamParts::default()
+        };
+        (1_000 * (self.starting + longest + self.ending), parts)
+    }
+}
+
+impl Watched {
+    /// `count` iterations of one region with `threads` threads.
+    fn run(&mut self, program: Program, threads: u64, count: u64) {
+        for _ in 0..count {
+            let begin = self.now_ns;
+            let (length, parts) = program.region(threads);
+            self.scaling.region(1, (begin, begin + length), Some(&parts));
+            self.now_ns = begin + length + 1_000 * program.sequential;
+            self.iteration += 1;
+            self.scaling.iteration(1, &(begin..self.now_ns));
+        }
+        self.scaling.trim();
+    }
+
+    fn view(&self) -> ScalingView {
+        self.scaling.view(self.now_ns).unwrap()
+    }
+}
+
+fn near(one: f64, other: f64) -> bool {
+    (one - other).abs() < 1e-6 * other.abs().max(1.0)
+}
+
+fn sum(losses: &Losses) -> f64 {
+    losses.speedup + losses.causes().iter().map(|(_, threads)| threads).sum::<f64>()
+}
+
+#[test]
+fn one_size_gives_the_lost_threads_and_an_upper_bound_of_the_speedup() {
+    let mut watched = Watched::default();
+    let program = Program {
+        imbalance: 1_000,
+        ..PROGRAM
+    };
+    watched.run(program, 4, 20);
+    let view = watched.view();
+    let now = view.now().unwrap();
+    let losses = now.losses;
+    // T = 2 000 + 100 + 12 000 + 1 000 + 50 us.
+    let time = 15_150.0;
+    assert_eq!(
+        (now.threads, now.time_ns, now.within_ns),
+        (4, 1_000.0 * time, Some(0.0))
+    );
+    assert_eq!(losses.inflation, Inflation::Unknown);
+    assert!(near(losses.speedup, 50_000.0 / time));
+    assert!(near(losses.sequential, 3.0 * 2_000.0 / time));
+    assert!(near(losses.imbalance, 4.0 * 1_000.0 / time));
+    assert!(near(losses.starting_and_ending, 4.0 * 150.0 / time));
+    assert!(near(sum(&losses), 4.0));
+    assert_eq!(now.ratio, None);
+    assert_eq!(losses.causes()[0].0, "code outside parallel regions");
+}
+
+#[test]
+fn two_sizes_give_the_ratio_and_extrapolate_the_work_of_a_single_thread() {
+    let mut watched = Watched::default();
+    let program = Program {
+        inflation_percent: 5,
+        ..PROGRAM
+    };
+    watched.run(program, 4, 20);
+    watched.run(program, 16, 20);
+    let view = watched.view();
+    // The first iteration after the change is not used.
+    assert_eq!(view.left_out, [(UnusedIteration::TeamChanged, 1)]);
+    assert_eq!(view.threads, 16);
+    let [four, sixteen] = &view.sizes[..] else {
+        panic!("{view:?}")
+    };
+    assert_eq!((four.iterations, sixteen.iterations), (20, 19));
+    let Inflation::Extrapolated(inflation) = sixteen.losses.inflation else {
+        panic!("{sixteen:?}")
+    };
+    let time = 2_000.0 + 150.0 + 48_000.0 * 1.75 / 16.0;
+    assert!(near(inflation, 48_000.0 * 0.75 / time));
+    assert!(near(sixteen.losses.speedup, 50_000.0 / time));
+    assert!(near(sum(&sixteen.losses), 16.0));
+    let ratio = sixteen.ratio.unwrap();
+    assert_eq!(ratio.baseline, 4);
+    assert!(near(ratio.sequential, 2_000.0 / (2_000.0 + 48_000.0 * 1.15)));
+    assert!(near(ratio.speedup, four.time_ns / sixteen.time_ns * ratio.amdahl));
+    assert!(!ratio.is_superlinear);
+}
+
+#[test]
+fn a_measured_single_thread_gives_the_classical_speedup() {
+    let mut watched = Watched::default();
+    let program = Program {
+        starting: 0,
+        ending: 0,
+        inflation_percent: 10,
+        ..PROGRAM
+    };
+    watched.run(program, 1, 10);
+    watched.run(program, 8, 10);
+    let view = watched.view();
+    let [one, eight] = &view.sizes[..] else {
+        panic!("{view:?}")
+    };
+    assert!(near(eight.losses.speedup, one.time_ns / eight.time_ns));
+    assert!(matches!(eight.losses.inflation, Inflation::Measured(threads) if threads > 0.0));
+    assert!(near(one.losses.speedup, 1.0));
+    assert_eq!(one.ratio.unwrap().amdahl, 1.0);
+}
+
+#[test]
+fn a_program_whose_threads_work_less_is_superlinear() {
+    let mut watched = Watched::default();
+    watched.run(PROGRAM, 4, 60);
+    watched.run(
+        Program {
+            sequential: 0,
+            work: 16_000,
+            ..PROGRAM
+        },
+        8,
+        60,
+    );
+    let view = watched.view();
+    let eight = view.now().unwrap();
+    assert!(eight.ratio.unwrap().is_superlinear);
+    assert!(eight.losses.inflation.threads().unwrap() < 0.0);
+    assert!(near(sum(&eight.losses), 8.0));
+}
+
+#[test]
+fn smaller_teams_in_an_iteration_leave_threads_out() {
+    let mut watched = Watched::default();
+    for _ in 0..20 {
+        let begin = watched.now_ns;
+        let (eight, parts) = PROGRAM.region(8);
+        watched.scaling.region(1, (begin, begin + eight), Some(&parts));
+        let (two, parts) = PROGRAM.region(2);
+        watched
+            .scaling
+            .region(2, (begin + eight, begin + eight + two), Some(&parts));
+        watched.now_ns = begin + eight + two;
+        watched.scaling.iteration(1, &(begin..watched.now_ns));
+    }
+    let view = watched.view();
+    let losses = view.now().unwrap().losses;
+    let (eight, two) = (6_150.0, 24_150.0);
+    assert!(near(losses.small_teams, 6.0 * two / (eight + two)));
+    assert!(near(sum(&losses), 8.0));
+    assert!(view.left_out.is_empty());
+}
+
+#[test]
+fn iterations_are_left_out_by_reason() {
+    let mut watched = Watched::default();
+    watched.run(PROGRAM, 4, 5);
+    let begin = watched.now_ns;
+    let scaling = &mut watched.scaling;
+    scaling.region(1, (begin, begin + 100), None);
+    scaling.iteration(1, &(begin..begin + 200));
+    scaling.iteration(1, &(begin + 200..begin + 300));
+    scaling.iteration(1, &(begin..begin + 50));
+    let (length, parts) = PROGRAM.region(4);
+    scaling.region(1, (begin + 1_000, begin + 1_000 + length), Some(&parts));
+    scaling.waiting(0.3, begin + 900);
+    scaling.waiting(0.3, begin + 2_000);
+    scaling.iteration(1, &(begin + 1_000..begin + 1_000 + length));
+    scaling.gap();
+    scaling.iteration(1, &(begin..begin + 400));
+    assert_eq!(
+        scaling.left_out(),
+        [
+            (UnusedIteration::Preempted, 1),
+            (UnusedIteration::CallsMissed, 1),
+            (UnusedIteration::NotParallel, 2),
+            (UnusedIteration::TooMany, 1),
+        ]
+    );
+}
+
+#[test]
+fn a_loop_that_was_left_keeps_its_results_until_the_next_one_has_some() {
+    let mut watched = Watched::default();
+    watched.run(PROGRAM, 4, 20);
+    let begin = watched.now_ns;
+    watched.scaling.iteration(2, &(begin..begin + 10));
+    assert_eq!(watched.view().now().unwrap().iterations, 20);
+}
+
+#[test]
+fn an_outer_loop_that_is_found_later_uses_the_regions_of_the_inner_one() {
+    let mut watched = Watched::default();
+    watched.run(PROGRAM, 4, 40);
+    let length = watched.now_ns / 40;
+    // Each ten iterations are one of the loop around them.
+    for outer in 0..4 {
+        let range = 10 * outer * length..10 * (outer + 1) * length;
+        watched.scaling.iteration(2, &range);
+    }
+    let view = watched.view();
+    let now = view.now().unwrap();
+    assert_eq!((now.iterations, now.time_ns), (4, 10.0 * length as f64));
+    assert!(near(sum(&now.losses), 4.0));
+}
+
+#[test]
+fn values_of_a_size_are_smoothed_with_the_weights_of_the_source() {
+    let parts = |time: f64| IterationParts {
+        time: 1e9 * time,
+        ..IterationParts::default()
+    };
+    let mut size = Size::default();
+    (0..3).for_each(|_| size.add(&parts(4.0), 1));
+    (0..3).for_each(|_| size.add(&parts(5.0), 2));
+    assert!(near(size.mean.time, 4.4e9));
+}
+
+#[test]
+fn the_ratio_has_the_values_of_the_reference() {
+    let there = IterationParts {
+        time: 2e9,
+        sequential: 0.615_384_615e9,
+        working: 5.538_461_535e9,
+        ..IterationParts::default()
+    };
+    let here = IterationParts {
+        time: 0.7e9,
+        ..IterationParts::default()
+    };
+    let ratio = Ratio::of((4, &there), (16, &here));
+    assert!((ratio.sequential - 0.1).abs() < 1e-6 && (ratio.sequential_of_source - 0.1).abs() < 1e-6);
+    assert!((ratio.amdahl - 3.077).abs() < 1e-3);
+    assert!((ratio.speedup - 8.791).abs() < 1e-3);
+}
+
+proptest! {
+    /// Speedup and losses add up to the threads, whatever the program does.
+    #[test]
+    fn losses_add_up(
+        teams in prop::collection::vec(1_u64..64, 1..6),
+        sequential in 0_u64..100_000, work in 1_000_u64..1_000_000, imbalance in 0_u64..10_000,
+        inflation_percent in 0_u64..20,
+    ) {
+        let program = Program { sequential, work, imbalance, inflation_percent, ..PROGRAM };
+        let mut watched = Watched::default();
+        for threads in teams {
+            watched.run(program, threads, 120);
+        }
+        for size in watched.view().sizes {
+            let unknown = size.losses.inflation == Inflation::Unknown;
+            prop_assert!(near(sum(&size.losses), f64::from(size.threads)), "{size:?} {unknown}");
+        }
+    }
+}

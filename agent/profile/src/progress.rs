@@ -1,0 +1,317 @@
+//! How far a program is, and the time that is left, from a variable that counts its steps.
+//!
+//! The pace is that of the time observed so far; how much it varies between equal parts of that time gives the
+//! interval of the prediction. Attaching late makes no difference: the steps that are done are the program's own
+//! number (S4-22, S4-23 of SelfAnalyzer).
+//!
+//! Pure: times are passed in.
+
+use std::{collections::VecDeque, time::Duration};
+
+/// Points that are kept. When there are more, every second one is dropped.
+const POINTS_MAX: usize = 256;
+
+/// Parts of the observed time whose paces are compared.
+const PARTS: usize = 8;
+
+/// Parts are at least this long, in nanoseconds.
+const PART_NS_MIN: u64 = 250_000_000;
+
+/// Student's quantile for a two-sided interval of 90 % by degrees of freedom, from 1.
+const STUDENT_90: [f64; 7] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89];
+
+/// An average over more than this many parts of future time is taken to vary as one over so many, since phases of
+/// programs are longer than parts.
+const INDEPENDENT_MAX: f64 = 2.0;
+
+/// A drift of the pace is taken to go on for so many parts.
+const DRIFT_PARTS_MAX: f64 = 16.0;
+
+/// The variables that say how far a program is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgressSource {
+    /// The variable that counts the steps.
+    pub step: String,
+    pub total: StepCount,
+}
+
+/// The number of steps of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepCount {
+    Number(f64),
+    Variable(String),
+}
+
+impl ProgressSource {
+    /// The variable with the number of steps, if it is one.
+    pub fn total_name(&self) -> Option<&str> {
+        match &self.total {
+            StepCount::Variable(name) => Some(name),
+            StepCount::Number(_) => None,
+        }
+    }
+}
+
+/// A reading of the program's variables.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    at_ns: u64,
+    done: f64,
+}
+
+/// The steps of a program over time.
+#[derive(Clone, Debug, Default)]
+pub struct StepProgress {
+    points: VecDeque<Point>,
+    total: Option<f64>,
+    /// Readings since the last one that was kept, and how many make one.
+    skipped: usize,
+    every: usize,
+    newest: Option<Point>,
+}
+
+/// Why the time that is left is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutEta {
+    TooShort,
+    Stands,
+    Over,
+}
+
+impl WithoutEta {
+    pub fn reason(self) -> &'static str {
+        match self {
+            WithoutEta::TooShort => "too few steps were seen",
+            WithoutEta::Stands => "the step does not advance",
+            WithoutEta::Over => "the step is past the number of steps",
+        }
+    }
+}
+
+/// The time that is left, with the bounds of a 90 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Eta {
+    pub remaining: Duration,
+    pub least: Duration,
+    /// `None` without an upper bound: the pace varies too much.
+    pub most: Option<Duration>,
+}
+
+/// How far the program is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProgressView {
+    pub done: f64,
+    pub total: f64,
+    pub steps_per_s: Option<f64>,
+    pub eta: Result<Eta, WithoutEta>,
+}
+
+impl StepProgress {
+    /// The program's variables at this moment. A step that goes back, or another number of steps, begins anew.
+    pub fn observe(&mut self, now_ns: u64, done: f64, total: f64) {
+        let is_back = self.newest.is_some_and(|newest| done < newest.done);
+        if is_back || self.total != Some(total) {
+            *self = StepProgress {
+                total: Some(total),
+                every: 1,
+                ..StepProgress::default()
+            };
+        }
+        let point = Point { at_ns: now_ns, done };
+        self.newest = Some(point);
+        self.skipped += 1;
+        if self.skipped < self.every {
+            return;
+        }
+        self.skipped = 0;
+        self.points.push_back(point);
+        if self.points.len() > POINTS_MAX {
+            let mut number = 0;
+            self.points.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            self.every *= 2;
+        }
+    }
+
+    /// `None` before the first reading.
+    pub fn view(&self) -> Option<ProgressView> {
+        let (newest, total) = self.newest.zip(self.total)?;
+        let steps_per_s = self.points.front().and_then(|first| pace(*first, newest));
+        Some(ProgressView {
+            done: newest.done,
+            total,
+            steps_per_s,
+            eta: self.eta(newest, total, steps_per_s),
+        })
+    }
+
+    fn eta(&self, newest: Point, total: f64, steps_per_s: Option<f64>) -> Result<Eta, WithoutEta> {
+        let left = total - newest.done;
+        if left < 0.0 {
+            return Err(WithoutEta::Over);
+        }
+        let pace = steps_per_s.ok_or(WithoutEta::TooShort)?;
+        let paces = self.paces(newest);
+        if paces.len() < 3 {
+            return Err(WithoutEta::TooShort);
+        }
+        if pace <= 0.0 {
+            return Err(WithoutEta::Stands);
+        }
+        let part_s = self.observed_ns(newest) as f64 / 1e9 / paces.len() as f64;
+        let within = within(&paces, (left / pace / part_s).max(1.0));
+        let time = |pace: f64| Duration::try_from_secs_f64(left / pace).ok();
+        Ok(Eta {
+            remaining: time(pace).ok_or(WithoutEta::Stands)?,
+            least: time(pace + within).unwrap_or_default(),
+            most: (pace > within).then(|| time(pace - within)).flatten(),
+        })
+    }
+
+    fn observed_ns(&self, newest: Point) -> u64 {
+        newest.at_ns - self.points.front().map_or(newest.at_ns, |first| first.at_ns)
+    }
+
+    /// The paces of equal parts of the observed time.
+    fn paces(&self, newest: Point) -> Vec<f64> {
+        let observed_ns = self.observed_ns(newest);
+        let parts = (observed_ns / PART_NS_MIN).min(PARTS as u64);
+        let Some(first) = self.points.front().filter(|_| parts > 0) else {
+            return Vec::new();
+        };
+        let mut ends: Vec<Point> = vec![*first];
+        for part in 1..=parts {
+            let end_ns = first.at_ns + observed_ns / parts * part;
+            let end = self.points.iter().find(|point| point.at_ns >= end_ns);
+            let end = end.filter(|_| part < parts).unwrap_or(&newest);
+            ends.push(*end);
+        }
+        let pairs = ends.iter().zip(&ends[1..]);
+        pairs.filter_map(|(from, to)| pace(*from, *to)).collect()
+    }
+}
+
+/// Half of the 90 % interval of the mean pace over so many future parts, from the paces of at least three: how they
+/// vary, and how they drift.
+fn within(paces: &[f64], future: f64) -> f64 {
+    let count = paces.len() as f64;
+    let mean = paces.iter().sum::<f64>() / count;
+    let (mut squares, mut moves, mut spread) = (0.0, 0.0, 0.0);
+    for (number, pace) in paces.iter().enumerate() {
+        let from_middle = number as f64 - (count - 1.0) / 2.0;
+        squares += (pace - mean) * (pace - mean);
+        moves += from_middle * (pace - mean);
+        spread += from_middle * from_middle;
+    }
+    let student = STUDENT_90[(paces.len() - 2).min(STUDENT_90.len() - 1)];
+    let deviation = (squares / (count - 1.0)).sqrt();
+    let varies = student * deviation * (1.0 / count + 1.0 / future.min(INDEPENDENT_MAX)).sqrt();
+    let drift = moves / spread;
+    // A drift that could be there by chance counts, too.
+    let rest = (squares - drift * moves).max(0.0) / (count - 2.0);
+    let drift = drift.abs().max((rest / spread).sqrt());
+    varies.hypot(drift * f64::midpoint(count, future).min(DRIFT_PARTS_MAX))
+}
+
+/// Steps per second between two points; `None` between points at one moment.
+fn pace(from: Point, to: Point) -> Option<f64> {
+    let ns = to.at_ns.checked_sub(from.at_ns).filter(|ns| *ns > 0)?;
+    Some((to.done - from.done) * 1e9 / ns as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program of `total` steps whose step takes `step_s(number)`, watched from step `from` on until it has
+    /// done `until`, twice a second. Returns the prediction, and the time that is truly left.
+    fn predicted(total: u64, (from, until): (u64, u64), step_s: impl Fn(u64) -> f64) -> (ProgressView, f64) {
+        let (mut progress, mut now_s, mut next_s) = (StepProgress::default(), 0.0, 0.0);
+        let mut left_s = 0.0;
+        for step in from..total {
+            if step >= until {
+                left_s += step_s(step);
+                continue;
+            }
+            if now_s >= next_s || step + 1 == until {
+                progress.observe((now_s * 1e9) as u64, step as f64, total as f64);
+                next_s = now_s + 0.5;
+            }
+            now_s += step_s(step);
+        }
+        progress.observe((now_s * 1e9) as u64, until as f64, total as f64);
+        (progress.view().unwrap(), left_s)
+    }
+
+    #[test]
+    fn a_steady_program_that_is_attached_to_at_half_time_is_predicted_exactly() {
+        let (view, left_s) = predicted(6_000, (3_000, 3_600), |_| 0.01);
+        let eta = view.eta.unwrap();
+        assert!(
+            (eta.remaining.as_secs_f64() - left_s).abs() < 0.01 * left_s,
+            "{view:?}"
+        );
+        assert_eq!((view.done, view.total), (3_600.0, 6_000.0));
+        assert!(eta.least <= eta.remaining && eta.most.unwrap() >= eta.remaining);
+        assert!(eta.most.unwrap() - eta.least < Duration::from_secs(2), "{eta:?}");
+    }
+
+    /// A number from 0 to 1 that depends on the seed and the number alone.
+    fn random(seed: u64, number: u64) -> f64 {
+        let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD1B5_4A32_D192_ED03);
+        x ^= x >> 31;
+        x = x.wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^= x >> 29;
+        (x >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// S4: fifty programs whose pace drifts and changes by phases; a tenth of each is observed at least.
+    #[test]
+    fn of_fifty_programs_with_drift_and_phases_the_interval_holds_the_truth_in_at_least_42() {
+        let mut held = 0;
+        for seed in 0..50 {
+            let drift = 0.4 * (random(seed, 1) - 0.5);
+            let phase = 20 + (60.0 * random(seed, 2)) as u64;
+            let slower = 1.0 + random(seed, 3);
+            let from = (3_000.0 * random(seed, 4)) as u64;
+            let step_s = |step: u64| {
+                let drifted = 0.01 * (1.0 + drift * step as f64 / 6_000.0);
+                let noise = 0.8 + 0.4 * random(seed, 10 + step);
+                drifted * noise * if step / phase % 2 == 0 { 1.0 } else { slower }
+            };
+            let (view, left_s) = predicted(6_000, (from, from + 1_000), step_s);
+            let eta = view.eta.unwrap();
+            let most = eta.most.map_or(f64::INFINITY, |most| most.as_secs_f64());
+            held += u64::from((eta.least.as_secs_f64()..=most).contains(&left_s));
+        }
+        assert!(held >= 42, "{held} of 50");
+    }
+
+    #[test]
+    fn without_steps_there_is_no_prediction_and_the_reason_is_said() {
+        let mut progress = StepProgress::default();
+        assert_eq!(progress.view(), None);
+        progress.observe(0, 5.0, 10.0);
+        let eta = |progress: &StepProgress| progress.view().unwrap().eta;
+        assert_eq!(eta(&progress), Err(WithoutEta::TooShort));
+        (1..10).for_each(|second| progress.observe(second * 1_000_000_000, 5.0, 10.0));
+        assert_eq!(eta(&progress), Err(WithoutEta::Stands));
+        progress.observe(10_000_000_000, 11.0, 10.0);
+        assert_eq!(eta(&progress), Err(WithoutEta::Over));
+        // It runs backwards: what was observed before says nothing of what is left.
+        progress.observe(11_000_000_000, 2.0, 10.0);
+        assert_eq!(eta(&progress), Err(WithoutEta::TooShort));
+    }
+
+    #[test]
+    fn a_long_run_keeps_few_points_over_all_of_its_time() {
+        let mut progress = StepProgress::default();
+        (0..100_000).for_each(|second| progress.observe(second * 1_000_000_000, second as f64, 1e6));
+        assert!(progress.points.len() <= POINTS_MAX);
+        assert_eq!(progress.points[0].done, 0.0);
+        let eta = progress.view().unwrap().eta.unwrap();
+        assert_eq!(eta.remaining.as_secs(), 900_001);
+    }
+}

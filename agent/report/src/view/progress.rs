@@ -1,0 +1,70 @@
+//! How far the program is, as text.
+
+use std::time::Duration;
+
+use profile::Snapshot;
+use profile::format::{count, duration, percent};
+use profile::progress::{Eta, ProgressView};
+
+/// "step 1 200 of 5 000 (24 %), 120/s: 31.7 s left (29 to 35 s)".
+pub(super) fn line(snapshot: &Snapshot) -> Option<String> {
+    snapshot.progress.as_ref().map(of)
+}
+
+fn of(view: &ProgressView) -> String {
+    let share = match view.total > 0.0 {
+        true => format!(" ({})", percent(view.done / view.total)),
+        false => String::new(),
+    };
+    let pace = view
+        .steps_per_s
+        .map_or_else(String::new, |pace| format!(", {}/s", count(pace)));
+    let left = match &view.eta {
+        Ok(eta) => left(eta),
+        Err(without) => format!("time left unknown: {}", without.reason()),
+    };
+    format!(
+        " step {} of {}{share}{pace}   {left}",
+        count(view.done),
+        count(view.total)
+    )
+}
+
+fn left(eta: &Eta) -> String {
+    let time = |time: Duration| duration(time.as_nanos() as f64);
+    let between = match eta.most {
+        Some(most) => format!("{} to {} with 90 % confidence", time(eta.least), time(most)),
+        None => format!("at least {}; its pace varies too much for more", time(eta.least)),
+    };
+    format!("{} left ({between})", time(eta.remaining))
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::progress::WithoutEta;
+
+    use super::*;
+
+    #[test]
+    fn progress_is_a_step_a_pace_and_the_time_that_is_left() {
+        let view = ProgressView {
+            done: 1_200.0,
+            total: 5_000.0,
+            steps_per_s: Some(120.0),
+            eta: Ok(Eta {
+                remaining: Duration::from_secs_f64(31.7),
+                least: Duration::from_secs(29),
+                most: Some(Duration::from_secs(35)),
+            }),
+        };
+        assert_eq!(
+            of(&view),
+            " step 1 200 of 5 000 (24 %), 120/s   31.7 s left (29.0 s to 35.0 s with 90 % confidence)"
+        );
+        let stands = ProgressView {
+            eta: Err(WithoutEta::Stands),
+            ..view
+        };
+        assert!(of(&stands).ends_with("   time left unknown: the step does not advance"));
+    }
+}

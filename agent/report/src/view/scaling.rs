@@ -1,0 +1,197 @@
+//! How programs scale with their threads, as text.
+
+use profile::format::{count, duration, percent, significant};
+use profile::{Inflation, Losses, ProcessView, ScalingView, SizeView, Snapshot, UnusedIteration};
+
+/// A cause is shown from this share of the threads on.
+const CAUSE_SHOWN: f64 = 0.01;
+
+/// The lost threads of the process with the least efficiency, and the team sizes that were measured.
+pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
+    let of = |process: &'_ ProcessView| process.regions.as_ref()?.scaling.clone();
+    let all: Vec<(i32, ScalingView)> = snapshot
+        .processes
+        .iter()
+        .filter_map(|process| Some((process.pid, of(process)?)))
+        .collect();
+    let measured = all
+        .iter()
+        .filter_map(|(pid, view)| Some((pid, view, view.now()?)));
+    let efficiency = |size: &SizeView| size.losses.efficiency();
+    let worst = measured.min_by(|one, other| efficiency(one.2).total_cmp(&efficiency(other.2)));
+    match (worst, &all[..]) {
+        (Some((pid, view, now)), _) => {
+            let whose = match all.len() {
+                1 => String::new(),
+                others => format!("process {pid}, the least efficient of {others}: "),
+            };
+            let mut lines = vec![format!(" {whose}{}", sentence(&now.losses))];
+            lines.extend((view.sizes.len() > 1).then(|| sizes(view)));
+            lines
+        }
+        (None, [(_, view), ..]) => without(view).into_iter().collect(),
+        (None, []) => Vec::new(),
+    }
+}
+
+/// "16 threads do the work of 7.2; lost: 3.9 to more work, ...".
+fn sentence(losses: &Losses) -> String {
+    let threads = match losses.threads {
+        1 => "1 thread does".to_owned(),
+        threads => format!("{threads} threads do"),
+    };
+    let least = f64::from(losses.threads) * CAUSE_SHOWN;
+    let causes = losses.causes().into_iter();
+    let lost: Vec<String> = causes
+        .filter(|(_, threads)| *threads >= least)
+        .map(|(cause, threads)| format!("{} to {cause}", significant(threads, 2)))
+        .collect();
+    let lost = match lost.is_empty() {
+        true => "nothing is lost".to_owned(),
+        false => format!("lost: {}", lost.join(", ")),
+    };
+    let (at_most, note) = match losses.inflation {
+        Inflation::Measured(threads) if threads <= -least => (
+            "",
+            format!(
+                "; {} gained, since more threads work less",
+                significant(-threads, 2)
+            ),
+        ),
+        Inflation::Measured(_) => ("", String::new()),
+        Inflation::Extrapolated(_) => ("~", "; the work of one thread is extrapolated".to_owned()),
+        Inflation::Unknown if losses.threads == 1 => ("", String::new()),
+        Inflation::Unknown => ("at most ", "; work inflation unknown: one team size".to_owned()),
+    };
+    format!(
+        "{threads} the work of {at_most}{}   ({lost}{note})",
+        significant(losses.speedup, 2)
+    )
+}
+
+/// The time of an iteration with each team size, beside the reference.
+fn sizes(view: &ScalingView) -> String {
+    let one = |size: &SizeView| {
+        let time = format!("{} with {}", duration(size.time_ns), size.threads);
+        match size.ratio.filter(|ratio| ratio.baseline != size.threads) {
+            Some(ratio) if ratio.is_superlinear => {
+                format!("{time} (speedup {}, superlinear)", significant(ratio.speedup, 2))
+            }
+            Some(ratio) => format!("{time} (speedup {})", significant(ratio.speedup, 2)),
+            None => time,
+        }
+    };
+    let sizes: Vec<String> = view.sizes.iter().map(one).collect();
+    format!(" a step by threads: {}", sizes.join(", "))
+}
+
+/// Why no size was measured, if iterations were left out.
+fn without(view: &ScalingView) -> Option<String> {
+    let all: u64 = view.left_out.iter().map(|(_, count)| count).sum();
+    let (reason, most) = view.left_out.iter().max_by_key(|(_, count)| *count)?;
+    let share = percent(*most as f64 / all.max(1) as f64);
+    let is_parallel = *reason != UnusedIteration::NotParallel;
+    is_parallel.then(|| {
+        format!(
+            " speedup not measured: none of {} steps could be used ({share}: {})",
+            count(all as f64),
+            reason.reason()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use profile::{Ratio, RegionsView};
+
+    use super::*;
+
+    fn losses(threads: u32, inflation: Inflation) -> Losses {
+        Losses {
+            threads,
+            speedup: 7.2,
+            sequential: 2.6,
+            imbalance: 2.3,
+            starting_and_ending: 0.05,
+            small_teams: 0.0,
+            inflation,
+        }
+    }
+
+    fn size(threads: u32, time_ns: f64, inflation: Inflation) -> SizeView {
+        let ratio = Ratio {
+            baseline: 4,
+            sequential: 0.1,
+            sequential_of_source: 0.1,
+            amdahl: 3.08,
+            speedup: 3.08 * 2e6 / time_ns,
+            is_superlinear: false,
+        };
+        SizeView {
+            threads,
+            iterations: 100,
+            age: Duration::ZERO,
+            time_ns,
+            within_ns: Some(1e4),
+            losses: losses(threads, inflation),
+            ratio: Some(ratio),
+        }
+    }
+
+    fn shown(views: Vec<ScalingView>) -> String {
+        let process = |scaling| ProcessView {
+            regions: Some(RegionsView {
+                scaling: Some(scaling),
+                ..RegionsView::default()
+            }),
+            ..ProcessView::default()
+        };
+        lines(&Snapshot {
+            processes: views.into_iter().map(process).collect(),
+            ..Snapshot::default()
+        })
+        .join("\n")
+    }
+
+    #[test]
+    fn one_size_bounds_the_speedup_and_several_give_it() {
+        let one = ScalingView {
+            sizes: vec![size(16, 1e6, Inflation::Unknown)],
+            threads: 16,
+            left_out: Vec::new(),
+        };
+        let several = ScalingView {
+            sizes: vec![
+                size(4, 2e6, Inflation::Extrapolated(0.4)),
+                size(16, 1e6, Inflation::Extrapolated(3.9)),
+            ],
+            ..one.clone()
+        };
+        let both = vec![one.clone(), several.clone()];
+        insta::assert_snapshot!([shown(vec![one]), shown(vec![several]), shown(both)].join("\n"), @"
+         16 threads do the work of at most 7.2   (lost: 2.6 to code outside parallel regions, 2.3 to imbalance; work inflation unknown: one team size)
+         16 threads do the work of ~7.2   (lost: 3.9 to work inflation, 2.6 to code outside parallel regions, 2.3 to imbalance; the work of one thread is extrapolated)
+         a step by threads: 2.00 ms with 4, 1.00 ms with 16 (speedup 6.2)
+         process 0, the least efficient of 2: 16 threads do the work of at most 7.2   (lost: 2.6 to code outside parallel regions, 2.3 to imbalance; work inflation unknown: one team size)
+        ");
+    }
+
+    #[test]
+    fn steps_that_cannot_be_used_are_said() {
+        let view = ScalingView {
+            left_out: vec![
+                (UnusedIteration::TeamChanged, 1),
+                (UnusedIteration::Preempted, 99),
+            ],
+            ..ScalingView::default()
+        };
+        insta::assert_snapshot!(shown(vec![view]), @" speedup not measured: none of 100 steps could be used (99 %: its threads waited for a CPU, or were stopped)");
+        let serial = ScalingView {
+            left_out: vec![(UnusedIteration::NotParallel, 99)],
+            ..ScalingView::default()
+        };
+        assert_eq!(shown(vec![serial]), "");
+    }
+}

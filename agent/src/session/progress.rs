@@ -1,0 +1,100 @@
+//! Reads the variables that say how far the program is (`--progress 'step/steps'`).
+
+use job::{Job, Member};
+use profile::progress::{ProgressSource, ProgressView, StepCount, StepProgress};
+use tuner::Memory;
+
+use super::{Options, target::Target, written::Place};
+use crate::exit::Failure;
+
+/// The variables in the process that has them.
+#[derive(Debug)]
+pub(super) struct ProgressReader {
+    of: ProgressSource,
+    /// The slot of the process that is read, and its variables; `None` until one has them.
+    found: Option<(u32, Place, Total)>,
+    progress: StepProgress,
+}
+
+#[derive(Debug)]
+enum Total {
+    Number(f64),
+    Variable(Place),
+}
+
+impl ProgressReader {
+    /// `None` where nothing was requested. Fails if none of the processes has the variables; a command has no
+    /// process yet that could.
+    pub(super) fn of(options: &Options, job: &Job) -> Result<Option<ProgressReader>, Failure> {
+        let Some(of) = &options.progress else {
+            return Ok(None);
+        };
+        if options.started.is_none() {
+            check(of, &job.members)?;
+        }
+        Ok(Some(ProgressReader {
+            of: of.clone(),
+            found: None,
+            progress: StepProgress::default(),
+        }))
+    }
+
+    /// Reads the variables of the first process that has them.
+    pub(super) fn read(&mut self, target: &Target, slots: &[u32], now_ns: u64) {
+        let is_there = |slot: u32| target.member(slot).is_some();
+        if self.found.as_ref().is_none_or(|(slot, ..)| !is_there(*slot)) {
+            let found = slots.iter().find_map(|slot| {
+                let (step, total) = places(&self.of, target.member(*slot)?)?;
+                Some((*slot, step, total))
+            });
+            self.found = found;
+        }
+        let Some((slot, step, total)) = &self.found else {
+            return;
+        };
+        let memory = target.member(*slot).map(|member| Memory::open(&member.process));
+        let Some(Ok(memory)) = memory else { return };
+        let total = match total {
+            Total::Number(total) => Some(*total),
+            Total::Variable(place) => place.read(&memory),
+        };
+        if let Some((step, total)) = step.read(&memory).zip(total) {
+            self.progress.observe(now_ns, step, total);
+        }
+    }
+
+    pub(super) fn view(&self) -> Option<ProgressView> {
+        self.progress.view()
+    }
+}
+
+/// Fails if none of the processes has the variables.
+fn check(of: &ProgressSource, members: &[Member]) -> Result<(), Failure> {
+    if members.iter().any(|member| places(of, member).is_some()) {
+        return Ok(());
+    }
+    let is_known = |name: &str| {
+        members
+            .iter()
+            .any(|member| Place::of(name.to_owned(), None, member).is_some())
+    };
+    let names = [Some(of.step.as_str()), of.total_name()];
+    let unknown: Vec<&str> = names
+        .into_iter()
+        .flatten()
+        .filter(|name| !is_known(name))
+        .collect();
+    Err(Failure::not_there(format!(
+        "--progress: no process has the variable {}, of a type that is a number (tuneagent symbols, tuneagent get)",
+        unknown.join(" and ")
+    )))
+}
+
+fn places(of: &ProgressSource, member: &Member) -> Option<(Place, Total)> {
+    let step = Place::of(of.step.clone(), None, member)?;
+    let total = match &of.total {
+        StepCount::Number(total) => Total::Number(*total),
+        StepCount::Variable(name) => Total::Variable(Place::of(name.clone(), None, member)?),
+    };
+    Some((step, total))
+}

@@ -1,0 +1,201 @@
+//! How OpenMP programs scale: speedup and lost threads, without a rule and without a name, on programs with
+//! known losses.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::Job;
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::SOON;
+use crate::iterations::{number, wait_for};
+
+/// Times of the program in microseconds; the inflation in thousandths for each additional thread.
+const SEQUENTIAL: f64 = 2_000.0;
+const WORK: f64 = 80_000.0;
+const IMBALANCE: f64 = 3_000.0;
+const INFLATION: f64 = 30.0;
+
+/// Lost threads may differ from the truth by this share of the threads: threads are woken up late.
+const NEAR: f64 = 0.04;
+
+/// Iterations of a size that are waited for.
+const ENOUGH: u64 = 40;
+
+fn start(program: PathBuf, how: &str, environment: &str, sizes: &str) -> Outcome<Job> {
+    let words = format!("{how} {SEQUENTIAL} {WORK} {IMBALANCE} {INFLATION} {sizes}");
+    start_with(program, environment, &words)
+}
+
+fn start_with(program: PathBuf, environment: &str, words: &str) -> Outcome<Job> {
+    let job = Job::alone(std::path::Path::new("/usr/bin/env"), |folder| {
+        let folder = folder.to_string_lossy().into_owned();
+        let program = program.to_string_lossy().into_owned();
+        let words = words.split_whitespace().map(str::to_owned);
+        [environment.to_owned(), program, folder]
+            .into_iter()
+            .chain(words)
+            .collect()
+    })?;
+    job.events("ready", 1, SOON)?;
+    Ok(job)
+}
+
+fn sizes(report: &Value) -> Vec<Value> {
+    let sizes = &report["processes"][0]["openmp"]["scaling"]["sizes"];
+    sizes.as_array().cloned().unwrap_or_default()
+}
+
+/// Watches the program until each of these team sizes was measured; returns the last report and the text.
+fn watched(mut job: Job, threads: &[u64]) -> Outcome<(Value, String)> {
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
+    wait_for(&agent, |now| {
+        let sizes = sizes(now);
+        let has = |threads: &u64| {
+            let size = sizes.iter().find(|size| size["threads"] == *threads);
+            size.is_some_and(|size| size["iterations"].as_u64() > Some(ENOUGH))
+        };
+        threads.iter().all(has)
+    })?;
+    let report = agent.stop()?;
+    let text = agent.lines.text();
+    job.open("stop")?;
+    job.end(SOON)?;
+    Ok((report, text))
+}
+
+/// Compares a size with the closed form. `single` is whether the work of a single thread is known.
+fn assert_losses(size: &Value, single: bool) {
+    let p = number(&size["threads"]);
+    let work = WORK * (1.0 + INFLATION / 1000.0 * (p - 1.0));
+    let time = SEQUENTIAL + work / p + IMBALANCE;
+    // The first thread works longer than the others.
+    let single_work = IMBALANCE + if single { WORK } else { work };
+    let lost = &size["lost"];
+    for (name, value, expected) in [
+        ("speedup", &size["speedup"], (SEQUENTIAL + single_work) / time),
+        ("sequential", &lost["sequential"], (p - 1.0) * SEQUENTIAL / time),
+        ("imbalance", &lost["imbalance"], (p - 1.0) * IMBALANCE / time),
+        ("small teams", &lost["small_teams"], 0.0),
+        ("start and end", &lost["starting_and_ending"], 0.0),
+    ] {
+        let value = number(value);
+        assert!(
+            (value - expected).abs() < NEAR * p,
+            "{name} is {value} and should be {expected}: {size}"
+        );
+    }
+    let parts = ["sequential", "imbalance", "small_teams", "starting_and_ending"];
+    let inflation = lost["work_inflation"].as_f64();
+    assert_eq!(inflation.is_some(), single, "{size}");
+    let sum = number(&size["speedup"]) + parts.map(|part| number(&lost[part])).iter().sum::<f64>();
+    assert!((sum + inflation.unwrap_or_default() - p).abs() < 1e-6, "{size}");
+}
+
+#[test]
+fn lost_threads_of_a_size_that_the_library_chose_are_those_of_the_closed_form_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let job = start(programs::openmp("losses")?, "library", "OMP_NUM_THREADS=8", "")?;
+    let (report, text) = watched(job, &[8])?;
+    let [size] = &sizes(&report)[..] else {
+        panic!("{}", report["processes"][0]["openmp"])
+    };
+    assert_losses(size, false);
+    assert!(text.contains("8 threads do the work of at most "), "{text}");
+    assert!(text.contains("work inflation unknown: one team size"), "{text}");
+    Ok(())
+}
+
+/// Two sizes, which calls of the program or clauses set; the work of a single thread is extrapolated.
+fn two_sizes(program: PathBuf, how: &str) -> Outcome {
+    // With real-time priority, threads of LLVM's library that spin while they are idle would keep others waiting.
+    let job = start(program, how, "KMP_BLOCKTIME=0", "4 8")?;
+    let (report, text) = watched(job, &[4, 8])?;
+    let sizes = sizes(&report);
+    assert_eq!(sizes.len(), 2, "{sizes:?}");
+    sizes.iter().for_each(|size| assert_losses(size, true));
+    let eight = &sizes[1]["ratio"];
+    assert_eq!(eight["baseline"], 4, "{eight}");
+    let ratio = number(&sizes[0]["iteration_s"]) / number(&sizes[1]["iteration_s"]);
+    assert!((number(&eight["speedup"]) - ratio * number(&eight["amdahl"])).abs() < 1e-6);
+    assert!(text.contains("a step by threads: "), "{text}");
+    Ok(())
+}
+
+#[test]
+fn lost_threads_of_sizes_that_calls_set_are_those_of_the_closed_form_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    two_sizes(programs::openmp("losses")?, "call")
+}
+
+#[test]
+fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm_as_root() -> Outcome {
+    require!(Root, Cc, LlvmOpenMp);
+    let _machine = machine();
+    two_sizes(programs::openmp_of_llvm("losses")?, "clause")
+}
+
+/// Threads that do the work of less than half of them are a finding, with what they are lost to.
+#[test]
+fn a_program_that_loses_most_of_its_threads_is_a_finding_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let job = start_with(
+        programs::openmp("losses")?,
+        "OMP_NUM_THREADS=8",
+        "library 15000 40000 0 0",
+    )?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
+    wait_for(&agent, |now| now["findings"].to_string().contains("lost-threads"))?;
+    let report = agent.stop()?;
+    let findings = report["findings"].to_string();
+    // An iteration takes 20 ms: (15 + 40) / 20 = 2.75 threads, and 7 * 15 / 20 = 5.25 are lost.
+    assert!(
+        findings.contains("8 threads do the work of at most 2."),
+        "{findings}"
+    );
+    assert!(findings.contains("5."), "{findings}");
+    drop(job);
+    Ok(())
+}
+
+/// The step of a program is its own: a session that begins late predicts the same end.
+#[test]
+fn the_time_that_is_left_follows_from_the_programs_own_step_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let job = start_with(
+        programs::openmp("losses")?,
+        "OMP_NUM_THREADS=2",
+        "library 5000 10000 0 0",
+    )?;
+    let mut agent = Agent::attach_armed(
+        job.pid(),
+        &["--rules", "none", "--progress", "iteration/iterations"],
+    )?;
+    wait_for(&agent, |now| now["progress"]["remaining_most_s"].is_number())?;
+    let report = agent.stop()?;
+    let progress = &report["progress"];
+    let (done, pace) = (number(&progress["step"]), number(&progress["steps_per_s"]));
+    assert_eq!(progress["steps"], 100_000.0, "{progress}");
+    let left = number(&progress["remaining_s"]);
+    assert!(
+        (left * pace / (100_000.0 - done) - 1.0).abs() < 0.01,
+        "{progress}"
+    );
+    // An iteration takes 10 ms.
+    assert!((0.7..=1.02).contains(&(pace / 100.0)), "{progress}");
+    let interval = number(&progress["remaining_least_s"])..=number(&progress["remaining_most_s"]);
+    assert!(interval.contains(&left), "{progress}");
+    let text = agent.lines.text();
+    assert!(
+        text.contains(" of 100 000 (") && text.contains(" left ("),
+        "{text}"
+    );
+    drop(job);
+    Ok(())
+}
