@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    io::Write,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
+use flate2::{Compression, write::GzEncoder};
 use http_body::{Body, Frame};
 use hyper::body::Bytes;
 use serde::Serialize;
@@ -29,12 +31,18 @@ pub(super) struct Events {
 
 impl Events {
     /// What is new after the drawing `since`, until the client leaves or the session ends.
-    pub(super) fn after(since: u64, web: Arc<Web>, connection: Arc<Connection>) -> Events {
+    pub(super) fn after(
+        since: u64,
+        web: Arc<Web>,
+        connection: Arc<Connection>,
+        accepts_gzip: bool,
+    ) -> Events {
         let follower = Follower {
             newest: web.newest(),
             web,
             since,
             is_over: false,
+            encoder: accepts_gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast())),
         };
         Events {
             connection,
@@ -68,6 +76,8 @@ struct Follower {
     /// The drawing that it has.
     since: u64,
     is_over: bool,
+    /// Compresses all events of the stream; none if the client does not accept it.
+    encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl Follower {
@@ -89,7 +99,27 @@ impl Follower {
         let drawn = self.web.draw().await.ok()?;
         let event = event(&self.web, Arc::clone(&drawn), self.since).await.ok()?;
         (self.since, self.is_over) = (drawn.number, drawn.is_last());
-        Some(event)
+        self.compressed(event).await
+    }
+
+    /// The event as it is sent, so that the client can read all of it at once.
+    async fn compressed(&mut self, event: Bytes) -> Option<Bytes> {
+        let Some(mut encoder) = self.encoder.take() else {
+            return Some(event);
+        };
+        let is_over = self.is_over;
+        let compressing = tokio::task::spawn_blocking(move || {
+            encoder.write_all(&event)?;
+            match is_over {
+                true => encoder.try_finish()?,
+                false => encoder.flush()?,
+            }
+            let sent = std::mem::take(encoder.get_mut());
+            std::io::Result::Ok((sent, encoder))
+        });
+        let (sent, encoder) = compressing.await.ok()?.ok()?;
+        self.encoder = Some(encoder);
+        Some(sent.into())
     }
 
     /// Waits for the end of the session, or for something new, a second at least; false if nothing comes any

@@ -346,6 +346,57 @@ fn a_stream_has_what_is_new_and_the_whole_page_at_the_end() {
     });
 }
 
+/// The body of an answer that came in chunks.
+fn joined(answer: &[u8]) -> Vec<u8> {
+    let end = |of: &[u8], mark: &[u8]| of.windows(mark.len()).position(|at| at == mark).unwrap();
+    let mut rest = &answer[end(answer, b"\r\n\r\n") + 4..];
+    let mut body = Vec::new();
+    loop {
+        let line = end(rest, b"\r\n");
+        let length = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+        if length == 0 {
+            return body;
+        }
+        body.extend(&rest[line + 2..][..length]);
+        rest = &rest[line + 2 + length + 2..];
+    }
+}
+
+#[test]
+fn a_stream_is_compressed_and_each_event_can_be_read_when_it_comes() {
+    let (sender, newest) = watch::channel(Published::default());
+    let (site, token) = page_site(newest);
+    served_site(site, BOUNDS, |address| {
+        let path = format!("/api/events?t={token}");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
+        let mut stream = connected(address, &request);
+        let mut answer = Vec::new();
+        let mut part = [0; 4096];
+        let mut text = Vec::new();
+        // The first event is complete before the session ends.
+        while !text.ends_with(b"\n\n") {
+            let count = stream.read(&mut part).unwrap();
+            assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&text));
+            answer.extend(&part[..count]);
+            text.clear();
+            let body = joined(&[answer.as_slice(), b"0\r\n\r\n"].concat());
+            let _ = flate2::read::GzDecoder::new(body.as_slice()).read_to_end(&mut text);
+        }
+        publish(&sender, "rank 7", true);
+        stream.read_to_end(&mut answer).unwrap();
+        let mut text = String::new();
+        let body = joined(&answer);
+        flate2::read::GzDecoder::new(body.as_slice())
+            .read_to_string(&mut text)
+            .unwrap();
+        assert!(
+            text.contains("event: tick") && text.contains("event: end"),
+            "{text}"
+        );
+        assert!(body.len() < text.len() / 2, "{} of {}", body.len(), text.len());
+    });
+}
+
 #[test]
 fn the_ninth_stream_is_refused_and_one_that_is_closed_makes_room() {
     let (_sender, newest) = watch::channel(Published::default());

@@ -8,9 +8,9 @@ use std::{
 
 use http_body_util::BodyExt;
 use hyper::{
-    HeaderMap, Request, Response, StatusCode,
+    HeaderMap, Request, StatusCode,
     body::Bytes,
-    header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, SET_COOKIE},
+    header::{CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, SET_COOKIE},
 };
 use page::{PageError, PageModel, PageSection};
 use tokio::sync::{Mutex, Semaphore};
@@ -258,11 +258,19 @@ impl Web {
         let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
         let since = fields(query, "since").next();
         let since = last.or(since).and_then(|name| self.number(name));
-        let events = Events::after(since.unwrap_or(0), Arc::clone(self), Arc::clone(connection));
-        let mut answer = Response::new(events.boxed_unsync());
-        answer
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        let accepts = accepts_gzip(headers);
+        let events = Events::after(
+            since.unwrap_or(0),
+            Arc::clone(self),
+            Arc::clone(connection),
+            accepts,
+        );
+        let mut answer = with_type("text/event-stream", Bytes::new());
+        *answer.body_mut() = events.boxed_unsync();
+        if accepts {
+            let coding = HeaderValue::from_static("gzip");
+            answer.headers_mut().insert(CONTENT_ENCODING, coding);
+        }
         answer
     }
 }
