@@ -137,4 +137,4 @@ pub use rule::CheckedRule;
 pub use partial_sum::{Group, Grouping, PartialSum, PlannedSum, SummedValue, Sums};
 pub use target::{FunctionSet, Site, Target};
 pub use unit::Dimension;
-pub use value::{Machine, MetricReading, ProcessId, Reads, Reason, Scalar, Subject, Time};
+pub use value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyMissing};

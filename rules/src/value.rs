@@ -52,13 +52,13 @@ impl Time {
 }
 
 /// Why a value is missing, as text; rules propagate and display it.
-pub type Reason = String;
+pub type WhyMissing = String;
 
 /// A single value, or the reason why there is none.
-pub(crate) type Cell = Result<Scalar, Reason>;
+pub(crate) type Cell = Result<Scalar, WhyMissing>;
 
 /// The reads of a hit, or why they failed. Up to two values, the usual case, are stored inline.
-pub type Reads = smallvec::SmallVec<[Result<Scalar, Reason>; 2]>;
+pub type Reads = smallvec::SmallVec<[Result<Scalar, WhyMissing>; 2]>;
 
 /// A key of a table's row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Decisions of the rules as the session takes them: actions for the actuator, and probes to switch.
 
-use rules::{DecisionId, Reason};
+use rules::{DecisionId, WhyMissing};
 use std::collections::BTreeSet;
 
 use plan::{Action, CommonIteration, SyncPoint};
@@ -51,7 +51,7 @@ pub struct ResolvedDecision {
     /// The place in the program; `None` if it does not matter.
     pub at: Option<SyncPoint>,
     /// If all processes do it at the same iteration or none does: where; or why they cannot agree on one.
-    pub together: Option<Result<CommonIteration, Reason>>,
+    pub together: Option<Result<CommonIteration, WhyMissing>>,
     /// It was reverted to be compared, and is made again.
     pub again: bool,
     /// Probes to switch, by process.

@@ -45,6 +45,11 @@ impl ErrorText {
     }
 }
 
+/// A result as events have it.
+pub fn with_causes<T>(result: Result<T, impl Error + 'static>) -> Result<T, ErrorText> {
+    result.map_err(ErrorText::new)
+}
+
 impl fmt::Display for ErrorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;

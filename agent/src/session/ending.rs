@@ -5,10 +5,9 @@ use std::time::Duration;
 use job::monotonic_ns;
 use profile::Snapshot;
 use report::view;
-use session::error::ErrorText;
 
 use super::{
-    Session, changes, kernel_failure,
+    Session, changes, error, kernel_failure,
     leave::{LeaveEffect, LeaveEvent},
     measuring::Measuring,
     orders::process_here,
@@ -88,9 +87,7 @@ impl Session {
                 let has_program_ended = self.measuring.profile.running().next().is_none();
                 LeaveEvent::Read { has_program_ended }
             }
-            LeaveEffect::Record => {
-                LeaveEvent::Recorded(self.rules.finish_recording().map_err(ErrorText::new))
-            }
+            LeaveEffect::Record => LeaveEvent::Recorded(error::with_causes(self.rules.finish_recording())),
             LeaveEffect::EndChanges(ending) => {
                 let on_trial = self.rules.on_trial();
                 return Ok(vec![Event::Changes(changes::ChangeEvent::Stop {
@@ -103,7 +100,7 @@ impl Session {
                 self.liveness.progress.begin(LoopStep::WriteReport);
                 let (written, printout) = std::mem::take(&mut last.outputs).write(&last.snapshot);
                 last.printout = Some(printout);
-                LeaveEvent::Written(written.map_err(ErrorText::new))
+                LeaveEvent::Written(error::with_causes(written))
             }
             LeaveEffect::Detach => {
                 let began = monotonic_ns();
@@ -116,7 +113,7 @@ impl Session {
             LeaveEffect::Print => {
                 last.control = None;
                 let printed = last.printout.take().map_or(Ok(()), Printout::write);
-                LeaveEvent::Printed(printed.map_err(ErrorText::new))
+                LeaveEvent::Printed(error::with_causes(printed))
             }
             // Handled by the parts and by `leave`.
             LeaveEffect::Say(_) | LeaveEffect::ReportReverts(_) | LeaveEffect::Revert | LeaveEffect::End => {
@@ -141,7 +138,7 @@ impl Session {
                 actuator_end: Box::new(receipts::actuator_end(&summary)),
                 unnamed: summary.omitted,
             },
-            Err(error) => Event::Leaving(LeaveEvent::NotKnown(ErrorText::new(error))),
+            Err(error) => Event::Leaving(LeaveEvent::NotKnown(error::ErrorText::new(error))),
         }]
     }
 
@@ -172,7 +169,7 @@ impl Session {
             program: snapshot.job.program.clone(),
         };
         last.snapshot = snapshot;
-        let traced = LeaveEvent::Traced(traced.map_err(ErrorText::new));
+        let traced = LeaveEvent::Traced(error::with_causes(traced));
         Ok(vec![Event::Leaving(traced), shown])
     }
 }

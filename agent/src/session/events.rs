@@ -2,15 +2,12 @@
 
 use job::monotonic_ns;
 use report::view::{Input, UserRequest};
-use session::{
-    error::ErrorText,
-    request::{Answer, Request},
-};
+use session::request::{Answer, Request};
 
 use super::{
     Session,
     actuator_queue::OrderReceipt,
-    changes,
+    changes, error,
     measuring::Measuring,
     orders::Resolver,
     parts::{Effect, EffectQueue, Event},
@@ -50,8 +47,7 @@ impl Session {
             Effect::Result(decision, result) => _ = self.rules.receipt(decision, result, monotonic_ns()),
             Effect::SwitchProbes(decision, switches) => {
                 let switched = self.measure(|measuring, context| measuring.switch_probes(context, &switches));
-                let result = switched.map_err(ErrorText::new);
-                return Some(Event::ProbesSwitched(decision, result));
+                return Some(Event::ProbesSwitched(decision, error::with_causes(switched)));
             }
             Effect::Say(line) => self.screen.say(&line),
             Effect::SayDetail(_) if !self.options.is_verbose => {}
@@ -72,7 +68,7 @@ impl Session {
                 // While nothing happens, the last reading may be seconds old.
                 let read = self.measure(Measuring::read_all);
                 let report = read.map(|()| self.showing().1.report());
-                return Some(Event::Listed(report.map_err(ErrorText::new)));
+                return Some(Event::Listed(error::with_causes(report)));
             }
             Effect::Switch { rule, mode } => {
                 let unknown = self.rules.unknown(&rule);

@@ -34,7 +34,7 @@ mod waking;
 mod warm_up;
 mod written;
 
-use session::{budget, changes, greeting, intake, leave, members, parts, requests};
+use session::{budget, changes, error, greeting, intake, leave, members, parts, requests};
 
 use self::{
     actuation::Actuation,

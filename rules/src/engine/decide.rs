@@ -18,7 +18,7 @@ use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::quantity::quantity;
 use crate::rule::{Trigger, Tune};
 use crate::unit::Dimension;
-use crate::value::{Cell, ProcessId, Reason};
+use crate::value::{Cell, ProcessId, WhyMissing};
 use crate::window::Window;
 
 impl Engine {
@@ -263,7 +263,7 @@ impl TuneState {
         tune: &Tune,
         wanted: &Wanted,
         variables: &Variables,
-    ) -> Result<Vec<ProcessAction>, Reason> {
+    ) -> Result<Vec<ProcessAction>, WhyMissing> {
         let no_process = BTreeSet::new();
         let members = turn.window.roles.get(wanted.role).unwrap_or(&no_process);
         let values = wanted.values(turn.context());

@@ -9,7 +9,7 @@ use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::partial_sum::PartialSum;
 use crate::unit::Dimension;
-use crate::value::{MetricReading, ProcessId, Reads, Reason, Scalar, Subject, Time};
+use crate::value::{MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyMissing};
 
 /// How far the judgement of a decision is, in windows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -261,7 +261,7 @@ pub struct Decision {
     pub at: Option<SyncPoint>,
     /// Where all processes take the change in the same iteration, all of them or none; or why they cannot
     /// agree on a place.
-    pub together: Option<Result<CommonIteration, Reason>>,
+    pub together: Option<Result<CommonIteration, WhyMissing>>,
     /// The change was reverted for the comparison and is made again.
     pub again: bool,
     /// Begin and end of the window that led to the decision. `None` for a first value and for a decision made

@@ -7,7 +7,7 @@ use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind};
-use crate::value::{ProcessId, Reason, Subject, Time};
+use crate::value::{ProcessId, Subject, Time, WhyMissing};
 
 /// Hits kept of one probe in one process; further ones count as lost and make the window's values none.
 const HITS_MAX: usize = 65536;
@@ -178,7 +178,7 @@ impl Samples {
         &self,
         of: (RuleId, ProbeId, ProcessId),
         (start, end): (Time, Time),
-    ) -> Result<Vec<&Hit>, Reason> {
+    ) -> Result<Vec<&Hit>, WhyMissing> {
         let series = self.probes.get(&of).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
@@ -195,7 +195,7 @@ impl Samples {
         of: (RuleId, ProbeId, ProcessId),
         each: bool,
         (start, end): (Time, Time),
-    ) -> Result<HitsInWindow, Reason> {
+    ) -> Result<HitsInWindow, WhyMissing> {
         let series = self.probes.get(&of).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
@@ -221,7 +221,7 @@ impl Samples {
 
 impl ProbeSeries {
     /// The hits after `first` up to `last`, without duplicates, if all `counted` were delivered.
-    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, Reason> {
+    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, WhyMissing> {
         let within = self.hits.iter();
         let mut hits: Vec<&Hit> = within
             .filter(|hit| hit.time > first && hit.time <= last)
@@ -235,7 +235,7 @@ impl ProbeSeries {
     }
 
     /// Least and greatest duration in seconds, if all `counted` hits were delivered.
-    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, Reason> {
+    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, WhyMissing> {
         let durations: Vec<u64> = self
             .within(first, last, counted)?
             .iter()

@@ -11,7 +11,7 @@ use crate::measure::{Measure, MeasureKind, Scope};
 use crate::plan::Delivery;
 use crate::rule::Probe;
 use crate::unit::Dimension;
-use crate::value::{Key, Machine, ProcessId, Reason, Subject, Time, Value, finite};
+use crate::value::{Key, Machine, ProcessId, Subject, Time, Value, WhyMissing, finite};
 use crate::window::{Boundaries, Window};
 
 /// Begin and end of a window: for all processes, and for each that hit its boundaries itself.
@@ -141,12 +141,17 @@ impl Engine {
         &self,
         measure: Measure,
         complete: &BTreeSet<ProcessId>,
-        one: impl Fn(Subject) -> Result<f64, Reason>,
+        one: impl Fn(Subject) -> Result<f64, WhyMissing>,
     ) -> Value {
         match measure.scope() {
             Scope::Machine => {
                 let machines = self.machines(complete).into_iter().map(Subject::Machine);
-                Value::Single(machines.map(one).sum::<Result<f64, Reason>>().and_then(finite))
+                Value::Single(
+                    machines
+                        .map(one)
+                        .sum::<Result<f64, WhyMissing>>()
+                        .and_then(finite),
+                )
             }
             Scope::Process => {
                 let row = |process: &ProcessId| {
@@ -253,7 +258,7 @@ impl Engine {
     }
 
     /// A measure of one subject, in seconds, bytes or a plain number.
-    fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, Reason> {
+    fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, WhyMissing> {
         let found = match measure.kind() {
             MeasureKind::Counter => {
                 let units = if measure.dimension() == Dimension::TIME {

@@ -8,7 +8,7 @@ use crate::function::ScalarFunction;
 use crate::lang::ast::Operator;
 use crate::term::{Term, Typed};
 use crate::types::Kind;
-use crate::value::{Cell, Key, ProcessId, Reason, Scalar, Value};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing};
 
 /// Integers from here on do not fit an i64.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_808.0;
@@ -29,7 +29,7 @@ impl Change {
         context: Context<'_>,
         values: &[Value],
         process: ProcessId,
-    ) -> Result<Action, Reason> {
+    ) -> Result<Action, WhyMissing> {
         let mut action = self.action.clone();
         match &mut action {
             Action::Patch(PatchRequest::SetArgument { value, .. } | PatchRequest::SetTeamSize { value }) => {
@@ -55,7 +55,7 @@ impl Change {
     }
 
     /// Whether an action is permitted; the error states why not.
-    pub(crate) fn permits(&self, context: Context<'_>, action: &Action) -> Result<(), Reason> {
+    pub(crate) fn permits(&self, context: Context<'_>, action: &Action) -> Result<(), WhyMissing> {
         let is_boolean = || self.formulas().any(|of| of.of.kind == Kind::Boolean);
         let value = match action {
             Action::Set(set) => set.value.clone(),
@@ -85,7 +85,7 @@ impl Change {
 
 /// A value as an argument of a call. Without a type in the debug information, an integral number is passed as
 /// an integer.
-fn number(value: &Scalar) -> Result<Argument, Reason> {
+fn number(value: &Scalar) -> Result<Argument, WhyMissing> {
     match value {
         Scalar::Boolean(value) => Ok(Argument::Integer(i64::from(*value))),
         Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
@@ -109,7 +109,7 @@ fn row(value: &Value, process: ProcessId) -> Cell {
 }
 
 /// The expression that is evaluated at each call: parts independent of the original value become constants.
-fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Expression, Reason> {
+fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Expression, WhyMissing> {
     let mut passed = false;
     of.visit(&mut |term| passed |= matches!(term, Term::Original));
     if !passed {

@@ -6,7 +6,7 @@ use crate::eval::{Calls, Context, boolean};
 use crate::measure::Measure;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Reason, Rows, Scalar, Value, finite};
+use crate::value::{Cell, Key, Rows, Scalar, Value, WhyMissing, finite};
 
 /// A closed instance with its named metrics.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
         of: &Typed,
         (from, to): (&Typed, &Typed),
         depth: usize,
-    ) -> Result<Vec<(Key, Cell)>, Reason> {
+    ) -> Result<Vec<(Key, Cell)>, WhyMissing> {
         let ends = (self.eval(from).single(), self.eval(to).single());
         for_each(self, of, ends, depth)
     }

@@ -22,7 +22,7 @@ use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Reason, Scalar, Time, Value, finite};
+use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, WhyMissing, finite};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub(crate) struct HitsInWindow {
 }
 
 /// The hits of a probe in each process, or why they are unknown.
-pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, Reason>>;
+pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, WhyMissing>>;
 
 /// An enclosing instance, as it was when the inner one ended.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct EnclosingInstance {
 }
 
 /// A measure for each MPI function that a process called, or why it is unknown.
-pub(crate) type Calls = Result<BTreeMap<String, f64>, Reason>;
+pub(crate) type Calls = Result<BTreeMap<String, f64>, WhyMissing>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct WindowData {
@@ -60,11 +60,11 @@ pub(crate) struct WindowData {
     /// Data of the enclosing instances at its end, as far as formulas use it.
     pub(crate) around: Vec<EnclosingInstance>,
     /// For each inner window, the metrics of its instances that closed within this one.
-    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, Reason>>,
+    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, WhyMissing>>,
     /// Measures at the hits of its boundaries.
     pub(crate) at_boundaries: BTreeMap<(Measure, usize), Value>,
     /// Actual duration in seconds, if both ends are known.
-    pub(crate) duration: Result<f64, Reason>,
+    pub(crate) duration: Result<f64, WhyMissing>,
     /// Its begin and end.
     pub(crate) span: (Time, Time),
     /// Its begin and end in each process that hit its boundaries itself.
@@ -394,14 +394,14 @@ fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
 }
 
 /// The checker ensures the type; a mismatch gives none instead of a panic.
-pub(crate) fn number(value: &Scalar) -> Result<f64, Reason> {
+pub(crate) fn number(value: &Scalar) -> Result<f64, WhyMissing> {
     match value {
         Scalar::Number(value) => Ok(*value),
         _ => Err(format!("{value} is not a number")),
     }
 }
 
-pub(crate) fn boolean(value: &Scalar) -> Result<bool, Reason> {
+pub(crate) fn boolean(value: &Scalar) -> Result<bool, WhyMissing> {
     match value {
         Scalar::Boolean(value) => Ok(*value),
         _ => Err(format!("{value} is not a boolean")),
@@ -433,7 +433,7 @@ pub(crate) fn calculated(operator: Operator, a: f64, b: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-pub(crate) fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<bool, Reason> {
+pub(crate) fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<bool, WhyMissing> {
     Ok(match comparison {
         Comparison::Equal => a == b,
         Comparison::Unequal => a != b,
@@ -449,8 +449,9 @@ fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: boo
         return Value::none("the probe is not known");
     };
     if by_process {
-        let cell =
-            |row: &Result<HitsInWindow, Reason>| row.clone().and_then(|hits| of_hits(name, &hits, statistic));
+        let cell = |row: &Result<HitsInWindow, WhyMissing>| {
+            row.clone().and_then(|hits| of_hits(name, &hits, statistic))
+        };
         let rows = rows.iter();
         return Value::Table(
             rows.map(|(process, row)| (Key::Process(*process), cell(row)))

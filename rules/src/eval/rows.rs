@@ -8,7 +8,7 @@ use crate::eval::{Context, calculated, number};
 use crate::function::Reduction;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Reason, Scalar, Value, finite};
+use crate::value::{Cell, Key, Scalar, Value, WhyMissing, finite};
 
 /// Maximum number of numbers in a range.
 pub(crate) const NUMBERS_MAX: f64 = 10_000.0;
@@ -42,7 +42,7 @@ pub(crate) fn for_each(
     of: &Typed,
     ends: (Cell, Cell),
     depth: usize,
-) -> Result<Vec<(Key, Cell)>, Reason> {
+) -> Result<Vec<(Key, Cell)>, WhyMissing> {
     let (from, to) = match ends {
         (Ok(Scalar::Number(from)), Ok(Scalar::Number(to))) => (from, to),
         (Err(reason), _) | (_, Err(reason)) => return Err(reason),

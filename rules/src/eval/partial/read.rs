@@ -9,7 +9,7 @@ use crate::eval::{Context, WindowData, boolean};
 use crate::folds::Intake;
 use crate::hit::Hit;
 use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
-use crate::value::{Cell, Key, ProcessId, Reason, Scalar, Value};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing};
 
 /// The combined state of a fold over all processes, before it is read.
 struct Sum {
@@ -99,7 +99,7 @@ fn gathered(
     fold: &Fold,
     intake: &Intake,
     contents: &[&Content],
-) -> Result<Sum, Reason> {
+) -> Result<Sum, WhyMissing> {
     let role = window.probe_roles.get(fold.probe);
     let counts = |process: ProcessId| {
         let seen = context
@@ -213,7 +213,7 @@ impl Sum {
         }
     }
 
-    fn read(mut self, window: &WindowData, fold: &Fold, name: &str) -> Result<Value, Reason> {
+    fn read(mut self, window: &WindowData, fold: &Fold, name: &str) -> Result<Value, WhyMissing> {
         let never = || Err(format!("{name} was hit 0 times in the window"));
         let cell = |state: &State| -> Cell { state.read(fold.reduction).unwrap_or_else(never) };
         if fold.by.is_none() {

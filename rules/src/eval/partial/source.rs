@@ -3,7 +3,7 @@
 use crate::eval::{Context, arithmetic, boolean, compare, number};
 use crate::hit::Hit;
 use crate::term::{Field, Term, Typed};
-use crate::value::{Cell, Key, Reason, Scalar, finite};
+use crate::value::{Cell, Key, Scalar, WhyMissing, finite};
 
 /// The value of `of` for a hit. Equals [`Context::eval`], with fast paths for the parts that are most
 /// frequent for hits.
@@ -52,11 +52,11 @@ pub(crate) fn number_in(of: &Typed, hit: &Hit) -> Option<f64> {
 }
 
 /// Whether a hit satisfies a condition.
-pub(crate) fn holds(condition: &Typed, hit: &Hit) -> Result<bool, Reason> {
+pub(crate) fn holds(condition: &Typed, hit: &Hit) -> Result<bool, WhyMissing> {
     boolean(&cell(condition, hit)?)
 }
 
 /// The key of a hit's row.
-pub(crate) fn key(of: &Typed, hit: &Hit) -> Result<Key, Reason> {
+pub(crate) fn key(of: &Typed, hit: &Hit) -> Result<Key, WhyMissing> {
     cell(of, hit).map(|value| Key::of(&value))
 }

@@ -6,7 +6,7 @@ use crate::folds::{Intake, Source};
 use crate::function::Reduction;
 use crate::hit::Hit;
 use crate::partial_sum::Sums;
-use crate::value::{Cell, Ordered, ProcessId, Reason, Scalar, Time, finite};
+use crate::value::{Cell, Ordered, ProcessId, Scalar, Time, WhyMissing, finite};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -254,7 +254,7 @@ impl State {
 }
 
 impl Kept {
-    fn add(&mut self, value: Scalar, second: Option<Cell>, place: Place) -> Result<(), Reason> {
+    fn add(&mut self, value: Scalar, second: Option<Cell>, place: Place) -> Result<(), WhyMissing> {
         match self {
             Kept::Nothing => {}
             // Durations are added as nanoseconds; a computed value is a number.
@@ -298,7 +298,7 @@ impl Kept {
     }
 }
 
-fn real(value: &Scalar) -> Result<Finite, Reason> {
+fn real(value: &Scalar) -> Result<Finite, WhyMissing> {
     Finite::new(number(value)?).ok_or_else(|| "the result is not a finite number".to_string())
 }
 
