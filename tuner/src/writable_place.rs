@@ -38,9 +38,7 @@ pub enum WritablePlaceError {
     /// Neither the user nor the debug information states its type.
     #[error("{}", unknown_type(.symbol, *.size))]
     TypeUnknown { symbol: String, size: u64 },
-    #[error(
-        "`{symbol}` is a pointer: name the value that it points to, `*{symbol}`, or state u64 to write the pointer itself"
-    )]
+    #[error("`{symbol}` is a pointer: name the value that it points to, `*{symbol}`")]
     IsPointer { symbol: String },
     #[error("`{symbol}` is {found}, not {stated}")]
     WrongType {

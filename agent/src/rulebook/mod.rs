@@ -51,7 +51,7 @@ use self::{
     act::{found, newest_first},
     pairs::Pairs,
     probe_requests::{ProbeRequest, Reads},
-    readings::Summed,
+    readings::{MpiMoment, Summed},
     switches::Switches,
     texts::Waiting,
     warm_up::EngineWarmUp,
@@ -95,6 +95,8 @@ pub(crate) struct RuleBook {
     calls_observed: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[ingest::ProbeCounters]>)>,
     /// Results of the last reading of each process, by slot.
     summed: BTreeMap<u32, Summed>,
+    /// By slot, the last reading for which the time inside MPI was unknown, until it is known.
+    mpi_unknown: BTreeMap<u32, Option<MpiMoment>>,
     /// None of the loaded rules was named by the user.
     has_only_builtin_rules: bool,
 }
@@ -321,6 +323,7 @@ impl RuleBook {
         self.pairs.forget(slot);
         self.calls_observed.remove(&slot);
         self.summed.remove(&slot);
+        self.mpi_unknown.remove(&slot);
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
 

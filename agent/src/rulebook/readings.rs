@@ -60,6 +60,34 @@ fn scaling((sizes, losses): &(usize, Losses)) -> Vec<(Measure, f64)> {
     measures
 }
 
+/// The time of a process inside MPI at a reading.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MpiMoment {
+    at_ns: u64,
+    inside_ns: u64,
+    waited_ns: Option<u64>,
+}
+
+impl MpiMoment {
+    /// What is observed at a reading: nothing while the time inside MPI is unknown, and with the first one at
+    /// which it is known also the one before, `unknown`, at which it began.
+    fn known(unknown: &mut Option<MpiMoment>, reading: &Reading) -> impl Iterator<Item = MpiMoment> + use<> {
+        let now = MpiMoment {
+            at_ns: reading.at_ns,
+            inside_ns: reading.mpi_ns,
+            waited_ns: reading.mpi_waited_ns,
+        };
+        let before = match reading.is_mpi_unknown {
+            true => {
+                *unknown = Some(now);
+                None
+            }
+            false => unknown.take(),
+        };
+        before.into_iter().chain((!reading.is_mpi_unknown).then_some(now))
+    }
+}
+
 impl RuleBook {
     /// Observes a reading of a process.
     pub(crate) fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &ProbePlaces)) {
@@ -74,9 +102,12 @@ impl RuleBook {
                 (Measure::MpiCalls, summed.calls),
                 (Measure::MpiBytes, summed.sent_bytes),
             ]);
-            if !reading.is_mpi_unknown {
-                counters.push((Measure::MpiTime, reading.mpi_ns));
-                counters.extend(reading.mpi_waited_ns.map(|ns| (Measure::MpiRunqueueTime, ns)));
+            for moment in MpiMoment::known(self.mpi_unknown.entry(slot).or_default(), reading) {
+                let time = Time(moment.at_ns);
+                let waited = moment.waited_ns.map(|ns| (Measure::MpiRunqueueTime, ns));
+                for (measure, total) in [(Measure::MpiTime, moment.inside_ns)].into_iter().chain(waited) {
+                    self.report(Observation::counter(of, measure, time, total));
+                }
             }
         }
         if let Some(counted) = &reading.counters {
@@ -167,6 +198,27 @@ impl RuleBook {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_inside_mpi_is_observed_from_the_reading_before_the_first_call_on() {
+        let mut unknown = None;
+        let mut observed = |at_ns, mpi_ns, is_mpi_unknown| {
+            let reading = Reading {
+                at_ns,
+                mpi_ns,
+                is_mpi_unknown,
+                ..Reading::default()
+            };
+            let moments = MpiMoment::known(&mut unknown, &reading);
+            moments
+                .map(|moment| (moment.at_ns, moment.inside_ns))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(observed(1, 0, true), []);
+        assert_eq!(observed(2, 0, true), []);
+        assert_eq!(observed(3, 5, false), [(2, 0), (3, 5)]);
+        assert_eq!(observed(4, 6, false), [(4, 6)]);
+    }
 
     #[test]
     fn what_a_reading_comes_to_is_kept_until_calls_are_counted_or_one_is_open() {

@@ -279,7 +279,8 @@ pub(super) async fn next_input(keys: &mut Option<Keys>) -> Option<Input> {
 /// Whether the numbers of such a short time are meaningful: either some rank was in MPI, or there is no MPI,
 /// and CPU use is independent of calls.
 fn says_something(snapshot: &Snapshot) -> bool {
-    let mut rates = snapshot.running().filter_map(|process| process.rates);
+    let known = snapshot.running().filter(|process| !process.is_mpi_unknown);
+    let mut rates = known.filter_map(|process| process.rates);
     rates.any(|rates| rates.mpi.is_none_or(|mpi| mpi > 0.0))
 }
 
@@ -307,6 +308,15 @@ mod tests {
         assert!(!of(&[Some(0.0), Some(0.0)]));
         assert!(of(&[None]));
         assert!(!of(&[]), "nothing was measured");
+        let unknown = ProcessView {
+            rates: Some(Rates::default()),
+            is_mpi_unknown: true,
+            ..ProcessView::default()
+        };
+        assert!(!says_something(&Snapshot {
+            processes: vec![unknown],
+            ..Snapshot::default()
+        }));
     }
 
     #[test]

@@ -156,12 +156,10 @@ fn debug_information_of_the_distribution_is_found_by_build_id() {
 fn a_pointer_without_a_star_is_refused_with_the_name_of_what_it_points_to() {
     let workshop = or_skip!(Workshop::open());
     let program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));
-    let error = program.place("counter", None).unwrap_err().to_string();
-    assert!(
-        error.starts_with("`counter` is a pointer: name the value that it points to, `*counter`,"),
-        "{error}"
+    assert_eq!(
+        program.place("counter", None).unwrap_err().to_string(),
+        "`counter` is a pointer: name the value that it points to, `*counter`"
     );
-    assert!(program.place("counter", Some(ValueType::U64)).is_ok());
 }
 
 #[test]

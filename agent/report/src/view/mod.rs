@@ -12,6 +12,7 @@ mod pace;
 mod pairs;
 mod parts;
 mod progress;
+mod rows;
 mod scaling;
 mod screen;
 mod sizes;
