@@ -25,7 +25,7 @@ use crate::{
     rulebook::{Recorder, RuleBook},
     session::{
         Options, Session,
-        outputs::{Addresses, Exports, Outputs, refuse_stdout},
+        outputs::{Addresses, Exports, Outputs},
     },
 };
 
@@ -171,8 +171,9 @@ impl Watched {
         options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
         options.probe = args.probe.clone();
         let host = job::host();
-        refuse_stdout("--record", args.record.as_deref())?;
-        refuse_shared(&outputs(&args), &host)?;
+        let files = outputs(&args);
+        refuse_stdout(&files)?;
+        refuse_shared(&files, &host)?;
         let addresses = addresses(&args);
         let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), addresses, &host)?;
         if let Some(name) = &args.record {
@@ -239,6 +240,9 @@ fn loads(args: &RuleArgs) -> String {
     words("--rules", paths) + &parameters + &settings("--bind", &args.settings.bindings)
 }
 
+/// Flags whose file may be standard output.
+const TO_STDOUT: [&str; 2] = ["--json", "--csv"];
+
 /// The files that are written, by their flags.
 fn outputs(args: &WatchArgs) -> [(&'static str, Option<&str>); 7] {
     let exports = &args.exports;
@@ -251,6 +255,18 @@ fn outputs(args: &WatchArgs) -> [(&'static str, Option<&str>); 7] {
         ("--snapshots", exports.snapshots.as_deref()),
         ("--record-session", exports.record_session.as_deref()),
     ]
+}
+
+/// Refuses standard output for files that are written during the session, since they are useless in a pipe,
+/// and for the page.
+fn refuse_stdout(files: &[(&'static str, Option<&str>)]) -> Result<(), Failure> {
+    let is_wrong = |(flag, file): &&(&str, Option<&str>)| *file == Some("-") && !TO_STDOUT.contains(flag);
+    match files.iter().find(is_wrong) {
+        Some((flag, _)) => Err(Failure::not_there(format!(
+            "{flag} - : this is not written to standard output; give it a file"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn exports(args: ExportArgs) -> Exports {

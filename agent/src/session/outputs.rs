@@ -111,14 +111,6 @@ impl Outputs {
         addresses: Addresses,
         host: &str,
     ) -> Result<Outputs, Failure> {
-        for (flag, file) in [
-            ("--html", &exports.html),
-            ("--trace", &exports.trace),
-            ("--snapshots", &exports.snapshots),
-            ("--record-session", &exports.session),
-        ] {
-            refuse_stdout(flag, file.as_deref())?;
-        }
         let named = |name: &String| name.replace("%h", host);
         let created = |name: String| match File::create(&name) {
             Ok(file) => Ok((file, name)),
@@ -256,16 +248,6 @@ impl Place {
                 .complete(text.as_bytes())
                 .map_err(|source| OutputError::File { name, source }),
         }
-    }
-}
-
-/// Refuses standard output for files that are written during the session, since they are useless in a pipe.
-pub(crate) fn refuse_stdout(flag: &str, file: Option<&str>) -> Result<(), Failure> {
-    match file {
-        Some("-") => Err(Failure::not_there(format!(
-            "{flag} - : this is not written to standard output; give it a file"
-        ))),
-        _ => Ok(()),
     }
 }
 
