@@ -357,9 +357,10 @@ format:
 glob:
 mpi:
 os_metrics:
+progress:
 calls: format
 probe: calls glob mpi
-snapshot: calls cost os_metrics
+snapshot: calls cost os_metrics progress
 profile: calls cost mpi os_metrics probe snapshot
 ";
 

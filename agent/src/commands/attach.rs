@@ -59,7 +59,6 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let targets = targets(&mut args)?;
     let typed = targets.join(" ");
     let reference = reference(&args.watch)?;
-    let progress = args.watch.progress.take();
     let mut discovery = Discovery::default();
     let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
@@ -99,7 +98,6 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
         typed,
         plain: args.plain,
         reference,
-        progress,
         links: match args.tracefs {
             true => LinkChoice::Tracefs,
             false => LinkChoice::Best,
@@ -170,6 +168,7 @@ impl Watched {
         options.busy_poll = args.busy_poll;
         options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
         options.probe = args.probe.clone();
+        options.progress = args.progress.clone();
         let host = job::host();
         let files = outputs(&args);
         refuse_stdout(&files)?;
@@ -177,16 +176,7 @@ impl Watched {
         let addresses = addresses(&args);
         let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), addresses, &host)?;
         if let Some(name) = &args.record {
-            let name = name.replace("%h", &host);
-            let view = crate::session::job_view(&self.job, 0);
-            let version = view.mpi.and_then(|(_, version)| version).unwrap_or_default();
-            let about = [
-                ("user", view.user),
-                ("job", job_id(&self.job)),
-                ("mpi_version", version),
-            ];
-            self.rules
-                .record(Recorder::create(&name, &host, self.program, about)?);
+            self.record(&name.replace("%h", &host), &host)?;
         }
         if priority::raise().is_err() {
             report::console::error_line(format_args!(
@@ -212,6 +202,20 @@ impl Watched {
         give_up().map_err(Failure::not_permitted)?;
         armed()?;
         session.run(actuator, control, closer, self.hurry)
+    }
+
+    /// Records what rules observe.
+    fn record(&mut self, name: &str, host: &str) -> Result<(), Failure> {
+        let view = crate::session::job_view(&self.job, 0);
+        let version = view.mpi.and_then(|(_, version)| version).unwrap_or_default();
+        let about = [
+            ("user", view.user),
+            ("job", job_id(&self.job)),
+            ("mpi_version", version),
+        ];
+        let recorder = Recorder::create(name, host, self.program.clone(), about)?;
+        self.rules.record(recorder);
+        Ok(())
     }
 }
 

@@ -23,8 +23,9 @@ pub(super) fn run(words: &[String]) -> CommandResult {
         }
         None => {
             let near = did_you_mean(rules::shipped().map(|(name, _)| name.to_owned()), id);
+            let stop = if near.is_empty() { "." } else { "" };
             Err(Failure::not_there(format!(
-                "there is no page on {id}{near}. Give a rule (tuneagent rule list), an error such as E0107, or a change such as \
+                "there is no page on {id}{near}{stop} Give a rule (tuneagent rule list), an error such as E0107, or a change such as \
                  `change PID:1` (tuneagent journal)"
             )))
         }

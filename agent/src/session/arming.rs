@@ -7,8 +7,11 @@ use job::{Job, Member};
 use probe::{ArmError, Probes};
 use profile::probe::{ProbeSelector, Wanted};
 
-use super::{Options, Started, kernel_failure};
-use crate::{exit::Failure, rulebook::RuleBook};
+use super::{Options, Started, kernel_failure, parts::Setup, target::Target};
+use crate::{
+    exit::Failure,
+    rulebook::{RuleBook, Time},
+};
 
 /// The probe requests of a session.
 pub(super) struct Requests {
@@ -87,8 +90,20 @@ fn threads_of(member: &Member) -> u64 {
     stat.map_or(1, |stat| stat.num_threads.max(1) as u64)
 }
 
+/// What the state machines know when the probes are attached.
+pub(super) fn setup(options: &Options, target: &Target, armed_ns: u64) -> Setup {
+    Setup {
+        may_write: options.applies,
+        keeps: options.keep,
+        origin: target.origin(),
+        missing: not_watched(&target.job),
+        program: target.job.program(),
+        armed: Time(armed_ns),
+    }
+}
+
 /// Messages about processes of a job that are not watched.
-pub(super) fn not_watched(job: &Job) -> Vec<String> {
+fn not_watched(job: &Job) -> Vec<String> {
     let processes = job.unreachable.iter();
     processes
         .map(|(pid, why)| format!("process {pid} is not watched: {why}"))

@@ -39,11 +39,11 @@ use session::{budget, changes, error, greeting, intake, leave, members, parts, r
 use self::{
     actuation::Actuation,
     actuator_queue::ActuatorQueue,
-    arming::{Requests, not_watched},
+    arming::{Requests, setup},
     budget::Budget,
     measuring::{Context, Measuring},
     outputs::Outputs,
-    parts::{Parts, Setup},
+    parts::Parts,
     progress::ProgressReader,
     requests::Check,
     screen::Screen,
@@ -98,14 +98,7 @@ impl Session {
         let target = Target::new(job, discovery, options.started.take(), &mut probes)?;
         let times = (now.saturating_sub(began), now);
         let budget = Budget::new(options.budget, options.busy_poll, regions, times);
-        let setup = Setup {
-            may_write: options.applies,
-            keeps: options.keep,
-            origin: target.origin(),
-            missing: not_watched(&target.job),
-            program: target.job.program(),
-            armed: Time(now),
-        };
+        let setup = setup(&options, &target, now);
         let log = outputs.take_log();
         let check: Check = |given| rulebook::checked(given).map_err(|failure| failure.error);
         let mut session = Session {

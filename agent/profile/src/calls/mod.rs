@@ -118,7 +118,7 @@ impl Sequence {
         &mut self,
         calls: impl IntoIterator<Item = Option<Call>>,
         skipped: u64,
-        is_of_loop: impl Fn(&Call) -> bool,
+        mut is_of_loop: impl FnMut(&Call) -> bool,
     ) {
         self.skip(skipped);
         for call in calls {

@@ -197,7 +197,6 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     let program = expected.last().map_or_else(|| "?".to_owned(), Member::program);
     let options = Options {
         reference: attach::reference(&args.watch)?,
-        progress: args.watch.progress.clone(),
         typed: order.pid.to_string(),
         started: Some(Started {
             process: process.clone(),
