@@ -41,6 +41,20 @@ fn what_is_pure_depends_on_nothing_that_waits_or_asks_the_kernel() -> Outcome {
     Ok(())
 }
 
+/// Maximum number of crates that `rules` depends on, directly and indirectly.
+const RULES_CRATES_MAX: usize = 20;
+
+#[test]
+fn the_rule_language_needs_few_crates() -> Outcome {
+    let all = dependencies(&metadata()?, "tuneagent-rules");
+    assert!(
+        all.contains("tuneagent-plan"),
+        "the search finds nothing: {all:?}"
+    );
+    assert!(all.len() <= RULES_CRATES_MAX, "{}: {all:?}", all.len());
+    Ok(())
+}
+
 #[test]
 fn one_crate_of_the_agent_knows_bpf() -> Outcome {
     let metadata = metadata()?;
