@@ -39,7 +39,7 @@ const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
     file: File,
-    place: Place,
+    place: TargetFile,
     until_complete: Hidden,
 }
 
@@ -57,8 +57,8 @@ enum Hidden {
 
 impl AtomicFile {
     pub(crate) fn create(name: &str) -> io::Result<AtomicFile> {
-        let place = match Place::find(Path::new(name))? {
-            Destination::Place(place) => place,
+        let place = match TargetFile::find(Path::new(name))? {
+            Destination::Name(place) => place,
             Destination::Open(file, place) => {
                 return Ok(AtomicFile {
                     file,
@@ -93,7 +93,7 @@ impl AtomicFile {
     }
 
     /// Under a temporary name in the same folder.
-    fn beside(place: Place, replaced: Option<&Stat>) -> io::Result<AtomicFile> {
+    fn beside(place: TargetFile, replaced: Option<&Stat>) -> io::Result<AtomicFile> {
         let draft = place.draft();
         // Left by a session with the same process id that was killed.
         place.remove(&draft)?;
@@ -110,7 +110,7 @@ impl AtomicFile {
     }
 
     /// Under its final name, but not readable.
-    fn closed(place: Place, replaced: Option<&Stat>) -> io::Result<AtomicFile> {
+    fn closed(place: TargetFile, replaced: Option<&Stat>) -> io::Result<AtomicFile> {
         place.remove(&place.name)?;
         // Mode 0666 less the umask, as for any new file, so that exactly the same users may read it later.
         let file = place.new_file(&place.name, if replaced.is_some() { 0 } else { 0o666 })?;
@@ -156,7 +156,7 @@ impl Drop for AtomicFile {
 
 /// A name in an open folder. It was not a link when it was looked up.
 #[derive(Debug)]
-struct Place {
+struct TargetFile {
     folder: OwnedFd,
     name: OsString,
     shown: PathBuf,
@@ -164,18 +164,18 @@ struct Place {
 
 /// The destination of a name.
 enum Destination {
-    Place(Place),
+    Name(TargetFile),
     /// An open descriptor (`/dev/stdout`, `/dev/fd/63`): only the kernel can follow such a link.
-    Open(File, Place),
+    Open(File, TargetFile),
 }
 
-impl Place {
+impl TargetFile {
     /// Resolves `name`, following links.
     fn find(name: &Path) -> io::Result<Destination> {
-        let mut place = Place::below(rustix::fs::CWD, name)?;
+        let mut place = TargetFile::below(rustix::fs::CWD, name)?;
         for _ in 0..LINKS_MAX {
             let Some(link) = place.link()? else {
-                return Ok(Destination::Place(place));
+                return Ok(Destination::Name(place));
             };
             if rustix::fs::fstatfs(&link)?.f_type as i64 == PROC_SUPER_MAGIC {
                 let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
@@ -184,19 +184,19 @@ impl Place {
             }
             place.refuse_anothers(&rustix::fs::fstat(&link)?, "link")?;
             let target = rustix::fs::readlinkat(&link, "", Vec::new())?.into_bytes();
-            place = Place::below(&place.folder, Path::new(&OsString::from_vec(target)))?;
+            place = TargetFile::below(&place.folder, Path::new(&OsString::from_vec(target)))?;
         }
         Err(Errno::LOOP.into())
     }
 
     /// Opens the folder of `name`; the last part is not resolved. The kernel follows links in the folder's
     /// path, except those that it protects from.
-    fn below(folder: impl rustix::fd::AsFd, name: &Path) -> io::Result<Place> {
+    fn below(folder: impl rustix::fd::AsFd, name: &Path) -> io::Result<TargetFile> {
         let last = name.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
         let parent = name.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Place {
+        Ok(TargetFile {
             folder: rustix::fs::openat(folder, parent, flags, Mode::empty())?,
             name: last,
             shown: name.to_owned(),

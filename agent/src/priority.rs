@@ -17,7 +17,7 @@ const NICE: i32 = -15;
 const GROUP: &str = "/proc/self/autogroup";
 
 /// Users other than root may change it once within this time.
-const AGAIN: Duration = Duration::from_millis(110);
+const RETRY_AFTER: Duration = Duration::from_millis(110);
 
 /// Gives this process priority over busy ranks of its own group.
 pub(crate) fn raise() -> io::Result<()> {
@@ -55,7 +55,7 @@ impl Drop for RaisedPriority {
         let before = self.before.to_string();
         let back = self.group.write_all(before.as_bytes());
         if back.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(RETRY_AFTER);
             let _ = self.group.write_all(before.as_bytes());
         }
     }

@@ -22,7 +22,7 @@ use crate::process::{Pid, Process, ProcessError};
 /// Retries, and the pause between them, of a lock without a known holder: if another thread of ours starts a
 /// program while we release a lock, that program has a copy of the descriptor until its exec.
 const TRIES_MAX: usize = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Error)]
 pub enum LockError {
@@ -85,7 +85,7 @@ impl WriterLock {
                 let holder = holder.map(Holder::named);
                 return Err(LockError::Held { pid, holder });
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_AFTER);
         }
     }
 }

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How long /proc is observed if probes are not permitted.
-const LOOK: Duration = Duration::from_secs(1);
+const OBSERVATION: Duration = Duration::from_secs(1);
 
 /// The targets. `--rules a.yaml 8123` and `--probe f 8123` parse the number as an argument of the flag,
 /// although it is the target.
@@ -151,7 +151,7 @@ impl Watched {
             super::cpus::bind(cpus)?;
         }
         if !args.keep {
-            options.notes.extend(self.rules.put_everything_back()?);
+            options.notes.extend(self.rules.revert_everything_at_exit()?);
         }
         if args.apply.is_some() {
             options.notes.extend(super::history::note_of_journal());
@@ -402,10 +402,10 @@ fn look(job: &Job) -> Snapshot {
         .map(|member| (member.process.pid.number, member.rank));
     let mut samplers: Vec<_> = pids.map(|(pid, rank)| (pid, rank, open(pid))).collect();
     let started = std::time::Instant::now();
-    std::thread::sleep(LOOK);
+    std::thread::sleep(OBSERVATION);
     let mut snapshot = Snapshot {
         job: crate::session::job_view(job, 0),
-        elapsed: LOOK,
+        elapsed: OBSERVATION,
         ..Snapshot::default()
     };
     for (pid, rank, sampler) in &mut samplers {

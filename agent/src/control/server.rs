@@ -28,7 +28,7 @@ const CONNECTIONS_MAX: usize = 8;
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Pause after a connection that could not be accepted.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A request, and the channel for its answer.
 pub(crate) type PendingRequest = (Request, oneshot::Sender<Answer>);
@@ -120,7 +120,7 @@ async fn serve_within(
             Err(error) => {
                 // Probably too many open files: the client has to wait.
                 tracing::warn!(%error, "accept failed on the control socket, retrying");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_AFTER).await;
                 continue;
             }
         };

@@ -140,7 +140,7 @@ impl Follower {
 
 /// The data of an event: what is new.
 #[derive(Serialize)]
-struct News<'a> {
+struct PageUpdate<'a> {
     /// The wall clock, in seconds since 1970.
     unix_s: f64,
     /// The sections that changed, as HTML.
@@ -154,7 +154,7 @@ async fn event(web: &Arc<Web>, drawn: Arc<Drawn>, since: u64) -> Result<Bytes, D
     let id = web.name(drawn.number);
     let made = tokio::task::spawn_blocking(move || -> Result<String, DrawError> {
         let is_last = drawn.is_last();
-        let news = News {
+        let news = PageUpdate {
             unix_s: job::unix_s(),
             sections: drawn
                 .news(since)

@@ -31,7 +31,7 @@ use self::{answer::answer, names::Names};
 pub(crate) use self::{token::Token, web::Web};
 
 /// Pause after a connection that could not be accepted.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The newest state of a session.
 #[derive(Clone, Debug, Default)]
@@ -141,7 +141,7 @@ async fn serve_within(
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "accept failed, retrying");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_AFTER).await;
                 continue;
             }
         };

@@ -39,7 +39,7 @@ const OF_THREAD: libc::c_int = libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE
 
 /// How often to retry while a thread is ending, and the pause between the tries.
 const TRIES: u32 = 1000;
-const PAUSE: Duration = Duration::from_millis(1);
+const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// Descriptor flags; neither locks nor signals on input.
 const FCNTL: &[u64] = &[
@@ -191,7 +191,7 @@ fn apply_to_all(program: &BpfProgram) -> Result<(), RightsError> {
             Err(seccompiler::Error::ThreadSync(_)) if tries < TRIES => tries += 1,
             applied => return Ok(applied?),
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_AFTER);
     }
 }
 

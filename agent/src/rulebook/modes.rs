@@ -51,7 +51,7 @@ impl RuleBook {
     /// For a session that reverts everything at its end, which cannot have rules that make calls without an
     /// inverse: it is an error if `--apply` named one of them, and the others only advise. Returns a sentence
     /// for each of these.
-    pub(crate) fn put_everything_back(&mut self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn revert_everything_at_exit(&mut self) -> Result<Vec<String>, Failure> {
         self.keeps = false;
         let mut advising = Vec::new();
         for (_, rule, _) in self.engine.rules().filter(|(_, rule, _)| stays(rule)) {
@@ -164,20 +164,20 @@ mod tests {
         assert!(kept.switch("a", Mode::Applying, 1).is_ok());
         let mut unnamed = book(stays, &[]);
         assert_eq!(
-            unnamed.put_everything_back().unwrap(),
+            unnamed.revert_everything_at_exit().unwrap(),
             [format!("a only advises: {text}")]
         );
         assert!(unnamed.applying.is_empty());
         let switched = unnamed.switch("a", Mode::Applying, 1).map(|_| ());
         assert_eq!(switched, Err(NotSwitched::Stays));
-        let named = book(stays, &["a"]).put_everything_back().unwrap_err();
+        let named = book(stays, &["a"]).revert_everything_at_exit().unwrap_err();
         assert_eq!(named.error.message, format!("--apply=a: {text}"));
         for taken_back in [
             "call: f(1)\n    inverse: f(0)",
             "call: f(1)\n    inverse: none\n    because: c",
         ] {
             let mut book = book(taken_back, &["a"]);
-            assert_eq!(book.put_everything_back().unwrap(), [""; 0], "{taken_back}");
+            assert_eq!(book.revert_everything_at_exit().unwrap(), [""; 0], "{taken_back}");
             assert_eq!(book.applying, ["a"], "{taken_back}");
         }
     }

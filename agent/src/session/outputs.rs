@@ -55,7 +55,7 @@ pub(crate) enum OutputError {
 
 /// The destination of an output that is written once, at the end.
 #[derive(Debug)]
-enum Place {
+enum OutputFile {
     Stdout,
     File(ReportFile, String),
 }
@@ -74,9 +74,9 @@ struct Series {
 /// All outputs except the terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
-    report: Option<Place>,
-    table: Option<Place>,
-    page: Option<Place>,
+    report: Option<OutputFile>,
+    table: Option<OutputFile>,
+    page: Option<OutputFile>,
     series: Option<Series>,
     /// The trace of single calls.
     pub trace: Option<Trace>,
@@ -164,7 +164,9 @@ impl Outputs {
     /// Whether the report or its table is written to standard output.
     pub(crate) fn report_is_stdout(&self) -> bool {
         let places = [&self.report, &self.table];
-        places.iter().any(|place| matches!(place, Some(Place::Stdout)))
+        places
+            .iter()
+            .any(|place| matches!(place, Some(OutputFile::Stdout)))
     }
 
     pub(crate) fn every(&self) -> Option<Duration> {
@@ -237,28 +239,28 @@ impl Printout {
     }
 }
 
-impl Place {
+impl OutputFile {
     fn write(self, text: String, printout: &mut Printout) -> Result<(), OutputError> {
         match self {
-            Place::Stdout => {
+            OutputFile::Stdout => {
                 printout.0 = Some(text);
                 Ok(())
             }
-            Place::File(file, name) => file
+            OutputFile::File(file, name) => file
                 .complete(text.as_bytes())
                 .map_err(|source| OutputError::File { name, source }),
         }
     }
 }
 
-fn place(name: Option<&str>, host: &str) -> Result<Option<Place>, Failure> {
+fn place(name: Option<&str>, host: &str) -> Result<Option<OutputFile>, Failure> {
     match name {
         None => Ok(None),
-        Some("-") => Ok(Some(Place::Stdout)),
+        Some("-") => Ok(Some(OutputFile::Stdout)),
         Some(name) => {
             let name = name.replace("%h", host);
             let file = ReportFile::create(&name).map_err(|error| cannot_be_written(&name, &error))?;
-            Ok(Some(Place::File(file, name)))
+            Ok(Some(OutputFile::File(file, name)))
         }
     }
 }

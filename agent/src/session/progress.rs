@@ -4,7 +4,7 @@ use job::{Job, Member};
 use profile::progress::{ProgressSource, ProgressView, StepCount, StepProgress};
 use tuner::Memory;
 
-use super::{Options, target::Target, written::Place};
+use super::{Options, target::Target, written::TargetVariable};
 use crate::exit::Failure;
 
 /// The variables in the process that has them.
@@ -12,14 +12,14 @@ use crate::exit::Failure;
 pub(super) struct ProgressReader {
     of: ProgressSource,
     /// The slot of the process that is read, and its variables; `None` until one has them.
-    found: Option<(u32, Place, Total)>,
+    found: Option<(u32, TargetVariable, Total)>,
     progress: StepProgress,
 }
 
 #[derive(Debug)]
 enum Total {
     Number(f64),
-    Variable(Place),
+    Variable(Box<TargetVariable>),
 }
 
 impl ProgressReader {
@@ -76,7 +76,7 @@ fn check(of: &ProgressSource, members: &[Member]) -> Result<(), Failure> {
     let is_known = |name: &str| {
         members
             .iter()
-            .any(|member| Place::of(name.to_owned(), None, member).is_some())
+            .any(|member| TargetVariable::of(name.to_owned(), None, member).is_some())
     };
     let names = [Some(of.step.as_str()), of.total_name()];
     let unknown: Vec<&str> = names
@@ -90,11 +90,13 @@ fn check(of: &ProgressSource, members: &[Member]) -> Result<(), Failure> {
     )))
 }
 
-fn places(of: &ProgressSource, member: &Member) -> Option<(Place, Total)> {
-    let step = Place::of(of.step.clone(), None, member)?;
+fn places(of: &ProgressSource, member: &Member) -> Option<(TargetVariable, Total)> {
+    let step = TargetVariable::of(of.step.clone(), None, member)?;
     let total = match &of.total {
         StepCount::Number(total) => Total::Number(*total),
-        StepCount::Variable(name) => Total::Variable(Place::of(name.clone(), None, member)?),
+        StepCount::Variable(name) => {
+            Total::Variable(Box::new(TargetVariable::of(name.clone(), None, member)?))
+        }
     };
     Some((step, total))
 }

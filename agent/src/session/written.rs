@@ -11,18 +11,18 @@ use profile::probe::number_of;
 
 /// The variables of each process, by slot; looked up at its first reading.
 #[derive(Debug, Default)]
-pub(super) struct Written(BTreeMap<u32, Vec<Place>>);
+pub(super) struct TargetVariables(BTreeMap<u32, Vec<TargetVariable>>);
 
 /// A variable of a process.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct TargetVariable {
     /// The name in the rule.
     name: String,
     location: Location,
     type_name: &'static str,
 }
 
-impl Written {
+impl TargetVariables {
     /// Rules were added or removed: look up everything again.
     pub(super) fn forget(&mut self) {
         self.0.clear();
@@ -38,7 +38,7 @@ impl Written {
         let look_up = || {
             let places = wanted().into_iter();
             places
-                .filter_map(|(name, stated)| Place::of(name, stated, member))
+                .filter_map(|(name, stated)| TargetVariable::of(name, stated, member))
                 .collect()
         };
         let places = self.0.entry(slot).or_insert_with(look_up);
@@ -48,16 +48,16 @@ impl Written {
         let Ok(memory) = Memory::open(&member.process) else {
             return Vec::new();
         };
-        let value = |place: &Place| Some((place.name.clone(), place.read(&memory)?));
+        let value = |place: &TargetVariable| Some((place.name.clone(), place.read(&memory)?));
         places.iter().filter_map(value).collect()
     }
 }
 
-impl Place {
-    pub(super) fn of(name: String, stated: Option<ValueType>, member: &Member) -> Option<Place> {
+impl TargetVariable {
+    pub(super) fn of(name: String, stated: Option<ValueType>, member: &Member) -> Option<TargetVariable> {
         let location = member.space.variable(&VariableName::from(name.as_str())).ok()?;
         let of = stated.or(location.value_type())?;
-        (location.size == of.size() as u64).then_some(Place {
+        (location.size == of.size() as u64).then_some(TargetVariable {
             name,
             location,
             type_name: of.name(),

@@ -113,7 +113,7 @@ impl Infer<'_> {
     }
 
     pub(super) fn row(&mut self, of: &Expr, key: &Expr, span: Span) -> Option<Typed> {
-        if self.place == super::infer::Place::Capture {
+        if self.place == super::infer::FormulaPosition::Capture {
             let element = Expr {
                 node: Node::Index {
                     of: Box::new(of.clone()),

@@ -1,7 +1,7 @@
 //! Captures: formulas over the reads of a probe in the program. A read is a plain number unless its layout is
 //! that of a boolean or a text; units are factors.
 
-use super::infer::{Infer, Place, ProbeNames};
+use super::infer::{FormulaPosition, Infer, ProbeNames};
 use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
 use super::{Checker, infer::Reads};
 use crate::diag::{Diagnostic, Span, did_you_mean};
@@ -44,7 +44,7 @@ impl Checker<'_> {
                     .push(Diagnostic::wrong("E0132", entry.field.span, message));
                 continue;
             }
-            let mut infer = self.infer(Place::Capture);
+            let mut infer = self.infer(FormulaPosition::Capture);
             infer.reads = Some(Reads {
                 site: probe.site,
                 is_mark: probe.target.is_mark(),

@@ -20,7 +20,7 @@ use crate::value::Scalar;
 
 /// The kind of a formula; it determines the available names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FormulaPosition {
     /// Parameters and settings: no measurements.
     Constant,
     /// Roles: facts about one process.
@@ -42,7 +42,7 @@ pub(crate) struct Reads {
 /// Infers formulas of one place; errors are added to `wrong` once, and the erroneous part has no type.
 pub(crate) struct Infer<'a> {
     pub(crate) names: &'a Names,
-    pub(crate) place: Place,
+    pub(crate) place: FormulaPosition,
     /// The type of `value`, in a range.
     pub(crate) proposed: Option<Type>,
     /// Index of the window of a formula.
@@ -181,8 +181,10 @@ impl Infer<'_> {
                 of,
                 layout,
                 layout_span,
-            } if self.place == Place::Capture => return self.read(of, Some((layout, *layout_span))),
-            _ if self.place == Place::Capture => return self.read(expr, None),
+            } if self.place == FormulaPosition::Capture => {
+                return self.read(of, Some((layout, *layout_span)));
+            }
+            _ if self.place == FormulaPosition::Capture => return self.read(expr, None),
             Node::As { layout_span, .. } => (
                 "types in memory belong to what is read, under `capture`",
                 *layout_span,
@@ -278,10 +280,10 @@ impl Infer<'_> {
     }
 
     fn call(&mut self, expr: &Expr, name: &str, name_span: Span, arguments: &[Expr]) -> Option<Typed> {
-        if self.place == Place::Capture && name == "arg" {
+        if self.place == FormulaPosition::Capture && name == "arg" {
             return self.read(expr, None);
         }
-        if self.place == Place::Window
+        if self.place == FormulaPosition::Window
             && let Some(metric) = self.metric(name)
         {
             let metric = metric?;
@@ -310,7 +312,7 @@ impl Infer<'_> {
     }
 
     fn at(&mut self, of: &Expr, place: &str, place_span: Span, span: Span) -> Option<Typed> {
-        if self.place == Place::Window {
+        if self.place == FormulaPosition::Window {
             return self.at_boundary(of, place, place_span, span);
         }
         let message = "values at a hit are measured; they belong under `metrics` and `tune`";
@@ -319,7 +321,7 @@ impl Infer<'_> {
 
     fn about_process(&mut self, function: &FormulaFunction, argument: &Expr, span: Span) -> Option<Typed> {
         let name = function.name;
-        if self.place != Place::Role {
+        if self.place != FormulaPosition::Role {
             let message = format!("`{name}` is a fact of a process and belongs under `roles`");
             return self.report(Diagnostic::wrong("E0134", span, message).help("declare a role with it"));
         }

@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use capture::READS_MAX;
-use infer::{Infer, MetricNames, Names, Place, ProbeNames};
+use infer::{FormulaPosition, Infer, MetricNames, Names, ProbeNames};
 
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
@@ -183,7 +183,7 @@ impl Checker<'_> {
         })
     }
 
-    fn infer(&mut self, place: Place) -> Infer<'_> {
+    fn infer(&mut self, place: FormulaPosition) -> Infer<'_> {
         Infer {
             names: &self.names,
             place,
@@ -207,7 +207,7 @@ impl Checker<'_> {
     fn in_window(&mut self, home: usize) -> Infer<'_> {
         Infer {
             home,
-            ..self.infer(Place::Window)
+            ..self.infer(FormulaPosition::Window)
         }
     }
 
@@ -330,7 +330,7 @@ impl Checker<'_> {
     }
 
     fn constant(&mut self, expr: &Expr) -> Option<(Scalar, Type)> {
-        let typed = self.infer(Place::Constant).infer(expr)?;
+        let typed = self.infer(FormulaPosition::Constant).infer(expr)?;
         match Context::default().eval(&typed).single() {
             Ok(value) => Some((value, typed.of)),
             Err(reason) => {

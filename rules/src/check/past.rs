@@ -240,7 +240,7 @@ impl Infer<'_> {
         result: Type,
         span: Span,
     ) -> Option<Typed> {
-        if self.place != super::infer::Place::Window {
+        if self.place != super::infer::FormulaPosition::Window {
             return self.refuse("E0134", span, "a constant is needed here");
         }
         if self.runs.len() == RUNS_MAX {

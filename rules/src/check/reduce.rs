@@ -2,7 +2,7 @@
 //! a table or, in [`super::hits`], the hits of a probe.
 
 use super::implied::speaks_of_calls;
-use super::infer::{Infer, Place};
+use super::infer::{FormulaPosition, Infer};
 use crate::diag::{Diagnostic, Span};
 use crate::function::{Meaning, Reduction, function_named};
 use crate::lang::ast::{Expr, Node};
@@ -85,7 +85,7 @@ impl Infer<'_> {
             by,
             span,
         };
-        if self.place == Place::Window
+        if self.place == FormulaPosition::Window
             && let Some(done) = self.in_a_window(&call, inner, over)
         {
             return done;

@@ -1,6 +1,6 @@
 //! Resolves names, depending on the kind of the formula; explains names that have no meaning there.
 
-use super::infer::{Infer, Place};
+use super::infer::{FormulaPosition, Infer};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope as MeasureScope};
@@ -11,7 +11,7 @@ impl Infer<'_> {
     pub(super) fn name(&mut self, name: &str, span: Span) -> Option<Typed> {
         let typed = |term, of| Some(Typed { term, of, span });
         if let Some(counted) = self.names.counted.get(name) {
-            if self.place == Place::Window {
+            if self.place == FormulaPosition::Window {
                 return typed(counted.term.clone(), counted.of);
             }
             let message = format!("`{name}` counts processes, and a constant is needed here");
@@ -35,7 +35,7 @@ impl Infer<'_> {
         if let Some(key) = self.key_of_row(name, span) {
             return key;
         }
-        if self.place == Place::Role
+        if self.place == FormulaPosition::Role
             && let Some((fact, of)) = fact(name)
         {
             return typed(Term::Fact(fact), of);
@@ -46,14 +46,14 @@ impl Infer<'_> {
         if let Some(part) = self.part_of_hit(name, span) {
             return part;
         }
-        if self.place == Place::Capture {
+        if self.place == FormulaPosition::Capture {
             let name = Expr {
                 node: Node::Name(name.to_string()),
                 span,
             };
             return self.read(&name, None);
         }
-        if self.place == Place::Window
+        if self.place == FormulaPosition::Window
             && let Some(known) = self.of_window(name, span)
         {
             return known;
@@ -114,44 +114,44 @@ impl Infer<'_> {
                 "`sum(mpi.time where call == \"MPI_Barrier\")`",
             );
         }
-        if self.place == Place::Window && self.names.window_named(name).is_some() {
+        if self.place == FormulaPosition::Window && self.names.window_named(name).is_some() {
             return elsewhere(
                 "is a window and has no value of its own",
                 &format!("`{name}.duration`, `{name}.index`, or its instances: `count({name})`"),
             );
         }
-        if self.place == Place::Window && self.names.roles.contains_key(name) {
+        if self.place == FormulaPosition::Window && self.names.roles.contains_key(name) {
             return elsewhere(
                 "is a role and has no value of its own",
                 &format!("its processes: `count({name})`"),
             );
         }
-        if self.place == Place::Window && self.names.probes.contains_key(base) && base == name {
+        if self.place == FormulaPosition::Window && self.names.probes.contains_key(base) && base == name {
             return elsewhere(
                 "is a probe and has no value of its own",
                 &format!("its hits: `count({name})`"),
             );
         }
-        if self.place == Place::Window && self.names.probes.contains_key(base) {
+        if self.place == FormulaPosition::Window && self.names.probes.contains_key(base) {
             return elsewhere(
                 "has a value for each hit",
                 &format!("reduce it: `sum({name})`, `mean({name})`"),
             );
         }
-        if self.place != Place::Role && fact(name).is_some() {
+        if self.place != FormulaPosition::Role && fact(name).is_some() {
             return elsewhere(
                 "is known of a process, and only under `roles`",
                 "declare a role with it",
             );
         }
         let measured = Measure::named(name).is_some() || self.names.scopes.contains_key(name);
-        if self.place == Place::Role && measured {
+        if self.place == FormulaPosition::Role && measured {
             return elsewhere(
                 "is measured, and roles are decided before",
                 "roles use facts: mpi, rank, size, exe, loads, has",
             );
         }
-        if self.place == Place::Constant && (measured || self.names.roles.contains_key(name)) {
+        if self.place == FormulaPosition::Constant && (measured || self.names.roles.contains_key(name)) {
             return elsewhere(
                 "is measured, and a constant is needed here",
                 "give it a name under `metrics`",
@@ -164,9 +164,9 @@ impl Infer<'_> {
     pub(super) fn known(&self) -> Vec<String> {
         let mut known: Vec<String> = self.names.parameters.keys().cloned().collect();
         match self.place {
-            Place::Constant | Place::Capture => {}
-            Place::Role => known.extend(["mpi", "rank", "size", "exe"].map(String::from)),
-            Place::Window => {
+            FormulaPosition::Constant | FormulaPosition::Capture => {}
+            FormulaPosition::Role => known.extend(["mpi", "rank", "size", "exe"].map(String::from)),
+            FormulaPosition::Window => {
                 known.extend(self.names.scopes.keys().cloned());
                 known.extend(Measure::ALL.iter().map(|measure| measure.name().to_string()));
                 let windows = self.names.windows.iter().map(|window| &window.name);

@@ -1,7 +1,7 @@
 //! Roles, and the probes in their processes.
 
 use super::Checker;
-use super::infer::Place;
+use super::infer::FormulaPosition;
 use crate::diag::{Diagnostic, Span};
 use crate::file::{ProbeEntry, RoleEntry};
 use crate::lang::text::Text;
@@ -32,7 +32,7 @@ impl Role {
 impl Checker<'_> {
     pub(super) fn role(&mut self, entry: &RoleEntry) -> Option<Role> {
         let condition = match &entry.expr {
-            Some(expr) => self.infer(Place::Role).infer_boolean(expr)?,
+            Some(expr) => self.infer(FormulaPosition::Role).infer_boolean(expr)?,
             None => return Some(Role::everybody()),
         };
         Some(Role {

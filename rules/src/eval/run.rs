@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::eval::partial::{Place, State};
+use crate::eval::partial::{HitPosition, State};
 use crate::eval::{Context, number};
 use crate::rule::{Run, RunFold};
 use crate::value::{Cell, Key, Value, finite};
@@ -77,7 +77,7 @@ impl RunState {
             (RunFold::Reduce(reduction), _) => {
                 let empty = || Folded::State(Box::new(State::new(*reduction, false)));
                 if let Folded::State(state) = self.rows.entry(key).or_insert_with(empty) {
-                    state.add(Ok(value), None, Place::number(self.count));
+                    state.add(Ok(value), None, HitPosition::number(self.count));
                 }
             }
         }

@@ -18,7 +18,7 @@ use crate::address::Address;
 use crate::arch::x86_64::{
     assemble::Passed,
     code::{self, Body, Displaced},
-    trampoline::{self, Parameter, Then, Work},
+    trampoline::{self, Continuation, Parameter, Work},
 };
 use crate::arena::Arena;
 use crate::error::ActionError;
@@ -175,7 +175,7 @@ fn replace(context: &Context<'_>, function: &FunctionName, with: &FunctionName) 
     if code::jump(displaced.start, target, displaced.length).is_none() {
         let arena = plan.room(context, &from, TRAMPOLINE_BYTES, DONE)?;
         let at = plan.next(&arena);
-        let lead = trampoline::assemble(&Work::Nothing, &Then::Enter(target), at);
+        let lead = trampoline::assemble(&Work::Nothing, &Continuation::Enter(target), at);
         plan.code.extend(lead.map_err(|why| from.refused(DONE, why))?);
         target = at;
     }
@@ -271,8 +271,8 @@ pub(super) fn wrap(
     };
     let start = plan.next(&arena);
     let then = match &jump {
-        Some((_, displaced)) => Then::Displaced(displaced),
-        None => Then::Enter(found.address()),
+        Some((_, displaced)) => Continuation::Displaced(displaced),
+        None => Continuation::Enter(found.address()),
     };
     let code = trampoline::assemble(&work, &then, start).map_err(|why| found.refused(done, why))?;
     plan.code.extend(code);

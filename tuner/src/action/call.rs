@@ -34,7 +34,7 @@ const STUB_BYTES: usize = 1024;
 /// program, and the interval doubles.
 const LEFT_LOOK: Duration = Duration::from_millis(50);
 const LOOKS_AT_ONCE: u32 = 200;
-const PAUSE: Duration = Duration::from_micros(100);
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// A call, found and checked.
 pub(super) struct Plan {
@@ -497,7 +497,7 @@ fn await_result(
         if looks < LOOKS_AT_ONCE {
             std::thread::yield_now();
         } else {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

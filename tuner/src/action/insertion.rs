@@ -11,7 +11,7 @@ use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::{
     assemble::Passed,
     code::{self, Body},
-    trampoline::{self, Then, Work},
+    trampoline::{self, Continuation, Work},
 };
 use crate::arena::Arena;
 use crate::error::ActionError;
@@ -133,7 +133,7 @@ impl Insertion {
             last_end = room.start.0 + room.length as u64;
             refuse_jumps_into(into, &room.inside(), Self::DONE)?;
             let start = plan.next(&arena);
-            let code = trampoline::assemble(&self.work(&passed), &Then::Displaced(&room), start)
+            let code = trampoline::assemble(&self.work(&passed), &Continuation::Displaced(&room), start)
                 .map_err(|why| refused(&why))?;
             plan.code.extend(code);
             lead(context, &mut plan, into, body, &room, start, Self::DONE)?;
@@ -172,8 +172,8 @@ impl Insertion {
         let arena = plan.room(context, into, bytes, Self::DONE)?;
         let passed = self.pass(&mut plan, &arena)?;
         let before = plan.next(&arena);
-        let code =
-            trampoline::assemble(&self.work(&passed), &Then::Return, before).map_err(|why| refused(&why))?;
+        let code = trampoline::assemble(&self.work(&passed), &Continuation::Return, before)
+            .map_err(|why| refused(&why))?;
         plan.code.extend(code);
         let start = plan.next(&arena);
         plan.code

@@ -86,7 +86,7 @@ impl Writer {
         self.announce_revert(change, None)?;
         let (process, underway) = (self.process(), self.hooks.underway);
         let arena = patch.arena.filter(|arena| remote::is_ours(&memory, arena));
-        let back = Back {
+        let back = RevertContext {
             process,
             memory: &memory,
             setup: &setup,
@@ -309,7 +309,7 @@ fn write_all(
 }
 
 /// What reverting a change of code needs.
-struct Back<'a> {
+struct RevertContext<'a> {
     process: &'a Process,
     memory: &'a ProcessMemory,
     setup: &'a RemoteSetup,
@@ -325,7 +325,7 @@ struct Reverted {
     left: Option<Arena>,
 }
 
-impl Back<'_> {
+impl RevertContext<'_> {
     /// Restores, in reverse order, the bytes that are still ours.
     fn revert(&self, underway: fn()) -> Result<Reverted, ActionError> {
         // A thread at our jump finds the complete old first instruction there; no thread can be behind it.

@@ -39,7 +39,7 @@ pub(super) struct WaitingCall {
 }
 
 /// A call that is being reverted at its sync point.
-pub(super) struct InverseThere(WaitingCall);
+pub(super) struct InverseAtSyncPoint(WaitingCall);
 
 impl Session {
     /// Announces a call and arms it. Returns its ticket.
@@ -127,17 +127,17 @@ impl Session {
         change: u64,
         at: SyncPoint,
         until: Instant,
-    ) -> Result<InverseThere, Refusal> {
+    ) -> Result<InverseAtSyncPoint, Refusal> {
         self.waiting.rendezvous()?;
         let call = self.writer(pid)?.announce_inverse(change)?;
         let waiting = self.wait_there(pid, at, call, until, None)?;
-        Ok(InverseThere(waiting))
+        Ok(InverseAtSyncPoint(waiting))
     }
 
     /// Waits until the inverse was made, or its time is over.
     pub(super) fn wait_for_inverse(
         &mut self,
-        InverseThere(mut call): InverseThere,
+        InverseAtSyncPoint(mut call): InverseAtSyncPoint,
     ) -> Result<RevertReceipt, Refusal> {
         let result = loop {
             let is_late = Instant::now() >= call.until || !call.pid.is_alive();

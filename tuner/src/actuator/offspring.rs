@@ -72,7 +72,7 @@ impl Session {
         let known = self.writer(parent).map(|writer| writer.changes());
         let known = known.unwrap_or_default().into_iter().rev();
         let back: Vec<Change> = known
-            .filter(|known| changes.contains(&known.intent.change) && is_back(known))
+            .filter(|known| changes.contains(&known.intent.change) && is_reverted(known))
             .collect();
         let Some(mark) = self.open(parent).ok().and_then(|parent| mark(&parent)) else {
             return Vec::new();
@@ -187,7 +187,7 @@ fn plain(change: &Change) -> Option<&Assignment> {
     }
 }
 
-fn is_back(change: &Change) -> bool {
+fn is_reverted(change: &Change) -> bool {
     plain(change).is_some() && matches!(change.status, Status::Reverted | Status::ChangedSince)
 }
 

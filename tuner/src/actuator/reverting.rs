@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::armed::{Armed, WriteEnd, WriteOptions};
-use super::calling::InverseThere;
+use super::calling::InverseAtSyncPoint;
 use super::session::Session;
 use super::waiting::not_reached;
 use super::{ChangeNumber, Refusal, RevertSummary};
@@ -25,7 +25,7 @@ pub(super) const REVERT_LOOK: Duration = Duration::from_millis(1);
 /// A change that is being reverted at its sync point.
 enum ArmedRevert {
     Set(Box<ArmedSet>),
-    Call(u64, Box<InverseThere>),
+    Call(u64, Box<InverseAtSyncPoint>),
 }
 
 /// A set that is being reverted at its sync point.

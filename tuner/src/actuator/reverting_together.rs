@@ -77,7 +77,7 @@ impl Session {
         }
         let run = self.groups_before(&in_force, wanted);
         for (pid, change) in in_force {
-            match self.prepare_back(pid, change, shared, &run) {
+            match self.prepare_revert(pid, change, shared, &run) {
                 Ok((back, member)) => {
                     returning.push((pid, back));
                     members.push(member);
@@ -171,7 +171,7 @@ impl Session {
         }
     }
 
-    fn prepare_back(
+    fn prepare_revert(
         &mut self,
         pid: Pid,
         change: u64,

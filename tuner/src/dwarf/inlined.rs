@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::file::DebugFile;
 use super::search::{Needles, Words};
 use super::types::number;
-use super::view::{Entry, Found, Loaded, Place, Scopes, View};
+use super::view::{Entry, EntryRef, Found, Loaded, Scopes, View};
 use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 use crate::spelling::{self, Spelling};
@@ -54,12 +54,12 @@ pub fn inlined(image: &DebugFile, name: &str) -> Result<(Vec<Inlined>, usize), I
     Ok((found, count))
 }
 
-type Original<'a> = (Place<'a>, String);
+type Original<'a> = (EntryRef<'a>, String);
 
 /// The functions of this name that were inlined somewhere, and the units that have them.
 fn originals<'a>(view: &View<'a>, units: Vec<usize>, name: &str) -> Found<(Vec<usize>, Vec<Original<'a>>)> {
     let wanted = Spelling::new(name);
-    let mut found: Vec<(Place<'a>, String)> = Vec::new();
+    let mut found: Vec<(EntryRef<'a>, String)> = Vec::new();
     let mut having = Vec::new();
     for unit in units {
         let before = found.len();
@@ -74,7 +74,7 @@ fn originals<'a>(view: &View<'a>, units: Vec<usize>, name: &str) -> Found<(Vec<u
                 if fits(&own) || fits(&linked) {
                     let shown = linked.or(own).map(|text| spelling::demangle(&text));
                     found.push((
-                        Place {
+                        EntryRef {
                             unit: Rc::clone(unit),
                             offset: entry.offset(),
                         },

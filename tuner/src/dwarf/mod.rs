@@ -27,7 +27,7 @@ use crate::elf::ImageError;
 use crate::path::PathStep;
 use search::{Needles, Words};
 use types::Shape;
-use view::{Entry, Found, Loaded, Place, Scopes, View, fixed_address};
+use view::{Entry, EntryRef, Found, Loaded, Scopes, View, fixed_address};
 use walk::Stop;
 
 pub use file::DebugFile;
@@ -215,7 +215,7 @@ fn description<'a>(
     }))
 }
 
-fn leaf_type<'a>(view: &View<'a>, place: &Place<'a>) -> Found<Option<VariableType>> {
+fn leaf_type<'a>(view: &View<'a>, place: &EntryRef<'a>) -> Found<Option<VariableType>> {
     let Some(shape) = view.shape(place)? else {
         return Ok(None);
     };
@@ -286,7 +286,7 @@ impl Start<'_> {
         unit: &Rc<Loaded<'a>>,
         entry: &Entry<'a>,
         scopes: &Scopes<'a>,
-    ) -> Found<Option<(Place<'a>, Option<u64>)>> {
+    ) -> Found<Option<(EntryRef<'a>, Option<u64>)>> {
         if entry.tag() != gimli::DW_TAG_variable {
             return Ok(None);
         }

@@ -8,7 +8,7 @@ use gimli::{AttributeValue, Operation};
 use thiserror::Error;
 
 use super::file::DebugFile;
-use super::view::{Entry, Found, Loaded, Place, View};
+use super::view::{Entry, EntryRef, Found, Loaded, View};
 use super::walk::{self, Leaf};
 use super::{StepError, ValueKind, VariableType, leaf_type, units_with};
 use crate::address::LinkAddress;
@@ -121,7 +121,7 @@ impl<T: Clone> Remembered<T> {
 /// A parameter with its DWARF entry, from which its type can be followed.
 struct LocatedParameter<'a> {
     parameter: Parameter,
-    place: Place<'a>,
+    place: EntryRef<'a>,
     by_reference: bool,
 }
 
@@ -266,7 +266,7 @@ fn with_parameters<T>(
 fn with_function<T>(
     image: &DebugFile,
     address: LinkAddress,
-    take: impl for<'a> FnOnce(&View<'a>, &Place<'a>) -> Result<T, ImageError>,
+    take: impl for<'a> FnOnce(&View<'a>, &EntryRef<'a>) -> Result<T, ImageError>,
 ) -> Result<Option<T>, ImageError> {
     let Some(info) = image.debug_info()? else {
         return Ok(None);
@@ -280,10 +280,10 @@ fn with_function<T>(
     found.map(|function| take(&view, &function)).transpose()
 }
 
-fn function_in<'a>(view: &View<'a>, units: &[usize], address: LinkAddress) -> Found<Option<Place<'a>>> {
+fn function_in<'a>(view: &View<'a>, units: &[usize], address: LinkAddress) -> Found<Option<EntryRef<'a>>> {
     view.search(units, |unit, entry, _| {
         let is_it = entry.tag() == gimli::DW_TAG_subprogram && entry_address(unit, entry)? == Some(address.0);
-        Ok(is_it.then(|| Place {
+        Ok(is_it.then(|| EntryRef {
             unit: Rc::clone(unit),
             offset: entry.offset(),
         }))
@@ -302,7 +302,7 @@ pub(super) fn entry_address<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<O
     Ok(first.map(|range| range.begin))
 }
 
-fn parameter_entries<'a>(function: &Place<'a>) -> Found<Vec<Entry<'a>>> {
+fn parameter_entries<'a>(function: &EntryRef<'a>) -> Found<Vec<Entry<'a>>> {
     let mut found = Vec::new();
     each_child(function, |entry| {
         if entry.tag() == gimli::DW_TAG_formal_parameter {
@@ -312,7 +312,7 @@ fn parameter_entries<'a>(function: &Place<'a>) -> Found<Vec<Entry<'a>>> {
     Ok(found)
 }
 
-fn each_child<'a>(function: &Place<'a>, mut see: impl FnMut(&Entry<'a>)) -> Found<()> {
+fn each_child<'a>(function: &EntryRef<'a>, mut see: impl FnMut(&Entry<'a>)) -> Found<()> {
     let mut tree = function.unit.unit.entries_tree(Some(function.offset))?;
     let mut children = tree.root()?.children();
     while let Some(child) = children.next()? {
@@ -322,7 +322,7 @@ fn each_child<'a>(function: &Place<'a>, mut see: impl FnMut(&Entry<'a>)) -> Foun
 }
 
 /// The known parameters: the list ends at a parameter without a type, or passed in an unknown way.
-fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<LocatedParameter<'a>>> {
+fn known<'a>(view: &View<'a>, function: &EntryRef<'a>) -> Found<Vec<LocatedParameter<'a>>> {
     let unit = &function.unit;
     let mut found = Vec::new();
     let mut register = 0;
@@ -376,7 +376,7 @@ fn is_by_reference<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<bool> {
 
 /// The signature of a function in the syntax of its language.
 pub(super) fn signature<'a>(view: &View<'a>, unit: &Rc<Loaded<'a>>, entry: &Entry<'a>) -> Found<String> {
-    let function = Place {
+    let function = EntryRef {
         unit: Rc::clone(unit),
         offset: entry.offset(),
     };

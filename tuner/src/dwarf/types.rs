@@ -4,7 +4,7 @@
 
 use gimli::{AttributeValue, DwAte, DwTag};
 
-use super::view::{CHAIN_MAX, Entry, Found, Place, View};
+use super::view::{CHAIN_MAX, Entry, EntryRef, Found, View};
 use super::{ValueKind, VariableType};
 
 /// More dimensions than any language has.
@@ -25,17 +25,17 @@ pub(super) enum Shape<'a> {
         is_char: bool,
     },
     Pointer {
-        to: Option<Place<'a>>,
+        to: Option<EntryRef<'a>>,
         size: u64,
     },
     /// Followed implicitly; its text is that of the referenced type.
     Reference {
-        to: Option<Place<'a>>,
+        to: Option<EntryRef<'a>>,
         size: u64,
     },
     /// A struct, class or union.
     Struct {
-        place: Place<'a>,
+        place: EntryRef<'a>,
         size: u64,
     },
     Array(Array<'a>),
@@ -47,7 +47,7 @@ pub(super) enum Shape<'a> {
 
 #[derive(Debug, Clone)]
 pub(super) struct Array<'a> {
-    pub(super) element: Option<Place<'a>>,
+    pub(super) element: Option<EntryRef<'a>>,
     pub(super) dimensions: Vec<Dimension>,
     /// The elements are not contiguous, or stored elsewhere (Fortran's allocatable and pointer arrays).
     pub(super) is_dynamic: bool,
@@ -66,7 +66,7 @@ pub(super) struct Dimension {
 #[derive(Debug, Clone)]
 pub(super) struct Field<'a> {
     pub(super) offset: u64,
-    pub(super) of: Place<'a>,
+    pub(super) of: EntryRef<'a>,
     pub(super) bits: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ impl Shape<'_> {
 
 impl<'a> View<'a> {
     /// The structure of a type, behind its typedefs and qualifiers.
-    pub(super) fn shape(&self, place: &Place<'a>) -> Found<Option<Shape<'a>>> {
+    pub(super) fn shape(&self, place: &EntryRef<'a>) -> Found<Option<Shape<'a>>> {
         let Some(place) = self.behind_names(place.clone())? else {
             return Ok(None);
         };
@@ -137,7 +137,7 @@ impl<'a> View<'a> {
     }
 
     /// The type that typedefs and qualifiers lead to.
-    fn behind_names(&self, mut place: Place<'a>) -> Found<Option<Place<'a>>> {
+    fn behind_names(&self, mut place: EntryRef<'a>) -> Found<Option<EntryRef<'a>>> {
         for _ in 0..CHAIN_MAX {
             let entry = place.entry()?;
             if !is_only_a_name(entry.tag()) {
@@ -152,7 +152,7 @@ impl<'a> View<'a> {
     }
 
     /// A struct. If it is only declared here, it is searched by its signature in a type unit.
-    fn structure(&self, place: Place<'a>, entry: &Entry<'a>) -> Found<Shape<'a>> {
+    fn structure(&self, place: EntryRef<'a>, entry: &Entry<'a>) -> Found<Shape<'a>> {
         let elsewhere = entry.attr_value(gimli::DW_AT_signature);
         let elsewhere = elsewhere
             .map(|signature| self.follow(&place.unit, signature))
@@ -162,7 +162,7 @@ impl<'a> View<'a> {
         Ok(Shape::Struct { place, size })
     }
 
-    fn array(&self, place: &Place<'a>, entry: &Entry<'a>) -> Found<Array<'a>> {
+    fn array(&self, place: &EntryRef<'a>, entry: &Entry<'a>) -> Found<Array<'a>> {
         let dynamic = [
             gimli::DW_AT_data_location,
             gimli::DW_AT_byte_stride,
@@ -231,11 +231,11 @@ impl<'a> View<'a> {
     }
 
     /// The field of this name, including those of unnamed fields and of base classes.
-    pub(super) fn field(&self, of: &Place<'a>, name: &str) -> Found<Option<Field<'a>>> {
+    pub(super) fn field(&self, of: &EntryRef<'a>, name: &str) -> Found<Option<Field<'a>>> {
         self.field_in(of, name, NESTED_MAX)
     }
 
-    fn field_in(&self, of: &Place<'a>, name: &str, depth: usize) -> Found<Option<Field<'a>>> {
+    fn field_in(&self, of: &EntryRef<'a>, name: &str, depth: usize) -> Found<Option<Field<'a>>> {
         let mut nested = Vec::new();
         let mut found = None;
         self.each_member(of, |member| {
@@ -269,13 +269,13 @@ impl<'a> View<'a> {
     }
 
     /// The names of the fields, for a message.
-    pub(super) fn field_names(&self, of: &Place<'a>) -> Found<Vec<String>> {
+    pub(super) fn field_names(&self, of: &EntryRef<'a>) -> Found<Vec<String>> {
         let mut names = Vec::new();
         self.each_member(of, |member| names.extend(member.name))?;
         Ok(names)
     }
 
-    fn each_member(&self, of: &Place<'a>, mut take: impl FnMut(Member<'a>)) -> Found<()> {
+    fn each_member(&self, of: &EntryRef<'a>, mut take: impl FnMut(Member<'a>)) -> Found<()> {
         let mut tree = of.unit.unit.entries_tree(Some(of.offset))?;
         let mut children = tree.root()?.children();
         while let Some(child) = children.next()? {
@@ -306,7 +306,7 @@ impl<'a> View<'a> {
     }
 
     /// A type in the syntax of the language.
-    pub(super) fn type_text(&self, place: Option<&Place<'a>>) -> Found<String> {
+    pub(super) fn type_text(&self, place: Option<&EntryRef<'a>>) -> Found<String> {
         let text = self.text_of(place, TEXT_DEPTH_MAX)?;
         Ok(match text.char_indices().nth(TEXT_CHARS_MAX) {
             Some((end, _)) => format!("{}…", &text[..end]),
@@ -314,7 +314,7 @@ impl<'a> View<'a> {
         })
     }
 
-    fn text_of(&self, place: Option<&Place<'a>>, depth: usize) -> Found<String> {
+    fn text_of(&self, place: Option<&EntryRef<'a>>, depth: usize) -> Found<String> {
         let Some(place) = place else {
             return Ok("void".to_owned());
         };
@@ -363,7 +363,7 @@ struct Member<'a> {
     is_transparent: bool,
     /// `None` if it must be computed, as for a virtual base class.
     offset: Option<u64>,
-    of: Option<Place<'a>>,
+    of: Option<EntryRef<'a>>,
     bits: Option<u64>,
 }
 

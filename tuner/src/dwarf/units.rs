@@ -12,7 +12,7 @@ use memchr::memmem;
 
 use super::load::Slice;
 use super::search::{Needles, Words};
-use super::view::{Found, Part, Place, View, start};
+use super::view::{EntryRef, Found, Part, View, start};
 
 /// Text with more occurrences excludes too few units to be worth the search.
 const PLACES_MAX: usize = 4_096;
@@ -61,7 +61,7 @@ impl<'a> View<'a> {
     }
 
     /// The section offset of an entry of the main file.
-    pub(super) fn offset_of(&self, place: &Place<'a>) -> Option<u64> {
+    pub(super) fn offset_of(&self, place: &EntryRef<'a>) -> Option<u64> {
         let offset = place.offset.to_debug_info_offset(&place.unit.unit.header)?;
         (place.unit.part == Part::Main).then_some(offset.0 as u64)
     }

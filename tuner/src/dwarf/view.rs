@@ -45,12 +45,12 @@ pub(super) struct Loaded<'a> {
 
 /// An entry, by its place.
 #[derive(Debug, Clone)]
-pub(super) struct Place<'a> {
+pub(super) struct EntryRef<'a> {
     pub(super) unit: Rc<Loaded<'a>>,
     pub(super) offset: UnitOffset,
 }
 
-impl<'a> Place<'a> {
+impl<'a> EntryRef<'a> {
     pub(super) fn entry(&self) -> Found<Entry<'a>> {
         self.unit.unit.entry(self.offset)
     }
@@ -59,7 +59,7 @@ impl<'a> Place<'a> {
         (self.unit.part, start(&self.unit.unit.header), self.offset.0)
     }
 
-    pub(super) fn is(&self, other: &Place<'_>) -> bool {
+    pub(super) fn is(&self, other: &EntryRef<'_>) -> bool {
         self.key() == other.key()
     }
 }
@@ -218,8 +218,12 @@ impl<'a> View<'a> {
     }
 
     /// The entry that an attribute refers to.
-    pub(super) fn follow(&self, from: &Rc<Loaded<'a>>, reference: Attribute<'a>) -> Found<Option<Place<'a>>> {
-        let here = |offset| Place {
+    pub(super) fn follow(
+        &self,
+        from: &Rc<Loaded<'a>>,
+        reference: Attribute<'a>,
+    ) -> Found<Option<EntryRef<'a>>> {
+        let here = |offset| EntryRef {
             unit: Rc::clone(from),
             offset,
         };
@@ -237,7 +241,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn in_supplementary(&self, offset: DebugInfoOffset) -> Found<Option<Place<'a>>> {
+    fn in_supplementary(&self, offset: DebugInfoOffset) -> Found<Option<EntryRef<'a>>> {
         let Some(dwarf) = &self.supplementary else {
             return Ok(None);
         };
@@ -258,7 +262,7 @@ impl<'a> View<'a> {
         dwarf: &Rc<Dwarf<Slice<'a>>>,
         heads: &[UnitHeader<Slice<'a>>],
         offset: DebugInfoOffset,
-    ) -> Found<Option<Place<'a>>> {
+    ) -> Found<Option<EntryRef<'a>>> {
         let after = heads.partition_point(|head| start(head) <= offset.0);
         let Some(head) = after.checked_sub(1).and_then(|number| heads.get(number)) else {
             return Ok(None);
@@ -267,10 +271,10 @@ impl<'a> View<'a> {
             return Ok(None);
         };
         let unit = self.load(part, dwarf, *head, None)?;
-        Ok(Some(Place { unit, offset }))
+        Ok(Some(EntryRef { unit, offset }))
     }
 
-    fn type_unit(&self, from: &Rc<Loaded<'a>>, signature: DebugTypeSignature) -> Found<Option<Place<'a>>> {
+    fn type_unit(&self, from: &Rc<Loaded<'a>>, signature: DebugTypeSignature) -> Found<Option<EntryRef<'a>>> {
         let part = match from.part {
             Part::Split(number) | Part::Types(Some(number)) => Some(number),
             _ => None,
@@ -310,7 +314,7 @@ impl<'a> View<'a> {
             unit,
         };
         let unit = Rc::new(unit);
-        Ok(unit.type_at.map(|offset| Place {
+        Ok(unit.type_at.map(|offset| EntryRef {
             unit: Rc::clone(&unit),
             offset,
         }))
@@ -405,7 +409,7 @@ impl<'a> View<'a> {
     }
 
     /// The type of an entry, or of the declaration that it completes.
-    pub(super) fn type_of(&self, unit: &Rc<Loaded<'a>>, entry: &Entry<'a>) -> Found<Option<Place<'a>>> {
+    pub(super) fn type_of(&self, unit: &Rc<Loaded<'a>>, entry: &Entry<'a>) -> Found<Option<EntryRef<'a>>> {
         match self.attribute(unit, entry, gimli::DW_AT_type)? {
             Some((unit, value)) => self.follow(&unit, value),
             None => Ok(None),

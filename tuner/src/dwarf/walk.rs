@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::types::{Array, Shape};
-use super::view::{CHAIN_MAX, Found, Place, View};
+use super::view::{CHAIN_MAX, EntryRef, Found, View};
 use super::{ValueKind, VariableType};
 use crate::path::PathStep;
 
@@ -108,7 +108,7 @@ impl From<WalkError> for Stop {
 /// The state of a walk.
 struct Walk<'v, 'a> {
     view: &'v View<'a>,
-    at: Place<'a>,
+    at: EntryRef<'a>,
     hops: Vec<u64>,
     offset: u64,
 }
@@ -116,7 +116,7 @@ struct Walk<'v, 'a> {
 /// Follows the steps from a value of this type, or from its address if it is passed by reference.
 pub(super) fn walk<'a>(
     view: &View<'a>,
-    from: Place<'a>,
+    from: EntryRef<'a>,
     by_reference: bool,
     steps: &[PathStep],
 ) -> Result<Trail, Stop> {
@@ -166,13 +166,13 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    fn advance(&mut self, by: u64, to: Place<'a>) -> Result<(), Stop> {
+    fn advance(&mut self, by: u64, to: EntryRef<'a>) -> Result<(), Stop> {
         self.offset = self.offset.checked_add(by).ok_or(WalkError::TooFar)?;
         self.at = to;
         Ok(())
     }
 
-    fn hop(&mut self, to: Option<Place<'a>>) -> Result<(), Stop> {
+    fn hop(&mut self, to: Option<EntryRef<'a>>) -> Result<(), Stop> {
         let Some(to) = to else {
             return Err(WalkError::NoPointer { of: self.text()? }.into());
         };
@@ -226,7 +226,7 @@ impl<'a> Walk<'_, 'a> {
         self.advance(field.offset, field.of)
     }
 
-    fn no_field(&self, place: &Place<'a>, name: &str) -> Found<WalkError> {
+    fn no_field(&self, place: &EntryRef<'a>, name: &str) -> Found<WalkError> {
         let names = self.view.field_names(place)?;
         let mut known = names
             .iter()
@@ -308,7 +308,7 @@ impl<'a> Walk<'_, 'a> {
         Ok(number)
     }
 
-    fn size_of(&self, place: &Place<'a>) -> Result<u64, Stop> {
+    fn size_of(&self, place: &EntryRef<'a>) -> Result<u64, Stop> {
         let shape = self.view.shape(place)?;
         let size = shape.map(|shape| self.view.size(&shape)).transpose()?.flatten();
         match size {

@@ -35,7 +35,7 @@ const THREADS_MAX: usize = 65_536;
 const LOOKS_AT_ONCE: u32 = 100;
 /// Polls up to which the CPU is only yielded, since the thread may be waiting for it.
 const LOOKS_BETWEEN: u32 = 200;
-const PAUSE: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Why threads were not stopped. None is held then.
 #[derive(Debug, Error)]
@@ -302,7 +302,7 @@ impl HeldThread {
             } else if looks < LOOKS_BETWEEN {
                 std::thread::yield_now();
             } else {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }

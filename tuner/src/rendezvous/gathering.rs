@@ -26,7 +26,7 @@ use crate::write::{self, Hooks, WriteError};
 /// at most one.
 const GATHER_WAIT: Duration = Duration::from_secs(2);
 /// Interval at which threads are polled; signals of the program itself are passed on by us.
-const LOOK: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Distance of the chosen iteration from the newest one; doubled after each attempt for which a process was
 /// too fast.
 pub(crate) const LEAD: i64 = 2;
@@ -214,7 +214,7 @@ impl Gathering<'_> {
                 let all = parts.len();
                 return Err(Scattered::Absent { arrived, all });
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -234,7 +234,7 @@ impl Gathering<'_> {
                 match member.thread.signal() {
                     Ok(Some(HOLD_SIGNAL)) => member.has_arrived = true,
                     Ok(Some(other)) => drop(member.thread.pass(other)),
-                    Ok(None) => std::thread::sleep(LOOK),
+                    Ok(None) => std::thread::sleep(POLL_INTERVAL),
                     Err(_) => break,
                 }
             }

@@ -29,7 +29,7 @@ pub enum DiscoverError {
 }
 
 /// Interval and number of checks while a process loads a library.
-const LOADING: Duration = Duration::from_millis(2);
+const LOADING_INTERVAL: Duration = Duration::from_millis(2);
 const LOADING_LOOKS: u32 = 500;
 
 /// How often a job is read again if a process executed another program meanwhile.
@@ -66,7 +66,7 @@ impl Discovery {
             if loading.is_empty() {
                 break;
             }
-            std::thread::sleep(LOADING);
+            std::thread::sleep(LOADING_INTERVAL);
             for member in loading {
                 if let Ok(now) = self.look_into(member.process.clone(), member.rank) {
                     *member = now;
@@ -81,7 +81,7 @@ impl Discovery {
         for _ in 0..EXEC_RETRIES {
             match self.job_as_it_is(pid) {
                 Err(DiscoverError::Space(SpaceError::Memory(MemoryError::Gone { .. }))) => {
-                    std::thread::sleep(LOADING);
+                    std::thread::sleep(LOADING_INTERVAL);
                 }
                 result => return result,
             }

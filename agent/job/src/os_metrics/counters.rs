@@ -29,7 +29,7 @@ const HEAPS_BYTES_MIN: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct Sampler {
     process: Process,
-    threads: HashMap<i32, OfThread>,
+    threads: HashMap<i32, ThreadCounters>,
     sum: Counters,
     /// CPUs that the process could use if none of its threads were bound to fewer; `None` if unknown.
     reach: Option<usize>,
@@ -44,7 +44,7 @@ pub struct Sampler {
 }
 
 #[derive(Clone, Debug, Default)]
-struct OfThread {
+struct ThreadCounters {
     cpu_ns: u64,
     runqueue_ns: u64,
     /// How often it was given a CPU.
@@ -144,8 +144,8 @@ impl Sampler {
     }
 
     /// Adds what the threads have done since they were last read.
-    fn add(&mut self, seen: &HashMap<i32, OfThread>) {
-        let (none, mut bound) = (OfThread::default(), BTreeSet::<usize>::new());
+    fn add(&mut self, seen: &HashMap<i32, ThreadCounters>) {
+        let (none, mut bound) = (ThreadCounters::default(), BTreeSet::<usize>::new());
         for (thread, now) in seen {
             // Counters of a reused thread id start from zero; all they show is new.
             let before = self.threads.get(thread);
@@ -172,7 +172,12 @@ impl Sampler {
     }
 
     /// Reads those of the threads that were not read yet. A thread may end after the listing.
-    fn look_at(&self, threads: &[i32], of_first: Option<(i32, &str)>, seen: &mut HashMap<i32, OfThread>) {
+    fn look_at(
+        &self,
+        threads: &[i32],
+        of_first: Option<(i32, &str)>,
+        seen: &mut HashMap<i32, ThreadCounters>,
+    ) {
         for &thread in threads {
             if seen.contains_key(&thread) {
                 continue;
@@ -180,7 +185,7 @@ impl Sampler {
             let status = of_first.filter(|(first, _)| *first == thread);
             let status = status.map(|(_, status)| status);
             let before = self.threads.get(&thread);
-            if let Ok(now) = OfThread::read(&self.process, thread, status, before) {
+            if let Ok(now) = ThreadCounters::read(&self.process, thread, status, before) {
                 seen.insert(thread, now);
             }
         }
@@ -201,32 +206,32 @@ impl Threads for Sampler {
     }
 }
 
-impl OfThread {
+impl ThreadCounters {
     /// Reads a thread of a process; `status` if it is already known, and the previous values: a thread that
     /// was given no CPU since was not switched away either.
     fn read(
         process: &Process,
         thread: i32,
         status: Option<&str>,
-        before: Option<&OfThread>,
-    ) -> ProcResult<OfThread> {
+        before: Option<&ThreadCounters>,
+    ) -> ProcResult<ThreadCounters> {
         let schedule = text(process, &format!("task/{thread}/schedstat"))?;
         let mut schedule = schedule
             .split_ascii_whitespace()
             .map_while(|word| word.parse().ok());
         let mut next = || schedule.next().ok_or("schedstat is cut short");
-        let now = OfThread {
+        let now = ThreadCounters {
             cpu_ns: next()?,
             runqueue_ns: next()?,
             runs: next()?,
-            ..OfThread::default()
+            ..ThreadCounters::default()
         };
         let own;
-        let is_same = |before: &&OfThread| (before.cpu_ns, before.runs) == (now.cpu_ns, now.runs);
+        let is_same = |before: &&ThreadCounters| (before.cpu_ns, before.runs) == (now.cpu_ns, now.runs);
         let status = match (status, before.filter(is_same)) {
             (Some(status), _) => status,
             (None, Some(before)) => {
-                return Ok(OfThread {
+                return Ok(ThreadCounters {
                     runqueue_ns: now.runqueue_ns,
                     ..before.clone()
                 });
@@ -237,7 +242,7 @@ impl OfThread {
             }
         };
         let switches = |key| number(status, key).unwrap_or(0);
-        Ok(OfThread {
+        Ok(ThreadCounters {
             involuntary: switches("nonvoluntary_ctxt_switches:"),
             voluntary: switches("voluntary_ctxt_switches:"),
             allowed: line(status, "Cpus_allowed_list:").unwrap_or_default().to_owned(),
@@ -343,13 +348,13 @@ mod tests {
 
     #[test]
     fn waiting_of_threads_that_are_bound_to_less_than_is_granted_is_counted_apart() {
-        let thread = |runqueue_ns, allowed: &str| OfThread {
+        let thread = |runqueue_ns, allowed: &str| ThreadCounters {
             runqueue_ns,
             allowed: allowed.to_owned(),
-            ..OfThread::default()
+            ..ThreadCounters::default()
         };
         let mut sampler = Sampler::open(std::process::id() as i32).unwrap();
-        let mut bound = |reach, threads: &[OfThread]| {
+        let mut bound = |reach, threads: &[ThreadCounters]| {
             sampler.sum = Counters::default();
             sampler.set_reach(reach);
             sampler.add(&(0..).zip(threads.iter().cloned()).collect());

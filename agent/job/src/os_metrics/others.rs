@@ -20,7 +20,7 @@ const SPAN_MIN: Duration = Duration::from_millis(400);
 
 /// Once there are rates, the kernel's sum is read at this interval: the file also contains the counters of
 /// every interrupt of every CPU. Half as often if the processes have done nothing since.
-const AGAIN: Duration = Duration::from_secs(1);
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The size of the kernel's file on a machine with hundreds of CPUs; a smaller buffer needs several reads.
 const STAT_BYTES: usize = 64 << 10;
@@ -65,7 +65,11 @@ impl Others {
         let ends = self.looks.front().zip(self.looks.back());
         let is_known = ends.is_some_and(|(first, last)| {
             let (length, age) = (last.at_ns - first.at_ns, now_ns.saturating_sub(last.at_ns));
-            let again = if last.own_ns == own_ns { 2 * AGAIN } else { AGAIN };
+            let again = if last.own_ns == own_ns {
+                2 * READ_INTERVAL
+            } else {
+                READ_INTERVAL
+            };
             length >= nanos(SPAN_MIN) && age < nanos(again)
         });
         if !is_known {

@@ -101,17 +101,23 @@ mod functions {
     }
 
     /// Selects the field that receives the time of one call.
-    type Place = fn(&mut Measured) -> &mut f64;
+    type MeasuredField = fn(&mut Measured) -> &mut f64;
 
     struct Case {
         function: extern "C" fn(),
         flags: u32,
         captures: usize,
         calls: u32,
-        place: Place,
+        place: MeasuredField,
     }
 
-    const fn case(function: extern "C" fn(), flags: u32, captures: usize, calls: u32, place: Place) -> Case {
+    const fn case(
+        function: extern "C" fn(),
+        flags: u32,
+        captures: usize,
+        calls: u32,
+        place: MeasuredField,
+    ) -> Case {
         Case {
             function,
             flags,

@@ -39,7 +39,7 @@ const CLOSE: &[u8] = b"close";
 /// Stack size of threads that each close one link.
 const STACK_BYTES: usize = 64 << 10;
 /// Interval for checking whether the closer has ended.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Links that were handed over are closed once [`Closer::closed`] has reached this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,7 +179,7 @@ impl Closer {
     pub fn finish(mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while self.is_busy() && Instant::now() < until {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         match self.by {
             CloserWorker::Threads(threads) => {
@@ -197,7 +197,7 @@ impl Closer {
                 links_in(waiting).for_each(side_by_side);
                 loop {
                     match child.try_wait() {
-                        Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
+                        Ok(None) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
                         ended => return !matches!(ended, Ok(None)),
                     }
                 }
@@ -410,7 +410,7 @@ mod tests {
     fn comes_to_rest(closer: &mut Closer) -> bool {
         let given_up = Instant::now() + Duration::from_secs(60);
         while closer.is_busy() && Instant::now() < given_up {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         !closer.is_busy()
     }

@@ -12,13 +12,13 @@ use tuner::{Module, Pid};
 
 use super::{
     LinkGroup, LinkTarget, Linked, Probe, Probes, Read,
-    places::{Place, address_of},
+    places::{PricedSite, address_of},
 };
 use crate::kernel::{CallMoment, Kernel, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
 
 /// How often, and after which pause, attaching to a living process is retried if the kernel does not find it.
 const TRIES: usize = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// One link for each function of a request that the kernel accepts.
 fn one_by_one(kernel: &Kernel, request: &LinkRequest) -> Vec<(BTreeSet<u32>, Link)> {
@@ -75,7 +75,7 @@ impl Probes {
         &mut self,
         pid: u32,
         module: &Module,
-        places: &[Place],
+        places: &[PricedSite],
     ) -> Result<(), KernelError> {
         let Some(kernel) = self
             .kernel
@@ -85,10 +85,10 @@ impl Probes {
             return Ok(());
         };
         // The stack pointer shows which call ends at a shared exit.
-        let is_own = |place: &&Place| place.at != CallMoment::Exit { is_shared: true };
+        let is_own = |place: &&PricedSite| place.at != CallMoment::Exit { is_shared: true };
         for place in places.iter().filter(is_own) {
             // A mark may be the first instruction of its function.
-            let is_taken = |other: &&Place| {
+            let is_taken = |other: &&PricedSite| {
                 is_own(other) && other.site.offset == place.site.offset && other.site.probe < place.site.probe
             };
             if let Some(other) = places.iter().find(is_taken) {
@@ -121,14 +121,14 @@ impl Probes {
         &mut self,
         module: &Module,
         path: PathBuf,
-        places: &[Place],
+        places: &[PricedSite],
         pid: Pid,
     ) -> Result<bool, KernelError> {
         for _ in 0..TRIES {
             match self.attach(module, path.clone(), places, pid.number) {
                 Err(error) if error.is_of_no_process() && !pid.is_alive() => return Ok(false),
                 // The process is executing a program: that takes the kernel microseconds.
-                Err(error) if error.is_of_no_process() => std::thread::sleep(PAUSE),
+                Err(error) if error.is_of_no_process() => std::thread::sleep(RETRY_AFTER),
                 attached => return attached.map(|()| true),
             }
         }
@@ -140,7 +140,7 @@ impl Probes {
         &mut self,
         module: &Module,
         path: PathBuf,
-        places: &[Place],
+        places: &[PricedSite],
         pid: i32,
     ) -> Result<(), KernelError> {
         let to = LinkTarget {
@@ -151,8 +151,8 @@ impl Probes {
             return Ok(());
         }
         let known = self.attached.get(&to);
-        let is_new = |place: &&Place| known.is_none_or(|known| !known.contains(place));
-        let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
+        let is_new = |place: &&PricedSite| known.is_none_or(|known| !known.contains(place));
+        let new: Vec<PricedSite> = places.iter().filter(is_new).copied().collect();
         if new.is_empty() || self.puts_off(to) {
             return Ok(());
         }
@@ -174,8 +174,13 @@ impl Probes {
     }
 
     /// Links to these places of a file.
-    fn links_to(&self, path: &Path, places: &[Place], to: LinkTarget) -> Result<Vec<Linked>, KernelError> {
-        let mut groups: BTreeMap<LinkGroup, Vec<Place>> = BTreeMap::new();
+    fn links_to(
+        &self,
+        path: &Path,
+        places: &[PricedSite],
+        to: LinkTarget,
+    ) -> Result<Vec<Linked>, KernelError> {
+        let mut groups: BTreeMap<LinkGroup, Vec<PricedSite>> = BTreeMap::new();
         for place in places {
             let group = groups.entry(self.group(place.site.probe)).or_default();
             group.push(*place);

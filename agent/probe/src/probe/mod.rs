@@ -33,7 +33,7 @@ use profile::probe::{CaptureStep, Probe, ProbeCapture, ProbeSelector, Read, Want
 pub(crate) use self::captures::CaptureError;
 use self::missing::Missing;
 use self::number::Numbers;
-use self::places::{KnownFiles, Place};
+use self::places::{KnownFiles, PricedSite};
 pub use self::selection::has_regions;
 use crate::kernel::{
     self, Calibration, CallMoment, CloseTicket, Closer, Kernel, KernelError, Link, LinkChoice, LinkKind,
@@ -94,7 +94,7 @@ pub struct Probes {
     resting: BTreeSet<usize>,
     /// For each slot, which of the requests apply to its process.
     requested: Vec<Vec<bool>>,
-    attached: BTreeMap<LinkTarget, BTreeSet<Place>>,
+    attached: BTreeMap<LinkTarget, BTreeSet<PricedSite>>,
     /// Functions that were searched, each with whether some process has it.
     defined: BTreeMap<u32, bool>,
     files: KnownFiles,

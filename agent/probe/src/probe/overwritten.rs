@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tuner::{CodeText, FileId, Module, Overwritten, SpaceError};
 
-use super::{LinkTarget, Probes, places::Place};
+use super::{LinkTarget, Probes, places::PricedSite};
 
 /// Most functions of one file that a line names.
 const SHOWN_MAX: usize = 3;
@@ -17,7 +17,7 @@ enum Why {
 }
 
 /// The probes among these places whose code in a process differs from the file.
-fn looked_at(text: &mut CodeText<'_>, module: &Module, places: &[Place]) -> BTreeMap<u32, Why> {
+fn looked_at(text: &mut CodeText<'_>, module: &Module, places: &[PricedSite]) -> BTreeMap<u32, Why> {
     let mut found = BTreeMap::new();
     for place in places {
         let probe = place.site.probe;
@@ -42,7 +42,7 @@ impl Probes {
         &mut self,
         text: &mut CodeText<'_>,
         module: &Module,
-        places: &[Place],
+        places: &[PricedSite],
     ) -> BTreeSet<u32> {
         let mut found = looked_at(text, module, places);
         let file = module.file_id();
@@ -51,13 +51,13 @@ impl Probes {
             let is_known = |probe: &u32| self.overwritten.contains(&(file, *probe));
             refused.extend(places.iter().map(|place| place.site.probe).filter(is_known));
             let attached = self.attached.get(&LinkTarget { file, process: None });
-            let is_new = |place: &&Place| {
+            let is_new = |place: &&PricedSite| {
                 let probe = place.site.probe;
                 attached.is_none_or(|attached| !attached.contains(place))
                     && !refused.contains(&probe)
                     && !found.contains_key(&probe)
             };
-            let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
+            let new: Vec<PricedSite> = places.iter().filter(is_new).copied().collect();
             found.append(&mut self.overwritten_elsewhere(module, &new));
         }
         self.report_overwritten(module, &found);
@@ -69,7 +69,7 @@ impl Probes {
     }
 
     /// The same check in all other processes of the machine.
-    fn overwritten_elsewhere(&mut self, module: &Module, places: &[Place]) -> BTreeMap<u32, Why> {
+    fn overwritten_elsewhere(&mut self, module: &Module, places: &[PricedSite]) -> BTreeMap<u32, Why> {
         let mut found = BTreeMap::new();
         if places.is_empty() {
             return found;

@@ -17,7 +17,7 @@ use crate::kernel::{CallMoment, ProbeSite};
 
 /// A site, and the moment of its function that it marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct PricedSite {
     pub(super) site: ProbeSite,
     pub(super) at: CallMoment,
     /// How the kernel handles the probed instruction.
@@ -26,9 +26,9 @@ pub(super) struct Place {
     needs: (u64, u64),
 }
 
-impl Place {
-    fn new(site: ProbeSite, at: CallMoment, cost: Cost, needs: Range<u64>) -> Place {
-        Place {
+impl PricedSite {
+    fn new(site: ProbeSite, at: CallMoment, cost: Cost, needs: Range<u64>) -> PricedSite {
+        PricedSite {
             site,
             at,
             cost,
@@ -45,7 +45,7 @@ impl Place {
 /// The places found in a process.
 #[derive(Debug, Default)]
 pub(super) struct FoundPlaces<'a> {
-    pub(super) by_module: Vec<(&'a Module, Vec<Place>)>,
+    pub(super) by_module: Vec<(&'a Module, Vec<PricedSite>)>,
     /// Probes whose functions the process does not have.
     pub(super) undefined: Vec<u32>,
     /// What else is missing, as text.
@@ -262,7 +262,7 @@ impl<'a> FoundPlaces<'a> {
                 exit: 0,
             };
             // A mark's instruction is a nop of one byte; others were refused.
-            let place = Place::new(site, CallMoment::Entry, Cost::Emulated, needed_at(offset));
+            let place = PricedSite::new(site, CallMoment::Entry, Cost::Emulated, needed_at(offset));
             self.add(module, place);
         }
         is_there
@@ -278,7 +278,7 @@ impl<'a> FoundPlaces<'a> {
         let (offset, cost) = file.entries.of(module, function.offset, function.size);
         let site = ProbeSite::new(offset.0, probe);
         let needs = needed_at_entry(function.offset, function.size, offset);
-        self.add(module, Place::new(site, CallMoment::Entry, cost, needs));
+        self.add(module, PricedSite::new(site, CallMoment::Entry, cost, needs));
         if !wanted.is_timed() {
             return;
         }
@@ -302,9 +302,10 @@ impl<'a> FoundPlaces<'a> {
         self.missing.push(text);
     }
 
-    fn add(&mut self, module: &'a Module, place: Place) {
-        let is_it =
-            |known: &&mut (&Module, Vec<Place>)| known.0.path == module.path && known.0.bias == module.bias;
+    fn add(&mut self, module: &'a Module, place: PricedSite) {
+        let is_it = |known: &&mut (&Module, Vec<PricedSite>)| {
+            known.0.path == module.path && known.0.bias == module.bias
+        };
         match self.by_module.iter_mut().find(is_it) {
             Some((_, places)) if places.contains(&place) => {}
             Some((_, places)) => places.push(place),
@@ -335,14 +336,14 @@ fn function_of(site: &WatchedSite, module: &Module) -> Function {
 }
 
 /// The probes at the exits of a function: at its last jumps, or at its return instructions only.
-fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<Place> {
+fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<PricedSite> {
     let of = |places: &Places, is_shared| {
         let place = |offset: FileOffset, cost, exit| {
             let site = ProbeSite {
                 exit,
                 ..ProbeSite::new(offset.0, probe)
             };
-            Place::new(site, CallMoment::Exit { is_shared }, cost, needed_at(offset))
+            PricedSite::new(site, CallMoment::Exit { is_shared }, cost, needed_at(offset))
         };
         let at_jump = |jump: &LastJump| {
             let condition = jump.condition.map(|condition| (condition, jump.is_taken));

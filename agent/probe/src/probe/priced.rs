@@ -6,7 +6,7 @@ use abi::{CaptureKind, SpecFlags};
 use profile::cost::{Prices, Probed, ReturnKind};
 use tuner::{Cost, FileId};
 
-use super::{Probe, Probes, places::Place};
+use super::{Probe, Probes, places::PricedSite};
 use crate::kernel::CallMoment;
 
 /// Values that are read for a message: its count, its datatype's size, its communicator's rank; each may take
@@ -21,7 +21,7 @@ struct Sites {
 }
 
 impl Sites {
-    fn add(&mut self, place: &Place, file: FileId) {
+    fn add(&mut self, place: &PricedSite, file: FileId) {
         match place.at {
             CallMoment::Entry => {
                 // The most expensive one: which of several files is called is unknown.

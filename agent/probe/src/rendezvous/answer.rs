@@ -29,7 +29,7 @@ use crate::kernel::{Records, Ring, set_real_time};
 
 /// The interval for checking a thread that was requested to stop: it stops within microseconds, and is
 /// released soon.
-const LOOK: Timespec = Timespec {
+const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 30_000,
 };
@@ -235,7 +235,7 @@ fn run(
     let mut watched: Vec<Watched> = Vec::new();
     loop {
         let is_over = {
-            let wait = (!watched.is_empty()).then_some(LOOK);
+            let wait = (!watched.is_empty()).then_some(POLL_INTERVAL);
             let mut events = [
                 PollFd::new(&waker, PollFlags::IN),
                 PollFd::from_borrowed_fd(quit.as_fd(), PollFlags::IN),

@@ -12,7 +12,7 @@ const PAIRS_MAX: usize = 10_000;
 
 /// Reading costs two system calls a pair. The next read waits for this many times the duration of the last,
 /// and for at least a second.
-const PAUSE: u64 = 100;
+const READ_PAUSE_FACTOR: u64 = 100;
 const PAUSE_NS_MIN: u64 = 1_000_000_000;
 
 /// The table as it was read last.
@@ -34,7 +34,7 @@ impl Matrix {
     pub fn take(&mut self, pairs: Vec<(u64, Pair)>, (began_ns, ended_ns): (u64, u64)) {
         self.pairs = pairs;
         self.has_more = false;
-        self.next_ns = ended_ns + PAUSE_NS_MIN.max(PAUSE * ended_ns.saturating_sub(began_ns));
+        self.next_ns = ended_ns + PAUSE_NS_MIN.max(READ_PAUSE_FACTOR * ended_ns.saturating_sub(began_ns));
     }
 
     /// The matrix by the ranks of these processes.

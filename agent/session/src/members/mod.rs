@@ -54,7 +54,7 @@ pub enum MembersOrigin {
 
 /// A process in its slot.
 #[derive(Clone, Debug)]
-struct Seat {
+struct SlotState {
     pid: i32,
     /// `None` if it had ended before it could be read.
     candidate: Option<Candidate>,
@@ -84,7 +84,7 @@ struct Scan {
 pub struct Members {
     origin: MembersOrigin,
     armed: Time,
-    seats: BTreeMap<MemberProcess, Seat>,
+    seats: BTreeMap<MemberProcess, SlotState>,
     scans: BTreeMap<MachineId, Scan>,
     /// Processes that ended in their slots because they run other programs now, which have not joined yet.
     replaced: BTreeSet<MemberProcess>,
@@ -139,7 +139,7 @@ impl Members {
                 is_unwatched,
             } => {
                 self.missing.unseen += u64::from(is_unwatched);
-                let seat = Seat {
+                let seat = SlotState {
                     pid,
                     candidate: None,
                     is_watched: false,
@@ -205,7 +205,7 @@ impl Members {
         })
     }
 
-    fn running(&self, machine: MachineId) -> impl Iterator<Item = (MemberProcess, &Seat, &Candidate)> {
+    fn running(&self, machine: MachineId) -> impl Iterator<Item = (MemberProcess, &SlotState, &Candidate)> {
         let here = self
             .seats
             .iter()
@@ -260,7 +260,7 @@ impl Members {
     }
 
     fn seat(&mut self, process: MemberProcess, candidate: Candidate, is_watched: bool) {
-        let seat = Seat {
+        let seat = SlotState {
             pid: candidate.pid.number,
             candidate: Some(candidate),
             is_watched,

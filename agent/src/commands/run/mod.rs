@@ -51,7 +51,7 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
     let runtime = runtime.map_err(Failure::no)?;
     // A key that is pressed as soon as the command prints something must not end this process before the
     // command.
-    let passed_on = runtime.block_on(async { PassedOn::new() });
+    let passed_on = runtime.block_on(async { SignalForwarder::new() });
     let passed_on = passed_on.map_err(Failure::no)?;
     let command = gate.open().map_err(not_started)?;
     let status = runtime
@@ -94,7 +94,7 @@ const KEYS_LATE: Duration = Duration::from_millis(200);
 async fn accompany(
     mut command: Child,
     mut watcher: Watcher,
-    mut passed_on: PassedOn,
+    mut passed_on: SignalForwarder,
 ) -> std::io::Result<ExitStatus> {
     let ended = ended(command.id())?;
     let unattended = self::ended(watcher.pid())?;
@@ -133,13 +133,13 @@ fn ended(pid: u32) -> std::io::Result<Readable> {
 }
 
 /// Signals that are passed to the command. Those of the terminal's keys reach it anyway.
-struct PassedOn {
+struct SignalForwarder {
     streams: Vec<(Signals, Signal)>,
     has_terminal: bool,
 }
 
-impl PassedOn {
-    fn new() -> std::io::Result<PassedOn> {
+impl SignalForwarder {
+    fn new() -> std::io::Result<SignalForwarder> {
         let kinds = [
             (SignalKind::interrupt(), Signal::INT),
             (SignalKind::quit(), Signal::QUIT),
@@ -149,7 +149,7 @@ impl PassedOn {
             (SignalKind::user_defined2(), Signal::USR2),
         ];
         let streams = kinds.into_iter().map(|(kind, of)| Ok((signal(kind)?, of)));
-        Ok(PassedOn {
+        Ok(SignalForwarder {
             streams: streams.collect::<std::io::Result<_>>()?,
             has_terminal: File::open("/dev/tty").is_ok(),
         })

@@ -24,7 +24,7 @@ const DRAINS: usize = 16;
 const ALL_HITS: usize = abi::RING_BYTES as usize / abi::HitRecord::SHORT_BYTES;
 
 /// Maximum time from the count of a hit to its place in the ring, if its thread is not preempted.
-const UNDER_WAY: Duration = Duration::from_millis(1);
+const IN_FLIGHT_GRACE: Duration = Duration::from_millis(1);
 
 /// Maximum number of tries to read records that are being written at the end of a session.
 const LAST_LOOKS: usize = 100;
@@ -119,7 +119,7 @@ impl Measuring {
         for process in self.profile.running() {
             self.probes.forget(process.pid)?;
         }
-        std::thread::sleep(UNDER_WAY);
+        std::thread::sleep(IN_FLIGHT_GRACE);
         self.take_hits(context, ALL_HITS);
         let mut looks = 1;
         while !self.read_parted(context) {

@@ -20,7 +20,7 @@ use super::{
     screen::Screen,
     system::{System, own_cpu_ns},
     target::Target,
-    written::Written,
+    written::TargetVariables,
 };
 use crate::rulebook::RuleBook;
 use probe::Probes;
@@ -55,7 +55,7 @@ pub(super) struct Measuring {
     pub(super) system: System,
     pub(super) cpus: Cpus,
     /// The values of variables that rules would write.
-    pub(super) written: Written,
+    pub(super) written: TargetVariables,
     /// The variables that say how far the program is.
     pub(super) progress: Option<ProgressReader>,
 }
@@ -79,7 +79,7 @@ impl Measuring {
             budget,
             system: System::default(),
             cpus: Cpus::default(),
-            written: Written::default(),
+            written: TargetVariables::default(),
             progress,
         }
     }

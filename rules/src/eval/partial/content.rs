@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::source::{cell, holds, key, number_in};
-use super::state::{Place, State};
+use super::state::{HitPosition, State};
 use crate::folds::Source;
 use crate::folds::{Intake, WindowFolds};
 use crate::hit::Hit;
@@ -282,7 +282,7 @@ impl Row {
 
 /// Adds a hit to the state of a fold.
 fn add(state: &mut State, fold: &Intake, hit: &Hit) {
-    let place = Place::of(hit);
+    let place = HitPosition::of(hit);
     match &fold.of {
         Source::Hits => state.count(),
         Source::Duration if fold.second.is_none() => state.add_duration(hit.duration_ns, place),

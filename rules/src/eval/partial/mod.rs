@@ -16,7 +16,7 @@ mod state;
 pub(crate) use content::Content;
 pub(crate) use past::Past;
 pub(crate) use read::{of_values, value};
-pub(crate) use state::{Place, State};
+pub(crate) use state::{HitPosition, State};
 
 #[cfg(test)]
 mod tests;

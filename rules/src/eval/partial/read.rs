@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::content::{Content, Groups, ROWS_MAX, least};
-use super::state::{Place, State};
+use super::state::{HitPosition, State};
 use crate::eval::rows::fix;
 use crate::eval::{Context, WindowData, boolean};
 use crate::folds::Intake;
@@ -206,9 +206,9 @@ impl Sum {
             match &of {
                 None => state.count(),
                 Some(of) if second.is_none() && matches!(of.term, Term::Field(Field::Duration)) => {
-                    state.add_duration(hit.duration_ns, Place::of(hit));
+                    state.add_duration(hit.duration_ns, HitPosition::of(hit));
                 }
-                Some(of) => state.add(each(of), second.as_ref().map(&each), Place::of(hit)),
+                Some(of) => state.add(each(of), second.as_ref().map(&each), HitPosition::of(hit)),
             }
         }
     }
@@ -240,8 +240,8 @@ pub(crate) fn of_values(reduction: crate::function::Reduction, values: &[Scalar]
     let mut state = State::new(reduction, false);
     for (number, value) in (0..).zip(values) {
         match value {
-            Scalar::Number(value) => state.add_number(*value, Place::number(number)),
-            other => state.add(Ok(other.clone()), None, Place::number(number)),
+            Scalar::Number(value) => state.add_number(*value, HitPosition::number(number)),
+            other => state.add(Ok(other.clone()), None, HitPosition::number(number)),
         }
     }
     state.read(reduction)

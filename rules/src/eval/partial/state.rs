@@ -13,15 +13,15 @@ const SECOND: u64 = 1_000_000_000;
 
 /// The position of a hit in the order of all hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct HitPosition {
     time: Time,
     process: u32,
     thread: u32,
     duration_ns: u64,
 }
 
-impl Place {
-    pub(crate) fn of(hit: &Hit) -> Place {
+impl HitPosition {
+    pub(crate) fn of(hit: &Hit) -> HitPosition {
         let Hit {
             time,
             process: ProcessId(process),
@@ -29,7 +29,7 @@ impl Place {
             duration_ns,
             ..
         } = *hit;
-        Place {
+        HitPosition {
             time,
             process,
             thread,
@@ -38,10 +38,10 @@ impl Place {
     }
 
     /// For a value without a time: its number.
-    pub(crate) fn number(number: u64) -> Place {
-        Place {
+    pub(crate) fn number(number: u64) -> HitPosition {
+        HitPosition {
             time: Time(number),
-            ..Place::default()
+            ..HitPosition::default()
         }
     }
 }
@@ -61,8 +61,8 @@ enum Kept {
     Numbers(Numbers),
     Least(Option<Finite>),
     Greatest(Option<Finite>),
-    First(Option<(Place, Scalar)>),
-    Last(Option<(Place, Scalar)>),
+    First(Option<(HitPosition, Scalar)>),
+    Last(Option<(HitPosition, Scalar)>),
     Only(Option<Box<(Scalar, Scalar)>>),
     Truths(Truths),
     Product(Box<Product>),
@@ -130,7 +130,7 @@ impl State {
 
     /// Adds a duration in nanoseconds.
     #[inline]
-    pub(crate) fn add_duration(&mut self, ns: u64, place: Place) {
+    pub(crate) fn add_duration(&mut self, ns: u64, place: HitPosition) {
         if let Kept::Durations(integers) = &mut self.kept {
             self.values = self.values.saturating_add(1);
             integers.add(ns);
@@ -140,7 +140,7 @@ impl State {
     }
 
     #[inline]
-    pub(crate) fn add_number(&mut self, value: f64, place: Place) {
+    pub(crate) fn add_number(&mut self, value: f64, place: HitPosition) {
         match &mut self.kept {
             Kept::Numbers(numbers) => {
                 self.values = self.values.saturating_add(1);
@@ -162,7 +162,7 @@ impl State {
     }
 
     /// Adds a value, or why it is none; `second` is the x of a regression.
-    pub(crate) fn add(&mut self, value: Cell, second: Option<Cell>, place: Place) {
+    pub(crate) fn add(&mut self, value: Cell, second: Option<Cell>, place: HitPosition) {
         self.values = self.values.saturating_add(1);
         if let Err(reason) = value.and_then(|value| self.kept.add(value, second, place)) {
             self.none(&reason);
@@ -254,7 +254,7 @@ impl State {
 }
 
 impl Kept {
-    fn add(&mut self, value: Scalar, second: Option<Cell>, place: Place) -> Result<(), WhyMissing> {
+    fn add(&mut self, value: Scalar, second: Option<Cell>, place: HitPosition) -> Result<(), WhyMissing> {
         match self {
             Kept::Nothing => {}
             // Durations are added as nanoseconds; a computed value is a number.
@@ -303,7 +303,7 @@ fn real(value: &Scalar) -> Result<Finite, WhyMissing> {
 }
 
 /// Keeps the value of the earlier position, or of the later; at equal positions, the smaller value.
-fn earlier(kept: &mut Option<(Place, Scalar)>, place: Place, value: Scalar, later: bool) {
+fn earlier(kept: &mut Option<(HitPosition, Scalar)>, place: HitPosition, value: Scalar, later: bool) {
     let better = match kept {
         None => true,
         Some((known, old)) => {

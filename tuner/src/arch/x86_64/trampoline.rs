@@ -36,7 +36,7 @@ pub(crate) struct Parameter {
 
 /// How it continues afterwards.
 #[derive(Debug)]
-pub(crate) enum Then<'a> {
+pub(crate) enum Continuation<'a> {
     /// With the instructions that made room for the jump to the trampoline.
     Displaced(&'a Displaced),
     Enter(Address),
@@ -45,7 +45,7 @@ pub(crate) enum Then<'a> {
 }
 
 /// The code, to run at `at`.
-pub(crate) fn assemble(work: &Work<'_>, then: &Then<'_>, at: Address) -> Result<Vec<u8>, NotMovable> {
+pub(crate) fn assemble(work: &Work<'_>, then: &Continuation<'_>, at: Address) -> Result<Vec<u8>, NotMovable> {
     let mut a = CodeAssembler::new(64)?;
     match work {
         Work::Nothing => {}
@@ -64,15 +64,15 @@ pub(crate) fn assemble(work: &Work<'_>, then: &Then<'_>, at: Address) -> Result<
         } => argument(&mut a, *parameter, expression)?,
     }
     match then {
-        Then::Enter(function) => enter(&mut a, *function)?,
-        Then::Return => a.ret()?,
-        Then::Displaced(_) => {}
+        Continuation::Enter(function) => enter(&mut a, *function)?,
+        Continuation::Return => a.ret()?,
+        Continuation::Displaced(_) => {}
     }
     let mut code = match a.instructions().is_empty() {
         true => Vec::new(),
         false => a.assemble(at.0)?,
     };
-    if let Then::Displaced(displaced) = then {
+    if let Continuation::Displaced(displaced) = then {
         code.extend(relocate(displaced, Address(at.0 + code.len() as u64))?);
     }
     Ok(code)

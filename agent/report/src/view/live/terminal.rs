@@ -53,7 +53,7 @@ const WAITING_MAX: usize = 100;
 const KEYS_MAX: usize = 64;
 
 /// How often the terminal is checked for a hangup.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest time that a key stays in crossterm's queue.
 const KEY_WAIT: Timespec = Timespec {
@@ -267,7 +267,7 @@ impl Keys {
             read,
             resized,
             resize,
-            look: interval(LOOK),
+            look: interval(POLL_INTERVAL),
         })
     }
 
