@@ -258,7 +258,7 @@ fn calls(report: &Value, name: &str) -> Option<f64> {
 fn assert_range_stays(browser: &Browser) -> Outcome {
     browser.run("location.hash = 'range=0.5..1'")?;
     browser.wait_for_text("#connection", |text| text == "live")?;
-    let shown = |text: &str| text == "500 ms to 1.00 s";
+    let shown = |text: &str| text == "500 ms to 1 s";
     browser.wait_for_text(".range output", shown)?;
     let head = browser.text("#session p")?;
     browser.wait_for_text("#session p", |text| text != head)?;

@@ -147,7 +147,7 @@ fn regions(snapshot: &Snapshot) -> Table {
     };
     let probed: Vec<_> = probed.collect();
     table(
-        ("regions", "Parallel regions, while they were probed"),
+        ("regions", "Parallel regions (while they were probed)"),
         &[
             ("process", false),
             ("regions", true),

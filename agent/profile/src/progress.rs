@@ -279,7 +279,13 @@ mod tests {
             let step_s = |step: u64| {
                 let drifted = 0.01 * (1.0 + drift * step as f64 / 6_000.0);
                 let noise = 0.8 + 0.4 * random(seed, 10 + step);
-                drifted * noise * if step / phase % 2 == 0 { 1.0 } else { slower }
+                drifted
+                    * noise
+                    * if (step / phase).is_multiple_of(2) {
+                        1.0
+                    } else {
+                        slower
+                    }
             };
             let (view, left_s) = predicted(6_000, (from, from + 1_000), step_s);
             let eta = view.eta.unwrap();

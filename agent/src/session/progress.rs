@@ -19,7 +19,7 @@ pub(super) struct ProgressReader {
 #[derive(Debug)]
 enum Total {
     Number(f64),
-    Variable(Place),
+    Variable(Box<Place>),
 }
 
 impl ProgressReader {
@@ -94,7 +94,7 @@ fn places(of: &ProgressSource, member: &Member) -> Option<(Place, Total)> {
     let step = Place::of(of.step.clone(), None, member)?;
     let total = match &of.total {
         StepCount::Number(total) => Total::Number(*total),
-        StepCount::Variable(name) => Total::Variable(Place::of(name.clone(), None, member)?),
+        StepCount::Variable(name) => Total::Variable(Box::new(Place::of(name.clone(), None, member)?)),
     };
     Some((step, total))
 }

@@ -26,7 +26,7 @@ fn the_file_shows_the_same_in_firefox() -> Outcome {
     let colour = "rgb(13, 17, 23)";
     assert_eq!(
         shown,
-        json!(["8.00 s to 14.0 s", [8, 0, 6], ["rank 1", "rank 0"], colour, true])
+        json!(["8 s to 14 s", [8, 0, 6], ["rank 1", "rank 0"], colour, true])
     );
     // The data fill the plot, and its texts stand where they belong.
     let places = firefox.run(
