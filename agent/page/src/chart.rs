@@ -83,7 +83,6 @@ fn end_s(timeline: &Timeline) -> f64 {
     timeline.end_s.max(1e-3)
 }
 
-/// Formats a time.
 pub(crate) fn time(seconds: f64) -> String {
     match seconds > 0.0 {
         true => duration(seconds * 1e9),
@@ -171,7 +170,7 @@ pub(crate) fn pace(timeline: &Timeline) -> Option<Chart> {
     })
 }
 
-/// Splits the parts where a gap is between them.
+/// Groups the parts into sequences without a gap.
 fn unbroken(parts: &[PacePart]) -> Vec<Vec<PacePart>> {
     let mut runs: Vec<Vec<PacePart>> = Vec::new();
     for part in parts.iter().filter(|part| part.mean_s > 0.0) {

@@ -35,7 +35,7 @@ pub enum PageError {
 /// A part of the page. The live page replaces a section when it has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageSection {
-    /// The HTML id.
+    /// The HTML id, by which the live page finds the section to replace.
     pub id: &'static str,
     pub html: String,
 }

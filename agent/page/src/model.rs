@@ -45,7 +45,7 @@ pub struct Tile {
     pub value: String,
     /// The value before the change that the guard kept.
     pub before: Option<String>,
-    /// Explains the value.
+    /// A note that explains the value.
     pub note: String,
 }
 
@@ -124,7 +124,7 @@ pub struct MessageMatrix {
     /// Number of ranks that share a row; more than 1 if the job has more ranks than the picture has rows.
     pub ranks_per_cell: u32,
     pub most_bytes: u64,
-    /// `most_bytes`, formatted.
+    /// `most_bytes` as a formatted text.
     pub most: String,
     /// The cells with messages.
     pub cells: Vec<MatrixCell>,
