@@ -102,7 +102,7 @@ fn what_is_pure_depends_on_nothing_that_waits_or_asks_the_kernel() -> Outcome {
         let wrong = all.iter().filter(|name| banned.contains(&name.as_str()));
         found.extend(wrong.map(|name| format!("{package} depends on {name}")));
     }
-    assert_none(&found, "who is pure takes data and gives data");
+    assert_none(&found, "pure crates have no effects");
     Ok(())
 }
 
@@ -153,7 +153,7 @@ fn what_is_pure_knows_no_files_processes_threads_sockets_or_clocks() -> Outcome 
     }
     assert_none(
         &found,
-        "who is pure takes data and times, and gives data; effects belong to the agent or the tuner",
+        "pure crates read no clock and have no effects; those are in the agent or the tuner",
     );
     Ok(())
 }
@@ -205,7 +205,7 @@ fn nothing_is_printed_and_parsed_again_between_a_rule_and_the_actuator() -> Outc
         "a decision is made of the types of `plan` on its way to the actuator",
     );
     let named: BTreeSet<String> = READERS.iter().map(|(file, _)| (*file).to_owned()).collect();
-    assert_eq!(edges, named, "who is named here reads a text");
+    assert_eq!(edges, named, "each exception in READERS must still be needed");
     Ok(())
 }
 

@@ -70,7 +70,7 @@ pub enum ActionError {
         why: String,
     },
     /// A thread other than the intended one has reached the place.
-    #[error("thread {tid} of process {pid} is not the one that is to do it")]
+    #[error("thread {tid} of process {pid} reached the place, but another thread was chosen for the action")]
     OtherThread {
         pid: Pid,
         /// The thread that reached it.
@@ -98,7 +98,7 @@ pub enum ActionError {
     /// A prerequisite is missing.
     #[error("process {pid} cannot be made to execute anything: {why}")]
     NoWay { pid: Pid, why: &'static str },
-    #[error("thread {tid} of process {pid} executes nothing for us: {why}")]
+    #[error("cannot make calls in thread {tid} of process {pid}: {why}")]
     Seccomp {
         pid: Pid,
         tid: i32,

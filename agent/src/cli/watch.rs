@@ -50,8 +50,8 @@ pub struct AttachArgs {
 /// The flags of a session, of `attach` and `run` alike.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Let rules change the program: all loaded ones, or those named. Those that change code, load libraries
-    /// or say `must_be_named` must be named
+    /// Let rules change the program: all loaded ones, or those named. Rules that change code, load libraries
+    /// or have `must_be_named` act only if named here
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',', help_heading = "Changes")]
     pub apply: Option<Vec<String>>,
     /// Show also what each rule measured, and why it found nothing

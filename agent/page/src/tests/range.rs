@@ -1,4 +1,4 @@
-//! A range of the run in a browser, by mouse, by keyboard and by a link.
+//! Chooses a range of the run in a browser: by mouse, by keyboard and by a link.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ const RIGHT: &str = "\u{e014}";
 const ESCAPE: &str = "\u{e00c}";
 const PLOT: &str = ".plot";
 
-/// What the page shows of a range: its words, the first chart's view box without the height, marks in it, whether the
-/// button for all is there, and the address.
+/// The state of the page: the text of the range, the first chart's view box without its height, the number of
+/// marks in the range, whether the button for the complete run is visible, and the fragment of the address.
 fn shown(browser: &Browser) -> Outcome<Value> {
     browser.run(
         "const marks = document.querySelectorAll('.over-time li:not(.outside)'); \
@@ -73,7 +73,7 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
         .parse()
         .map_err(|_| "no place")?;
     assert!((place - 100.0 / 3.0).abs() < 0.01, "{marked}");
-    // Within a range the next one is dragged, and what is too short is none.
+    // Dragging within a range narrows it; a drag over less than the shortest range has no effect.
     browser.drag(PLOT, (0.0, 0.5))?;
     assert_eq!(shown(&browser)?[4], "#range=8..11");
     browser.drag(PLOT, (0.5, 0.51))?;
@@ -91,7 +91,7 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
     browser.press(ESCAPE)?;
     assert_eq!(shown(&browser)?, complete(""));
 
-    // A link shows the same: range, order, filter, colours.
+    // A link restores the range, the order, the filter and the colour scheme.
     let link = "#range=8..14&theme=dark&sort.changes=2d&filter.changes=rank+1";
     browser.open("about:blank")?;
     browser.open(&format!("{address}{link}"))?;

@@ -35,9 +35,7 @@ pub enum KernelError {
     #[error("{0}")]
     Calibration(String),
     /// Some data that the kernel side has counted cannot be read.
-    #[error(
-        "not all that the kernel side has counted is seen: its map {name} cannot be mapped any further: {why}"
-    )]
+    #[error("some counters cannot be read: mapping more of the BPF map {name} failed: {why}")]
     NotMapped { name: &'static str, why: String },
     /// A map could not be read or written.
     #[error("a map of the kernel side failed: {0}")]
