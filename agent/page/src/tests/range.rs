@@ -61,9 +61,7 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
     let ticks = browser.run("return Array.from(document.querySelector('.plot').querySelectorAll('.tick'), tick => tick.textContent)")?;
     assert_eq!(
         ticks,
-        json!([
-            "8 s", "9 s", "10 s", "11 s", "12 s", "13 s", "14 s"
-        ])
+        json!(["8 s", "9 s", "10 s", "11 s", "12 s", "13 s", "14 s"])
     );
     let marked = browser.run("return document.querySelectorAll('.plot')[0].querySelectorAll('.mark:not(.outside)')[0].getAttribute('x')")?;
     let place: f64 = marked
