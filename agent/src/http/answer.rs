@@ -1,4 +1,4 @@
-//! Answers requests.
+//! The answers of the server: status, headers and bodies of requests.
 
 use std::{convert::Infallible, io::Write, sync::Arc};
 
