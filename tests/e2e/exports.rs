@@ -1,7 +1,7 @@
-//! Files that a session writes for other programs: traces, tables, periodic reports, recordings of several
-//! nodes.
+//! Files that a session writes for other programs: tables, periodic reports, recordings of several nodes.
+//! `traces` tests the traces of calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,54 +16,16 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 use crate::expected::{SOON, start_count, start_pingpong, summed, with_folder};
 use crate::iterations::wait_for;
 
-/// Polling functions, which are not sent through the ring.
-const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];
-
-fn read(file: &Path) -> Outcome<Value> {
+pub(crate) fn read(file: &Path) -> Outcome<Value> {
     Ok(serde_json::from_str(&fs::read_to_string(file)?)?)
 }
 
-fn text(file: &Path) -> String {
+pub(crate) fn text(file: &Path) -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// Spans of calls by process and thread, in file order: begin and end in nanoseconds, and the function.
-type Tracks = BTreeMap<(u64, u64), Vec<(i64, i64, String)>>;
-
-fn tracks(trace: &Value, kind: &str) -> Outcome<Tracks> {
-    let mut tracks = Tracks::new();
-    let ns = |value: &Value| value.as_f64().map(|us| (us * 1e3).round() as i64);
-    for event in trace["traceEvents"].as_array().ok_or("no events")? {
-        if event["ph"] != "X" || event["cat"] != kind {
-            continue;
-        }
-        let whose = event["pid"]
-            .as_u64()
-            .zip(event["tid"].as_u64())
-            .ok_or("a span of nobody")?;
-        let (at, length) = ns(&event["ts"])
-            .zip(ns(&event["dur"]))
-            .ok_or("a span without times")?;
-        let name = event["name"].as_str().ok_or("a span without a name")?;
-        tracks
-            .entry(whose)
-            .or_default()
-            .push((at, at + length, name.to_owned()));
-    }
-    Ok(tracks)
-}
-
-/// On each track the spans are ordered and do not overlap.
-fn assert_in_order(tracks: &Tracks) {
-    for (whose, spans) in tracks {
-        for pair in spans.windows(2) {
-            assert!(pair[0].1 <= pair[1].0, "{whose:?}: {pair:?}");
-        }
-    }
-}
-
-/// All calls of a report that a trace has, by process and function.
-fn calls(report: &Value) -> BTreeMap<(u64, String), u64> {
+/// All calls of a report, by process and function.
+pub(crate) fn calls(report: &Value) -> BTreeMap<(u64, String), u64> {
     let mut calls = BTreeMap::new();
     for process in each(&report["processes"]) {
         for function in each(&process["functions"]) {
@@ -74,130 +36,6 @@ fn calls(report: &Value) -> BTreeMap<(u64, String), u64> {
         }
     }
     calls
-}
-
-#[test]
-fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi, Mpich);
-    for mpi in Mpi::ALL {
-        let mut job = start_count(mpi, 3, &["--iterations", "25"])?;
-        let file = job.file("trace-%h.json");
-        let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
-        job.open("go")?;
-        job.events("tally", 3, SOON)?;
-        job.end(SOON)?;
-        // The ranks have ended, so no call is in progress.
-        let report = agent.finish(SOON)?;
-        let host = report["host"].as_str().ok_or("no host")?;
-        let trace = read(&job.file(&format!("trace-{host}.json")))?;
-        let tracks = tracks(&trace, "mpi")?;
-        assert_in_order(&tracks);
-        let mut found: BTreeMap<(u64, String), u64> = BTreeMap::new();
-        for ((pid, _), spans) in &tracks {
-            for (_, _, name) in spans {
-                *found.entry((*pid, name.clone())).or_default() += 1;
-            }
-        }
-        let mut expected = calls(&report);
-        let polled: u64 = expected
-            .iter()
-            .filter(|((_, name), _)| POLLING.contains(&name.as_str()))
-            .map(|(_, calls)| calls)
-            .sum();
-        expected.retain(|(_, name), _| !POLLING.contains(&name.as_str()));
-        let about = &trace["otherData"];
-        assert_eq!(about["polling_calls_not_traced"], polled, "{about}");
-        let all: u64 = expected.values().sum();
-        let count = |name: &str| about[name].as_u64().unwrap_or(u64::MAX);
-        assert_eq!(
-            count("calls") + count("dropped_calls") + count("calls_not_seen"),
-            all,
-            "{about}"
-        );
-        if count("calls_not_seen") == 0 {
-            assert_eq!(found, expected, "calls of each function and rank");
-        }
-        assert_eq!(report["trace"]["calls"], about["calls"]);
-        let names = each(&trace["traceEvents"]);
-        let names = names.filter(|event| event["name"] == "process_name");
-        let names: BTreeSet<String> = names.map(|event| event["args"]["name"].to_string()).collect();
-        assert_eq!(
-            names,
-            ["\"rank 0\"", "\"rank 1\"", "\"rank 2\""]
-                .map(String::from)
-                .into()
-        );
-    }
-    Ok(())
-}
-
-#[test]
-fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let mut job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 3_000)?;
-    let file = job.file("trace.json");
-    let bound = ["--rules", "none", "--trace", &text(&file), "--trace-max", "200kB"];
-    let mut agent = Agent::attach_armed(job.pid(), &bound)?;
-    job.open("go")?;
-    job.events("result", 1, SOON)?;
-    job.finish(SOON)?;
-    let report = agent.finish(SOON)?;
-    let size = fs::metadata(&file)?.len();
-    assert!(size <= 200_000, "{size} bytes");
-    assert_eq!(report["trace"]["bytes"], size);
-    let trace = read(&file)?;
-    let about = &trace["otherData"];
-    let spans: usize = tracks(&trace, "mpi")?.values().map(Vec::len).sum();
-    let count = |name: &str| about[name].as_u64().unwrap_or(u64::MAX);
-    assert_eq!(count("calls"), spans as u64);
-    assert!(count("dropped_calls") > 0, "{about}");
-    let polled = count("polling_calls_not_traced");
-    let all: u64 = calls(&report).values().sum();
-    assert_eq!(
-        spans as u64 + count("dropped_calls") + count("calls_not_seen") + polled,
-        all,
-        "{about}"
-    );
-    let reported = agent.lines.text();
-    assert!(reported.contains("calls did not fit (--trace-max)"), "{reported}");
-    Ok(())
-}
-
-#[test]
-fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let program = programs::mpi("loops", Mpi::Mpich)?;
-    let words = ["nested", "5"].map(str::to_owned).to_vec();
-    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
-        with_folder(folder, words)
-    })?;
-    job.events("ready", 2, SOON)?;
-    let file = job.file("trace.json");
-    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
-    wait_for(&agent, |report| {
-        let found = &report["iteration"];
-        found["mpi_calls"].as_f64() == Some(11.0) && found["count"].as_u64() > Some(100)
-    })?;
-    let report = agent.stop()?;
-    job.open("stop")?;
-    job.finish(SOON)?;
-    let trace = read(&file)?;
-    let (calls, iterations) = (tracks(&trace, "mpi")?, tracks(&trace, "iteration")?);
-    assert_in_order(&calls);
-    assert_in_order(&iterations);
-    assert_eq!(iterations.len(), 2, "a track for each rank");
-    assert!(iterations.keys().all(|whose| !calls.contains_key(whose)));
-    let unseen = report["trace"]["calls_not_seen"].as_u64();
-    for ((pid, _), spans) in &iterations {
-        let of = |whose: &(u64, u64)| whose.0 == *pid;
-        let calls = calls.iter().find(|(whose, _)| of(whose)).ok_or("no calls")?.1;
-        let (at, end, _) = spans.last().ok_or("no iteration")?;
-        let within = calls.iter().filter(|(begin, _, _)| (at..end).contains(&begin));
-        // Five pairs of calls, and the broadcast.
-        assert!(unseen > Some(0) || within.count() == 11, "rank of process {pid}");
-        assert!(spans.len() > 50, "{} iterations", spans.len());
-    }
-    Ok(())
 }
 
 /// Rows of a table without quoted fields, as maps by column name.

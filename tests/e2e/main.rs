@@ -99,6 +99,9 @@ mod rights;
 // Files that a session writes for other programs.
 mod exports;
 
+// Traces of calls.
+mod traces;
+
 // The HTML page in a browser.
 mod web;
 
@@ -176,6 +179,9 @@ mod tidy;
 
 // Allowed dependencies between crates and modules.
 mod arrows;
+
+// What the pure crates depend on.
+mod pure;
 
 // Requirements of five published works, and their status.
 mod sources;

@@ -67,7 +67,7 @@ pub enum WriteError {
     WrongSize { symbol: String, new: Bytes },
     /// The program changed a pointer that leads to the variable.
     #[error(
-        "`{symbol}` of process {pid} is elsewhere now, for the program changed a pointer on the way: left alone"
+        "`{symbol}` of process {pid} has moved: the program changed a pointer that leads to it; not written"
     )]
     Moved { pid: Pid, symbol: String },
     /// A pointer that leads to the variable is invalid.

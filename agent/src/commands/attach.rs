@@ -159,16 +159,7 @@ impl Watched {
             options.notes.extend(shown_at_once(never).map(only_advises));
             options.notes.extend(self.rules.only_reporting());
         }
-        options.loads = loads(&args.rules);
-        options.applies = args.apply.is_some();
-        options.keep = args.keep;
-        options.is_verbose = args.verbose;
-        options.duration = args.duration;
-        options.budget = args.budget;
-        options.busy_poll = args.busy_poll;
-        options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
-        options.probe = args.probe.clone();
-        options.progress = args.progress.clone();
+        set_flags(&mut options, &args);
         let host = job::host();
         let files = outputs(&args);
         refuse_stdout(&files)?;
@@ -217,6 +208,20 @@ impl Watched {
         self.rules.record(recorder);
         Ok(())
     }
+}
+
+/// Copies the flags into the options of the session.
+fn set_flags(options: &mut Options, args: &WatchArgs) {
+    options.loads = loads(&args.rules);
+    options.applies = args.apply.is_some();
+    options.keep = args.keep;
+    options.is_verbose = args.verbose;
+    options.duration = args.duration;
+    options.budget = args.budget;
+    options.busy_poll = args.busy_poll;
+    options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
+    options.probe = args.probe.clone();
+    options.progress = args.progress.clone();
 }
 
 fn addresses(args: &WatchArgs) -> Addresses {

@@ -23,7 +23,7 @@ fn a_probe_writes_by_itself_where_it_may_and_else_the_thread_is_held_as_root() {
         match rendezvous.store_refusal() {
             Some(reason) => {
                 assert!(
-                    reason.starts_with("the kernel lets no probe write into a program"),
+                    reason.starts_with("the kernel does not permit probes to write into a program"),
                     "{reason}"
                 );
                 assert_eq!(receipt.mechanism, Mechanism::Rendezvous);

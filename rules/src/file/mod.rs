@@ -1,6 +1,7 @@
 //! The rule file: YAML to a tree, and the tree to a [`RuleFile`] whose formulas are parsed and whose names
 //! are unresolved.
 
+mod json;
 mod keys;
 mod lower;
 mod schema;

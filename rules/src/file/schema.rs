@@ -4,8 +4,7 @@
 //! It covers the form of a rule, but not formulas, names and units: what it refuses is wrong, what it accepts
 //! must still be checked.
 
-use serde_json::{Map, Value, json};
-
+use super::json::{Json, Object, object};
 use super::keys::{Keys, Names, RULE, Shape};
 
 /// Approximates a name in formulas; the check decides what is a letter.
@@ -13,53 +12,50 @@ const WORD: &str = r"[^\s.()\[\]0-9-][^\s.()\[\]-]*";
 
 /// The JSON Schema of a rule file, as text.
 pub fn schema() -> String {
-    let mut definitions = Map::new();
+    let mut definitions = Object::new();
     let mut schema = mapping(&RULE, &mut definitions);
-    schema.insert(
-        "$schema".into(),
-        "https://json-schema.org/draft/2020-12/schema".into(),
-    );
-    schema.insert("title".into(), "A rule of tuneagent".into());
-    schema.insert("$defs".into(), definitions.into());
-    let mut schema = Value::Object(schema);
-    // Sorted, so that moving a key in the table does not change the schema.
-    schema.sort_all_objects();
-    format!("{schema:#}")
+    schema.extend(object([
+        ("$schema", "https://json-schema.org/draft/2020-12/schema".into()),
+        ("title", "A rule of tuneagent".into()),
+        ("$defs", definitions.into()),
+    ]));
+    Json::from(schema).to_string()
 }
 
-fn mapping(keys: &'static Keys, definitions: &mut Map<String, Value>) -> Map<String, Value> {
-    let mut properties = Map::new();
-    let mut beside = Map::new();
+fn mapping(keys: &'static Keys, definitions: &mut Object) -> Object {
+    let mut properties = Object::new();
+    let mut beside = Object::new();
     for key in keys.known {
         let mut property = shape(&key.shape, definitions);
         property.insert("description".into(), key.doc.into());
         properties.insert(key.name.into(), property.into());
         if !key.beside.is_empty() {
-            beside.insert(key.name.into(), key.beside.into());
+            beside.insert(key.name.into(), key.beside.iter().copied().collect());
         }
     }
     let required = keys.known.iter().filter(|key| key.required).map(|key| key.name);
-    let mut schema = object(json!({
-        "type": "object",
-        "properties": properties,
-        "required": required.collect::<Vec<_>>(),
-        "additionalProperties": false,
-    }));
+    let mut schema = object([
+        ("type", "object".into()),
+        ("properties", properties.into()),
+        ("required", required.collect()),
+        ("additionalProperties", false.into()),
+    ]);
     if !beside.is_empty() {
         schema.insert("dependentRequired".into(), beside.into());
     }
     let choices = keys.one_of.iter().map(|choice| {
-        let one = choice.iter().map(|name| json!({"required": [name]}));
-        json!({"oneOf": one.collect::<Vec<_>>()})
+        let one = choice
+            .iter()
+            .map(|name| object([("required", [*name].into_iter().collect())]));
+        object([("oneOf", one.collect())])
     });
-    let choices: Vec<Value> = choices.collect();
-    if !choices.is_empty() {
-        schema.insert("allOf".into(), choices.into());
+    if !keys.one_of.is_empty() {
+        schema.insert("allOf".into(), choices.collect());
     }
     schema
 }
 
-fn shape(shape_of: &'static Shape, definitions: &mut Map<String, Value>) -> Map<String, Value> {
+fn shape(shape_of: &'static Shape, definitions: &mut Object) -> Object {
     match shape_of {
         Shape::Text | Shape::Template => plain(definitions, "text", "words for people"),
         Shape::Name => plain(definitions, "name", "what the rule calls something"),
@@ -74,9 +70,9 @@ fn shape(shape_of: &'static Shape, definitions: &mut Map<String, Value>) -> Map<
             let switches = words
                 .iter()
                 .filter_map(|word| word.parse::<bool>().ok())
-                .map(Value::from);
-            let words = words.iter().map(|word| Value::from(*word));
-            object(json!({"enum": words.chain(switches).collect::<Vec<_>>()}))
+                .map(Json::from);
+            let words = words.iter().map(|word| Json::from(*word));
+            object([("enum", words.chain(switches).collect())])
         }
         Shape::Mapping(keys) => {
             let name = keys.place.trim_start_matches("a ").trim_matches('`');
@@ -86,35 +82,32 @@ fn shape(shape_of: &'static Shape, definitions: &mut Map<String, Value>) -> Map<
             }
             reference(name)
         }
-        Shape::Entries(names, of) => object(json!({
-            "type": "object",
-            "propertyNames": {"pattern": pattern(*names)},
-            "additionalProperties": shape(of, definitions),
-        })),
-        Shape::List(of) => object(json!({"type": "array", "items": shape(of, definitions)})),
+        Shape::Entries(names, of) => object([
+            ("type", "object".into()),
+            (
+                "propertyNames",
+                object([("pattern", pattern(*names).as_str().into())]).into(),
+            ),
+            ("additionalProperties", shape(of, definitions).into()),
+        ]),
+        Shape::List(of) => object([("type", "array".into()), ("items", shape(of, definitions).into())]),
         Shape::Either(shapes) => {
             let any = shapes.iter().map(|one| shape(one, definitions));
-            object(json!({"anyOf": any.collect::<Vec<_>>()}))
+            object([("anyOf", any.collect())])
         }
     }
 }
 
 /// A scalar: an editor reads one that resembles a number or a boolean as such.
-fn plain(definitions: &mut Map<String, Value>, name: &str, what: &str) -> Map<String, Value> {
-    let definition = json!({"type": ["string", "number", "boolean"], "description": what});
-    definitions.insert(name.into(), definition);
+fn plain(definitions: &mut Object, name: &str, what: &str) -> Object {
+    let types = ["string", "number", "boolean"].into_iter().collect();
+    let definition = object([("type", types), ("description", what.into())]);
+    definitions.insert(name.into(), definition.into());
     reference(name)
 }
 
-fn reference(name: &str) -> Map<String, Value> {
-    object(json!({"$ref": format!("#/$defs/{name}")}))
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
+fn reference(name: &str) -> Object {
+    object([("$ref", format!("#/$defs/{name}").as_str().into())])
 }
 
 fn pattern(names: Names) -> String {
@@ -127,6 +120,8 @@ fn pattern(names: Names) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Map, Value};
+
     use super::super::keys::{ALL, Key};
     use super::super::yaml::{self, Node, Tree};
     use super::*;

@@ -1,7 +1,11 @@
 //! The rings of the newest calls of each process, read while the kernel side writes them. This module does
 //! not interpret calls.
 
-use std::{io, mem::offset_of, sync::atomic::Ordering};
+use std::{
+    io,
+    mem::offset_of,
+    sync::{Arc, atomic::Ordering},
+};
 
 use abi::{Call, RingHead};
 
@@ -60,7 +64,7 @@ impl Rings {
     }
 
     /// For each of both maps, why a part of it could not be mapped.
-    pub(super) fn refusals(&self) -> [(&'static str, Option<&io::Error>); 2] {
+    pub(super) fn refusals(&self) -> [(&'static str, Option<&Arc<io::Error>>); 2] {
         [("CALLS", self.calls.refusal()), ("HEADS", self.heads.refusal())]
     }
 

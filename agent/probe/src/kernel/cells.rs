@@ -8,7 +8,7 @@ use std::{
     marker::PhantomData,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering, fence},
     },
 };
@@ -29,7 +29,7 @@ pub(super) struct Cells<T> {
     words: usize,
     access: Access,
     /// Why the first piece that failed could not be mapped. Records in it exist all the same.
-    refusal: OnceLock<io::Error>,
+    refusal: OnceLock<Arc<io::Error>>,
     _record: PhantomData<T>,
 }
 
@@ -91,7 +91,7 @@ impl<T: bytemuck::Pod> Cells<T> {
             // A concurrent caller has mapped the same piece.
             Ok(mapping) => Some(place.get_or_init(|| mapping)),
             Err(error) => {
-                self.refusal.get_or_init(|| error);
+                self.refusal.get_or_init(|| Arc::new(error));
                 None
             }
         }
@@ -104,7 +104,7 @@ impl<T: bytemuck::Pod> Cells<T> {
     }
 
     /// Why existing records could not be read; `None` if all requested ones could.
-    pub(super) fn refusal(&self) -> Option<&io::Error> {
+    pub(super) fn refusal(&self) -> Option<&Arc<io::Error>> {
         self.refusal.get()
     }
 
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(cells.get(2 * last), None);
         assert!(cells.refusal().is_none(), "there is none");
         assert_eq!(cells.get(last), None);
-        let refusal = cells.refusal().map(io::Error::kind);
+        let refusal = cells.refusal().map(|error| error.kind());
         assert_eq!(refusal, Some(io::ErrorKind::PermissionDenied));
         assert_eq!(cells.get(0), Some([0, 1, 2]), "what is mapped is read as ever");
     }

@@ -1,15 +1,23 @@
 //! Errors of the kernel side, with texts that say what to do.
 
+use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 use aya::maps::MapError;
 
 /// The kernel refused a request; the text says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// The object or one of its maps was refused.
+    /// The object could not be parsed, bound to its maps or loaded.
     #[error("the kernel refused the BPF object: {0}")]
-    Object(String),
+    Object(#[source] Box<dyn Error + Send + Sync>),
+    /// A bug of ours: the committed object is not the one that this code was written for.
+    #[error("`{0}` is not in the BPF object")]
+    Missing(String),
+    /// A map, a ring or a tracepoint of the object.
+    #[error("the BPF object cannot be used: {part}: {source}")]
+    Part { part: String, source: io::Error },
     /// The verifier refused a program: a bug of ours on this kernel, or the kernel lacks a feature that the
     /// program needs.
     #[error("this kernel does not take our program `{program}`: {reason} ({source})")]
@@ -18,10 +26,10 @@ pub enum KernelError {
         source: io::Error,
         reason: String,
     },
-    #[error("the kernel lets no probe write into a program: {source}, {reason}")]
+    #[error("the kernel does not permit probes to write into a program: {source}, {reason}")]
     NoStore { source: io::Error, reason: String },
     #[error("loading BPF programs is not permitted: {0}")]
-    Permission(io::Error),
+    Permission(#[source] io::Error),
     #[error("could not attach {count} probes to {path}: {source}")]
     Attach {
         path: String,
@@ -35,14 +43,28 @@ pub enum KernelError {
     #[error("{0}")]
     Calibration(String),
     /// Some data that the kernel side has counted cannot be read.
-    #[error("some counters cannot be read: mapping more of the BPF map {name} failed: {why}")]
-    NotMapped { name: &'static str, why: String },
+    #[error("some counters cannot be read: mapping more of the BPF map {name} failed: {source}")]
+    NotMapped {
+        name: &'static str,
+        /// Shared, because a map fails once, and each of its readers reports that.
+        source: Arc<io::Error>,
+    },
     /// A map could not be read or written.
     #[error("a map of the kernel side failed: {0}")]
     Map(#[from] MapError),
 }
 
 impl KernelError {
+    pub(super) fn object(error: impl Error + Send + Sync + 'static) -> KernelError {
+        KernelError::Object(Box::new(error))
+    }
+
+    /// Wraps the error of a map, a ring or a tracepoint.
+    pub(super) fn part(part: impl Into<String>) -> impl FnOnce(io::Error) -> KernelError {
+        let part = part.into();
+        |source| KernelError::Part { part, source }
+    }
+
     /// Whether the kernel does not know the process to be probed: it has ended, or one of its threads is just
     /// executing another program and takes over the process number.
     pub fn is_of_no_process(&self) -> bool {

@@ -83,8 +83,9 @@ impl Family {
         let mut attach = |name, tracepoint| {
             let program = text.load_for_tracepoint(name)?;
             verified.push((name, program::verified(program.as_fd())));
-            sys::open_raw_tracepoint(tracepoint, program.as_fd())
-                .map_err(|error| KernelError::Object(format!("its tracepoint {tracepoint:?}: {error}")))
+            sys::open_raw_tracepoint(tracepoint, program.as_fd()).map_err(KernelError::part(format!(
+                "its tracepoint {tracepoint:?} cannot be opened"
+            )))
         };
         let map = maps.map("FAMILY_STATE").and_then(data);
         let map = map.ok_or_else(|| missing("FAMILY_STATE"))?;
@@ -96,9 +97,7 @@ impl Family {
             attach("family_execs", c"sched_process_exec")?,
         ];
         Ok(Family {
-            state: state.map_err(|error| {
-                KernelError::Object(format!("its map FAMILY_STATE cannot be mapped: {error}"))
-            })?,
+            state: state.map_err(KernelError::part("its map FAMILY_STATE cannot be mapped"))?,
             room,
             verified,
             _links: links,

@@ -61,7 +61,7 @@ impl Holds {
         });
         let array = maps.map("HOLDS").and_then(data).ok_or_else(|| missing("HOLDS"))?;
         let cells = Cells::map_writable(array.fd().as_fd(), abi::HOLDS_MAX)
-            .map_err(|error| KernelError::Object(format!("its records cannot be mapped: {error}")))?;
+            .map_err(KernelError::part("its map HOLDS cannot be mapped"))?;
         Ok(Holds {
             maps,
             records: Arc::new(Records { cells }),

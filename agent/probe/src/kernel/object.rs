@@ -6,7 +6,10 @@ use std::{
     mem::offset_of,
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::{Ordering, fence},
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
 };
 
 use abi::{
@@ -490,7 +493,7 @@ impl Kernel {
     pub(super) fn share(&self, name: &'static str) -> Result<OwnedFd, KernelError> {
         let map = data(self.map(name)?).ok_or_else(|| missing(name))?;
         let copy = map.fd().as_fd().try_clone_to_owned();
-        copy.map_err(|error| KernelError::Object(format!("its map {name}: {error}")))
+        copy.map_err(KernelError::part(format!("its map {name} cannot be shared")))
     }
 
     fn map(&self, name: &'static str) -> Result<&Map, KernelError> {
@@ -522,12 +525,12 @@ fn capture_flags(captures: &[Capture]) -> u32 {
 }
 
 /// The error for a record that does not exist or cannot be mapped.
-fn not_seen(name: &'static str, refusal: Option<&io::Error>) -> KernelError {
+fn not_seen(name: &'static str, refusal: Option<&Arc<io::Error>>) -> KernelError {
     refusal.map_or_else(
         || missing(name),
         |error| KernelError::NotMapped {
             name,
-            why: error.to_string(),
+            source: Arc::clone(error),
         },
     )
 }
@@ -540,8 +543,7 @@ fn shared<T: bytemuck::Pod>(
     how: impl FnOnce(BorrowedFd<'_>, u32) -> io::Result<Cells<T>>,
 ) -> Result<Cells<T>, KernelError> {
     let map = maps.map(name).and_then(data).ok_or_else(|| missing(name))?;
-    how(map.fd().as_fd(), entries)
-        .map_err(|error| KernelError::Object(format!("its map {name} cannot be mapped: {error}")))
+    how(map.fd().as_fd(), entries).map_err(KernelError::part(format!("its map {name} cannot be mapped")))
 }
 
 /// Takes the ring of a map, for its only reader.
@@ -552,8 +554,7 @@ pub(super) fn take_ring(maps: &mut Ebpf, name: &'static str, bytes: u32) -> Resu
 
 fn ring_of(map: &Map, name: &'static str, bytes: u32) -> Result<Ring, KernelError> {
     let map = data(map).ok_or_else(|| missing(name))?;
-    Ring::of(map.fd().as_fd(), bytes)
-        .map_err(|error| KernelError::Object(format!("its ring {name} cannot be mapped: {error}")))
+    Ring::of(map.fd().as_fd(), bytes).map_err(KernelError::part(format!("its ring {name} cannot be mapped")))
 }
 
 /// An entry that no longer exists need not be removed.

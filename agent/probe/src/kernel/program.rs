@@ -36,8 +36,7 @@ impl ProgramText {
         bytes: &[u8],
         descriptor: impl Fn(&str) -> Option<RawFd>,
     ) -> Result<ProgramText, KernelError> {
-        let broken = |error: &dyn std::fmt::Display| KernelError::Object(error.to_string());
-        let mut object = aya_obj::Object::parse(bytes).map_err(|error| broken(&error))?;
+        let mut object = aya_obj::Object::parse(bytes).map_err(KernelError::object)?;
         let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
         let definitions = object.maps.clone();
         let descriptors: Vec<(&str, RawFd, &aya_obj::Map)> = definitions
@@ -46,26 +45,23 @@ impl ProgramText {
             .collect();
         object
             .relocate_maps(descriptors.into_iter(), &text)
-            .map_err(|error| broken(&error))?;
-        object.relocate_calls(&text).map_err(|error| broken(&error))?;
+            .map_err(KernelError::object)?;
+        object.relocate_calls(&text).map_err(KernelError::object)?;
         Ok(ProgramText { object, types: None })
     }
 
     /// Also loads the types of the functions, which programs with `bpf_loop` need.
     pub(super) fn with_types(mut self) -> Result<ProgramText, KernelError> {
-        let refused = |error: &dyn std::fmt::Display| {
-            KernelError::Object(format!("the types of its functions: {error}"))
-        };
         let none = BtfFeatures::default();
         let features = aya::features().btf().unwrap_or(&none);
         let types = self
             .object
             .fixup_and_sanitize_btf(features)
-            .map_err(|error| refused(&error))?;
+            .map_err(KernelError::object)?;
         self.types = types
             .map(|types| sys::load_btf(&types.to_bytes()))
             .transpose()
-            .map_err(|error| refused(&error))?;
+            .map_err(KernelError::part("the types of its functions cannot be loaded"))?;
         Ok(self)
     }
 
@@ -148,7 +144,7 @@ pub(super) fn data(map: &Map) -> Option<&MapData> {
 }
 
 pub(super) fn missing(name: &str) -> KernelError {
-    KernelError::Object(format!("`{name}` is not in the object"))
+    KernelError::Missing(name.to_owned())
 }
 
 pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
@@ -163,7 +159,7 @@ pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
         }
         source = cause.source();
     }
-    KernelError::Object(error.to_string())
+    KernelError::object(error)
 }
 
 /// Whether the kernel side sees a process under the number that it has here: for a process in a namespace

@@ -39,8 +39,9 @@ impl Producer {
 
     /// Uses the ring of a session: the agent with this pid.
     pub fn of_session(pid: u32) -> Result<Producer, KernelError> {
-        let mut maps = maps_of(pid)
-            .map_err(|error| KernelError::Object(format!("the maps of process {pid}: {error}")))?;
+        let mut maps = maps_of(pid).map_err(KernelError::part(format!(
+            "the maps of process {pid} cannot be opened"
+        )))?;
         Producer::load(|name| maps.remove(name).ok_or_else(|| missing(name)))
     }
 

@@ -158,8 +158,8 @@ impl Sampling {
         });
         let unseen = (!self.unseen_begins.is_empty()).then(|| {
             format!(
-                "{} began with MPI between two windows (--budget), after so many others that no window began for it: calls before the \
-                 next one are not counted",
+                "{} loaded MPI outside a sampling window (--budget), and the limit on extra windows was reached: calls before the next \
+                 window are not counted",
                 plural(self.unseen_begins.len(), "process"),
             )
         });

@@ -67,7 +67,7 @@ fn where_so_many_come_that_the_budget_would_not_be_kept_their_begins_are_missing
     assert!(
         missing
             .iter()
-            .any(|text| text.contains("began with MPI between two windows")),
+            .any(|text| text.contains("loaded MPI outside a sampling window")),
         "{missing:?}"
     );
 }
