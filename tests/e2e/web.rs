@@ -17,7 +17,7 @@ use crate::expected::{SOON, start_workers};
 use crate::iterations::{number, wait_for};
 use crate::openmp;
 
-/// Tiles of a page: name and bold text.
+/// Tiles of a page: their names and bold texts.
 fn tiles(browser: &Browser) -> Outcome<Vec<(String, String)>> {
     let script = "return Array.from(document.querySelectorAll('.tiles li'), \
         tile => [tile.firstChild.textContent, tile.querySelector('b').textContent])";
@@ -43,7 +43,7 @@ fn inside_mpi(report: &Value) -> f64 {
     100.0 * shares.iter().sum::<f64>() / shares.len().max(1) as f64
 }
 
-/// Asserts that the page meets WCAG in light and dark mode, and that it is as `assert_quiet` requires.
+/// Asserts that the page meets WCAG in light and dark mode, and calls `assert_quiet`.
 fn assert_clean(browser: &Browser, ours: &str) -> Outcome {
     for (scheme, size) in [
         ("light", (1280, 900)),
@@ -77,7 +77,7 @@ fn assert_quiet(browser: &Browser, ours: &str) -> Outcome {
     Ok(())
 }
 
-/// The number in a cell, in base units; the row is named by its first cell.
+/// The number in a cell, in base units. `row` is the text of the row's first cell.
 fn cell(browser: &Browser, table: &str, row: &str, column: &str) -> Outcome<Option<f64>> {
     let script = format!(
         "const place = Array.from(document.querySelectorAll('#{table} thead th'), head => head.textContent).indexOf('{column}'); \
@@ -93,7 +93,7 @@ fn all_cells(browser: &Browser) -> Outcome<Value> {
     browser.run("return Array.from(document.querySelectorAll('main td'), cell => cell.textContent)")
 }
 
-/// A time as the page writes it, in seconds.
+/// Parses a time of the page; in seconds.
 fn seconds(text: &str) -> Outcome<f64> {
     let (value, unit) = text.split_once(' ').ok_or("no unit")?;
     let of_unit = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
@@ -101,7 +101,7 @@ fn seconds(text: &str) -> Outcome<f64> {
     Ok(value.parse::<f64>().context("a time")? * scale)
 }
 
-/// Asserts that the data of a page are as docs/page.schema.json says.
+/// Asserts that the data of a page match docs/page.schema.json.
 fn assert_valid(data: &Value) -> Outcome {
     let file = crate::tidy::root().join("docs/page.schema.json");
     let schema = serde_json::from_str(&fs::read_to_string(file)?)?;
@@ -124,7 +124,7 @@ const FILE: &str = "run.html";
 struct Watched {
     agent: Agent,
     browser: Browser,
-    /// The address that was printed, and the same without its token.
+    /// The printed address, and the address without its token.
     address: String,
     ours: String,
     folder: tempfile::TempDir,
@@ -155,7 +155,7 @@ impl Watched {
         self.folder.path().join(FILE)
     }
 
-    /// Asserts that a number which only grows is on the page what it is in the session.
+    /// Asserts that the page shows the session's value of a number that only grows.
     fn assert_live(
         &self,
         (table, row, column): (&str, &str, &str),
@@ -183,13 +183,13 @@ impl Watched {
         Ok(())
     }
 
-    /// Asserts that the time of one iteration is on the page what it is in the session.
+    /// Asserts that the page shows the session's time of one iteration.
     fn assert_pace(&self) -> Outcome {
         let mean = |report: &Value| number(&report["iteration"]["mean_s"]);
         let before = mean(&self.agent.snapshot()?);
         let shown = seconds(&tile(&tiles(&self.browser)?, "one iteration")?)?;
         let after = mean(&self.agent.snapshot()?);
-        // The page may be two seconds old, and has three digits.
+        // The page can be two seconds old, and shows three digits.
         assert!(
             (0.8 * before.min(after)..=1.2 * before.max(after)).contains(&shown),
             "{shown} s on the page, {before} to {after} s"
@@ -197,13 +197,13 @@ impl Watched {
         Ok(())
     }
 
-    /// Asserts that the share of the time inside MPI is on the page what it is in the session.
+    /// Asserts that the page shows the session's share of the time inside MPI.
     fn assert_inside_mpi(&self) -> Outcome {
         let before = inside_mpi(&self.agent.snapshot()?);
         let shown = tile(&tiles(&self.browser)?, "inside MPI")?;
         let after = inside_mpi(&self.agent.snapshot()?);
         let value: f64 = shown.trim_end_matches(" %").parse().context("a share")?;
-        // The page may be two seconds old, and its numbers are rounded.
+        // The page can be two seconds old, and shows rounded numbers.
         let (least, most) = (before.min(after) - 10.0, before.max(after) + 10.0);
         assert!(
             (least..=most).contains(&value),
@@ -212,8 +212,8 @@ impl Watched {
         Ok(())
     }
 
-    /// Ends the session, waits for the page's last values, and opens the file, which has the same. Returns the
-    /// report.
+    /// Ends the session, waits for the page's last values, and opens the file, which must have the same
+    /// values. Returns the report.
     fn end(&mut self) -> Outcome<Value> {
         let data = self
             .browser
@@ -236,7 +236,7 @@ impl Watched {
         Ok(report)
     }
 
-    /// Asserts that a number of the page is this; shares have four digits.
+    /// Asserts that the page shows this number; the page rounds shares to four digits.
     fn assert_cell(&self, (table, row, column): (&str, &str, &str), is: f64) -> Outcome {
         let shown = cell(&self.browser, table, row, column)?;
         assert!(
@@ -247,7 +247,7 @@ impl Watched {
     }
 }
 
-/// Calls of a function in all processes.
+/// Sum of the calls of a function over all processes.
 fn calls(report: &Value, name: &str) -> Option<f64> {
     let all = each(&report["processes"]).flat_map(|process| each(&process["functions"]));
     let of = all.filter(|function| function["name"] == name);
@@ -258,7 +258,7 @@ fn calls(report: &Value, name: &str) -> Option<f64> {
 fn assert_range_stays(browser: &Browser) -> Outcome {
     browser.run("location.hash = 'range=0.5..1'")?;
     browser.wait_for_text("#connection", |text| text == "live")?;
-    let shown = |text: &str| text == "500 ms to 1.00 s";
+    let shown = |text: &str| text == "500 ms to 1 s";
     browser.wait_for_text(".range output", shown)?;
     let head = browser.text("#session p")?;
     browser.wait_for_text("#session p", |text| text != head)?;
@@ -336,7 +336,7 @@ fn a_model_on_mpich_has_the_numbers_of_the_session_on_its_page_as_root() -> Outc
     Ok(())
 }
 
-/// Moves the focus forward until the script returns true.
+/// Moves the focus forward until `is_reached` returns true.
 fn reach(browser: &Browser, what: &str, is_reached: &str) -> Outcome {
     const TAB: &str = "\u{e004}";
     let script = format!("const at = document.activeElement; return {is_reached}");
@@ -387,7 +387,7 @@ fn a_repair_is_watched_in_a_browser_and_the_file_shows_the_same_as_root() -> Out
     assert_without_scripts(&watched)
 }
 
-/// Copying and sorting work by the keyboard.
+/// Asserts that copying and sorting work by keyboard.
 fn assert_keyboard(browser: &Browser) -> Outcome {
     reach(browser, "a button that copies", "at.className === 'copy'")?;
     reach(
@@ -403,7 +403,7 @@ fn assert_keyboard(browser: &Browser) -> Outcome {
     Ok(())
 }
 
-/// The file shows its charts and tables without JavaScript, too.
+/// Asserts that the file shows its charts and tables without JavaScript.
 fn assert_without_scripts(watched: &Watched) -> Outcome {
     let browser = &watched.browser;
     let pictures = browser.run("return document.querySelectorAll('svg.plot').length")?;

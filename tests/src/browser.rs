@@ -1,4 +1,4 @@
-//! Debian's Chromium without a window, controlled through `chromedriver` and WebDriver (W3C).
+//! Controls Debian's Chromium, without a window, through `chromedriver` and WebDriver (W3C).
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::lines::Lines;
 use crate::problem::Context;
 use crate::{Outcome, Problem, each, family, wheels};
 
-/// Limit for the start of the browser, and for a condition of a page.
+/// Limit for the start of the browser, and for a condition on a page.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Interval between two reads of a page.
@@ -109,7 +109,7 @@ impl Browser {
         self.post("/goog/cdp/execute", &body)
     }
 
-    /// The page as PNG, from its top down to this number of pixels at most.
+    /// Takes a picture of the page as PNG, from its top and with a height of at most `height_max` pixels.
     pub fn picture(&self, height_max: u32) -> Outcome<Vec<u8>> {
         let script = "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]";
         let size = self.run(script)?;
@@ -143,7 +143,7 @@ impl Browser {
         self.post("/actions", &body).map(drop)
     }
 
-    /// Drags from one place of an element to another one; places are parts of its width.
+    /// Drags over an element, between two parts of its width.
     pub fn drag(&self, selector: &str, way: (f64, f64)) -> Outcome {
         let actions = dragging(|script| self.run(script), selector, way)?;
         self.post("/actions", &json!({"actions": actions})).map(drop)
@@ -182,7 +182,7 @@ impl Browser {
     pub fn violations(&self) -> Outcome<Vec<String>> {
         let file = wheels::axe().ok_or("axe-core is not there: cargo xtask setup")?;
         let axe = std::fs::read_to_string(&file).context(file.display())?;
-        // Passed as text, because the page's policy forbids loading a script.
+        // The script is passed as text, because the page's policy forbids loading one.
         let script = format!(
             "{axe}\nreturn axe.run({{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}}).then(found => \
              found.violations.flatMap(one => one.nodes.map(node => one.id + ': ' + node.html + ': ' + node.failureSummary)))"
@@ -192,7 +192,7 @@ impl Browser {
     }
 }
 
-/// Actions of WebDriver that press the mouse button at a part of an element's width, move to another one, and
+/// WebDriver actions that press the mouse button at one part of an element's width, move to another part, and
 /// release it.
 pub(crate) fn dragging(
     run: impl Fn(&str) -> Outcome<Value>,
@@ -200,7 +200,7 @@ pub(crate) fn dragging(
     (from, to): (f64, f64),
 ) -> Outcome<Value> {
     let mut actions = vec![moved(&run, selector, from)?, pointer("pointerDown")];
-    // A browser that gets one jump may report no movement.
+    // Moves in steps, because a browser may report no movement for a single jump.
     for step in 1..=4 {
         actions.push(moved(&run, selector, from + (to - from) * f64::from(step) / 4.0)?);
     }
@@ -217,7 +217,7 @@ fn pointer(action: &str) -> Value {
     json!({"type": action, "button": 0})
 }
 
-/// A movement of the mouse to a part of an element's width.
+/// A WebDriver action that moves the mouse to a part of an element's width.
 fn moved(run: impl Fn(&str) -> Outcome<Value>, selector: &str, part: f64) -> Outcome<Value> {
     let script = format!(
         "const of = document.querySelector({selector:?}); of.scrollIntoView({{block: 'center'}}); \

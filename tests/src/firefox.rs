@@ -1,5 +1,5 @@
-//! Debian's Firefox without a window, controlled through Marionette, its own protocol: Debian has no driver for
-//! it.
+//! Controls Debian's Firefox, without a window, through its own protocol Marionette, because Debian has no
+//! WebDriver for it.
 
 use std::cell::RefCell;
 use std::io::{BufReader, Read, Write};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::problem::Context;
 use crate::{Outcome, Problem, browser, each, family};
 
-/// Limit for the start of the browser, and for a condition of a page.
+/// Limit for the start of the browser, and for a condition on a page.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Interval between two reads of a page.
@@ -61,13 +61,13 @@ impl Firefox {
             connection: RefCell::new(connection),
             _profile: profile,
         };
-        // It greets first.
+        // The browser sends a greeting first.
         firefox.message()?;
         firefox.command("WebDriver:NewSession", &json!({}))?;
         Ok(firefox)
     }
 
-    /// A message: its length, a colon, JSON.
+    /// Reads a message: its length, a colon, and JSON.
     fn message(&self) -> Outcome<Value> {
         let mut connection = self.connection.borrow_mut();
         let mut length = 0;
@@ -121,14 +121,14 @@ impl Firefox {
         Ok(())
     }
 
-    /// Drags from one place of an element to another one; places are parts of its width.
+    /// Drags over an element, between two parts of its width.
     pub fn drag(&self, selector: &str, way: (f64, f64)) -> Outcome {
         let actions = browser::dragging(|script| self.run(script), selector, way)?;
         let parameters = json!({"actions": actions});
         self.command("WebDriver:PerformActions", &parameters).map(drop)
     }
 
-    /// Errors of scripts, styles and policies in pages at this address.
+    /// Errors of scripts, styles and policies, on the browser's console, in pages at this address.
     pub fn errors(&self, address: &str) -> Outcome<Vec<String>> {
         self.command("Marionette:SetContext", &json!({"value": "chrome"}))?;
         let found = self.run(&format!(
@@ -139,7 +139,7 @@ impl Firefox {
     }
 }
 
-/// Connects to the port that the browser writes into its profile.
+/// Connects to the browser, which writes its port to a file in its profile.
 fn connected(profile: &std::path::Path) -> Outcome<BufReader<TcpStream>> {
     let file = profile.join("MarionetteActivePort");
     let began = Instant::now();

@@ -1,10 +1,10 @@
-//! Cells of tables: a text for people, and the number by which they are sorted.
+//! Table cells: each has a text to show and a number to sort by.
 
 use profile::format::percent;
 
 use crate::model::{Cell, Column, Table};
 
-/// Rows of a table.
+/// Maximum number of rows in a table, to bound the size of the page.
 const ROWS_MAX: usize = 768;
 
 pub(crate) fn table(
@@ -32,7 +32,7 @@ pub(crate) fn text(text: impl Into<String>) -> Cell {
     }
 }
 
-/// A number with the text that people read; "-" where it was not measured.
+/// A cell with a formatted number; "-" if it was not measured.
 pub(crate) fn number(value: Option<f64>, show: fn(f64) -> String) -> Cell {
     Cell {
         text: value.map_or_else(|| "-".to_owned(), show),

@@ -1,6 +1,7 @@
-//! Charts over the time of the session, as SVG. The plot is as wide as the page, while its texts keep their
-//! size: the data are in an inner drawing in seconds, which is stretched, and whose view box a script narrows
-//! to a range. Colours are those of the style sheet, which knows light and dark.
+//! Charts over the time of the session, as SVG. A plot is as wide as the page, but its texts must not be
+//! scaled. The data therefore are in an inner drawing with seconds as coordinates: the browser scales it, and
+//! a script changes its view box to show a range. Colours come from the style sheet, which has a light and a
+//! dark scheme.
 
 use std::fmt::Write;
 
@@ -11,27 +12,29 @@ use crate::model::{PacePart, SharePart, Timeline};
 
 /// Height of the data, in pixels.
 const HEIGHT: f64 = 140.0;
-/// Room above the data, for the numbers of marks, and below them, for the times.
+/// Space above the data for the numbers of marks, and below the data for the times.
 const TOP: f64 = 18.0;
 const BELOW: f64 = 20.0;
-/// A pace that varies by more than this is drawn on a logarithmic axis.
+/// The axis is logarithmic if the greatest mean time exceeds the least one by more than this factor.
 const LOGARITHMIC: f64 = 20.0;
-/// Most times at which a range may begin or end, and most times below a chart. The script uses the second, too.
+/// Maximum number of times at which a range may begin or end, and of times below a chart. The script has a
+/// copy of the second bound.
 const STEPS_MAX: f64 = 240.0;
 const TICKS_MAX: usize = 8;
 
-/// What is drawn over the time.
+/// A chart with time as its horizontal axis.
 pub(crate) struct Chart {
-    /// The text that stands for it.
+    /// Describes the chart for screen readers.
     pub(crate) text: String,
     pub(crate) height: f64,
-    /// Texts at the left, with their places from the top.
+    /// Labels of the vertical axis, each with its distance from the top of the data.
     pub(crate) labels: Vec<(f64, String)>,
-    /// Its coordinates are seconds, and pixels from the top.
+    /// The drawing: x in seconds, y in pixels from the top.
     pub(crate) data: Markup,
 }
 
-/// The times at which a range may begin or end: multiples of a round number of seconds, and the end.
+/// Times at which a range may begin or end: the multiples of a round number of seconds, and the end of the
+/// run.
 pub(crate) struct Steps {
     pub(crate) step_s: f64,
     pub(crate) end_s: f64,
@@ -53,13 +56,13 @@ impl Steps {
             .take_while(move |at_s| *at_s < end_s)
     }
 
-    /// All of them as texts, separated by `|`, which no time contains.
+    /// Formats all steps, separated by `|`, which no formatted time contains.
     pub(crate) fn texts(&self) -> String {
         let all: Vec<String> = self.multiples().chain([self.end_s]).map(time).collect();
         all.join("|")
     }
 
-    /// Those that are written below a chart.
+    /// The steps that are labelled below a chart.
     fn ticks(&self) -> Vec<f64> {
         let count = self.multiples().count();
         let every = [1, 2, 5, 10, 20, 50, 100]
@@ -69,7 +72,7 @@ impl Steps {
     }
 }
 
-/// The next of 1, 2 and 5 times a power of ten.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= value);
@@ -80,7 +83,6 @@ fn end_s(timeline: &Timeline) -> f64 {
     timeline.end_s.max(1e-3)
 }
 
-/// Seconds as people read them.
 pub(crate) fn time(seconds: f64) -> String {
     match seconds > 0.0 {
         true => duration(seconds * 1e9),
@@ -88,7 +90,7 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// A chart with the times below it and the marks in it.
+/// Draws a chart with its marks, and the times below it.
 pub(crate) fn drawn(timeline: &Timeline, chart: &Chart) -> Markup {
     let (end, height) = (end_s(timeline), chart.height);
     let x = |at_s: f64| format!("{:.2}%", 100.0 * at_s / end);
@@ -103,11 +105,12 @@ pub(crate) fn drawn(timeline: &Timeline, chart: &Chart) -> Markup {
                     (chart.data)
                 }
                 @for (number, at_s) in Steps::of(timeline).ticks().into_iter().enumerate() {
-                    // A narrow page has no room for every one.
+                    // The style sheet hides every second time on a narrow page.
                     svg .tick .minor[number % 2 == 1] x=(x(at_s)) data-at=(at_s) { text y=(TOP + height + 15.0) { (time(at_s)) } }
                 }
                 @for mark in &timeline.marks {
-                    // Numbers of neighbours stand at different sides, so that 1 and 2 are not 12.
+                    // Numbers of neighbouring marks are at opposite sides of their lines: 1 and 2 would look
+                    // like 12.
                     svg .mark .even[mark.number % 2 == 0] x=(x(mark.at_s)) data-at=(mark.at_s) {
                         line y1=(TOP) y2=(TOP + height) {}
                         text y=(TOP - 5.0) { (mark.number) }
@@ -118,7 +121,7 @@ pub(crate) fn drawn(timeline: &Timeline, chart: &Chart) -> Markup {
     }
 }
 
-/// How long an iteration takes, over the time. The line is broken where none was measured.
+/// Draws the time of one iteration. The line has a gap where no iteration was measured.
 pub(crate) fn pace(timeline: &Timeline) -> Option<Chart> {
     let parts = &timeline.pace;
     let means = || parts.iter().map(|part| part.mean_s).filter(|mean| *mean > 0.0);
@@ -167,12 +170,12 @@ pub(crate) fn pace(timeline: &Timeline) -> Option<Chart> {
     })
 }
 
-/// The parts, in pieces that follow one another without a gap.
+/// Groups the parts into sequences without a gap.
 fn unbroken(parts: &[PacePart]) -> Vec<Vec<PacePart>> {
     let mut runs: Vec<Vec<PacePart>> = Vec::new();
     for part in parts.iter().filter(|part| part.mean_s > 0.0) {
         match runs.last_mut() {
-            // An iteration that was under way at the boundary is in neither part.
+            // An iteration that crosses the boundary of two parts counts in neither; it leaves no gap.
             Some(run) if part.from_s <= run[run.len() - 1].until_s + 2.0 * part.mean_s => run.push(*part),
             _ => runs.push(vec![*part]),
         }
@@ -180,7 +183,7 @@ fn unbroken(parts: &[PacePart]) -> Vec<Vec<PacePart>> {
     runs
 }
 
-/// What the processes did, in parts that add up: on a CPU, waiting for one, asleep.
+/// Draws the shares of the time that the processes were on a CPU, waited for one, and slept, stacked.
 pub(crate) fn shares(timeline: &Timeline) -> Option<Chart> {
     let parts = &timeline.shares;
     let last = parts.last()?;
@@ -219,7 +222,7 @@ pub(crate) fn shares(timeline: &Timeline) -> Option<Chart> {
     })
 }
 
-/// Lines at the values that have a text.
+/// Draws a line at each labelled value.
 fn grid(timeline: &Timeline, places: impl Iterator<Item = f64>) -> Markup {
     let mut path = String::new();
     for y in places {
@@ -237,11 +240,11 @@ fn area(path: &mut String, (from, until): (f64, f64), (top, bottom): (f64, f64))
 }
 
 fn append(path: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing into a text does not fail.
+    // Writing to a `String` cannot fail.
     let _ = path.write_fmt(text);
 }
 
-/// Round values from 0 to this one.
+/// Round values from 0 to `high`.
 fn multiples(high: f64) -> Vec<f64> {
     let step = round_up(high / 5.0);
     (0..)
@@ -250,7 +253,7 @@ fn multiples(high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The powers of ten between two values, with their halves and fifths where there are few.
+/// Powers of ten between two values; also 2 and 5 times each power if there are fewer than three decades.
 fn powers(low: f64, high: f64) -> Vec<f64> {
     let mut all: Vec<f64> = Vec::new();
     let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;

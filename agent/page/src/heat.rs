@@ -1,15 +1,16 @@
-//! The picture of ranks over time: a row a rank, a column a part of the run, as PNG.
+//! Heat maps as PNG: ranks over time (one row for each rank, one column for each part of the run), and bytes
+//! between ranks.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::model::{MessageMatrix, RankRow};
 
-/// Colours of the palette; the first stands for what was not measured.
+/// Size of the palette. Its first colour is transparent and represents cells without a measurement.
 const COLOURS: usize = 256;
 
-/// Cividis, sampled: it rises evenly in lightness, and reads the same for the common kinds of colour blindness
-/// (Nuñez, Anderton, Renslow, PLOS ONE 13(7), 2018).
+/// Samples of the colour map Cividis. Its lightness rises evenly, and it looks the same with the common kinds
+/// of colour blindness (Nuñez, Anderton, Renslow, PLOS ONE 13(7), 2018).
 const CIVIDIS: [[u8; 3]; 9] = [
     [0, 34, 78],
     [18, 53, 112],
@@ -22,7 +23,7 @@ const CIVIDIS: [[u8; 3]; 9] = [
     [254, 232, 56],
 ];
 
-/// The picture as the address of an image: `data:image/png;base64,…`.
+/// Encodes the cells of the ranks as a URL of an image: `data:image/png;base64,…`.
 pub(crate) fn picture(rows: &[RankRow]) -> Result<String, png::EncodingError> {
     let width = rows.first().map_or(0, |row| row.cells.len());
     let cells = rows.iter().flat_map(|row| &row.cells);
@@ -30,7 +31,7 @@ pub(crate) fn picture(rows: &[RankRow]) -> Result<String, png::EncodingError> {
     encoded((width as u32, rows.len() as u32), &pixels)
 }
 
-/// The same of the bytes that ranks sent to each other: a row a sender.
+/// Encodes the bytes that ranks sent to each other; each row is a sender.
 pub(crate) fn matrix(matrix: &MessageMatrix) -> Result<String, png::EncodingError> {
     let mut pixels = vec![0; (matrix.side * matrix.side) as usize];
     for cell in &matrix.cells {
@@ -46,7 +47,7 @@ fn encoded((width, height): (u32, u32), pixels: &[u8]) -> Result<String, png::En
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_palette(palette());
-    // What was not measured shows the hatched ground.
+    // The first colour is transparent: the hatched background appears where nothing was measured.
     encoder.set_trns(vec![0]);
     let mut writer = encoder.write_header()?;
     writer.write_image_data(pixels)?;
@@ -54,7 +55,7 @@ fn encoded((width, height): (u32, u32), pixels: &[u8]) -> Result<String, png::En
     Ok(format!("data:image/png;base64,{}", STANDARD.encode(bytes)))
 }
 
-/// The colour of a share; more than all of the time, of several threads, has that of all.
+/// Index of a share's colour. A share above 1, which several threads can have, has the colour of 1.
 fn index(share: f64) -> u8 {
     1 + (share.clamp(0.0, 1.0) * (COLOURS - 2) as f64).round() as u8
 }

@@ -1,4 +1,4 @@
-//! The page as HTML. Whatever comes from a program is text, never markup: `maud` escapes all of it.
+//! The page as HTML. Names and values of the program cannot become markup, because `maud` escapes every text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,9 +10,9 @@ use crate::chart::{self, Chart, Steps};
 use crate::model::{Cell, Efficiency, FindingBlock, MessageMatrix, PageModel, Table, Tile, Timeline};
 use crate::{heat, messages};
 
-/// The style sheet, for light and dark.
+/// The style sheet, with a light and a dark scheme.
 pub const STYLE: &str = include_str!("page.css");
-/// The scripts as one module, in the order in which they define what the next ones use.
+/// All scripts as one module. Each comes after those that it uses.
 pub const SCRIPT: &str = concat!(
     include_str!("script/address.js"),
     include_str!("script/table.js"),
@@ -23,7 +23,7 @@ pub const SCRIPT: &str = concat!(
     include_str!("script/main.js"),
 );
 
-/// Why there is no page.
+/// The reason why a page cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     #[error("the picture of ranks over time cannot be made: {0}")]
@@ -32,15 +32,16 @@ pub enum PageError {
     Json(#[from] serde_json::Error),
 }
 
-/// A part of the page, which the live page replaces when it changes.
+/// A part of the page. The live page replaces a section when it has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageSection {
-    /// Its address in the page.
+    /// The HTML id, by which the live page finds the section to replace.
     pub id: &'static str,
     pub html: String,
 }
 
-/// The parts of the page, in their order. A part that has nothing to show yet is there, but hidden.
+/// The sections in their order. A section without content is hidden rather than absent, so that the live page
+/// can replace it later.
 pub fn sections(page: &PageModel) -> Result<Vec<PageSection>, PageError> {
     let section = |id, is_shown: bool, title, body: Markup| PageSection {
         id,
@@ -97,13 +98,14 @@ fn section(id: &str, is_shown: bool, title: Option<&str>, body: &Markup) -> Mark
     }
 }
 
-/// Shown while the charts show a range of the run: the numbers of most sections are sums, not series.
+/// A note in headings, visible while the charts show a range of the run. Most sections have only sums over
+/// the complete run, so the range does not affect their numbers.
 fn of_the_complete_run(id: &str) -> Markup {
     let is_of_a_time = ["findings", "timeline", "rules", "changes", "quality"].contains(&id);
     html! { @if !is_of_a_time { span .complete { " of the complete run" } } }
 }
 
-/// The file, for a reader without a network. It holds the page's data, too:
+/// The page as one file that needs no network. It also contains the page's data:
 /// `document.getElementById("data")`.
 pub fn file(page: &PageModel) -> Result<String, PageError> {
     let head = html! {
@@ -118,8 +120,8 @@ pub fn file(page: &PageModel) -> Result<String, PageError> {
     Ok(document(page, (&head, &html! {}), &sections(page)?, &end).into_string())
 }
 
-/// The live page, as it is after the news with this number; it fetches style, scripts and further news from
-/// where it came.
+/// The live page in the state of drawing `newest`. It loads style, scripts and later updates from the same
+/// server.
 pub fn live(page: &PageModel, sections: &[PageSection], newest: &str) -> String {
     let head = html! {
         link rel="icon" href="data:,";
@@ -157,7 +159,8 @@ fn document(
     }
 }
 
-/// Nothing is loaded; the style and the script are those that stand in the file.
+/// The file's policy forbids loading anything, and permits only the style sheet and the script in the file,
+/// by their checksums.
 fn policy() -> String {
     let sum = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     format!(
@@ -167,7 +170,7 @@ fn policy() -> String {
     )
 }
 
-/// As JSON that no name can end: `<` and the line ends of JavaScript are escaped.
+/// JSON in which no name can close the script element: `<` and the line separators of JavaScript are escaped.
 fn embedded(page: &PageModel) -> Result<String, PageError> {
     let text = serde_json::to_string(page)?;
     Ok(text
@@ -223,7 +226,7 @@ fn finding(finding: &FindingBlock) -> Markup {
     }
 }
 
-/// The charts; none where nothing was measured over the time.
+/// Draws the charts; `None` if neither iterations nor shares were measured over time.
 fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
     let pace = chart::pace(timeline);
     let shares = chart::shares(timeline);
@@ -236,7 +239,8 @@ fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
     }
     let steps = Steps::of(timeline);
     Ok(Some(html! {
-        // Attributes and patterns of SVG are not in the reach of the policy, styles of elements are.
+        // An SVG pattern hatches the gaps: the Content-Security-Policy forbids style attributes, but not SVG
+        // attributes and patterns.
         svg .patterns aria-hidden="true" width="0" height="0" {
             pattern #gap width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" { rect width="2" height="6" {} }
         }
@@ -271,7 +275,8 @@ fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
     }))
 }
 
-/// The picture of ranks over the time. Each row is high enough to be seen apart from the next one.
+/// The heat map of ranks over time. The height per rank is 12 pixels, as far as the bound on the total height
+/// permits.
 fn ranks(timeline: &Timeline) -> Result<Chart, PageError> {
     let rows = timeline.ranks.len();
     let height = (rows * 12).clamp(24, 360) as f64;
@@ -356,7 +361,7 @@ fn class(is_number: bool) -> &'static str {
 }
 
 fn cell(cell: &Cell, is_number: bool) -> Markup {
-    // More digits of a share would be most of what a live page sends.
+    // Shares with all their digits would be most of the data that a live page sends.
     let rounded = |share: f64| (share * 1e4).round() / 1e4;
     let number = cell.number.map(|number| {
         if cell.bar.is_some() {

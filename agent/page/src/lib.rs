@@ -1,6 +1,7 @@
-//! A session as one page: a self-contained HTML file, to mail, to archive, to attach to a ticket, or the same
-//! page live in a browser. It loads nothing from anywhere else, and shows everything without JavaScript, which
-//! adds sorting, filtering, copying and the news of a live page. Pure: takes a snapshot, gives texts.
+//! Renders a session as one page: a self-contained HTML file to mail, archive or attach to a ticket, or the
+//! same page live in a browser. The page loads nothing from other servers. It shows everything without
+//! JavaScript; scripts add sorting, filtering, copying, ranges and live updates. Pure: snapshots become
+//! texts.
 #![forbid(unsafe_code)]
 
 mod cells;

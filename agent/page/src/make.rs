@@ -1,4 +1,5 @@
-//! A page of a snapshot, the last one of a session. Numbers are formatted here and nowhere else.
+//! Makes the page's data from a snapshot. Numbers are formatted here only, so that the HTML and `/api/page`
+//! agree.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use report::view;
 use crate::model::{Efficiency, FindingBlock, PageModel, SCHEMA, Tile, TimelineMark};
 use crate::{messages, series, tables};
 
-/// The page of a session as it is in this snapshot.
+/// Makes the page of a session in the state of `snapshot`.
 pub fn page(snapshot: &Snapshot) -> PageModel {
     let marks = marks(snapshot);
     PageModel {
@@ -83,7 +84,7 @@ fn finding(view: &FindingView) -> FindingBlock {
     }
 }
 
-/// Findings and changes in the order of their times. A decision for many processes is one mark.
+/// Findings and changes, sorted by time. A decision for many processes has one mark.
 fn marks(snapshot: &Snapshot) -> Vec<TimelineMark> {
     let mut all: Vec<(Duration, String)> = Vec::new();
     for finding in snapshot.findings.iter().chain(&snapshot.past_findings) {
@@ -139,7 +140,7 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     };
     let has_mpi = snapshot.job.mpi.is_some();
     let of_time = "of the time, the mean over the processes";
-    // Of threads on CPUs of their own there may be more than one at a time.
+    // Several threads of a process can be on CPUs at the same time: such a mean exceeds 1 and is no share.
     let cpus = |name, of: &dyn Fn(&profile::Rates) -> Option<f64>| match mean(of) {
         Some(mean) if has_mpi && mean <= 1.0 => share(name, Some(mean), of_time),
         _ => overall.iter().map(of).sum::<Option<f64>>().map(|sum| Tile {
@@ -166,7 +167,7 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
         iteration(snapshot),
         gain.clone(),
         share("inside MPI", mean(&|rates| rates.mpi), of_time),
-        // At most six tiles.
+        // Keeps the number of tiles at six at most.
         cpus("on a CPU", &|rates| Some(rates.cpu)).filter(|_| gain.is_none()),
         cpus("waiting for a CPU", &|rates| Some(rates.runqueue)),
         efficiency,
@@ -175,7 +176,7 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     all.into_iter().flatten().collect()
 }
 
-/// The gain that the guard measured.
+/// The gain that the guard measured for the newest kept change.
 fn gain(snapshot: &Snapshot) -> Option<Tile> {
     let guard = snapshot.kept_change()?.guard.as_ref()?;
     let (least, most) = guard.interval?;
@@ -187,7 +188,8 @@ fn gain(snapshot: &Snapshot) -> Option<Tile> {
     })
 }
 
-/// The time of one iteration; around the newest change that the guard kept, before and after it.
+/// The time of one iteration: before and after the newest change that the guard kept, or else the mean of the
+/// run.
 fn iteration(snapshot: &Snapshot) -> Option<Tile> {
     let view = snapshot.sequence.iteration.as_ref()?;
     let calls = format!("{} {}s each", count(view.calls), snapshot.sequence.steps.noun());

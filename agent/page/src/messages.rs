@@ -1,4 +1,4 @@
-//! The messages between ranks: the picture of the matrix, the table of pairs, the sizes.
+//! Messages between ranks: the matrix of bytes, the table of pairs, and the sizes.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use report::view;
 use crate::cells::{number, share, table, text};
 use crate::model::{Cell, MatrixCell, MessageMatrix, Table};
 
-/// Rows and columns of the picture. Beyond it a cell is a block of ranks.
+/// Maximum number of rows and columns of the picture. In larger jobs a cell stands for a block of ranks.
 pub(crate) const SIDE_MAX: u32 = 256;
 
-/// What each rank sent to each other one; `None` if no message was seen.
+/// The bytes that each rank sent to each other rank; `None` if no message was seen.
 pub(crate) fn matrix(snapshot: &Snapshot) -> Option<MessageMatrix> {
     let view = snapshot.matrix.as_ref()?;
     let last = view.sent.iter().map(|pair| pair.from.max(pair.to)).max()?;
@@ -38,7 +38,7 @@ pub(crate) fn matrix(snapshot: &Snapshot) -> Option<MessageMatrix> {
     })
 }
 
-/// What the picture lacks.
+/// Notes on messages that the picture does not contain.
 fn notes(view: &MatrixView) -> Vec<String> {
     let mut notes = Vec::new();
     if view.cut > 0 {
@@ -105,7 +105,7 @@ pub(crate) fn sizes(snapshot: &Snapshot) -> Table {
     )
 }
 
-/// The picture's text: where most was sent.
+/// Describes the picture for screen readers: the pair of ranks with most bytes.
 pub(crate) fn alternative(matrix: &MessageMatrix) -> String {
     let most = matrix.cells.iter().max_by_key(|cell| cell.bytes);
     let of = if matrix.ranks_per_cell == 1 {

@@ -1,38 +1,39 @@
-//! What the page shows, as plain data: every number as text, formatted as on the terminal, and the series of
-//! the charts. Times are seconds since the probes were armed. Scripts read it from `/api/page` and from the file:
-//! its comments are the descriptions in docs/page.schema.json.
+//! The contents of the page as plain data: formatted numbers, as on the terminal, and the series of the
+//! charts. Times are seconds since the probes were armed. The data are at `/api/page` and in the file, for
+//! scripts of users. The comments of this module are the descriptions in docs/page.schema.json.
 
 use serde::Serialize;
 
-/// Name and version of the form. New fields may be added; what exists keeps its meaning.
+/// Name and version of the format. A new version may add fields, but never changes the meaning of existing
+/// ones.
 pub const SCHEMA: &str = "tuneagent.page/1";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct PageModel {
     pub schema: &'static str,
-    /// Version of the program that made it.
+    /// Version of the tuneagent that made the page.
     pub tuneagent: &'static str,
     /// Program, ranks, MPI, user, machine.
     pub title: String,
     pub program: String,
-    /// The wall clock at the end of the session (RFC 3339, UTC); none of a recording without one.
+    /// Wall-clock time of the snapshot (RFC 3339, UTC); null for a recording without one.
     pub taken_at: Option<String>,
     pub elapsed: String,
-    /// Whether the session changed the program, or may change it.
+    /// Whether the session is read-only, may change the program, or has changed it.
     pub access: &'static str,
-    /// The lines above the findings on the terminal.
+    /// The lines that the terminal shows above the findings.
     pub summary: Vec<String>,
     pub tiles: Vec<Tile>,
     pub findings: Vec<FindingBlock>,
-    /// Why there is no finding; none where there is one.
+    /// The reasons why there is no finding; empty if there is one.
     pub without_findings: Vec<String>,
     pub timeline: Timeline,
     pub efficiencies: Vec<Efficiency>,
-    /// What ranks sent to each other; none if no message was seen.
+    /// Bytes that ranks sent to each other; null if no message was seen.
     pub matrix: Option<MessageMatrix>,
     pub tables: Vec<Table>,
-    /// What was lost, not measured or estimated. Empty means complete.
+    /// Data that were lost, not measured or estimated. Empty if the data are complete.
     pub incomplete: Vec<String>,
 }
 
@@ -42,9 +43,9 @@ pub struct PageModel {
 pub struct Tile {
     pub name: &'static str,
     pub value: String,
-    /// What it was before the change that the guard kept.
+    /// The value before the change that the guard kept.
     pub before: Option<String>,
-    /// What it is of, or why it has no value.
+    /// A note that explains the value.
     pub note: String,
 }
 
@@ -52,7 +53,7 @@ pub struct Tile {
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct FindingBlock {
     pub rule: String,
-    /// `repaired`, or from when to when it held.
+    /// `repaired`, or the time for which the finding held.
     pub state: String,
     pub text: Vec<String>,
     pub now: Option<String>,
@@ -67,10 +68,10 @@ pub struct Timeline {
     pub end_s: f64,
     pub pace: Vec<PacePart>,
     pub shares: Vec<SharePart>,
-    /// What the cells of the ranks are shares of.
+    /// The quantity that the cells of `ranks` show, as a share of the time.
     pub quantity: &'static str,
     pub ranks: Vec<RankRow>,
-    /// Rows that found no room.
+    /// Number of rows that were omitted.
     pub ranks_omitted: usize,
     pub marks: Vec<TimelineMark>,
 }
@@ -86,8 +87,8 @@ pub struct PacePart {
     pub mean_s: f64,
 }
 
-/// How the processes spent a part of the run, the mean over those that were measured in it. The rest of the
-/// time they were asleep.
+/// Shares of a part of the run, as means over the processes that were measured in it. The processes slept for
+/// the rest of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct SharePart {
@@ -101,11 +102,11 @@ pub struct SharePart {
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct RankRow {
     pub name: String,
-    /// Shares of equal parts of the run; `None` where it was not measured.
+    /// Shares in equal parts of the run; null for parts without a measurement.
     pub cells: Vec<Option<f64>>,
 }
 
-/// Something that happened, with its number on the charts.
+/// A finding or a change, with its number on the charts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct TimelineMark {
@@ -118,16 +119,16 @@ pub struct TimelineMark {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct MessageMatrix {
-    /// Number of rows, and of columns.
+    /// Number of rows; the number of columns is the same.
     pub side: u32,
-    /// A cell is that of so many ranks, if there are more than rows.
+    /// Number of ranks that share a row; more than 1 if the job has more ranks than the picture has rows.
     pub ranks_per_cell: u32,
     pub most_bytes: u64,
-    /// The same as text for people.
+    /// `most_bytes` as a formatted text.
     pub most: String,
-    /// The cells in which something was sent.
+    /// The cells with messages.
     pub cells: Vec<MatrixCell>,
-    /// What the picture does not contain, in words.
+    /// Notes on messages that the picture does not contain.
     pub notes: Vec<String>,
 }
 
@@ -144,7 +145,7 @@ pub struct MatrixCell {
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Efficiency {
     pub name: &'static str,
-    /// Depth in the tree: a node is the product of those directly below it.
+    /// Depth in the tree of factors: each is the product of those directly below it.
     pub depth: usize,
     pub value: f64,
     pub definition: &'static str,
@@ -153,12 +154,12 @@ pub struct Efficiency {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Table {
-    /// The address in the page.
+    /// The HTML id of the table's section.
     pub id: &'static str,
     pub title: &'static str,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// Rows that found no room.
+    /// Number of rows that were omitted.
     pub omitted: usize,
 }
 
@@ -169,13 +170,13 @@ pub struct Column {
     pub is_number: bool,
 }
 
-/// A cell, and by what it is sorted.
+/// A text with the number by which it is sorted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub struct Cell {
     pub text: String,
-    /// The number in base units; none of a text and of what was not measured.
+    /// The number in base units; null for texts and for values that were not measured.
     pub number: Option<f64>,
-    /// A share to draw as a bar, 0 to 1.
+    /// A share from 0 to 1, drawn as a bar; else null.
     pub bar: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Series of the charts: equal parts of the run, each with the value that was measured in it, or none.
+//! Series of the charts. The run is divided into equal parts; each part has its measured value, or none.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use profile::{IterationView, LoadView, PaceView, ProcessView, Snapshot};
 
 use crate::model::{PacePart, RankRow, SharePart, Timeline, TimelineMark};
 
-/// Parts that the run is shown in.
+/// Number of parts of the run.
 const PARTS: usize = 240;
-/// Rows of the picture of ranks over time.
+/// Maximum number of rows in the heat map of ranks over time.
 const RANKS_MAX: usize = 512;
 
 pub(crate) fn timeline(snapshot: &Snapshot, marks: Vec<TimelineMark>) -> Timeline {
@@ -57,9 +57,9 @@ fn pace(iteration: &IterationView) -> Vec<PacePart> {
     iteration.parts.iter().map(part).collect()
 }
 
-/// The value of a process in each part of the run.
+/// The value of a process in the middle of each part of the run.
 fn resampled(process: &ProcessView, end_s: f64, of: fn(&LoadView) -> Option<f64>) -> Vec<Option<f64>> {
-    // It was watched from then on.
+    // The first load begins when the process was first watched, not at the begin of the session.
     let last_s = process.load.last().map_or(0.0, |part| part.until.as_secs_f64());
     let first_s = last_s - process.watched_ns as f64 / 1e9;
     let middle = |part: usize| (part as f64 + 0.5) * end_s / PARTS as f64;

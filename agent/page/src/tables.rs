@@ -1,4 +1,4 @@
-//! The tables of the page: what the terminal shows the first lines of, in full.
+//! The tables of the page. They contain all rows of the tables of which the terminal shows the first ones.
 
 use profile::format::{bytes, count, duration};
 use profile::{
@@ -95,7 +95,7 @@ fn processes(snapshot: &Snapshot) -> Table {
         let counters = process.counters.as_ref();
         vec![
             text(series::name(process.rank, process.pid)),
-            // A recording has no numbers of processes.
+            // A recording contains no pids.
             number(Some(f64::from(process.pid)).filter(|pid| *pid != 0.0), |pid| {
                 pid.to_string()
             }),
@@ -124,7 +124,7 @@ fn processes(snapshot: &Snapshot) -> Table {
     )
 }
 
-/// Parallel regions, and what the threads of their teams do.
+/// Parallel regions, with the shares of time that the threads of their teams work, start, wait and end.
 fn regions(snapshot: &Snapshot) -> Table {
     let probed = snapshot
         .processes
@@ -147,7 +147,7 @@ fn regions(snapshot: &Snapshot) -> Table {
     };
     let probed: Vec<_> = probed.collect();
     table(
-        ("regions", "Parallel regions, while they were probed"),
+        ("regions", "Parallel regions (while they were probed)"),
         &[
             ("process", false),
             ("regions", true),
@@ -163,7 +163,7 @@ fn regions(snapshot: &Snapshot) -> Table {
     )
 }
 
-/// By process and team size.
+/// Speedup and lost threads for each process and team size.
 fn scaling(snapshot: &Snapshot) -> Table {
     let of = |process| -> Option<(&ProcessView, &[SizeView])> {
         let process: &ProcessView = process;

@@ -48,7 +48,7 @@ fn pair(from: u32, to: u32) -> PairView {
     }
 }
 
-/// A session of 20 s in which a change after 10 s made iterations ten times as fast.
+/// A session of 20 s in which a change after 10 s reduced the time of one iteration to a tenth.
 fn session() -> Snapshot {
     let part = |until, count, mean_ms| PaceView {
         until: Duration::from_secs(until),
@@ -164,7 +164,7 @@ fn names_of_programs_are_text_and_nothing_is_loaded() {
     assert_eq!(text.matches("&lt;/script&gt;&lt;img src=x").count(), 3);
     for address in ["http://", "https://", "//cdn", "@import"] {
         let found = text.find(address).map(|at| &text[at.saturating_sub(40)..at + 40]);
-        // The name of a vocabulary is no address that is loaded.
+        // Browsers do not load the address of an XML namespace.
         assert!(found.is_none_or(|found| found.contains("xmlns=")), "{found:?}");
     }
 }
@@ -200,10 +200,10 @@ fn compressed(text: &str) -> usize {
     encoder.finish().unwrap().len()
 }
 
-/// A session of so many ranks, each with numbers of its own, as they are at this second.
+/// A session with `count` ranks, whose numbers differ between ranks and between seconds.
 fn of_ranks(count: u32, second: u32) -> Snapshot {
     let mut large = session();
-    // A generator of numbers that do not compress (Park and Miller, 1988).
+    // Random numbers (Park and Miller, 1988), because equal ones would compress too well.
     let mut seed = u64::from(second + 1);
     let mut share = || {
         seed = seed * 48271 % 0x7fff_ffff;

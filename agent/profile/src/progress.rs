@@ -1,41 +1,41 @@
-//! How far a program is, and the time that is left, from a variable that counts its steps.
+//! Progress of a program and its remaining time, from a variable that counts the program's steps.
 //!
-//! The pace is that of the time observed so far; how much it varies between equal parts of that time gives the
-//! interval of the prediction. Attaching late makes no difference: the steps that are done are the program's own
-//! number (S4-22, S4-23 of SelfAnalyzer).
+//! The prediction uses the mean pace of the observed time. The observed time is divided into equal parts; the
+//! variance and the drift of their paces give the prediction's interval. Attaching late causes no error,
+//! because the program itself counts its completed steps (S4-22, S4-23 of SelfAnalyzer).
 //!
-//! Pure: times are passed in.
+//! Pure: times are arguments.
 
 use std::{collections::VecDeque, time::Duration};
 
-/// Points that are kept. When there are more, every second one is dropped.
+/// Maximum number of stored points. Beyond it, every second one is dropped.
 const POINTS_MAX: usize = 256;
 
-/// Parts of the observed time whose paces are compared.
+/// Maximum number of parts into which the observed time is divided.
 const PARTS: usize = 8;
 
-/// Parts are at least this long, in nanoseconds.
+/// Minimum length of a part, in nanoseconds.
 const PART_NS_MIN: u64 = 250_000_000;
 
-/// Student's quantile for a two-sided interval of 90 % by degrees of freedom, from 1.
+/// Student's quantiles for a two-sided interval of 90 %, by degrees of freedom from 1.
 const STUDENT_90: [f64; 7] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89];
 
-/// An average over more than this many parts of future time is taken to vary as one over so many, since phases of
-/// programs are longer than parts.
+/// Upper bound on the number of future parts that average out. Phases are longer than parts, so more parts do
+/// not make the mean more certain.
 const INDEPENDENT_MAX: f64 = 2.0;
 
-/// A drift of the pace is taken to go on for so many parts.
+/// Upper bound on the number of parts for which a drift of the pace is assumed to continue.
 const DRIFT_PARTS_MAX: f64 = 16.0;
 
-/// The variables that say how far a program is.
+/// The variable that counts a program's steps, and their total number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgressSource {
-    /// The variable that counts the steps.
+    /// Name of the variable that counts the steps.
     pub step: String,
     pub total: StepCount,
 }
 
-/// The number of steps of a run.
+/// The number of steps of a run: fixed, or read from a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepCount {
     Number(f64),
@@ -43,7 +43,7 @@ pub enum StepCount {
 }
 
 impl ProgressSource {
-    /// The variable with the number of steps, if it is one.
+    /// Name of the variable with the number of steps; `None` if the number is fixed.
     pub fn total_name(&self) -> Option<&str> {
         match &self.total {
             StepCount::Variable(name) => Some(name),
@@ -52,25 +52,25 @@ impl ProgressSource {
     }
 }
 
-/// A reading of the program's variables.
+/// A reading of the step counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     at_ns: u64,
     done: f64,
 }
 
-/// The steps of a program over time.
+/// Readings of a program's step counter over time.
 #[derive(Clone, Debug, Default)]
 pub struct StepProgress {
     points: VecDeque<Point>,
     total: Option<f64>,
-    /// Readings since the last one that was kept, and how many make one.
+    /// Readings since the last stored point, and the number of readings for each stored point.
     skipped: usize,
     every: usize,
     newest: Option<Point>,
 }
 
-/// Why the time that is left is unknown.
+/// The reason why the remaining time is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutEta {
     TooShort,
@@ -88,16 +88,16 @@ impl WithoutEta {
     }
 }
 
-/// The time that is left, with the bounds of a 90 % interval.
+/// The predicted remaining time, with the bounds of its 90 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Eta {
     pub remaining: Duration,
     pub least: Duration,
-    /// `None` without an upper bound: the pace varies too much.
+    /// `None` if the pace varies too much for an upper bound.
     pub most: Option<Duration>,
 }
 
-/// How far the program is.
+/// Progress of a program, for display.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProgressView {
     pub done: f64,
@@ -107,7 +107,8 @@ pub struct ProgressView {
 }
 
 impl StepProgress {
-    /// The program's variables at this moment. A step that goes back, or another number of steps, begins anew.
+    /// Adds a reading. A lower step or another number of steps starts a new run, so earlier readings are
+    /// discarded.
     pub fn observe(&mut self, now_ns: u64, done: f64, total: f64) {
         let is_back = self.newest.is_some_and(|newest| done < newest.done);
         if is_back || self.total != Some(total) {
@@ -174,7 +175,7 @@ impl StepProgress {
         newest.at_ns - self.points.front().map_or(newest.at_ns, |first| first.at_ns)
     }
 
-    /// The paces of equal parts of the observed time.
+    /// The paces in equal parts of the observed time.
     fn paces(&self, newest: Point) -> Vec<f64> {
         let observed_ns = self.observed_ns(newest);
         let parts = (observed_ns / PART_NS_MIN).min(PARTS as u64);
@@ -193,8 +194,8 @@ impl StepProgress {
     }
 }
 
-/// Half of the 90 % interval of the mean pace over so many future parts, from the paces of at least three: how they
-/// vary, and how they drift.
+/// Half the width of the 90 % interval of the mean pace over `future` parts. It is computed from the variance
+/// and the drift of at least three observed paces.
 fn within(paces: &[f64], future: f64) -> f64 {
     let count = paces.len() as f64;
     let mean = paces.iter().sum::<f64>() / count;
@@ -209,13 +210,13 @@ fn within(paces: &[f64], future: f64) -> f64 {
     let deviation = (squares / (count - 1.0)).sqrt();
     let varies = student * deviation * (1.0 / count + 1.0 / future.min(INDEPENDENT_MAX)).sqrt();
     let drift = moves / spread;
-    // A drift that could be there by chance counts, too.
+    // The drift is at least its own standard error: a smaller one cannot be distinguished from chance.
     let rest = (squares - drift * moves).max(0.0) / (count - 2.0);
     let drift = drift.abs().max((rest / spread).sqrt());
     varies.hypot(drift * f64::midpoint(count, future).min(DRIFT_PARTS_MAX))
 }
 
-/// Steps per second between two points; `None` between points at one moment.
+/// Steps per second between two points; `None` if their times are equal.
 fn pace(from: Point, to: Point) -> Option<f64> {
     let ns = to.at_ns.checked_sub(from.at_ns).filter(|ns| *ns > 0)?;
     Some((to.done - from.done) * 1e9 / ns as f64)
@@ -225,8 +226,8 @@ fn pace(from: Point, to: Point) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// A program of `total` steps whose step takes `step_s(number)`, watched from step `from` on until it has
-    /// done `until`, twice a second. Returns the prediction, and the time that is truly left.
+    /// Simulates a program of `total` steps. Step `n` takes `step_s(n)`. The program is read twice a second
+    /// between the steps `from` and `until`. Returns the prediction and the actual remaining time.
     fn predicted(total: u64, (from, until): (u64, u64), step_s: impl Fn(u64) -> f64) -> (ProgressView, f64) {
         let (mut progress, mut now_s, mut next_s) = (StepProgress::default(), 0.0, 0.0);
         let mut left_s = 0.0;
@@ -258,7 +259,7 @@ mod tests {
         assert!(eta.most.unwrap() - eta.least < Duration::from_secs(2), "{eta:?}");
     }
 
-    /// A number from 0 to 1 that depends on the seed and the number alone.
+    /// A reproducible random number from 0 to 1.
     fn random(seed: u64, number: u64) -> f64 {
         let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD1B5_4A32_D192_ED03);
         x ^= x >> 31;
@@ -267,7 +268,7 @@ mod tests {
         (x >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// S4: fifty programs whose pace drifts and changes by phases; a tenth of each is observed at least.
+    /// S4: fifty programs with a drifting pace and phases. At least a tenth of each is observed.
     #[test]
     fn of_fifty_programs_with_drift_and_phases_the_interval_holds_the_truth_in_at_least_42() {
         let mut held = 0;
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(eta(&progress), Err(WithoutEta::Stands));
         progress.observe(10_000_000_000, 11.0, 10.0);
         assert_eq!(eta(&progress), Err(WithoutEta::Over));
-        // It runs backwards: what was observed before says nothing of what is left.
+        // A lower step starts a new run: earlier readings cannot predict its remaining time.
         progress.observe(11_000_000_000, 2.0, 10.0);
         assert_eq!(eta(&progress), Err(WithoutEta::TooShort));
     }

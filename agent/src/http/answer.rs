@@ -1,4 +1,4 @@
-//! Which request gets which answer.
+//! The answers of the server: status, headers and bodies of requests.
 
 use std::{convert::Infallible, io::Write, sync::Arc};
 
@@ -21,12 +21,12 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 pub(super) const HTML: &str = "text/html; charset=utf-8";
 
-/// An answer smaller than this is not compressed.
+/// Minimum size of a compressed answer, in bytes.
 const COMPRESSED_FROM: usize = 1024;
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// What a page may load: what the session serves, and nothing else. No other page may frame it.
+/// The Content-Security-Policy: a page may load only what the session serves, and no other page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -46,7 +46,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (CACHE_CONTROL, "no-store"),
 ];
 
-/// The only methods: there is nothing to change.
+/// The only methods, because no request changes anything.
 const METHODS: &str = "GET, HEAD";
 
 pub(super) async fn answer<B>(request: &Request<B>, server: &Server, connection: &Arc<Connection>) -> Answer {
@@ -66,7 +66,7 @@ pub(super) async fn answer<B>(request: &Request<B>, server: &Server, connection:
     answer
 }
 
-/// Why a request is not answered, whatever it is for.
+/// Refuses a request because of its host name, origin or method, before its path is read.
 fn refusal<B>(request: &Request<B>, server: &Server) -> Option<Answer> {
     let headers = request.headers();
     let text = |name| {
@@ -81,7 +81,7 @@ fn refusal<B>(request: &Request<B>, server: &Server) -> Option<Answer> {
         );
         return Some(text_with(StatusCode::FORBIDDEN, text));
     };
-    // A browser names the page that asks, where it is another one.
+    // `Origin` is the site of the page that sent the request, if that is another site.
     let is_ours = |origin: &str| origin.split_once("://").is_some_and(|(_, name)| name == host);
     if headers.contains_key(ORIGIN) && !text(ORIGIN).is_some_and(is_ours) {
         return Some(text_with(
@@ -122,7 +122,7 @@ async fn scrape(headers: &HeaderMap, newest: &Newest) -> Answer {
     }
 }
 
-/// A list of the pages, for browsers.
+/// Lists the paths, for browsers.
 fn landing() -> Answer {
     const PAGE: &str = "<!doctype html><html lang=\"en\"><title>tuneagent</title><h1>tuneagent</h1>\
         <p>A session that watches a running program. Nothing can be changed here.</p>\
@@ -144,7 +144,7 @@ pub(super) fn with_type(content_type: &'static str, body: Bytes) -> Answer {
     answer
 }
 
-/// The values of a field of a request's address.
+/// The values of the query field `name`.
 pub(super) fn fields<'a>(query: Option<&'a str>, name: &'static str) -> impl Iterator<Item = &'a str> {
     let pairs = query.unwrap_or_default().split('&');
     pairs.filter_map(move |pair| pair.strip_prefix(name)?.strip_prefix('='))
@@ -162,7 +162,8 @@ pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Takes a while for a large body: not on the session's loop.
+/// Compresses the body if it is large and the client accepts gzip. Large bodies take a while: call this on a
+/// blocking thread, not on the session's loop.
 pub(super) fn compressed(content_type: &'static str, body: Vec<u8>, accepts_gzip: bool) -> Answer {
     let is_large = body.len() >= COMPRESSED_FROM;
     let small = match accepts_gzip && is_large {

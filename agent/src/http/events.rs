@@ -1,4 +1,4 @@
-//! Streams of events to browsers (Server-Sent Events): what changed on the page, once a second.
+//! Streams of Server-Sent Events to browsers: the changed sections of the page, at most once a second.
 
 use std::{
     collections::BTreeMap,
@@ -19,18 +19,18 @@ use super::{
     web::{DrawError, Drawn, PERIOD, Web},
 };
 
-/// An event, and where its client is then; `None` if the stream ends.
+/// The next event and the state of its client after it; `None` at the end of the stream.
 type NextEvent = Pin<Box<dyn Future<Output = Option<(Bytes, Follower)>> + Send>>;
 
-/// The body of a stream. It makes an event when the client has taken the one before: a client that is behind
-/// misses nothing, and gets what is new at the time when it reads.
+/// The body of a stream. It makes an event only after the client has taken the previous one. So a slow client
+/// misses no section, and each event has the newest state instead of a queue of old ones.
 pub(super) struct Events {
     connection: Arc<Connection>,
     next: NextEvent,
 }
 
 impl Events {
-    /// What is new after the drawing `since`, until the client leaves or the session ends.
+    /// Streams the changes after the drawing `since`, until the client disconnects or the session ends.
     pub(super) fn after(
         since: u64,
         web: Arc<Web>,
@@ -69,14 +69,14 @@ impl Body for Events {
     }
 }
 
-/// Where a client is.
+/// The state of a client.
 struct Follower {
     web: Arc<Web>,
     newest: Newest,
-    /// The drawing that it has.
+    /// The newest drawing that the client has.
     since: u64,
     is_over: bool,
-    /// Compresses all events of the stream; none if the client does not accept it.
+    /// Compresses the events as one stream; `None` if the client does not accept gzip.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
@@ -93,7 +93,7 @@ impl Follower {
         self.first().await
     }
 
-    /// The event with what is new; `None` if it cannot be drawn.
+    /// Makes the next event; `None` if the page cannot be drawn.
     async fn news(&mut self) -> Option<Bytes> {
         self.newest.mark_unchanged();
         let drawn = self.web.draw().await.ok()?;
@@ -102,7 +102,8 @@ impl Follower {
         self.compressed(event).await
     }
 
-    /// The event as it is sent, so that the client can read all of it at once.
+    /// Compresses an event and flushes the encoder, so that the client can read the event without the next
+    /// one.
     async fn compressed(&mut self, event: Bytes) -> Option<Bytes> {
         let Some(mut encoder) = self.encoder.take() else {
             return Some(event);
@@ -122,8 +123,8 @@ impl Follower {
         Some(sent.into())
     }
 
-    /// Waits for the end of the session, or for something new, a second at least; false if nothing comes any
-    /// more.
+    /// Waits until the session ends, or until a second has passed and there is a new snapshot. Returns false
+    /// if the session is gone.
     async fn waits(&mut self) -> bool {
         let mut last = self.newest.clone();
         let is_over = last.wait_for(|published| published.is_last);
@@ -138,14 +139,14 @@ impl Follower {
     }
 }
 
-/// The data of an event: what is new.
+/// The data of an event.
 #[derive(Serialize)]
 struct PageUpdate<'a> {
-    /// The wall clock, in seconds since 1970.
+    /// Wall-clock time in seconds since 1970.
     unix_s: f64,
-    /// The sections that changed, as HTML.
+    /// HTML of the changed sections, by id.
     sections: BTreeMap<&'static str, &'a str>,
-    /// The page as one file, when the session is over.
+    /// The page as one file; only in the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! Read-only HTTP: /metrics for Prometheus, and the page for browsers. Nothing can be changed through it.
-//! Every local user can connect, so everything is bounded: connections, the time for a request, the time for
-//! its answer, and what a client that does not read may hold up.
+//! Read-only HTTP: /metrics for Prometheus, and the page for browsers. No request changes anything. Every
+//! local user can connect; therefore the number of connections, the time for a request, the time for its
+//! answer, and the time for which a client may leave an event unread are bounded.
 
 mod answer;
 mod events;
@@ -30,27 +30,27 @@ use tokio::{
 use self::{answer::answer, names::Names};
 pub(crate) use self::{token::Token, web::Web};
 
-/// Pause after a connection that could not be accepted.
+/// Pause after a failed `accept`, which would fail again at once while descriptors are exhausted.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The newest state of a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Published {
     pub(crate) snapshot: Arc<Snapshot>,
-    /// The session is over.
+    /// Whether the session is over.
     pub(crate) is_last: bool,
 }
 
 pub(crate) type Newest = watch::Receiver<Published>;
 
-/// What is served at an address.
+/// The pages that an address serves.
 #[derive(Clone, Debug)]
 pub(crate) enum Site {
     Metrics(Newest),
     Page(Arc<Web>),
 }
 
-/// An address, and what is served there.
+/// The state that all connections to an address share.
 #[derive(Debug)]
 struct Server {
     site: Site,
@@ -79,12 +79,13 @@ const BOUNDS: Bounds = Bounds {
     unread: Duration::from_secs(10),
 };
 
-/// What an answer does to its connection.
+/// The state of a connection, which decides for how long it may stay open.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Held by a stream of events until the connection is closed. Such an answer has no bound on its time.
+    /// The permit of a stream of events, kept until the connection is closed. The total time of a stream is
+    /// not bounded.
     stream: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Since when an event has not been taken.
+    /// Time since which the client has left an event unread; `None` if it has read all.
     unread: Mutex<Option<Instant>>,
 }
 
@@ -101,7 +102,7 @@ impl Connection {
         *locked(&self.unread) = None;
     }
 
-    /// Whether it is a stream whose client reads.
+    /// Whether the answer is a stream and its client reads.
     fn is_followed(&self, bounds: Bounds) -> bool {
         let reads = locked(&self.unread).is_none_or(|since| since.elapsed() < bounds.unread);
         reads && locked(&self.stream).is_some()
@@ -112,8 +113,8 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves until it is dropped, which closes all connections. `names` are host names under which it answers,
-/// beside those of this machine.
+/// Serves until the future is dropped, which closes all connections. `names` are further accepted host names,
+/// in addition to those of this machine.
 pub(crate) async fn serve(listener: TcpListener, site: Site, names: Vec<String>) -> std::io::Result<()> {
     serve_within(listener, site, names, BOUNDS).await
 }
@@ -180,7 +181,7 @@ async fn converse(stream: TcpStream, server: Arc<Server>, bounds: Bounds) {
     }
 }
 
-/// An address cannot be served.
+/// Binding an address failed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{what} cannot be served at {address}: {source}; {flag} ADDR:PORT takes an address of this machine and a port that is free"

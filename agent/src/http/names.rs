@@ -1,13 +1,13 @@
-//! The names under which a session answers.
+//! Host names that are accepted in requests.
 
 use std::net::IpAddr;
 
-/// The host names under which a session answers. A web page can have its own name resolve to this machine and
-/// then send requests from the user's browser (DNS rebinding). It cannot do so for an address, for localhost,
-/// or for a name that it does not control.
+/// Host names that are accepted in requests. The owner of a web page can let the page's name resolve to this
+/// machine, and the user's browser then sends requests of that page to us (DNS rebinding). Addresses,
+/// localhost and names that the owner does not control are safe.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// Only this machine can connect.
+    /// Whether only this machine can connect.
     pub(super) is_loopback: bool,
     /// The host name of this machine.
     pub(super) host: String,
@@ -19,7 +19,7 @@ impl Names {
     /// Whether the `Host` header of a request refers to us.
     pub(super) fn has(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
-            // Colons within brackets belong to an IPv6 address.
+            // Colons within brackets are part of an IPv6 address, not before a port.
             Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
             _ => host,
         };

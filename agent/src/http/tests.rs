@@ -1,4 +1,4 @@
-//! Requests over real connections.
+//! Tests of the server over real connections.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +13,7 @@ fn metrics_site() -> Site {
     Site::Metrics(watch::channel(Published::default()).1)
 }
 
-/// Longer than any step takes on any machine: an exceeded limit is a failure.
+/// Limit for each step, longer than any step takes on any machine: a test that exceeds it has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn served(bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
@@ -57,7 +57,7 @@ fn a_connection_ends_with_whoever_serves_it() {
         let mut serving = JoinSet::new();
         serving.spawn(serve_within(listener, metrics_site(), Vec::new(), bounds));
         let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
-        // Its connection occupies the only slot once the next one is not answered any more.
+        // The slow connection occupies the only slot as soon as a further one gets no answer.
         slow.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
         let mut next = tokio::net::TcpStream::connect(address).await.unwrap();
         next.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -79,7 +79,7 @@ fn connected(address: SocketAddr, said: &str) -> TcpStream {
     stream
 }
 
-/// Reads until the other side closes.
+/// Reads until the server closes the connection.
 fn observed(mut stream: TcpStream) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -106,7 +106,7 @@ fn half_requests_are_closed_and_those_who_waited_behind_them_are_served() {
         let page = requested(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
         for stream in slow {
-            // Closed, with or without an answer; none stays open.
+            // The server closes each connection, with or without an answer.
             let said = observed(stream);
             assert!(!said.contains("200 OK"), "{said}");
         }
@@ -122,7 +122,7 @@ fn one_that_does_not_read_its_answer_is_closed() {
         ..BOUNDS
     };
     served(bounds, |address| {
-        // The time for the header is within its bound, the total time is not.
+        // The incomplete header is within its own bound, but the connection exceeds the total time.
         let slow = connected(address, "GET /metrics HTTP/1.1\r\n");
         let health = requested(address, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
         assert!(health.starts_with("HTTP/1.1 200 OK"), "{health}");
@@ -167,7 +167,7 @@ fn what_is_not_a_request_for_a_page_of_ours_is_refused() {
     });
 }
 
-/// A page over a channel that the test fills.
+/// A page whose snapshots the test publishes through a channel.
 fn page_site(newest: Newest) -> (Site, String) {
     let token = Token::new().unwrap();
     let known = token.text().to_owned();
@@ -244,7 +244,7 @@ fn the_token_is_taken_from_the_address_once_and_a_cookie_keeps_it() {
             !page.split_once("<html").unwrap().1.contains(&token),
             "the page has the token"
         );
-        // What a client knows is not sent again.
+        // A client that has the newest state gets no body.
         let (_, tag) = model.split_once("etag: ").unwrap();
         let tag = tag.lines().next().unwrap();
         let same = get(
@@ -273,7 +273,7 @@ fn get_bytes(address: SocketAddr, path: &str, more: &str) -> Vec<u8> {
     bytes
 }
 
-/// Reads until the text is there.
+/// Reads until the answer contains `text`.
 fn read_until(stream: &mut TcpStream, text: &str) -> String {
     let mut said = Vec::new();
     let mut part = [0; 4096];
@@ -325,7 +325,7 @@ fn a_stream_has_what_is_new_and_the_whole_page_at_the_end() {
             second.contains("rank 7") && !second.contains("\"findings\":"),
             "only what changed: {second}"
         );
-        // One that was away gets the same again.
+        // A client that reconnects with an older id gets the same changes again.
         let more = format!("Last-Event-ID: {id}\r\n");
         let mut other = connected(
             address,
@@ -346,7 +346,7 @@ fn a_stream_has_what_is_new_and_the_whole_page_at_the_end() {
     });
 }
 
-/// The body of an answer that came in chunks.
+/// Joins the chunks of an answer's body.
 fn joined(answer: &[u8]) -> Vec<u8> {
     let end = |of: &[u8], mark: &[u8]| of.windows(mark.len()).position(|at| at == mark).unwrap();
     let mut rest = &answer[end(answer, b"\r\n\r\n") + 4..];
@@ -373,7 +373,7 @@ fn a_stream_is_compressed_and_each_event_can_be_read_when_it_comes() {
         let mut answer = Vec::new();
         let mut part = [0; 4096];
         let mut text = Vec::new();
-        // The first event is complete before the session ends.
+        // The first event must be readable before the session ends.
         while !text.ends_with(b"\n\n") {
             let count = stream.read(&mut part).unwrap();
             assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&text));
@@ -446,7 +446,7 @@ fn a_client_that_does_not_read_its_stream_is_disconnected() {
         let mut sleeper = connected(address, &request);
         read_until(&mut sleeper, "event: tick");
         drop(reader);
-        // More than the kernel keeps for a connection.
+        // An event larger than the kernel's buffers of a connection.
         publish(&sender, &"x".repeat(64 << 20), false);
         let began = std::time::Instant::now();
         while web.is_followed() {

@@ -1,4 +1,5 @@
-//! What a browser has to know to see the page. Loopback is open to all users of a machine, the page is not.
+//! The secret that grants access to the page: all users of a machine can connect to loopback, but only the
+//! session's user may see the page.
 
 use std::io;
 
@@ -14,7 +15,7 @@ use super::answer::fields;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
 
-/// It is printed once, by the session, and nowhere else.
+/// Hides the token: the session prints it once, and no log may contain it.
 impl std::fmt::Debug for Token {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Token")
@@ -35,7 +36,7 @@ impl Token {
         &self.0
     }
 
-    /// Whether a request has it, in its address or as this cookie.
+    /// Whether a request has the token, in its query or as this cookie.
     pub(super) fn is_in(&self, query: Option<&str>, headers: &HeaderMap, cookie: &str) -> bool {
         self.is_in_query(query) || self.is_in_cookie(headers, cookie)
     }
@@ -56,7 +57,8 @@ impl Token {
         })
     }
 
-    /// Takes the same time wherever the texts differ.
+    /// Compares in a time that does not depend on the position of the first difference, which an attacker
+    /// could measure.
     fn is(&self, text: &str) -> bool {
         let (ours, theirs) = (self.0.as_bytes(), text.as_bytes());
         let pairs = ours.iter().zip(theirs);
@@ -66,8 +68,8 @@ impl Token {
         ours.len() == theirs.len() && differences == 0
     }
 
-    /// The cookie that keeps it in a browser. The name has the port, since cookies of all ports are in one
-    /// place.
+    /// The cookie that keeps the token in a browser. Its name contains the port, because browsers share
+    /// cookies between the ports of a host.
     pub(super) fn cookie(&self, name: &str) -> Option<HeaderValue> {
         HeaderValue::try_from(format!("{name}={}; HttpOnly; SameSite=Strict; Path=/", self.0)).ok()
     }

@@ -1,4 +1,4 @@
-//! The live page: drawn at most once a second, and only while somebody looks.
+//! The live page. It is drawn at most once a second, and only if a browser requests it.
 
 use std::{
     fmt::Display,
@@ -21,16 +21,16 @@ use super::{
     events::Events,
 };
 
-/// The page is not drawn more often.
+/// Minimum time between two drawings of the page.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
 /// Maximum number of streams of events.
 const STREAMS_MAX: usize = 8;
 
-/// How long the end of a session waits for browsers to take the last values.
+/// Maximum time that the end of a session waits for browsers to take the last values.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// What the page's address serves. Anybody may know that a session is there, and see style and script.
+/// The paths. Style, script and health need no token: they reveal only that a session exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Page,
@@ -41,7 +41,7 @@ pub(super) enum Route {
     Health,
 }
 
-/// All paths; every other one gets 404.
+/// All paths; requests for others get 404.
 pub(super) const ROUTES: [(&str, Route); 6] = [
     ("/", Route::Page),
     ("/api/page", Route::Model),
@@ -61,30 +61,30 @@ impl Route {
     }
 }
 
-/// The page of a session.
+/// Serves the page of a session.
 #[derive(Debug)]
 pub(crate) struct Web {
     newest: Newest,
     token: Token,
     cookie: String,
-    /// Distinguishes this session from the next one at the same address.
+    /// Distinguishes drawings of this session from those of the next session at the same address.
     session: String,
     drawn: Mutex<Arc<Drawn>>,
     streams: Arc<Semaphore>,
 }
 
-/// The page as it was drawn.
+/// A drawing of the page.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
     pub(super) number: u64,
     of: Published,
     at: Option<Instant>,
     pub(super) page: PageModel,
-    /// Each with the number of the drawing in which it changed last.
+    /// Each section with the number of the drawing in which it last changed.
     sections: Vec<(u64, PageSection)>,
 }
 
-/// Why there is no page.
+/// The reason why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DrawError {
     #[error("the page could not be drawn: {0}")]
@@ -112,7 +112,7 @@ impl Drawn {
         })
     }
 
-    /// The sections that changed after this drawing.
+    /// The sections that changed after the drawing `since`.
     pub(super) fn news(&self, since: u64) -> impl Iterator<Item = &PageSection> {
         let news = self.sections.iter().filter(move |(changed, _)| *changed > since);
         news.map(|(_, section)| section)
@@ -144,7 +144,7 @@ impl Web {
         self.streams.available_permits() < STREAMS_MAX
     }
 
-    /// Waits until those who follow the page have its last values, for a moment at most.
+    /// Waits until all browsers that follow the page have its last values, or until [`END_MAX`] is over.
     pub(crate) async fn end(&self) {
         let all = self.streams.acquire_many(STREAMS_MAX as u32);
         let _ = tokio::time::timeout(END_MAX, all).await;
@@ -154,17 +154,17 @@ impl Web {
         self.newest.clone()
     }
 
-    /// The number of a drawing, as clients know it.
+    /// The id by which clients name a drawing.
     pub(super) fn name(&self, number: u64) -> String {
         format!("{}-{number}", self.session)
     }
 
-    /// The drawing that a client has seen; none if it is of another session.
+    /// The number of the drawing with this id; `None` if it is of another session.
     fn number(&self, name: &str) -> Option<u64> {
         name.strip_prefix(&self.session)?.strip_prefix('-')?.parse().ok()
     }
 
-    /// The page as it is, or as it was less than a second ago.
+    /// Draws the page if there is a new snapshot, and returns the newest drawing, which can be a second old.
     pub(super) async fn draw(&self) -> Result<Arc<Drawn>, DrawError> {
         let mut drawn = self.drawn.lock().await;
         let newest = self.newest.borrow().clone();
@@ -172,7 +172,7 @@ impl Web {
         let is_due = drawn.at.is_none_or(|at| at.elapsed() >= PERIOD) || newest.is_last;
         if is_new && is_due {
             let old = Arc::clone(&drawn);
-            // Pages of thousands of ranks take a while, and must not block the session's loop.
+            // Drawing a page of thousands of ranks takes a while, and must not block the session's loop.
             let next = tokio::task::spawn_blocking(move || old.next(newest, Instant::now()));
             *drawn = Arc::new(next.await??);
         }
@@ -243,7 +243,7 @@ impl Web {
         Ok(answer)
     }
 
-    /// A stream of what is new, from where the client was.
+    /// Answers with a stream of the changes after the drawing that the client has.
     fn events(
         self: &Arc<Self>,
         query: Option<&str>,
@@ -277,7 +277,8 @@ impl Web {
 
 const JSON: &str = "application/json";
 
-/// Part of the program, so that it changes with the program alone.
+/// Answers with a text that is part of the program. Browsers may store it, but must revalidate it, because
+/// another version of the program may have another text.
 fn asset(content_type: &'static str, text: &'static str) -> Answer {
     let mut answer = with_type(content_type, Bytes::from_static(text.as_bytes()));
     answer

@@ -1,4 +1,4 @@
-//! Reads the variables that say how far the program is (`--progress 'step/steps'`).
+//! Reads the program's step counter and its number of steps (`--progress 'step/steps'`).
 
 use job::{Job, Member};
 use profile::progress::{ProgressSource, ProgressView, StepCount, StepProgress};
@@ -7,11 +7,11 @@ use tuner::Memory;
 use super::{Options, target::Target, written::TargetVariable};
 use crate::exit::Failure;
 
-/// The variables in the process that has them.
+/// Reads the variables of one process.
 #[derive(Debug)]
 pub(super) struct ProgressReader {
     of: ProgressSource,
-    /// The slot of the process that is read, and its variables; `None` until one has them.
+    /// The slot of the process that is read, and its variables; `None` until a process has them.
     found: Option<(u32, TargetVariable, Total)>,
     progress: StepProgress,
 }
@@ -23,8 +23,8 @@ enum Total {
 }
 
 impl ProgressReader {
-    /// `None` where nothing was requested. Fails if none of the processes has the variables; a command has no
-    /// process yet that could.
+    /// `None` without `--progress`. Fails if no process has the variables. For a command this is not checked,
+    /// because it has no process yet.
     pub(super) fn of(options: &Options, job: &Job) -> Result<Option<ProgressReader>, Failure> {
         let Some(of) = &options.progress else {
             return Ok(None);
@@ -39,7 +39,7 @@ impl ProgressReader {
         }))
     }
 
-    /// Reads the variables of the first process that has them.
+    /// Reads the variables. Takes the first process that has them, and stays with it until it ends.
     pub(super) fn read(&mut self, target: &Target, slots: &[u32], now_ns: u64) {
         let is_there = |slot: u32| target.member(slot).is_some();
         if self.found.as_ref().is_none_or(|(slot, ..)| !is_there(*slot)) {
@@ -68,7 +68,7 @@ impl ProgressReader {
     }
 }
 
-/// Fails if none of the processes has the variables.
+/// Fails if no process has the variables.
 fn check(of: &ProgressSource, members: &[Member]) -> Result<(), Failure> {
     if members.iter().any(|member| places(of, member).is_some()) {
         return Ok(());

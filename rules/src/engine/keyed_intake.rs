@@ -1,9 +1,9 @@
-//! Hits that carry the key of their instance: they need no order among processes, and no order at all once
-//! they are known to belong to it.
+//! Intake of hits that carry the key of their instance. Their order between processes does not matter; once a
+//! hit's instance is known, no order matters.
 //!
-//! Each waits until the ordered hits have advanced to its time: then it is known which instances had begun
-//! and which had ended, and the hit goes directly into its own. A node does the same with the schedule of the
-//! coordinator.
+//! Each hit waits until the ordered hits have advanced to its time. Then the instances that had begun or
+//! ended by that time are known, and the hit goes directly into its own instance. [`super::node`], which only
+//! tests use, does the same with the schedule of a coordinator.
 
 use std::collections::BTreeMap;
 

@@ -88,7 +88,7 @@ pub struct Engine {
     /// rarely changed.
     joined: Arc<BTreeMap<ProcessId, Time>>,
     ranks: Arc<BTreeMap<ProcessId, u32>>,
-    /// The nodes that pass in partial results.
+    /// The nodes that pass in partial results. Empty except in tests: node agents are not built.
     nodes: BTreeMap<Machine, Remote>,
     samples: Samples,
     variables: Arc<Variables>,

@@ -1,14 +1,17 @@
 //! The part of the evaluation on the nodes of the processes: hits go in, partial results come out.
 //!
-//! A node agent passes observations of its own processes to its [`Node`], and from time to time the resulting
-//! [`Report`] to the coordinator's [`Engine`](crate::Engine). Hits that carry the key of their instance are
-//! folded here, so that a report has one state for each instance, process and fold, for any number of hits.
-//! Boundaries, joins, hits placed by time, and measures are passed on, because only the coordinator knows
-//! their order.
+//! Only tests use this module today: node agents are not built (docs/decisions/0010). Sessions evaluate all
+//! rules in one engine on one machine.
 //!
-//! Only the coordinator knows when instances began and ended. It sends a [`Schedule`]: up to its reach, a
-//! node knows where each of its hits belongs, and reports that. Reports and schedules may arrive twice, late
-//! and in any order; a report that never arrives is a loss.
+//! A node agent would pass observations of its own processes to its [`Node`], and from time to time the
+//! resulting [`Report`] to the coordinator's [`Engine`](crate::Engine). Hits that carry the key of their
+//! instance are folded here, so that a report has one state for each instance, process and fold, for any
+//! number of hits. Boundaries, joins, hits placed by time, and measures are passed on, because only the
+//! coordinator knows their order.
+//!
+//! Only the coordinator knows when instances began and ended. It sends a [`Schedule`]: up to the schedule's
+//! reach, a node knows the instance of each of its hits, and reports that time. Reports and schedules may
+//! arrive twice, late and in any order; a report that never arrives is a loss.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

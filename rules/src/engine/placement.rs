@@ -1,5 +1,6 @@
-//! Where each fold of a rule is computed: as close to the hits as the merge law of aggregates permits. As
-//! data, for display and for agents.
+//! The place at which each fold of a rule can be computed: as close to the hits as the merge law of
+//! aggregates permits. Today the agent of a session computes all folds that are not placed in the kernel:
+//! node agents and a coordinator are not built (docs/decisions/0010).
 
 use super::keyed_intake::ByKey;
 use crate::partial_sum::Grouping;

@@ -372,7 +372,7 @@ fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back(
         let open = scene.check_truth(before, &what)?;
         left_open += usize::from(hit && !open.is_empty());
         scene.take_back(&open, &what)?;
-        assert!(too_late <= wanted * 4, "{what}: hardly anybody is met alive");
+        assert!(too_late <= wanted * 4, "{what}: most kills came after the end");
     }
     let words = scene.program.end()?;
     assert!(words.starts_with("errors=0"), "{words}");

@@ -313,7 +313,13 @@ mod tests {
             .spawn()
             .unwrap();
         let mut sampler = Sampler::open(child.id() as i32).unwrap();
-        let before = sampler.sample().unwrap();
+        // The kernel adds up the pages of a process late: a new one has none at first.
+        let before = (0..2000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            sampler.still = STILL_MAX;
+            Some(sampler.sample().unwrap()).filter(|sample| sample.resident_bytes > 0)
+        });
+        let before = before.unwrap();
         drop(child.stdin.take());
         let ended = (0..2000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));

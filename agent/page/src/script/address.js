@@ -1,4 +1,4 @@
-// What a reader chose stands in the address, so that a link or the file opened again shows the same:
+// The reader's choices are in the address, so that a link or a reload restores them:
 // #sort.functions=3d&filter.functions=Send&range=12..48&theme=dark
 
 function addressed() {

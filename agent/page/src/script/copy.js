@@ -1,4 +1,4 @@
-// A button beside each command copies it.
+// Adds a button to each command that copies it.
 
 /** @param {ParentNode} root */
 function makeCopyable(root) {
@@ -12,7 +12,7 @@ function makeCopyable(root) {
       const selection = getSelection();
       selection?.removeAllRanges();
       selection?.addRange(text);
-      // A file has no clipboard in some browsers; the text is selected then.
+      // Some browsers give files no access to the clipboard: then the text is at least selected.
       navigator.clipboard?.writeText(command.textContent ?? "").then(() => (button.textContent = "copied"), () => {});
     });
     command.after(button);

@@ -1,14 +1,14 @@
-// The live page: sections are replaced as they change. Numbers are formatted by the session alone.
+// The live page: replaces sections that changed. Numbers arrive formatted by the session.
 
-/** The longest pause before the next attempt to connect, in milliseconds. */
+/** Maximum pause before the next attempt to connect, in milliseconds. */
 const PAUSE_MAX_MS = 30000;
 
-/** What can have the focus within a section. @param {Element} section */
+/** Elements of a section that can have the focus. @param {Element} section */
 function focusable(section) {
   return Array.from(/** @type {NodeListOf<HTMLElement>} */ (section.querySelectorAll("a, button, input, summary, [tabindex]")));
 }
 
-/** Replaces a section, and keeps the focus where it is. @param {Element} old @param {string} html */
+/** Replaces a section, and keeps focus and cursor. @param {Element} old @param {string} html */
 function replaceSection(old, html) {
   const template = document.createElement("template");
   template.innerHTML = html;
@@ -24,18 +24,18 @@ function replaceSection(old, html) {
   if (next instanceof HTMLInputElement && cursor !== null) next.setSelectionRange(cursor, cursor);
 }
 
-/** Somebody has selected text in it, to copy it. @param {Element} section */
+/** Whether text of the section is selected: the reader may be about to copy it. @param {Element} section */
 function isSelected(section) {
   const selection = getSelection();
   return selection !== null && !selection.isCollapsed && selection.containsNode(section, true);
 }
 
-/** The time of day. @param {number} unix_s */
+/** @param {number} unix_s */
 function timeOfDay(unix_s) {
   return new Date(unix_s * 1000).toTimeString().slice(0, 8);
 }
 
-/** Offers the file that came with the end of the session. @param {string} html @param {Element} after */
+/** Offers the file that the last event contained. @param {string} html @param {Element} after */
 function offerFile(html, after) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([html], { type: "text/html" }));
@@ -44,13 +44,13 @@ function offerFile(html, after) {
   after.append(" ", link);
 }
 
-/** @param {HTMLElement} status where the state of the connection is written */
+/** @param {HTMLElement} status shows the state of the connection */
 function follow(status) {
   let since = status.dataset.since ?? "";
   let lastUnixS = Date.now() / 1000;
   let pauseMs = 500;
   let isPaused = false;
-  /** Sections that wait until nobody looks at the old ones. @type {Map<string, string>} */
+  /** New sections that wait while the reader uses the old ones. @type {Map<string, string>} */
   const waiting = new Map();
 
   /** @param {string} text @param {boolean} isStale */
@@ -76,7 +76,7 @@ function follow(status) {
   });
   status.after(" ", pause);
 
-  /** Another session at this address has another token. */
+  /** Whether another session has this address now: it has another token, and refuses ours. */
   const isOther = async () => {
     const answer = await fetch("/api/page", { method: "HEAD" }).catch(() => null);
     return answer?.status === 401;

@@ -1,4 +1,4 @@
-// Everything is there without scripts; they add sorting, filtering, ranges, copying and, of a live page, its news.
+// The page is complete without scripts. They add sorting, filtering, ranges, copying and live updates.
 
 /** @param {ParentNode} root */
 function enhance(root) {
@@ -13,9 +13,9 @@ addEventListener("keydown", (event) => {
   const isInFilter = event.target instanceof HTMLInputElement && event.target.type === "search";
   if (event.key === "Escape" && !isInFilter) document.querySelector(".range button")?.dispatchEvent(new Event("click"));
 });
-// A link into the page that is open already.
+// The reader has opened a link to the page in the tab that shows it: applies its choices.
 addEventListener("hashchange", () => location.hash.includes("=") && location.reload());
-/** Whoever drags over a chart or moves a slider keeps the section. @param {PointerEvent} event */
+/** Keeps the charts from being replaced during a drag or a move of a slider. @param {PointerEvent} event */
 const hold = (event) => {
   document.querySelector(".held")?.classList.remove("held");
   if (event.type === "pointerdown" && event.target instanceof Element) event.target.closest(".over-time")?.classList.add("held");
@@ -23,7 +23,7 @@ const hold = (event) => {
 for (const type of /** @type {const} */ (["pointerdown", "pointerup", "pointercancel"])) addEventListener(type, hold);
 const connection = document.getElementById("connection");
 if (connection) {
-  // The token is in a cookie now.
+  // The cookie has the token now: removes it from the visible address.
   if (location.search !== "") history.replaceState(null, "", location.pathname + location.hash);
   follow(connection);
 }

@@ -1,10 +1,10 @@
-// A range of the run: dragged over a chart, or set by two sliders. The charts share one time axis. The times
-// between which one can choose, and their texts, are those of the page: `data-step`, `data-end`, `data-times`.
+// A range of the run, chosen by dragging over a chart or by two sliders. All charts share one time axis. The
+// page defines the times that can be chosen, and their texts: `data-step`, `data-end`, `data-times`.
 
-/** The least number of steps of a range. */
+/** Minimum number of steps in a range. */
 const STEPS_MIN = 4;
 
-/** Most times that are written below a chart. */
+/** Maximum number of times below a chart. */
 const TICKS_MAX = 8;
 
 /** @param {number} part @returns {string} */
@@ -39,7 +39,7 @@ function makeRanged(root) {
   const [first, second] = [slider("from"), slider("to")];
   bar.append(shown, reset);
 
-  /** Times below the charts: round ones of the range. */
+  /** Writes round times of the range below the charts. */
   const showTicks = () => {
     const every = [1, 2, 5, 10, 20, 50, 100].find((every) => (to - from) / every <= TICKS_MAX) ?? 100;
     for (const plot of plots) {
@@ -104,7 +104,7 @@ function makeRanged(root) {
   show();
 }
 
-/** Calls back with the parts of the width between which one dragged.
+/** Calls `choose` after a drag, with its begin and end as parts of the plot's width.
  * @param {SVGSVGElement} plot @param {SVGSVGElement[]} all @param {(from: number, to: number) => void} choose */
 function makeDraggable(plot, all, choose) {
   /** @param {PointerEvent} event */

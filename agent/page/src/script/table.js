@@ -1,4 +1,4 @@
-// Sorting and filtering of tables.
+// Sorts and filters tables.
 
 /** @param {HTMLTableElement} table @param {number} column @param {boolean} ascending */
 function sort(table, column, ascending) {

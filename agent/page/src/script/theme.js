@@ -1,4 +1,4 @@
-// Light or dark: what the reader's system prefers, or what the address says.
+// Light or dark scheme: as in the address, or else as the reader's system prefers.
 
 function makeThemed() {
   const root = document.documentElement;

@@ -1,4 +1,4 @@
-//! The file in a second browser: what browsers do differently is nested drawings, ranges and policies.
+//! Opens the file in Firefox. Browsers differ in nested SVG drawings, sliders and policies.
 
 use std::fs;
 
@@ -26,9 +26,9 @@ fn the_file_shows_the_same_in_firefox() -> Outcome {
     let colour = "rgb(13, 17, 23)";
     assert_eq!(
         shown,
-        json!(["8.00 s to 14.0 s", [8, 0, 6], ["rank 1", "rank 0"], colour, true])
+        json!(["8 s to 14 s", [8, 0, 6], ["rank 1", "rank 0"], colour, true])
     );
-    // The data fill the plot, and its texts stand where they belong.
+    // The data fill the plot, and the mark at 10 s is at a third of the range from 8 s to 14 s.
     let places = firefox.run(
         "const box = of => document.querySelector(of).getBoundingClientRect(); \
          const [plot, data, mark] = [box('.plot'), box('.data'), box('.plot .mark:not(.outside) line')]; \

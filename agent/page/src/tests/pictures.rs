@@ -1,5 +1,5 @@
-//! The pages of three sessions as pictures, compared pixel by pixel with committed ones. The sessions are in
-//! `pictures/NAME.json`: what `/api/page` said of them.
+//! Compares pictures of the pages of three sessions pixel by pixel with committed ones. `pictures/NAME.json`
+//! has the sessions, as `/api/page` returned them.
 
 use std::fs;
 use std::io::Write;
@@ -18,20 +18,21 @@ const SESSIONS: [(&str, &str); 3] = [
     ("nothing", include_str!("pictures/nothing.json")),
 ];
 
-/// The picture in README.md and docs/web.md, from here.
+/// Path from the folder of pictures to the one that README.md and docs/web.md show.
 const DOCUMENTED: &str = "../../../../../docs/pictures/page.png";
 
-/// Part of the pixels that may differ.
+/// Maximum share of pixels that may differ.
 const DIFFERENT_MAX: f64 = 0.001;
 
-/// Widths of the page, and how much of it is compared from the top: the files must be small.
+/// Widths of the page, each with the compared height from the top. The height is bounded so that the files
+/// stay small.
 const SIZES: [(u32, u32); 2] = [(1280, 2400), (360, 1600)];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures")
 }
 
-/// What decides how texts look.
+/// Versions of the browser and of the fonts: the look of texts depends on them.
 fn versions() -> Outcome<String> {
     let mut text = String::new();
     let font = |family| ["-f", "%{family} %{style} %{fontversion}", family];
@@ -48,7 +49,7 @@ fn versions() -> Outcome<String> {
     Ok(text)
 }
 
-/// A picture with sixteen steps of each colour, so that the files are small.
+/// A picture with sixteen levels for each colour channel, so that the files are small.
 #[derive(PartialEq)]
 struct Picture {
     width: u32,
@@ -104,7 +105,8 @@ impl Picture {
         Ok(fs::write(path, bytes)?)
     }
 
-    /// Where the two differ, in red on white; rows that one of them lacks differ.
+    /// Counts the pixels that differ, and draws them red on white. Rows that only one picture has count as
+    /// different.
     fn difference(&self, other: &Picture) -> (usize, Picture) {
         let width = self.width.max(other.width) as usize;
         let at = |of: &Picture, x: usize, y: usize| of.rows.get(y).and_then(|row| row.get(x)).copied();
@@ -123,7 +125,8 @@ impl Picture {
     }
 }
 
-/// Compares with the committed picture. If they differ, both and the difference are left as files.
+/// Compares `new` with the committed picture. If they differ, writes both and their difference to files for
+/// the developer.
 fn compared(name: &str, new: &Picture) -> Outcome<Option<String>> {
     let committed = Picture::read(&fs::read(folder().join(format!("{name}.png"))).context(name)?)?;
     if committed == *new {
@@ -155,7 +158,7 @@ fn pages_look_as_they_are_committed() -> Outcome {
     } else {
         let then = fs::read_to_string(made_with)?;
         if then != now {
-            // Not eprintln: the test runner captures it.
+            // The test runner would capture `eprintln!`.
             let mut said = std::io::stderr();
             writeln!(
                 said,

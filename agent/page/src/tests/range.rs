@@ -1,4 +1,4 @@
-//! A range of the run in a browser, by mouse, by keyboard and by a link.
+//! Chooses a range of the run in a browser: by mouse, by keyboard and by a link.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ const RIGHT: &str = "\u{e014}";
 const ESCAPE: &str = "\u{e00c}";
 const PLOT: &str = ".plot";
 
-/// What the page shows of a range: its words, the first chart's view box without the height, marks in it, whether the
-/// button for all is there, and the address.
+/// The state of the page: the text of the range, the first chart's view box without its height, the number of
+/// marks in the range, whether the button for the complete run is visible, and the fragment of the address.
 fn shown(browser: &Browser) -> Outcome<Value> {
     browser.run(
         "const marks = document.querySelectorAll('.over-time li:not(.outside)'); \
@@ -49,7 +49,7 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
 
     // The session lasts 20 s; the finding was at 5 s, the change at 10 s.
     browser.drag(PLOT, (0.7, 0.4))?;
-    let part = json!(["8.00 s to 14.0 s", [8, 0, 6], 1, true, "#range=8..14"]);
+    let part = json!(["8 s to 14 s", [8, 0, 6], 1, true, "#range=8..14"]);
     assert_eq!(shown(&browser)?, part);
     let visible = browser.run(notes)?;
     assert!(
@@ -61,9 +61,7 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
     let ticks = browser.run("return Array.from(document.querySelector('.plot').querySelectorAll('.tick'), tick => tick.textContent)")?;
     assert_eq!(
         ticks,
-        json!([
-            "8.00 s", "9.00 s", "10.0 s", "11.0 s", "12.0 s", "13.0 s", "14.0 s"
-        ])
+        json!(["8 s", "9 s", "10 s", "11 s", "12 s", "13 s", "14 s"])
     );
     let marked = browser.run("return document.querySelectorAll('.plot')[0].querySelectorAll('.mark:not(.outside)')[0].getAttribute('x')")?;
     let place: f64 = marked
@@ -73,7 +71,7 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
         .parse()
         .map_err(|_| "no place")?;
     assert!((place - 100.0 / 3.0).abs() < 0.01, "{marked}");
-    // Within a range the next one is dragged, and what is too short is none.
+    // Dragging within a range narrows it; a drag over less than the shortest range has no effect.
     browser.drag(PLOT, (0.0, 0.5))?;
     assert_eq!(shown(&browser)?[4], "#range=8..11");
     browser.drag(PLOT, (0.5, 0.51))?;
@@ -84,14 +82,14 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
     browser.run("document.querySelector('.range input').focus()")?;
     browser.press(RIGHT)?;
     browser.press(RIGHT)?;
-    let by_keys = json!(["200 ms to 20.0 s", [0.2, 0, 19.8], 2, true, "#range=0.2..20"]);
+    let by_keys = json!(["200 ms to 20 s", [0.2, 0, 19.8], 2, true, "#range=0.2..20"]);
     assert_eq!(shown(&browser)?, by_keys);
     let words = browser.run("return document.activeElement.getAttribute('aria-valuetext')")?;
     assert_eq!(words, "200 ms");
     browser.press(ESCAPE)?;
     assert_eq!(shown(&browser)?, complete(""));
 
-    // A link shows the same: range, order, filter, colours.
+    // A link restores the range, the order, the filter and the colour scheme.
     let link = "#range=8..14&theme=dark&sort.changes=2d&filter.changes=rank+1";
     browser.open("about:blank")?;
     browser.open(&format!("{address}{link}"))?;

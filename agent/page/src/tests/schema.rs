@@ -1,4 +1,4 @@
-//! The JSON Schema (draft 2020-12) of the page's data, generated from its types and their comments.
+//! Generates the JSON Schema (draft 2020-12) of the page's data from its types and their comments.
 
 use std::fs;
 

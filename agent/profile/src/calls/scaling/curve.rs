@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{IterationParts, LoopSizes, Losses, Scaling, Size, UnusedIteration};
 
-/// The reference has this many threads, or the next smaller team that was measured; S4-7.
+/// Threads of the reference (S4-7). If this size was not measured, the next smaller one is the reference.
 const BASELINE: u32 = 4;
 
 /// Two-sided quantile of the normal distribution for 95 %.
@@ -13,16 +13,18 @@ const WITHIN: f64 = 1.96;
 /// The speedup as a ratio of two measurements (Fig. 4.5): S(p) = T(B) / T(p) x AF(B).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// Threads of the reference.
+    /// Threads of the reference, B.
     pub baseline: u32,
-    /// The sequential share of an iteration with a single thread, by busy time: s / (s + W).
+    /// The sequential share of the busy time of an iteration of the reference: s / (s + W).
     pub sequential: f64,
-    /// The same by Fig. 4.6, which takes all threads to work from begin to end of each region.
+    /// The sequential share by Fig. 4.6, which assumes that all threads work from begin to end of each
+    /// region.
     pub sequential_of_source: f64,
     /// The speedup of the reference by Amdahl's law, AF(B).
     pub amdahl: f64,
     pub speedup: f64,
-    /// The iteration is shorter than the reference by more than the ratio of the threads (S4-28).
+    /// Whether the iteration is shorter than that of the reference by more than the ratio of the threads
+    /// (S4-28).
     pub is_superlinear: bool,
 }
 
@@ -31,37 +33,37 @@ pub struct Ratio {
 pub struct SizeView {
     pub threads: u32,
     pub iterations: u64,
-    /// Since the last of them ended.
+    /// Time since the last of the iterations ended.
     pub age: Duration,
-    /// Mean of the recent ones, in nanoseconds.
+    /// Mean time of recent iterations, in nanoseconds.
     pub time_ns: f64,
-    /// Half of the interval that has the mean with 95 % confidence, in nanoseconds; `None` for one iteration.
+    /// Half the width of the 95 % confidence interval of the mean, in nanoseconds; `None` for one iteration.
     pub within_ns: Option<f64>,
     pub losses: Losses,
     /// `None` if this size is the only one.
     pub ratio: Option<Ratio>,
 }
 
-/// How a process scales.
+/// The scaling of a process, for display.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScalingView {
     /// The measured sizes, ascending.
     pub sizes: Vec<SizeView>,
-    /// Threads of the last iteration; its size is one of `sizes` unless it is too new.
+    /// Threads of the last iteration. `sizes` lacks this size until it is measured.
     pub threads: u32,
     /// Iterations that are not used, by reason.
     pub left_out: Vec<(UnusedIteration, u64)>,
 }
 
 impl ScalingView {
-    /// The size of the last iteration, once it was measured.
+    /// The team size of the last iteration; `None` until it is measured.
     pub fn now(&self) -> Option<&SizeView> {
         self.sizes.iter().find(|size| size.threads == self.threads)
     }
 }
 
 impl Scaling {
-    /// For display; `None` before an iteration ended.
+    /// For display; `None` before the end of the first iteration.
     pub fn view(&self, now_ns: u64) -> Option<ScalingView> {
         let left_out = self.left_out();
         let Some(of) = self.shown() else {

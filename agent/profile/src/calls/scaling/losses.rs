@@ -1,37 +1,38 @@
-//! The threads that an iteration loses, and what it loses them to.
+//! Lost threads of an iteration, by cause.
 
 use super::{IterationParts, LoopSizes};
 
-/// How much more the threads work in regions than a single thread would.
+/// The additional work in regions, compared with the work of a single thread; in threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Inflation {
-    /// Compared with iterations of a single thread.
+    /// The work of a single thread was measured.
     Measured(f64),
-    /// Compared with the work of a single thread on the straight line through the known sizes.
+    /// The work of a single thread is extrapolated by a straight line through the measured sizes.
     Extrapolated(f64),
-    /// Only one size was seen.
+    /// Only one size was measured, and not that of a single thread.
     Unknown,
 }
 
-/// The speedup of an iteration, and the lost threads by cause. `speedup` and all causes add up to `threads`.
+/// The speedup of an iteration, and its lost threads by cause. The sum of `speedup` and all causes is
+/// `threads`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Losses {
     pub threads: u32,
     /// An upper bound while the inflation is unknown.
     pub speedup: f64,
-    /// Code outside of regions.
+    /// Lost to code outside regions.
     pub sequential: f64,
-    /// Waiting at the ends of regions for the last thread.
+    /// Lost to waiting for the last thread at the ends of regions.
     pub imbalance: f64,
     pub starting_and_ending: f64,
-    /// Threads that regions with smaller teams leave out.
+    /// Threads that are not in the smaller teams of some regions.
     pub small_teams: f64,
-    /// Negative where more threads work less, for instance because their data fits their caches.
+    /// Negative if more threads work less in sum, for instance because their data fits into their caches.
     pub inflation: Inflation,
 }
 
 impl Inflation {
-    /// In threads; `None` if unknown.
+    /// The number of lost threads; `None` if unknown.
     pub fn threads(self) -> Option<f64> {
         match self {
             Inflation::Measured(threads) | Inflation::Extrapolated(threads) => Some(threads),
@@ -41,7 +42,7 @@ impl Inflation {
 }
 
 impl Losses {
-    /// `single` is the work of a single thread in an iteration, in nanoseconds, and whether it was measured.
+    /// `single`: the work of a single thread in an iteration, in nanoseconds, and whether it was measured.
     pub(super) fn of(threads: u32, parts: &IterationParts, single: Option<(f64, bool)>) -> Losses {
         let p = f64::from(threads);
         let time = parts.time.max(1.0);
@@ -66,7 +67,7 @@ impl Losses {
         self.speedup / f64::from(self.threads.max(1))
     }
 
-    /// The causes with the lost threads, the greatest first; those that are unknown are left out.
+    /// The known causes with their lost threads, the greatest first.
     pub fn causes(&self) -> Vec<(&'static str, f64)> {
         let mut causes = vec![
             ("code outside parallel regions", self.sequential),
@@ -85,8 +86,8 @@ impl Losses {
 }
 
 impl LoopSizes {
-    /// The work of a single thread in an iteration, in nanoseconds, and whether it was measured. Else it is
-    /// extrapolated from at least two sizes, by a straight line through their work.
+    /// The work of a single thread in an iteration, in nanoseconds, and whether it was measured. If it was
+    /// not, it is extrapolated by a straight line through the work of at least two sizes.
     pub(super) fn single(&self) -> Option<(f64, bool)> {
         let known: Vec<(f64, f64, f64)> = self
             .sizes

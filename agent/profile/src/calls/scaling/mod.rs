@@ -1,18 +1,18 @@
-//! How a program with parallel regions scales: for each size of its teams the time of an iteration of the
-//! detected loop, and the threads that are lost.
+//! Scaling of a program with parallel regions: for each team size, the time of an iteration of the detected
+//! loop, and the lost threads by cause.
 //!
-//! For an iteration of length T with p threads, let s be the time of its first thread outside regions, W, A,
-//! I and X the times *working*, *starting*, *waiting* and *ending* in regions, summed over the threads, and U
-//! the time of threads that a smaller team leaves out. Then exactly
+//! For an iteration of length T with p threads, let s be the time of its first thread outside regions. W, A,
+//! I and X are the times *working*, *starting*, *waiting* and *ending* in regions, summed over the threads. U
+//! is the time of the threads that are not in a smaller team, while its region runs. Then exactly
 //!
 //! > p T = p s + W + A + I + X + U
 //!
-//! With W(1) for the work of a single thread, the speedup is S(p) = (s + W(1)) / T, and the lost threads
-//! p - S(p) are the sum of (p - 1) s / T (sequential code), (A + X) / T (start and end of regions), I / T
-//! (imbalance), U / T (small teams) and (W - W(1)) / T (*work inflation*: caches, memory bandwidth, clock).
-//! The ratio of two measurements is SelfAnalyzer's (thesis of Corbalan, Fig. 4.5 to 4.7).
+//! Let W(1) be the work of a single thread. The speedup is S(p) = (s + W(1)) / T. The lost threads p - S(p)
+//! are the sum of (p - 1) s / T (sequential code), (A + X) / T (start and end of regions), I / T (imbalance),
+//! U / T (small teams) and (W - W(1)) / T (*work inflation*: caches, memory bandwidth, clock). The speedup as
+//! a ratio of two measurements is SelfAnalyzer's (thesis of Corbalan, Fig. 4.5 to 4.7).
 //!
-//! Pure: times come with regions and iterations.
+//! Pure: regions and iterations carry their times.
 
 mod curve;
 mod losses;
@@ -28,43 +28,45 @@ pub use self::curve::{Ratio, ScalingView, SizeView};
 pub use self::losses::{Inflation, Losses};
 use super::teams::TeamParts;
 
-/// Regions whose begins are kept, for iterations that end later.
+/// Maximum number of stored regions. They are stored until their iterations have ended.
 const REGIONS_MAX: usize = 1 << 14;
 
-/// Regions that are kept once their iterations were taken: a loop that is found later reaches back that far.
+/// Number of regions that stay stored after their iterations were processed, because a loop that is detected
+/// later reaches back that far.
 const REGIONS_KEPT: usize = rules::period::WINDOW;
 
-/// Call sites of regions whose team sizes are compared; regions of others are compared with one another.
+/// Maximum number of call sites whose team sizes are compared with their previous ones. Regions of further
+/// call sites share one entry.
 const SITES_MAX: usize = 256;
 
-/// Team sizes with results of their own; iterations with further sizes are only counted.
+/// Maximum number of team sizes with results. Iterations with further sizes are only counted.
 const SIZES_MAX: usize = 64;
 
-/// Iterations are left out if more than this share of their threads waited for a CPU on average.
+/// An iteration is not used if more than this share of its threads waited for a CPU.
 const PREEMPTED: f64 = 0.05;
 
-/// Readings of waiting threads that are kept, for iterations that are longer than the time between two.
+/// Maximum number of stored readings of waiting threads. A long iteration needs several of them.
 const READINGS_MAX: usize = 64;
 
-/// Weight of the newest iterations in the values of a team size (Fig. 4.7).
+/// Weight of the newest measurement in the mean of a team size (Fig. 4.7).
 const NEWEST: f64 = 0.4;
 
-/// Iterations that make one measurement: at least this many, over at least the time below.
+/// A measurement has at least this many iterations, and at least the time below.
 const ITERATIONS_MIN: u64 = 3;
 const MEASUREMENT_NS: f64 = 100_000_000.0;
 
-/// Why an iteration is not used.
+/// The reason why an iteration is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnusedIteration {
     /// A region had another team size than at its previous execution (S4-9).
     TeamChanged,
-    /// Its threads waited for a CPU, for their quota, or were stopped (S4-10).
+    /// The threads waited for a CPU or for their quota, or were stopped (S4-10).
     Preempted,
-    /// A region of the iteration was not seen completely.
+    /// Calls of a region in the iteration were missed.
     CallsMissed,
-    /// No region lies in it, or one begins in it and ends after it.
+    /// The iteration contains no region, or a region ends after it.
     NotParallel,
-    /// More regions, or team sizes, than are kept.
+    /// There are more regions or team sizes than the bounds permit.
     TooMany,
 }
 
@@ -80,7 +82,7 @@ impl UnusedIteration {
     }
 }
 
-/// The parts of an iteration, in nanoseconds; all but the first two are summed over threads.
+/// The parts of an iteration, in nanoseconds. All but `time` and `sequential` are sums over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct IterationParts {
     pub time: f64,
@@ -90,7 +92,7 @@ pub(super) struct IterationParts {
     pub starting: f64,
     pub waiting: f64,
     pub ending: f64,
-    /// Time in regions of the threads that a smaller team leaves out.
+    /// Time of threads that are not in a smaller team, while its region runs.
     pub left_out: f64,
 }
 
@@ -100,7 +102,7 @@ struct LoopSizes {
     number: u32,
     sizes: BTreeMap<u32, Size>,
     left_out: BTreeMap<UnusedIteration, u64>,
-    /// Team size of the last iteration that was used.
+    /// Team size of the last used iteration.
     latest: u32,
 }
 
@@ -109,18 +111,18 @@ struct LoopSizes {
 struct Size {
     count: u64,
     until_ns: u64,
-    /// Mean of an iteration, the newest measurements weighted by [`NEWEST`].
+    /// Moving average of the measurements; the newest one has the weight [`NEWEST`].
     mean: IterationParts,
     has_mean: bool,
-    /// Iterations of the next measurement, and their number.
+    /// Sum over the iterations of the next measurement, and their number.
     sum: IterationParts,
     summed: u64,
-    /// Sum of the squared deviations of the iterations' times from their mean, by Welford.
+    /// Mean of the iterations' times, and the sum of squared deviations from it (Welford's algorithm).
     time_mean: f64,
     time_squares: f64,
 }
 
-/// Sums over the regions of the first thread so far, in nanoseconds.
+/// Sums over all regions of the first thread so far, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct RegionSums {
     region: u64,
@@ -129,13 +131,13 @@ struct RegionSums {
     starting: u64,
     waiting: u64,
     ending: u64,
-    /// Regions whose team had another size than before.
+    /// Number of regions whose team had another size than before.
     changes: u64,
-    /// Regions that were not seen completely.
+    /// Number of regions of which calls were missed.
     missed: u64,
 }
 
-/// A region, with the sums before it.
+/// A region, with the sums over all earlier ones.
 #[derive(Clone, Copy, Debug)]
 struct RegionBegin {
     begin_ns: u64,
@@ -144,24 +146,25 @@ struct RegionBegin {
     before: RegionSums,
 }
 
-/// How one process scales.
+/// Measures the scaling of one process.
 #[derive(Clone, Debug, Default)]
 pub struct Scaling {
     regions: VecDeque<RegionBegin>,
-    /// Begin of the newest region that is no longer kept.
+    /// Begin of the newest region that was dropped.
     dropped_ns: Option<u64>,
     sums: RegionSums,
-    /// The threads that waited for a CPU, and until when, by CLOCK_MONOTONIC.
+    /// Readings: their time by CLOCK_MONOTONIC, and the mean number of threads that waited for a CPU since
+    /// the previous one.
     waiting: VecDeque<(u64, f64)>,
-    /// The team size of the last region by call site.
+    /// Team size of the last region, by call site.
     sites: BTreeMap<u64, u32>,
     current: LoopSizes,
-    /// Of the loops that were left, the one with the most iterations in use.
+    /// The former loop with the most used iterations.
     earlier: Option<LoopSizes>,
 }
 
 impl Scaling {
-    /// A region of the first thread has ended; `None` if it was not seen completely.
+    /// Adds a region of the first thread after its end. `parts` is `None` if calls of the region were missed.
     pub(super) fn region(&mut self, site: u64, (begin_ns, end_ns): (u64, u64), parts: Option<&TeamParts>) {
         if self.regions.len() == REGIONS_MAX {
             self.dropped_ns = self.regions.pop_front().map(|region| region.begin_ns);
@@ -191,7 +194,7 @@ impl Scaling {
         sums.changes += u64::from(before.is_some_and(|before| before != parts.threads));
     }
 
-    /// Regions were not recorded for some time.
+    /// Marks a time in which regions were not recorded: iterations that contain it cannot be used.
     pub fn gap(&mut self) {
         self.dropped_ns = self
             .regions
@@ -201,7 +204,7 @@ impl Scaling {
         self.regions.clear();
     }
 
-    /// So many threads waited for a CPU since the last use of this function, on average.
+    /// Adds the mean number of threads that waited for a CPU since the previous reading.
     pub fn waiting(&mut self, threads: f64, now_ns: u64) {
         if self.waiting.len() == READINGS_MAX {
             self.waiting.pop_front();
@@ -209,7 +212,7 @@ impl Scaling {
         self.waiting.push_back((now_ns, threads));
     }
 
-    /// An iteration of the first thread has ended. `loop_number` counts the loops that were found.
+    /// Adds an iteration of the first thread after its end. `loop_number` counts the detected loops.
     pub fn iteration(&mut self, loop_number: u32, range: &Range<u64>) {
         if self.current.number != loop_number {
             let left = std::mem::take(&mut self.current);
@@ -225,7 +228,7 @@ impl Scaling {
         }
     }
 
-    /// All iterations that have ended were taken.
+    /// Drops regions that are no longer needed, after all ended iterations were added.
     pub fn trim(&mut self) {
         while self.regions.len() > REGIONS_KEPT {
             self.dropped_ns = self.regions.pop_front().map(|region| region.begin_ns);
@@ -273,7 +276,7 @@ impl Scaling {
         ))
     }
 
-    /// The threads that waited for a CPU, in the worst reading of this time.
+    /// The greatest number of waiting threads in a reading of this time.
     fn waited(&self, range: &Range<u64>) -> f64 {
         let from = self
             .waiting
@@ -282,7 +285,8 @@ impl Scaling {
         readings.map(|(_, threads)| *threads).fold(0.0, f64::max)
     }
 
-    /// The results of the loop that the program is in, or was in for more iterations.
+    /// The results of the current loop, or else of the former loop with the most used iterations; `None`
+    /// without a measurement.
     fn shown(&self) -> Option<&LoopSizes> {
         let has_result = |sizes: &&LoopSizes| sizes.sizes.values().any(|size| size.has_mean);
         Some(&self.current)

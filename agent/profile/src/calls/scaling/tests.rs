@@ -1,4 +1,4 @@
-//! A synthetic program with known losses, and the formulas' test vectors.
+//! Tests with a synthetic program whose losses are known, and with test vectors of the formulas.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ struct Program {
     inflation_percent: u64,
     starting: u64,
     ending: u64,
-    /// How much longer than the mean the first thread works.
+    /// Time by which the first thread works longer than the mean.
     imbalance: u64,
 }
 
@@ -27,7 +27,7 @@ const PROGRAM: Program = Program {
     imbalance: 0,
 };
 
-/// What is watched of it.
+/// Feeds the regions and iterations of a program to `Scaling`.
 #[derive(Default)]
 struct Watched {
     scaling: Scaling,
@@ -40,7 +40,7 @@ impl Program {
     fn region(&self, threads: u64) -> (u64, TeamParts) {
         let work = self.work * (100 + self.inflation_percent * (threads - 1)) / 100;
         let mean = work / threads;
-        // The others work less, so that the sum stays.
+        // The other threads work less, so that the sum does not change.
         let longest = mean + self.imbalance;
         let parts = TeamParts {
             threads: threads as u32,
@@ -55,7 +55,7 @@ impl Program {
 }
 
 impl Watched {
-    /// `count` iterations of one region with `threads` threads.
+    /// Adds `count` iterations of one region with `threads` threads.
     fn run(&mut self, program: Program, threads: u64, count: u64) {
         for _ in 0..count {
             let begin = self.now_ns;
@@ -118,7 +118,7 @@ fn two_sizes_give_the_ratio_and_extrapolate_the_work_of_a_single_thread() {
     watched.run(program, 4, 20);
     watched.run(program, 16, 20);
     let view = watched.view();
-    // The first iteration after the change is not used.
+    // The first iteration with a new team size is not used.
     assert_eq!(view.left_out, [(UnusedIteration::TeamChanged, 1)]);
     assert_eq!(view.threads, 16);
     let [four, sixteen] = &view.sizes[..] else {
@@ -244,7 +244,7 @@ fn an_outer_loop_that_is_found_later_uses_the_regions_of_the_inner_one() {
     let mut watched = Watched::default();
     watched.run(PROGRAM, 4, 40);
     let length = watched.now_ns / 40;
-    // Each ten iterations are one of the loop around them.
+    // Ten iterations of the inner loop are one iteration of the outer loop.
     for outer in 0..4 {
         let range = 10 * outer * length..10 * (outer + 1) * length;
         watched.scaling.iteration(2, &range);
@@ -286,7 +286,7 @@ fn the_ratio_has_the_values_of_the_reference() {
 }
 
 proptest! {
-    /// Speedup and losses add up to the threads, whatever the program does.
+    /// For any program, the sum of speedup and losses is the number of threads.
     #[test]
     fn losses_add_up(
         teams in prop::collection::vec(1_u64..64, 1..6),
