@@ -532,14 +532,14 @@ pub(super) mod tests {
         snapshot.period = Duration::from_secs(10);
         let first = |lines: Vec<String>| lines[0].clone();
         insta::assert_snapshot!([first(summary(&snapshot)), first(overview(&snapshot)), text(&snapshot)].join("\n"), @"
-        after 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 1.3 % of the last 10.0 s, which slows it)
-        over 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 38 % of the time, which slows it)
-        after 2.00 s    at least 412 MPI calls/s, at least 3.40 MiB/s sent   (sampled 1.3 % of the last 10.0 s, which slows it)
-        time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+        after 2 s       at least 412 MPI calls/s, at least 3.4 MiB/s sent   (sampled 1.3 % of the last 10 s, which slows it)
+        over 2 s       at least 412 MPI calls/s, at least 3.4 MiB/s sent   (sampled 38 % of the time, which slows it)
+        after 2 s       at least 412 MPI calls/s, at least 3.4 MiB/s sent   (sampled 1.3 % of the last 10 s, which slows it)
+        time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.7 %
                               inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
         function                 calls/s      mean   share of the time
-        MPI_Wait             >=1 210 000  ~6.10 ms    ~80 %  ######################
+        MPI_Wait             >=1 210 000   ~6.1 ms    ~80 %  ######################
         ");
     }
 

@@ -166,6 +166,16 @@ pub struct Scaling {
 impl Scaling {
     /// Adds a region of the first thread after its end. `parts` is `None` if calls of the region were missed.
     pub(super) fn region(&mut self, site: u64, (begin_ns, end_ns): (u64, u64), parts: Option<&TeamParts>) {
+        // A region inside this one, of the same thread, is part of its work.
+        while let Some(inner) = self
+            .regions
+            .back()
+            .copied()
+            .filter(|inner| inner.begin_ns >= begin_ns)
+        {
+            self.sums = inner.before;
+            self.regions.pop_back();
+        }
         if self.regions.len() == REGIONS_MAX {
             self.dropped_ns = self.regions.pop_front().map(|region| region.begin_ns);
         }
@@ -266,7 +276,7 @@ impl Scaling {
             threads,
             IterationParts {
                 time: time_ns as f64,
-                sequential: (time_ns - sums.region) as f64,
+                sequential: time_ns.saturating_sub(sums.region) as f64,
                 working: sums.working as f64,
                 starting: sums.starting as f64,
                 waiting: sums.waiting as f64,

@@ -203,6 +203,24 @@ fn smaller_teams_in_an_iteration_leave_threads_out() {
 }
 
 #[test]
+fn a_region_inside_another_one_is_part_of_its_work() {
+    let mut watched = Watched::default();
+    for _ in 0..20 {
+        let begin = watched.now_ns;
+        let (length, parts) = PROGRAM.region(4);
+        let (inner, parts_of_inner) = (length / 2, TeamParts::default());
+        let scaling = &mut watched.scaling;
+        scaling.region(2, (begin + 10, begin + 10 + inner), Some(&parts_of_inner));
+        scaling.region(1, (begin, begin + length), Some(&parts));
+        watched.now_ns = begin + length;
+        watched.scaling.iteration(1, &(begin..watched.now_ns));
+    }
+    let losses = watched.view().now().unwrap().losses;
+    assert_eq!(losses.sequential, 0.0);
+    assert!(near(sum(&losses), 4.0));
+}
+
+#[test]
 fn iterations_are_left_out_by_reason() {
     let mut watched = Watched::default();
     watched.run(PROGRAM, 4, 5);
