@@ -283,7 +283,7 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
 ";
     let acting = Acting::start(&[], tunes)?;
     let said = [
-        "`0.5` is not an integer",
+        "expected an integer",
         "the type of `cfg.solver` (4 bytes) is not known",
         "is read-only",
         "element 3 is outside of int[3]",

@@ -84,10 +84,13 @@ fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> O
     assert!(cpu <= CPU, "{cpu} of a core");
     assert!(took.private_kib <= PRIVATE_KIB, "{} KiB", took.private_kib);
     let report = agent.stop()?;
-    assert_eq!(
-        report["completeness"]["status"], "complete",
-        "{}",
-        report["completeness"]
+    // No rank has made an MPI call: whether one is open all the time is unknown, and nothing else is missing.
+    let missing = report["completeness"]["missing"].as_array();
+    let missing = missing.ok_or("no list of what is missing")?;
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert!(
+        missing[0].to_string().contains("time inside MPI of rank 0"),
+        "{missing:?}"
     );
     Ok(())
 }
@@ -95,7 +98,7 @@ fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> O
 #[test]
 fn ranks_that_sleep_outside_mpi_are_said_to_sleep_beside_their_efficiency_as_root() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
-    let job = asleep_for(SLEEP_US)?;
+    let job = asleep_for("200000")?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--duration", "3s"])?;
     agent.finish(SOON)?;
     let text = agent.lines.text();

@@ -265,7 +265,10 @@ fn what_must_not_be_patched_is_refused_with_the_reason() {
             insert("step(1)", "step", Moment::Entry),
             "it would call itself without end",
         ),
-        (argument("send_block", 9, "1"), "it has 3 known arguments"),
+        (
+            argument("send_block", 9, "1"),
+            "it has 3 arguments, numbers 0 to 2",
+        ),
         (
             argument("send_block", 2, "-1"),
             "the parameter is u32, and -1 is not a value of it",

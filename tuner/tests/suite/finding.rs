@@ -205,7 +205,7 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     let mut writer = program.writer(workshop.path()).unwrap();
     let error = writer.set(&place, to(Value::I64(23))).unwrap_err().to_string();
     assert!(
-        error.contains("the program changed a pointer on the way"),
+        error.contains("the program changed a pointer that leads to it"),
         "{error}"
     );
     assert_eq!(program.sees("value"), "22");

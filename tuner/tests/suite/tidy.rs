@@ -8,9 +8,13 @@ fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     entries
-        .flat_map(|path| match path.is_dir() {
-            true => sources(&path),
-            false => vec![(path.clone(), fs::read_to_string(&path).unwrap())],
+        .flat_map(|path| match (path.is_dir(), path.extension()) {
+            (true, _) => sources(&path),
+            (false, Some(extension)) if extension == "rs" => {
+                vec![(path.clone(), fs::read_to_string(&path).unwrap())]
+            }
+            // Pictures and data of tests.
+            (false, _) => Vec::new(),
         })
         .collect()
 }
