@@ -13,6 +13,7 @@ use probe::kernel::{
     self, CallMoment, Kernel, KernelError, LinkChoice, LinkKind, LinkRequest, LoadOptions, ProbeSite,
 };
 use rustix::process::{getpid, getpriority_process};
+use session::error::ErrorText;
 use tuner::journal::StateDir;
 use tuner::{
     Address, AddressSpace, Author, Hooks, Images, Process, SetRequest, VariableName, WritablePlace, Writer,
@@ -95,7 +96,7 @@ fn bpf(loaded: Result<&Kernel, &KernelError>) -> Check {
             LinkKind::UprobeMulti { by_process: false } => Check::works(name, "loaded; uprobe_multi links"),
             LinkKind::Tracefs => tracefs(name, kernel::perf_wants_admin()),
         },
-        Err(error) => Check::fails(name, error.to_string()).with_rights(),
+        Err(error) => Check::fails(name, ErrorText::of(error).to_string()).with_rights(),
     }
 }
 
@@ -118,7 +119,7 @@ fn ring_buffer() -> Check {
     let name = "ring buffer";
     match Kernel::load(LoadOptions::ONE_PROBE).and_then(|mut kernel| kernel.take_hits()) {
         Ok(_) => Check::works(name, "mapped; hits can be received"),
-        Err(error) => Check::fails(name, error.to_string()).with_rights(),
+        Err(error) => Check::fails(name, ErrorText::of(&error).to_string()).with_rights(),
     }
 }
 
@@ -147,8 +148,8 @@ fn attach_to_ourselves(name: &'static str, links: LinkChoice) -> Check {
     })();
     match attached {
         Ok(()) => Check::works(name, "attached to a function and detached"),
-        Err(error) if links == LinkChoice::Tracefs => Check::lacks(name, error.to_string()),
-        Err(error) => Check::fails(name, error.to_string()).with_rights(),
+        Err(error) if links == LinkChoice::Tracefs => Check::lacks(name, ErrorText::of(&*error).to_string()),
+        Err(error) => Check::fails(name, ErrorText::of(&*error).to_string()).with_rights(),
     }
 }
 
@@ -339,7 +340,7 @@ fn journal() -> Check {
     let directory = match StateDir::usual() {
         Ok(directory) => directory,
         Err(error) => {
-            return Check::fails(name, error.to_string())
+            return Check::fails(name, ErrorText::of(&error).to_string())
                 .by("export TUNEAGENT_STATE_DIR=$HOME/.tuneagent".to_owned());
         }
     };

@@ -8,6 +8,7 @@ use probe::kernel::{Kernel, KernelError};
 use profile::Metered;
 use profile::cost::CountTime;
 use rules::CheckedRule;
+use session::error::ErrorText;
 use session::request::Mode;
 
 use super::{Context, Measuring};
@@ -369,7 +370,7 @@ impl Measuring {
         if let Some(why) = refuses.filter(|_| mode == Mode::Applying) {
             return Err(NotAdded::Stays(why));
         }
-        let failed = |error: KernelError| NotAdded::Failed(error.to_string());
+        let failed = |error: KernelError| NotAdded::Failed(ErrorText::of(&error).to_string());
         // Earlier counts do not belong to the rule.
         self.take_all_hits(context);
         self.read(context).map_err(failed)?;
@@ -385,7 +386,7 @@ impl Measuring {
         let before = self.probes.missing().len();
         if let Err(error) = (self.probes).grow(&context.target.job, added.wanted.clone(), &members) {
             context.rules.give_up(&added);
-            return Err(NotAdded::NotProbed(error.to_string()));
+            return Err(NotAdded::NotProbed(ErrorText::of(&error).to_string()));
         }
         context.rules.lack(&self.probes.absent());
         if self.probes.take_moved() {
@@ -410,7 +411,7 @@ impl Measuring {
         };
         let result = match self.probes.shrink(&gone) {
             Ok(()) => RemoveResult::Removed,
-            Err(error) => RemoveResult::StillProbed(error.to_string()),
+            Err(error) => RemoveResult::StillProbed(ErrorText::of(&error).to_string()),
         };
         (result, acts)
     }
@@ -464,7 +465,7 @@ fn not_watched(slot: u32, member: &Member, error: &KernelError) -> (Metered, Mem
     let event = MemberEvent::Refused {
         process: process_here(slot),
         pid,
-        reason: error.to_string(),
+        reason: ErrorText::of(error).to_string(),
     };
     (Metered::refused(pid.number, rank, slot), event)
 }
