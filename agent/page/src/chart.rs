@@ -84,10 +84,7 @@ fn end_s(timeline: &Timeline) -> f64 {
 }
 
 pub(crate) fn time(seconds: f64) -> String {
-    match seconds > 0.0 {
-        true => duration(seconds * 1e9),
-        false => "0 s".to_owned(),
-    }
+    duration(seconds * 1e9)
 }
 
 /// Draws a chart with its marks, and the times below it.

@@ -222,10 +222,9 @@ impl Calls<'_> {
     /// The iterations of the lowest rank that has a loop.
     pub(super) fn iteration(&self) -> Option<IterationView> {
         let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
-        let is_distorted = |process: &Metered| !self.has_mpi() && process.regions.is_distorted();
         let looping = self.processes.iter().filter(|process| {
             let iterations = process.sequence.iterations();
-            iterations.is_some_and(|iterations| iterations.overall().count > 0) && !is_distorted(process)
+            iterations.is_some_and(|iterations| iterations.overall().count > 0) && !self.is_distorted(process)
         });
         let process = looping.min_by_key(by_rank)?;
         let iterations = process.sequence.iterations()?;
@@ -254,14 +253,18 @@ impl Calls<'_> {
         })
     }
 
+    /// Whether the iterations of a process consist of regions that the probes make much longer.
+    fn is_distorted(&self, process: &Metered) -> bool {
+        !self.has_mpi() && process.regions.is_distorted()
+    }
+
     fn why_none(&self) -> String {
         let most = self
             .processes
             .iter()
             .map(|process| process.sequence.calls())
             .max();
-        let is_distorted = |process: &Metered| process.regions.is_distorted();
-        if !self.has_mpi() && self.processes.iter().any(is_distorted) {
+        if self.processes.iter().any(|process| self.is_distorted(process)) {
             return "parallel regions are so short that the probes would distort the time of a step"
                 .to_owned();
         }

@@ -245,8 +245,11 @@ impl Metered {
             .counters
             .or_else(|| self.last().and_then(|last| last.counters));
         self.estimate_totals(&mut reading, inputs.has_waits);
-        let has_called = reading.callers > 0 || mpi_hits(&reading, inputs.probes) > 0;
-        reading.is_mpi_unknown = inputs.may_be_in_mpi && !has_called && has_mpi(inputs.probes);
+        // The cheap conditions first: this is computed for every process at every reading.
+        reading.is_mpi_unknown = inputs.may_be_in_mpi
+            && reading.callers == 0
+            && has_mpi(inputs.probes)
+            && mpi_hits(&reading, inputs.probes) == 0;
         if reading.is_mpi_unknown {
             self.mpi_from = Some(reading.clone());
         }

@@ -101,8 +101,7 @@ impl WatchedRegions {
 
     /// The number of measured team sizes, and the lost threads of the last one.
     pub(super) fn losses(&self) -> Option<(usize, Losses)> {
-        let scaling = (!self.is_distorted()).then(|| self.teams.scaling.view(self.until_ns))??;
-        Some((scaling.sizes.len(), scaling.now()?.losses))
+        self.teams.scaling.losses().filter(|_| !self.is_distorted())
     }
 
     /// Whether its regions are so short that the probes are a great part of their time.

@@ -301,13 +301,7 @@ impl Filling {
         let Some(losses) = scaling.now().map(|now| now.losses) else {
             return;
         };
-        for (cause, threads) in [
-            ("sequential", Some(losses.sequential)),
-            ("imbalance", Some(losses.imbalance)),
-            ("starting_and_ending", Some(losses.starting_and_ending)),
-            ("small_teams", Some(losses.small_teams)),
-            ("work_inflation", losses.inflation.threads()),
-        ] {
+        for (cause, threads) in losses.by_cause() {
             if let Some(threads) = threads {
                 self.add("tuneagent_openmp_lost_threads", &[of, ("cause", cause)], threads);
             }

@@ -58,14 +58,11 @@ fn lost(losses: &Losses) -> Value {
         Inflation::Extrapolated(_) => "extrapolated",
         Inflation::Unknown => "unknown",
     };
-    json!({
-        "sequential": losses.sequential,
-        "imbalance": losses.imbalance,
-        "starting_and_ending": losses.starting_and_ending,
-        "small_teams": losses.small_teams,
-        "work_inflation": losses.inflation.threads(),
-        "work_of_one_thread": work,
-    })
+    let by_cause = losses.by_cause().map(|(cause, threads)| (cause, json!(threads)));
+    by_cause
+        .into_iter()
+        .chain([("work_of_one_thread", json!(work))])
+        .collect()
 }
 
 fn ratio(ratio: &Ratio) -> Value {

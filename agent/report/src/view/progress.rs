@@ -6,7 +6,7 @@ use profile::Snapshot;
 use profile::format::{count, duration, percent};
 use profile::progress::{Eta, ProgressView};
 
-/// "step 1 200 of 5 000 (24 %), 120/s: 31.7 s left (29 to 35 s)".
+/// "step 1 200 of 5 000 (24 %), 120/s   31.7 s left (29 s to 35 s with 90 % confidence)".
 pub(super) fn line(snapshot: &Snapshot) -> Option<String> {
     snapshot.progress.as_ref().map(of)
 }

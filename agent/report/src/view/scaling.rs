@@ -1,22 +1,21 @@
 //! How programs scale with their threads, as text.
 
 use profile::format::{count, duration, percent, significant};
-use profile::{Inflation, Losses, ProcessView, ScalingView, SizeView, Snapshot, UnusedIteration};
+use profile::{Inflation, Losses, ScalingView, SizeView, Snapshot, UnusedIteration};
 
 /// A cause is shown from this share of the threads on.
 const CAUSE_SHOWN: f64 = 0.01;
 
 /// The lost threads of the process with the least efficiency, and the team sizes that were measured.
 pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
-    let of = |process: &'_ ProcessView| process.regions.as_ref()?.scaling.clone();
-    let all: Vec<(i32, ScalingView)> = snapshot
+    let all: Vec<(i32, &ScalingView)> = snapshot
         .processes
         .iter()
-        .filter_map(|process| Some((process.pid, of(process)?)))
+        .filter_map(|process| Some((process.pid, process.regions.as_ref()?.scaling.as_ref()?)))
         .collect();
     let measured = all
         .iter()
-        .filter_map(|(pid, view)| Some((pid, view, view.now()?)));
+        .filter_map(|(pid, view)| Some((pid, *view, view.now()?)));
     let efficiency = |size: &SizeView| size.losses.efficiency();
     let worst = measured.min_by(|one, other| efficiency(one.2).total_cmp(&efficiency(other.2)));
     match (worst, &all[..]) {
@@ -34,7 +33,7 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
     }
 }
 
-/// "16 threads do the work of 7.2; lost: 3.9 to more work, ...".
+/// "16 threads do the work of 7.2; lost: 3.9 to work inflation, ...".
 fn sentence(losses: &Losses) -> String {
     let threads = match losses.threads {
         1 => "1 thread does".to_owned(),
@@ -104,7 +103,7 @@ fn without(view: &ScalingView) -> Option<String> {
 mod tests {
     use std::time::Duration;
 
-    use profile::{Ratio, RegionsView};
+    use profile::{ProcessView, Ratio, RegionsView};
 
     use super::*;
 

@@ -63,6 +63,17 @@ impl ScalingView {
 }
 
 impl Scaling {
+    /// The number of measured team sizes, and the lost threads of the last iterations; `None` until their size is
+    /// measured.
+    pub fn losses(&self) -> Option<(usize, Losses)> {
+        let of = self.shown()?;
+        let size = of.sizes.get(&of.latest).filter(|size| size.has_mean)?;
+        Some((
+            of.measured().count(),
+            Losses::of(of.latest, &size.mean, of.single()),
+        ))
+    }
+
     /// For display; `None` before the end of the first iteration.
     pub fn view(&self, now_ns: u64) -> Option<ScalingView> {
         let left_out = self.left_out();
@@ -93,7 +104,7 @@ impl Scaling {
 }
 
 impl LoopSizes {
-    fn measured(&self) -> impl Iterator<Item = (&u32, &Size)> {
+    pub(super) fn measured(&self) -> impl Iterator<Item = (&u32, &Size)> {
         self.sizes.iter().filter(|(_, size)| size.has_mean)
     }
 

@@ -67,6 +67,17 @@ impl Losses {
         self.speedup / f64::from(self.threads.max(1))
     }
 
+    /// The lost threads by the name of their cause in exports; `None` if unknown.
+    pub fn by_cause(&self) -> [(&'static str, Option<f64>); 5] {
+        [
+            ("sequential", Some(self.sequential)),
+            ("imbalance", Some(self.imbalance)),
+            ("starting_and_ending", Some(self.starting_and_ending)),
+            ("small_teams", Some(self.small_teams)),
+            ("work_inflation", self.inflation.threads()),
+        ]
+    }
+
     /// The known causes with their lost threads, the greatest first.
     pub fn causes(&self) -> Vec<(&'static str, f64)> {
         let mut causes = vec![
@@ -90,9 +101,7 @@ impl LoopSizes {
     /// not, it is extrapolated by a straight line through the work of at least two sizes.
     pub(super) fn single(&self) -> Option<(f64, bool)> {
         let known: Vec<(f64, f64, f64)> = self
-            .sizes
-            .iter()
-            .filter(|(_, size)| size.has_mean)
+            .measured()
             .map(|(threads, size)| (f64::from(*threads), size.mean.working, size.count as f64))
             .collect();
         if let Some((_, work, _)) = known.first().filter(|(threads, ..)| *threads <= 1.0) {
