@@ -183,8 +183,10 @@ impl<'a> Fitting<'a> {
             return;
         };
         let members = self.members(&probe.role);
-        if let Target::Mark(mark) = &probe.target {
-            return self.mark(mark, entry.function.span, probe, &members);
+        match &probe.target {
+            Target::Mark(mark) => return self.mark(mark, entry.function.span, probe, &members),
+            Target::LoopIteration => return self.effect(&members, crate::plan::FOLLOWS_LOOP.to_owned()),
+            _ => {}
         }
         let Some(function) = probe.target.function() else {
             return self.effect(&members, format!("probes {}", probe.function));

@@ -113,9 +113,9 @@ pub use ::plan::Mode;
 pub use codes::{Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
-    ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState, LeftOut, Node,
-    Observation, Output, Partial, PlacedFold, Placement, ProcessAction, Report, Schedule, Standing,
-    TrialProgress, TuneStatus, Verdict,
+    ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState,
+    IterationTeams, LeftOut, LoopIteration, Node, Observation, Output, Partial, PlacedFold, Placement,
+    ProcessAction, Report, Schedule, Standing, TrialProgress, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, schema};

@@ -196,6 +196,7 @@ fn window(entry: &WindowEntry) -> String {
         parts.extend(value.map(|value| format!("{what} {}", code(&value))));
     };
     part("every", entry.every.as_ref().map(ToString::to_string));
+    part("detected", entry.detect.as_ref().map(|text| text.raw.clone()));
     part("within", entry.within.as_ref().map(|text| text.raw.clone()));
     let from: Vec<&str> = entry.from.iter().map(|text| text.raw.as_str()).collect();
     part("from", (!from.is_empty()).then(|| from.join(", ")));

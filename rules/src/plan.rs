@@ -10,6 +10,9 @@ use crate::partial_sum::PlannedSum;
 use crate::read::PlannedCapture;
 use crate::target::{Site, Target};
 
+/// The effect of a probe of the detected loop's iterations.
+pub(crate) const FOLLOWS_LOOP: &str = "follows the iterations of the detected loop";
+
 /// The requirements of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {

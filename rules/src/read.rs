@@ -72,6 +72,28 @@ pub enum Known {
     Threads,
     /// The number of threads that the program requests; 0 if it leaves the number to the library.
     Stated,
+    /// A value of an iteration of the detected loop.
+    Iteration(IterationValue),
+}
+
+/// What is known of an iteration of the detected loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IterationValue {
+    /// Counts the iterations. Those of the ranks of a job that belong together have the same number.
+    Number,
+    /// Differs from that of every other iteration, except those of other ranks that belong together with it.
+    Instance,
+    /// Threads of its largest OpenMP team.
+    Threads,
+    /// Time of its thread outside parallel regions.
+    Sequential,
+    /// Time that all threads work in parallel regions.
+    Working,
+    /// Time of all threads from the begin of a region until they work, and from the end of all work to that of
+    /// the region.
+    Overhead,
+    /// Time of all threads waiting at the end of a region for the last one.
+    Waiting,
 }
 
 /// A step on the path to a value.
@@ -150,6 +172,7 @@ impl fmt::Display for Source {
             Base::Known(Known::Bytes) => "the bytes to send".to_string(),
             Base::Known(Known::Threads) => "the size of the team".to_string(),
             Base::Known(Known::Stated) => "the size that is stated for the team".to_string(),
+            Base::Known(Known::Iteration(_)) => "a value of the iteration".to_string(),
         };
         let mut steps = self.steps.iter().peekable();
         while let Some(step) = steps.next() {

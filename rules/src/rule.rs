@@ -368,6 +368,18 @@ impl CheckedRule {
         boundaries.begins_at().and_then(|probe| self.role_of(probe))
     }
 
+    /// Whether it needs the iterations of the detected loop.
+    pub fn follows_loop(&self) -> bool {
+        let mut probes = self.plan.probes.iter();
+        probes.any(|probe| probe.target == Target::LoopIteration && probe.delivers.are_hits())
+    }
+
+    /// Whether the instances of a window are iterations of the detected loop.
+    pub(crate) fn is_bounded_by_loop(&self, boundaries: &Boundaries) -> bool {
+        let begin = boundaries.begins_at().and_then(|probe| self.probes.get(probe));
+        begin.is_some_and(|probe| probe.target == Target::LoopIteration)
+    }
+
     /// Every formula of a window: its metrics, its conditions, and the formulas of the tunes that are
     /// evaluated with it.
     pub(crate) fn formulas_of(&self, place: usize) -> Vec<&Typed> {

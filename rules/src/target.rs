@@ -19,7 +19,13 @@ pub enum Target {
     Set(FunctionSet),
     /// The marks with this provider and name, as `provider:name`: places that the program's source names.
     Mark(String),
+    /// The iterations of the loop that was detected in a process. They need no probe: the agent passes them in
+    /// when they have ended.
+    LoopIteration,
 }
+
+/// The notation of [`Target::LoopIteration`].
+pub(crate) const LOOP_ITERATION: &str = "loop.iteration";
 
 /// A built-in set of functions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +53,7 @@ pub(crate) const SETS: &[&str] = &[
     "gpu.copy",
     "gpu.wait",
     "gpu.collective",
+    LOOP_ITERATION,
 ];
 
 /// Where a probe sits in its function.
@@ -74,6 +81,9 @@ impl Target {
         if text.starts_with("gpu.") {
             return GpuCall::named(text).map(|call| Target::Set(FunctionSet::Gpu(call)));
         }
+        if text.starts_with("loop.") {
+            return (text == LOOP_ITERATION).then_some(Target::LoopIteration);
+        }
         if let Some(names) = text.strip_prefix("mpi.") {
             return (!names.is_empty()).then(|| Target::Set(FunctionSet::Mpi(names.to_string())));
         }
@@ -99,7 +109,7 @@ impl Target {
     pub fn function(&self) -> Option<&str> {
         match self {
             Target::Function(name) => Some(name),
-            Target::Pattern(_) | Target::Set(_) | Target::Mark(_) => None,
+            Target::Pattern(_) | Target::Set(_) | Target::Mark(_) | Target::LoopIteration => None,
         }
     }
 
@@ -110,7 +120,8 @@ impl Target {
             Target::Function(known) | Target::Mark(known) => known == name,
             Target::Pattern(pattern) => fits(pattern, name),
             Target::Set(FunctionSet::Mpi(pattern)) => fits(pattern, name),
-            Target::Set(
+            Target::LoopIteration
+            | Target::Set(
                 FunctionSet::OpenmpRegion
                 | FunctionSet::OpenmpSize
                 | FunctionSet::BlasCall
@@ -130,6 +141,7 @@ impl fmt::Display for Target {
             Target::Set(FunctionSet::OpenmpSize) => f.write_str("openmp.size"),
             Target::Set(FunctionSet::BlasCall) => f.write_str("blas.call"),
             Target::Set(FunctionSet::Gpu(call)) => f.write_str(call.name()),
+            Target::LoopIteration => f.write_str(LOOP_ITERATION),
         }
     }
 }
@@ -153,6 +165,7 @@ mod tests {
             "gpu.copy",
             "gpu.wait",
             "gpu.collective",
+            "loop.iteration",
         ] {
             assert_eq!(
                 Target::named(text).map(|target| target.to_string()).as_deref(),
@@ -162,6 +175,7 @@ mod tests {
         assert_eq!(Target::named("openmp.regoin"), None);
         assert_eq!(Target::named("blas.calls"), None);
         assert_eq!(Target::named("gpu.waits"), None);
+        assert_eq!(Target::named("loop.iterations"), None);
         assert_eq!(Target::named("mpi."), None);
     }
 

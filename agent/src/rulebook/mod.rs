@@ -224,7 +224,7 @@ impl RuleBook {
     }
 
     fn wanted_of(&self, request: ProbeRequest) -> Option<Wanted> {
-        let wanted = request.wanted(request.planned(&self.engine)?);
+        let wanted = request.wanted(request.planned(&self.engine)?)?;
         // A recording contains each hit, because it may be replayed with any rule.
         let partial_sum = wanted.partial_sum.filter(|_| self.recorder.is_none());
         Some(Wanted {

@@ -35,6 +35,8 @@ pub(super) fn requests(rule: RuleId, checked: &CheckedRule) -> Vec<ProbeRequest>
     for (place, planned) in checked.plan().probes.iter().enumerate() {
         let ends: &[End] = match (planned.delivers, &planned.to) {
             (Delivery::Nothing, _) => &[],
+            // Iterations come without a probe.
+            _ if planned.target == Target::LoopIteration => &[],
             (_, None) => &[End::Both],
             (_, Some(_)) => &[End::From, End::To],
         };
@@ -71,7 +73,7 @@ impl ProbeRequest {
     }
 
     /// Converts it to a request of the session.
-    pub(super) fn wanted(self, planned: &PlannedProbe) -> Wanted {
+    pub(super) fn wanted(self, planned: &PlannedProbe) -> Option<Wanted> {
         let are_sent = planned.delivers.are_hits();
         let flags = match (self.end, planned.site) {
             (End::Both, Site::Entry) => send(SpecFlags::SEND_ENTRY, are_sent),
@@ -88,8 +90,8 @@ impl ProbeRequest {
             .captures
             .iter()
             .filter(|capture| self.end.reads(&capture.source));
-        Wanted {
-            selector: selector(target),
+        Some(Wanted {
+            selector: selector(target)?,
             flags: flags
                 | send(SpecFlags::PARTS, planned.parts_sums)
                 | send(SpecFlags::DECIDES, planned.decides),
@@ -102,7 +104,7 @@ impl ProbeRequest {
             is_quiet: false,
             may_pause: false,
             is_counted: self.is_counted(planned),
-        }
+        })
     }
 }
 
@@ -162,8 +164,10 @@ impl End {
     }
 }
 
-fn selector(target: &Target) -> ProbeSelector {
-    match target {
+/// The functions of a target; `None` for what needs no probe.
+fn selector(target: &Target) -> Option<ProbeSelector> {
+    Some(match target {
+        Target::LoopIteration => return None,
         Target::Function(name) => ProbeSelector::Function(name.clone()),
         Target::Pattern(pattern) => ProbeSelector::Pattern(pattern.clone()),
         Target::Set(FunctionSet::Mpi(pattern)) => ProbeSelector::Mpi(pattern.clone()),
@@ -172,7 +176,7 @@ fn selector(target: &Target) -> ProbeSelector {
         Target::Set(FunctionSet::BlasCall) => ProbeSelector::BlasCall,
         Target::Set(FunctionSet::Gpu(call)) => ProbeSelector::Gpu(*call),
         Target::Mark(name) => ProbeSelector::Mark(name.clone()),
-    }
+    })
 }
 
 /// A capture of a rule in the form of the session; `None` for values that need no capture. At a return probe,
@@ -190,7 +194,7 @@ fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture>
         Base::NamedArgument(name) => Read::NamedArgument(name.clone()),
         Base::ReturnValue => Read::ReturnValue,
         Base::Global(name) => Read::Variable(name.clone()),
-        Base::Known(Known::Function) => return None,
+        Base::Known(Known::Function | Known::Iteration(_)) => return None,
         Base::Known(Known::Bytes) => return Some(plain("the bytes to send", Read::Bytes, "u64")),
         Base::Known(Known::Threads | Known::Stated) => {
             return Some(plain(

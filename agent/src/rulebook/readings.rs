@@ -5,8 +5,8 @@ use std::sync::Arc;
 use abi::Totals;
 use job::os_metrics::{Busy, CpuLimits, CpuShare};
 use profile::probe::Probe;
-use profile::{Losses, Reading};
-use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
+use profile::{Losses, Reading, TimedIteration};
+use rules::{LoopIteration, Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{ProbePlaces, RuleBook, ingest::ProbeCounters};
 
@@ -150,6 +150,40 @@ impl RuleBook {
         }
         self.ingest_totals(slot, time, functions, &summed.counted);
         self.summed.insert(slot, summed);
+    }
+
+    /// Whether iterations of the detected loops must be passed in.
+    pub(crate) fn follows_loop(&self) -> bool {
+        self.is_recorded() || self.engine.rules().any(|(_, rule, _)| rule.follows_loop())
+    }
+
+    /// An iteration of the detected loop has begun in a thread of a process. The caller numbers it.
+    pub(crate) fn begin_iteration(&mut self, (slot, thread): (u32, u32), number: u64, begin_ns: u64) {
+        self.report(Observation::IterationBegan {
+            process: ProcessId(slot),
+            thread,
+            number,
+            time: Time(begin_ns),
+        });
+    }
+
+    /// The iteration that began last in a process has ended.
+    pub(crate) fn end_iteration(&mut self, slot: u32, number: u64, ended: &TimedIteration) {
+        self.has_due = true;
+        self.report(Observation::IterationEnded(LoopIteration {
+            process: ProcessId(slot),
+            thread: ended.thread,
+            number,
+            begin: Time(ended.range.start),
+            end: Time(ended.range.end),
+            teams: ended.teams.map_err(str::to_owned),
+        }));
+    }
+
+    /// All begins and ends of a process's iterations up to this time have been passed in.
+    pub(crate) fn loop_watermark(&mut self, slot: u32, time_ns: u64) {
+        let (process, time) = (ProcessId(slot), Time(time_ns));
+        self.report(Observation::LoopWatermark { process, time });
     }
 
     /// Observes the values of variables that rules would write.

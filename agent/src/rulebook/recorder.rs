@@ -278,6 +278,26 @@ impl Recorder {
                 value,
             },
             Observation::Watermark { process, time } => Record::Watermark { process, time },
+            Observation::LoopWatermark { process, time } => Record::LoopWatermark { process, time },
+            Observation::IterationBegan {
+                process,
+                thread,
+                number,
+                time,
+            } => Record::IterationBegan {
+                process,
+                time,
+                thread,
+                number,
+            },
+            Observation::IterationEnded(ref iteration) => Record::IterationEnded {
+                process: iteration.process,
+                time: iteration.end,
+                duration_ns: iteration.end.since(iteration.begin),
+                thread: iteration.thread,
+                number: iteration.number,
+                teams: iteration.teams.clone(),
+            },
             Observation::Lost { process, from, to } => Record::HitsLost { process, from, to },
             // For probes, the data of the function is recorded (`totals` and `hit`), not that of each rule.
             // While recording, nothing is aggregated in the kernel.

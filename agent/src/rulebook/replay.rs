@@ -9,7 +9,7 @@ use profile::probe::{Probe, ProbeCapture, ProbeSelector};
 use recording::{
     self, Broken, ProbeDefinition, ProbeKey, ProbePlace, ReadError, Reader, Record, RecordingMerge,
 };
-use rules::{Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time};
+use rules::{LoopIteration, Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{
     Act, ProbeSwitch, RuleBook, ingest::ProbeCounters, modes, probe_requests::ProbeRequest, recorder,
@@ -185,6 +185,33 @@ fn measured(record: Record, machine: Machine) -> Option<Observation> {
             time,
             value,
         } => Observation::gauge(Subject::of(process, machine), measure, time, value),
+        Record::IterationBegan {
+            process,
+            time,
+            thread,
+            number,
+        } => Observation::IterationBegan {
+            process,
+            thread,
+            number,
+            time,
+        },
+        Record::IterationEnded {
+            process,
+            time,
+            duration_ns,
+            thread,
+            number,
+            teams,
+        } => Observation::IterationEnded(LoopIteration {
+            process,
+            thread,
+            number,
+            begin: Time(time.0.saturating_sub(duration_ns)),
+            end: time,
+            teams,
+        }),
+        Record::LoopWatermark { process, time } => Observation::LoopWatermark { process, time },
         Record::Variable {
             process,
             time,
@@ -220,7 +247,12 @@ impl RuleBook {
                     self.ingest(&hit, &texts, probe);
                 }
             }
-            record @ (Record::Counter { .. } | Record::Gauge { .. } | Record::Variable { .. }) => {
+            record @ (Record::Counter { .. }
+            | Record::Gauge { .. }
+            | Record::Variable { .. }
+            | Record::IterationBegan { .. }
+            | Record::IterationEnded { .. }
+            | Record::LoopWatermark { .. }) => {
                 measured(record, machine)
                     .into_iter()
                     .for_each(|observation| self.report(observation));
@@ -346,7 +378,7 @@ impl RuleBook {
 
     fn selector(&self) -> Vec<(usize, ProbeSelector)> {
         let planned = |(number, request): (&usize, &ProbeRequest)| {
-            let wanted = request.wanted(request.planned(&self.engine)?);
+            let wanted = request.wanted(request.planned(&self.engine)?)?;
             Some((*number, wanted.selector))
         };
         self.requests.iter().filter_map(planned).collect()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use rules::{Measure, ProcessFacts, ProcessId, Time};
+use rules::{IterationTeams, Measure, ProcessFacts, ProcessId, Time};
 
 /// Describes a recording, before the first record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +123,26 @@ pub enum Record {
         /// MPI calls in a thousand iterations.
         calls_per_1000: u64,
     },
+    /// An iteration of the detected loop of a process has begun.
+    IterationBegan {
+        process: ProcessId,
+        time: Time,
+        thread: u32,
+        number: u64,
+    },
+    /// An iteration of the detected loop of a process has ended.
+    IterationEnded {
+        process: ProcessId,
+        /// When it ended.
+        time: Time,
+        duration_ns: u64,
+        thread: u32,
+        number: u64,
+        /// What its parallel regions do, or why that is not known.
+        teams: Result<IterationTeams, String>,
+    },
+    /// All begins and ends of iterations of a process up to `time` have been recorded.
+    LoopWatermark { process: ProcessId, time: Time },
     /// The current value of a variable that a rule would write.
     Variable {
         process: ProcessId,
@@ -254,6 +274,9 @@ impl Record {
             | Record::Tick { time }
             | Record::RuleSet { time, .. }
             | Record::Iterations { time, .. }
+            | Record::IterationBegan { time, .. }
+            | Record::IterationEnded { time, .. }
+            | Record::LoopWatermark { time, .. }
             | Record::Variable { time, .. }
             | Record::Estimated { time, .. }
             | Record::Marked { time, .. }
@@ -277,6 +300,9 @@ impl Record {
             | Record::ProcessLeft { process, time }
             | Record::Watermark { process, time }
             | Record::Iterations { process, time, .. }
+            | Record::IterationBegan { process, time, .. }
+            | Record::IterationEnded { process, time, .. }
+            | Record::LoopWatermark { process, time }
             | Record::Variable { process, time, .. }
             | Record::HitsLost {
                 process, to: time, ..

@@ -6,13 +6,28 @@ use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
 use super::{Checker, infer::Reads};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::Expr;
-use crate::read::{Base, Known, Layout, PlannedCapture, Source};
+use crate::read::{Base, IterationValue, Known, Layout, PlannedCapture, Source};
 use crate::rule::Probe;
 use crate::target::Site;
 use crate::target::{FunctionSet, Target};
 use crate::term::{Term, Typed};
 use crate::types::Type;
 use crate::unit::Dimension;
+
+/// The values of an iteration of the detected loop.
+const ITERATION: &[(&str, Known, Type)] = &[
+    ("number", Known::Iteration(IterationValue::Number), Type::PLAIN),
+    (INSTANCE, Known::Iteration(IterationValue::Instance), Type::PLAIN),
+    ("threads", Known::Iteration(IterationValue::Threads), Type::PLAIN),
+    ("sequential", Known::Iteration(IterationValue::Sequential), TIME),
+    ("working", Known::Iteration(IterationValue::Working), TIME),
+    ("overhead", Known::Iteration(IterationValue::Overhead), TIME),
+    ("waiting", Known::Iteration(IterationValue::Waiting), TIME),
+];
+const TIME: Type = Type::number(Dimension::TIME);
+
+/// The capture that is the key of the windows of the detected loop. No written name can be equal to it.
+pub(super) const INSTANCE: &str = "loop.instance";
 
 /// Maximum number of values that a probe reads at a hit.
 pub(crate) const READS_MAX: usize = 6;
@@ -42,6 +57,16 @@ impl Checker<'_> {
                 let message = format!("every hit has `{field}` already");
                 self.wrong
                     .push(Diagnostic::wrong("E0132", entry.field.span, message));
+                continue;
+            }
+            if probe.target == Target::LoopIteration {
+                let message = "an iteration is no function, so no value of the program is read at it";
+                let wrong = Diagnostic::wrong("E0134", entry.field.span, message);
+                self.wrong.push(
+                    wrong.help(
+                        "it has `number`, `threads`, `sequential`, `working`, `overhead` and `waiting`",
+                    ),
+                );
                 continue;
             }
             let mut infer = self.infer(FormulaPosition::Capture);
@@ -88,6 +113,7 @@ impl Checker<'_> {
                 ("function", Known::Function, Type::TEXT),
                 ("stated", Known::Stated, Type::PLAIN),
             ],
+            Target::LoopIteration => ITERATION,
         };
         for (name, known, of) in known {
             let value = Typed::new(*of, Span::default(), Term::Read(probe.reads.len()));

@@ -1,10 +1,12 @@
-//! Probes that a rule needs without stating them: the entry of a span that is a boundary, and the MPI calls
-//! behind `where call == …` in windows from probe to probe.
+//! Probes that a rule needs without stating them: the entry of a span that is a boundary, the iterations of
+//! the detected loop, and the MPI calls behind `where call == …` in windows from probe to probe.
 
-use crate::file::{CaptureEntry, ProbeEntry, RuleFile};
+use super::capture::INSTANCE;
+use crate::diag::Span;
+use crate::file::{CaptureEntry, KeyEntry, ProbeEntry, RuleFile};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::text::Text;
-use crate::target::Site;
+use crate::target::{LOOP_ITERATION, Site};
 
 /// The name of the implied probe of MPI calls. No written name can be equal to it.
 pub(super) const MPI: &str = "mpi.*";
@@ -13,30 +15,54 @@ impl RuleFile {
     /// The rule with its implied probes.
     pub(super) fn with_implied(&self) -> RuleFile {
         let mut file = self.clone();
-        let boundaries = self
+        file.bound_by_loop();
+        let boundaries = file
             .windows
             .iter()
             .flat_map(|window| window.from.iter().chain(&window.to));
-        let mut entries: Vec<&Text> = boundaries
+        let mut entries: Vec<Text> = boundaries
             .filter(|boundary| boundary.raw.ends_with(".entry"))
+            .cloned()
             .collect();
-        entries.dedup_by_key(|boundary| boundary.raw.as_str());
-        for boundary in entries {
+        entries.dedup_by(|one, two| one.raw == two.raw);
+        for boundary in &entries {
             file.add_entry(boundary);
         }
         let probed = self.windows.iter().any(|window| window.every.is_none());
         if probed && self.all_formulas().into_iter().any(chooses_calls) {
-            file.probes.push(ProbeEntry {
-                name: Text::elsewhere(MPI, self.name.span),
-                role: None,
-                site: Site::Span,
-                is_mark: false,
-                function: Text::elsewhere(MPI, self.name.span),
-                to: None,
-                implied: true,
-            });
+            file.probes.push(implied_span(MPI, self.name.span));
         }
         file
+    }
+
+    /// Gives windows of the detected loop their boundaries: those of the rule's probe of its iterations, or of
+    /// an implied one. The entry gets a later index than the span: of the two at one instant, the end of an
+    /// iteration comes before the begin of the next.
+    fn bound_by_loop(&mut self) {
+        let is_loop = |probe: &&ProbeEntry| probe.function.raw == LOOP_ITERATION && probe.site == Site::Span;
+        for place in 0..self.windows.len() {
+            let Some(detect) = self.windows[place].detect.clone() else {
+                continue;
+            };
+            let probe = self
+                .probes
+                .iter()
+                .find(is_loop)
+                .map(|probe| probe.name.raw.clone());
+            let probe = probe.unwrap_or_else(|| {
+                self.probes.push(implied_span(LOOP_ITERATION, detect.span));
+                LOOP_ITERATION.to_owned()
+            });
+            let named = |name: &str| Text::elsewhere(name, detect.span);
+            let (begin, end) = (named(&format!("{probe}.entry")), named(&probe));
+            let window = &mut self.windows[place];
+            window.key = Some(KeyEntry::Each(vec![
+                (begin.clone(), named(INSTANCE)),
+                (end.clone(), named(INSTANCE)),
+            ]));
+            window.from = vec![begin];
+            window.to = Some(end);
+        }
     }
 
     /// Adds a probe at the entry of a span, with the captures that are available there.
@@ -77,6 +103,19 @@ impl RuleFile {
         });
         let tunes = self.tunes.iter().flat_map(|tune| tune.exprs());
         metrics.chain(windows).chain(tunes).collect()
+    }
+}
+
+/// A probe that is not written in the file, at all calls of `target`.
+fn implied_span(target: &str, span: Span) -> ProbeEntry {
+    ProbeEntry {
+        name: Text::elsewhere(target, span),
+        role: None,
+        site: Site::Span,
+        is_mark: false,
+        function: Text::elsewhere(target, span),
+        to: None,
+        implied: true,
     }
 }
 

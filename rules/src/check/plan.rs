@@ -5,14 +5,15 @@ use ::plan::{Action, Keyword, Set};
 use crate::change::Change;
 use crate::read::{Base, Source};
 use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune};
-use crate::target::Site;
+use crate::target::{Site, Target};
 use crate::term::{Statistic, Term, Typed};
 use crate::types::Kind;
 use crate::value::Scalar;
 use crate::window::{Window, WindowKind};
 
 use crate::plan::{
-    Delivery, Plan, PlannedAction, PlannedEffect, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind,
+    Delivery, FOLLOWS_LOOP, Plan, PlannedAction, PlannedEffect, PlannedProbe, PlannedVariable, PlannedWindow,
+    VariableKind,
 };
 
 /// The inputs of a plan.
@@ -212,11 +213,21 @@ impl Plan {
             .iter()
             .filter(|probe| probe.delivers != Delivery::Nothing);
         out.extend(armed.map(probed));
+        // Both ends of an iteration are followed by one effect.
+        out.dedup();
         out
     }
 }
 
 fn probed(probe: &PlannedProbe) -> PlannedEffect {
+    if probe.target == Target::LoopIteration {
+        return PlannedEffect {
+            does: FOLLOWS_LOOP.to_owned(),
+            role: Some(probe.role.clone()),
+            more: String::new(),
+            is_change: false,
+        };
+    }
     let site = match probe.site {
         Site::Entry if probe.target.is_mark() => "mark",
         Site::Entry => "entry of",

@@ -6,7 +6,7 @@ use crate::diag::{Diagnostic, Span};
 use crate::file::{ProbeEntry, RoleEntry};
 use crate::lang::text::Text;
 use crate::rule::{Probe, Role};
-use crate::target::{SETS, Target};
+use crate::target::{SETS, Site, Target};
 use crate::term::{Term, Typed};
 use crate::types::Type;
 use crate::value::Scalar;
@@ -72,6 +72,11 @@ impl Checker<'_> {
             true => self.mark(&entry.function),
             false => self.target(&entry.function),
         };
+        if target == Some(Target::LoopIteration) && entry.site != Site::Span && !entry.implied {
+            let message = "an iteration of the detected loop is observed when it has ended";
+            let wrong = Diagnostic::wrong("E0134", entry.function.span, message);
+            return self.report(wrong.help("declare it with `span: loop.iteration`"));
+        }
         let to = match &entry.to {
             Some(to) => Some(self.end_of_span(entry, to)?),
             None => None,

@@ -82,7 +82,7 @@ impl Checker<'_> {
             }
             (None, [_, ..]) => WindowKind::Probed(Box::new(self.boundaries(place, entry)?)),
             _ => {
-                let message = "a window must have one of `every` and `from`";
+                let message = "a window must have one of `every`, `from` and `detect`";
                 let wrong = Diagnostic::wrong("E0111", entry.name.span, message);
                 return self.report(wrong.help("`every: 500ms`, or `from: begin` and `to: end`"));
             }

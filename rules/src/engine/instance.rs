@@ -166,7 +166,17 @@ impl Instance {
         around: &'a Surroundings<'_>,
     ) -> impl Iterator<Item = ProcessId> + 'a {
         let start = self.start();
-        let owners = around.owners(boundaries).into_iter().flatten();
+        // Processes that are no ranks of one job iterate independently.
+        let is_alone = around.rule.is_bounded_by_loop(boundaries)
+            && !self
+                .boundaries
+                .keys()
+                .any(|process| around.ranks.contains_key(process));
+        let owners = around
+            .owners(boundaries)
+            .filter(|_| !is_alone)
+            .into_iter()
+            .flatten();
         let there = owners.filter(move |process| around.was_there(**process, start));
         there.chain(self.boundaries.keys()).copied()
     }

@@ -168,6 +168,7 @@ impl Running {
             windows: windows.map(|(window, folds)| open(window, folds, now)).collect(),
             timed: rule.windows.iter().any(|window| window.boundaries().is_none()),
             probed: rule.windows.iter().any(|window| window.boundaries().is_some()) || !rule.joins.is_empty(),
+            follows_loop: rule.follows_loop(),
             nesting: Nesting::of(&rule),
             stream: Stream::default(),
             keyed_intake: KeyedIntake::default(),

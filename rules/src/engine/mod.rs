@@ -17,6 +17,7 @@ mod holds;
 mod initial;
 mod instance;
 mod instance_table;
+mod iteration;
 mod join;
 mod keyed_intake;
 mod live;
@@ -57,8 +58,8 @@ pub use live::Conflict;
 use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
-    ClosedWindow, Decision, DecisionOutcome, Dropped, Finding, FindingState, LeftOut, Observation, Output,
-    ProcessAction, Standing, TrialProgress, TuneStatus, Verdict,
+    ClosedWindow, Decision, DecisionOutcome, Dropped, Finding, FindingState, IterationTeams, LeftOut,
+    LoopIteration, Observation, Output, ProcessAction, Standing, TrialProgress, TuneStatus, Verdict,
 };
 use pending_sums::PendingSums;
 pub use placement::{PlacedFold, Placement};
@@ -112,6 +113,8 @@ struct Running {
     /// Whether the rule has windows of a fixed length, and windows from probe to probe or pairs of hits.
     timed: bool,
     probed: bool,
+    /// Its hits include iterations of the detected loop, which are known later than other hits.
+    follows_loop: bool,
     /// Hits that wait for windows from probe to probe, and hits that need no order.
     stream: Stream,
     keyed_intake: KeyedIntake,

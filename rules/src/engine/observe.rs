@@ -43,7 +43,19 @@ impl Engine {
             Observation::Watermark { process, time } => {
                 // No hits of other rules wait for their turn.
                 let ordered = self.rules.iter_mut().filter(|running| running.probed);
+                let ordered = ordered.filter(|running| !running.follows_loop);
                 ordered.for_each(|running| running.stream.watermark(process, time));
+            }
+            Observation::IterationBegan {
+                process,
+                thread,
+                number,
+                time,
+            } => self.begin_iteration((process, thread), number, time),
+            Observation::IterationEnded(iteration) => self.end_iteration(&iteration),
+            Observation::LoopWatermark { process, time } => {
+                let following = self.rules.iter_mut().filter(|running| running.follows_loop);
+                following.for_each(|running| running.stream.watermark(process, time));
             }
             Observation::Lost { from, to, .. } => {
                 for running in &mut self.rules {
@@ -76,6 +88,7 @@ impl Engine {
             Observation::CallCounter { process, .. }
             | Observation::Variable { process, .. }
             | Observation::Watermark { process, .. }
+            | Observation::LoopWatermark { process, .. }
             | Observation::Lost { process, .. } => known(process),
             Observation::ProbeTotals {
                 rule, probe, process, ..
@@ -84,7 +97,9 @@ impl Engine {
                 rule, probe, process, ..
             } => known(process) && has(rule, probe),
             // Checked on insertion.
-            Observation::Hit { .. } => true,
+            Observation::Hit { .. } | Observation::IterationBegan { .. } | Observation::IterationEnded(_) => {
+                true
+            }
         }
     }
 

@@ -97,6 +97,20 @@ pub enum Observation {
         /// No observation of this time or earlier will follow.
         time: Time,
     },
+    /// An iteration of the detected loop of a process has begun.
+    IterationBegan {
+        process: ProcessId,
+        /// The thread's number, assigned by the agent.
+        thread: u32,
+        /// Counts the iterations. Those of the ranks of a job that belong together have the same number.
+        number: u64,
+        time: Time,
+    },
+    /// The iteration that began last has ended.
+    IterationEnded(LoopIteration),
+    /// Begins and ends of iterations of the detected loop of a process up to a time have been passed in. Rules
+    /// that follow these wait for it instead of [`Observation::Watermark`], which must have passed this time.
+    LoopWatermark { process: ProcessId, time: Time },
     /// Hits of a process were lost: the windows to which they could belong are incomplete.
     Lost {
         process: ProcessId,
@@ -104,6 +118,36 @@ pub enum Observation {
         from: Time,
         to: Time,
     },
+}
+
+/// An iteration of the detected loop of a process that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopIteration {
+    pub process: ProcessId,
+    /// The thread's number, assigned by the agent.
+    pub thread: u32,
+    /// Counts the iterations. Those of the ranks of a job that belong together have the same number.
+    pub number: u64,
+    pub begin: Time,
+    pub end: Time,
+    /// What its parallel regions do, or why that is not known.
+    pub teams: Result<IterationTeams, WhyMissing>,
+}
+
+/// The parallel regions of an iteration. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IterationTeams {
+    /// Threads of the largest team.
+    pub threads: u32,
+    /// Time of the iteration's thread outside regions.
+    pub sequential_ns: u64,
+    /// Time of all threads working in regions.
+    pub working_ns: u64,
+    /// Time of all threads from the begin of a region until they work, and from the end of all work to that of
+    /// the region.
+    pub overhead_ns: u64,
+    /// Time of all threads waiting at the end of a region for the last one.
+    pub waiting_ns: u64,
 }
 
 impl Observation {

@@ -1,4 +1,4 @@
-//! The permitted keys of each mapping, and keys of the language that this version does not support.
+//! The permitted keys of each mapping.
 //!
 //! The parser of rule files, the JSON Schema and the language's reference share this table. A new key is a
 //! line in `keys!`: `"name" => Shape, "One sentence.";`, followed by `required` if every such mapping must
@@ -15,8 +15,6 @@ pub(crate) struct Keys {
     pub(crate) known: &'static [Key],
     /// Exactly one key of each group must be present.
     pub(crate) one_of: &'static [&'static [&'static str]],
-    /// In the language, but not supported by this version.
-    pub(crate) later: &'static [&'static str],
 }
 
 impl Keys {
@@ -90,14 +88,13 @@ pub(crate) enum Names {
 
 /// Each mapping with its name in messages, followed by a line for each key.
 macro_rules! keys {
-    ($($(#[$about:meta])* $name:ident $place:literal $(one_of [$($one_of:tt)*])? $(later [$($later:tt)*])? {
+    ($($(#[$about:meta])* $name:ident $place:literal $(one_of [$($one_of:tt)*])? {
         $($key:literal => $shape:expr, $doc:literal $(, $flag:ident $(($others:expr))?)?;)*
     })*) => {
         $($(#[$about])* pub(crate) const $name: Keys = Keys {
             place: $place,
             known: &[$(key($key, $shape, $doc)$(.$flag($($others)?))?,)*],
             one_of: &[$($($one_of)*)?],
-            later: &[$($($later)*)?],
         };)*
     };
 }
@@ -144,8 +141,9 @@ keys! {
             "The function that is timed from entry to return, or two: from the entry of the first to the return of the second.";
         "mark" => Symbol, "The mark that the program has in its source, as `provider:name`.";
     }
-    WINDOW "a window" one_of [&["every", "from"]] later ["detect"] {
+    WINDOW "a window" one_of [&["every", "from", "detect"]] {
         "every" => Formula, "The length of a window of time.";
+        "detect" => Words(&["period"]), "An instance is an iteration of the detected loop of each process.";
         "from" => Either(&[Name, List(&Name)]),
             "The probe whose hits begin an instance; or `[outer, own]`: one begins with the outer window and again each time the last one has ended.";
         "to" => Name, "The probe at whose hits an instance ends; without it the next begin ends it.";

@@ -245,14 +245,6 @@ impl<'a> Fields<'a> {
 
 fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
     let name = &key.raw;
-    if keys.later.contains(&name.as_str()) {
-        return Diagnostic::wrong(
-            "E0105",
-            key.span,
-            format!("`{name}` in {} is not in this version", keys.place),
-        )
-        .help(format!("this version has {}", keys.names().join(", ")));
-    }
     let help = did_you_mean(name, keys.names());
     Diagnostic::wrong("E0110", key.span, format!("{} has no `{name}`", keys.place))
         .help(help.unwrap_or_else(|| format!("it may have {}", keys.names().join(", "))))

@@ -124,6 +124,8 @@ pub(crate) struct CaptureEntry {
 pub(crate) struct WindowEntry {
     pub(crate) name: Text,
     pub(crate) every: Option<Expr>,
+    /// The instances are the iterations of the detected loop.
+    pub(crate) detect: Option<Text>,
     pub(crate) from: Vec<Text>,
     pub(crate) to: Option<Text>,
     pub(crate) within: Option<Text>,

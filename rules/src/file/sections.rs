@@ -203,6 +203,7 @@ pub(super) fn window(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Windo
     let entry = WindowEntry {
         name: name.clone(),
         every: fields.formula("every", wrong),
+        detect: fields.text("detect", wrong),
         from: fields
             .get("from")
             .map(|value| one_or_more(value, wrong))
@@ -217,10 +218,27 @@ pub(super) fn window(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Windo
         discard: fields.formula("discard", wrong),
         straddle: fields.text("straddle", wrong),
     };
-    if wrong.len() > before {
-        return None;
+    if let Some(detect) = &entry.detect {
+        only_of_loop(&fields, detect, wrong);
     }
-    Some(entry)
+    (wrong.len() == before).then_some(entry)
+}
+
+/// Refuses what `detect` cannot mean, and keys that would state other boundaries.
+fn only_of_loop(fields: &Fields<'_>, detect: &Text, wrong: Wrong<'_>) {
+    if detect.raw != "period" {
+        let message = "`detect` is `period`: an instance is an iteration of the detected loop";
+        wrong.push(Diagnostic::wrong("E0145", detect.span, message));
+    }
+    let stated =
+        |(key, _): &&(&Text, &Tree)| ["every", "from", "to", "until", "key"].contains(&key.raw.as_str());
+    for (key, _) in fields.entries.iter().filter(stated) {
+        let message = format!(
+            "the detected loop determines where this window begins and ends; `{}` cannot",
+            key.raw
+        );
+        wrong.push(Diagnostic::wrong("E0148", key.span, message));
+    }
 }
 
 fn key(tree: &Tree, wrong: Wrong<'_>) -> Option<KeyEntry> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rules::{
-    CheckedRule, Decision, DecisionOutcome, Engine, Measure, MetricReading, Mode, Observation, Output,
-    ProbeId, ProcessFacts, ProcessId, RuleFile, RuleId, Scalar, Subject, Time,
+    CheckedRule, Decision, DecisionOutcome, Engine, IterationTeams, LoopIteration, Measure, MetricReading,
+    Mode, Observation, Output, ProbeId, ProcessFacts, ProcessId, RuleFile, RuleId, Scalar, Subject, Time,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -158,6 +158,38 @@ impl Bench {
         self.engine.observe(observation);
     }
 
+    /// Adds an iteration of the detected loop of rank 0: its begin and end, and what its regions do.
+    pub(crate) fn iteration(
+        &mut self,
+        number: u64,
+        (from, to): (f64, f64),
+        teams: Result<IterationTeams, String>,
+    ) {
+        let (process, thread) = (ProcessId(0), 0);
+        self.observe(Observation::IterationBegan {
+            process,
+            thread,
+            number,
+            time: time(from),
+        });
+        self.loop_until(from);
+        self.observe(Observation::IterationEnded(LoopIteration {
+            process,
+            thread,
+            number,
+            begin: time(from),
+            end: time(to),
+            teams,
+        }));
+    }
+
+    /// Advances the watermark of the detected loop of rank 0, and ticks.
+    pub(crate) fn loop_until(&mut self, ms: f64) {
+        let (process, time) = (ProcessId(0), time(ms));
+        self.observe(Observation::LoopWatermark { process, time });
+        self.tick(ms);
+    }
+
     /// Advances the watermark of a rank: all its earlier hits have been added.
     pub(crate) fn watermark(&mut self, rank: u32, ms: f64) {
         let (process, time) = (ProcessId(rank), time(ms));
@@ -221,6 +253,17 @@ impl Bench {
     /// The reason why a rule does not act.
     pub(crate) fn why(&self) -> String {
         format!("{:?} {:?}", self.engine.status(), self.engine.dropped(RULE))
+    }
+}
+
+/// The parallel regions of an iteration: ms of sequential code and in regions, and threads, all of which work.
+pub(crate) fn teams((sequential, parallel, threads): (f64, f64, u32)) -> IterationTeams {
+    IterationTeams {
+        threads,
+        sequential_ns: time(sequential).0,
+        working_ns: time(parallel * f64::from(threads)).0,
+        overhead_ns: 0,
+        waiting_ns: 0,
     }
 }
 

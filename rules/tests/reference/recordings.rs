@@ -151,17 +151,14 @@ fn speedup() -> Tape {
     let mut tape = Tape::new("speedup", 1);
     let parallel = 2000.0 * 0.9 / 1.3;
     let phases = [(2000.0 - parallel, parallel, 4_u32, 3), (300.0, 400.0, 16, 6)];
-    let mut at = 1000.0;
+    let (mut at, mut number) = (1000.0, 0);
     for (sequential, parallel, threads, count) in phases {
         for _ in 0..count {
-            tape.hit("step", 0, at, 0.0, &[]);
-            at += sequential + parallel;
-            tape.hit("loop", 0, at - 0.5, parallel, &[f64::NAN, threads.into()]);
-            tape.until(at - 0.25);
+            tape.iteration(number, &mut at, (sequential, parallel, threads));
+            number += 1;
         }
     }
-    tape.hit("step", 0, at, 0.0, &[]);
-    tape.until(at + 1.0);
+    tape.loop_until(at + 1.0);
     tape
 }
 

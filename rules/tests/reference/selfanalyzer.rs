@@ -1,25 +1,44 @@
 //! S4, SelfAnalyzer (chapter 4 of Corbalán's thesis): speedup from two measurements, Amdahl's factor,
 //! smoothing, prediction.
 
-use crate::bench::{Bench, shipped};
+use rules::IterationTeams;
 
-/// Iterations of a program that computes `sequential` ms in one thread, and `parallel` ms in two regions with
-/// this number of threads. A region has two captures: the name of its function, which the rule does not use,
-/// and the team size.
-fn iterations(bench: &mut Bench, at: &mut f64, count: u32, (sequential, parallel, threads): (f64, f64, u32)) {
-    for _ in 0..count {
-        bench.hit("step", 0, *at, 0.0, &[]);
-        let end = *at + sequential + parallel;
-        bench.hit(
-            "loop",
-            0,
-            end - parallel / 2.0 - sequential / 2.0,
-            parallel / 2.0,
-            &[0.0, threads.into()],
-        );
-        bench.hit("loop", 0, end - 0.5, parallel / 2.0, &[0.0, threads.into()]);
-        *at = end;
-        bench.until(end - 0.25);
+use crate::bench::{Bench, Shut, shipped, teams};
+
+/// A program whose loop is detected.
+struct Program {
+    bench: Bench,
+    at: f64,
+    number: u64,
+}
+
+impl Program {
+    fn under(parameters: &[(&str, &str)]) -> Program {
+        Program {
+            bench: Bench::with(shipped("speedup"), parameters, 1),
+            at: 1000.0,
+            number: 0,
+        }
+    }
+
+    /// Iterates: ms of sequential code and in parallel regions, and threads.
+    fn iterate(&mut self, count: u32, times: (f64, f64, u32)) {
+        for _ in 0..count {
+            self.next(times.0 + times.1, Ok(teams(times)));
+        }
+    }
+
+    fn next(&mut self, took: f64, teams: Result<IterationTeams, String>) {
+        let range = (self.at, self.at + took);
+        self.bench.iteration(self.number, range, teams);
+        self.at += took;
+        self.number += 1;
+    }
+
+    /// The closed windows, once nothing more of them can come.
+    fn shut(&mut self) -> Vec<Shut> {
+        self.bench.loop_until(self.at + 1.0);
+        self.bench.shut()
     }
 }
 
@@ -28,13 +47,10 @@ fn s4_fig_4_5_to_4_8_the_speedup_of_a_running_program() {
     // S4 Fig. 4.5 and 4.6: T(4) = 2 s with f = 0.1, so s + p = 2 and s/(s + 4p) = 0.1; then T(16) = 0.7 s.
     let parallel = 2000.0 * 0.9 / 1.3;
     let sequential = 2000.0 - parallel;
-    let mut bench = Bench::with(shipped("speedup"), &[("iterations", "14")], 1);
-    let mut at = 1000.0;
-    iterations(&mut bench, &mut at, 3, (sequential, parallel, 4));
-    iterations(&mut bench, &mut at, 4, (300.0, 400.0, 16));
-    bench.hit("step", 0, at, 0.0, &[]);
-    bench.until(at + 100.0);
-    let shut = bench.shut();
+    let mut program = Program::under(&[("iterations", "14")]);
+    program.iterate(3, (sequential, parallel, 4));
+    program.iterate(4, (300.0, 400.0, 16));
+    let shut = program.shut();
     assert_eq!(shut.len(), 7);
     for shut in &shut[..3] {
         near!(shut.value("f") => 0.1, 6, "S4 Fig. 4.6 f");
@@ -56,12 +72,9 @@ fn s4_fig_4_5_and_4_6_amdahls_factor_follows_the_sequential_share() {
     for (f, factor, digits) in [(0.1, 3.077, 3), (0.0, 4.0, 9), (0.5, 1.6, 9), (1.0, 1.0, 9)] {
         // For an iteration of 2 s with four threads: s / (s + 4p) = f, s + p = 2.
         let sequential = 2000.0 * 4.0 * f / (1.0 + 3.0 * f);
-        let mut bench = Bench::new(shipped("speedup"), 1);
-        let mut at = 1000.0;
-        iterations(&mut bench, &mut at, 1, (sequential, 2000.0 - sequential, 4));
-        bench.hit("step", 0, at, 0.0, &[]);
-        bench.until(at + 100.0);
-        let shut = bench.shut().remove(0);
+        let mut program = Program::under(&[]);
+        program.iterate(1, (sequential, 2000.0 - sequential, 4));
+        let shut = program.shut().remove(0);
         near!(shut.value("f") => f, 6, "S4 Fig. 4.6 f = S/(S + P·CPUS)");
         near!(shut.value("AF") => factor, digits, "S4 §4.3.1 AF(4)");
     }
@@ -69,25 +82,21 @@ fn s4_fig_4_5_and_4_6_amdahls_factor_follows_the_sequential_share() {
 
 #[test]
 fn s4_4_2_a_speedup_may_be_above_the_threads_and_an_efficiency_above_1() {
-    let mut bench = Bench::new(shipped("speedup"), 1);
-    let mut at = 1000.0;
-    iterations(&mut bench, &mut at, 1, (0.0, 2000.0, 4));
-    iterations(&mut bench, &mut at, 1, (0.0, 800.0, 8));
-    bench.hit("step", 0, at, 0.0, &[]);
-    bench.until(at + 100.0);
-    let shut = bench.shut().remove(1);
+    let mut program = Program::under(&[]);
+    program.iterate(1, (0.0, 2000.0, 4));
+    program.iterate(1, (0.0, 800.0, 8));
+    let shut = program.shut().remove(1);
     near!(shut.value("S") => 10.0, 6, "S4 §4.2 S(8) above 8");
     near!(shut.value("efficiency") => 1.25, 6, "S4 §4.2 E(8) above 1");
 }
 
 #[test]
 fn s4_3_2_without_the_number_of_iterations_nothing_is_predicted_and_without_a_reference_nothing_is_known() {
-    let mut bench = Bench::new(shipped("speedup"), 1);
-    let mut at = 1000.0;
-    iterations(&mut bench, &mut at, 2, (300.0, 400.0, 16));
-    iterations(&mut bench, &mut at, 2, (600.0, 1400.0, 4));
-    iterations(&mut bench, &mut at, 1, (300.0, 400.0, 16));
-    let shut = bench.shut();
+    let mut program = Program::under(&[]);
+    program.iterate(2, (300.0, 400.0, 16));
+    program.iterate(2, (600.0, 1400.0, 4));
+    program.iterate(1, (300.0, 400.0, 16));
+    let shut = program.shut();
     assert!(
         shut[0].reported("S").starts_with("none"),
         "S4 §4.5 PNC: {}",
@@ -102,15 +111,12 @@ fn s4_3_2_without_the_number_of_iterations_nothing_is_predicted_and_without_a_re
 fn s4_fig_4_7_the_speedup_is_smoothed_for_each_number_of_threads() {
     // S4 §4.2: 0.6·4.0 + 0.4·5.0 = 4.4, with baseline 1: T(1) = 20 s, T(8) = 5 s and then 4 s, with four
     // threads in between.
-    let mut bench = Bench::with(shipped("speedup"), &[("baseline", "1")], 1);
-    let mut at = 1000.0;
-    iterations(&mut bench, &mut at, 1, (0.0, 20_000.0, 1));
-    iterations(&mut bench, &mut at, 1, (0.0, 5000.0, 8));
-    iterations(&mut bench, &mut at, 1, (0.0, 10_000.0, 4));
-    iterations(&mut bench, &mut at, 1, (0.0, 4000.0, 8));
-    bench.hit("step", 0, at, 0.0, &[]);
-    bench.until(at + 100.0);
-    let shut = bench.shut();
+    let mut program = Program::under(&[("baseline", "1")]);
+    program.iterate(1, (0.0, 20_000.0, 1));
+    program.iterate(1, (0.0, 5000.0, 8));
+    program.iterate(1, (0.0, 10_000.0, 4));
+    program.iterate(1, (0.0, 4000.0, 8));
+    let shut = program.shut();
     let found: Vec<f64> = shut.iter().map(|shut| shut.value("S")).collect();
     for (found, expected) in found.iter().zip([1.0, 4.0, 2.0, 4.4]) {
         near!(*found => expected, 6, "S4 Fig. 4.7");
@@ -121,34 +127,24 @@ fn s4_fig_4_7_the_speedup_is_smoothed_for_each_number_of_threads() {
 
 #[test]
 fn s4_4_1_an_iteration_in_which_the_threads_change_is_left_out() {
-    let mut bench = Bench::new(shipped("speedup"), 1);
-    let mut at = 1000.0;
-    iterations(&mut bench, &mut at, 2, (600.0, 1400.0, 4));
-    // Four threads in the first region, sixteen in the second.
-    bench.hit("step", 0, at, 0.0, &[]);
-    bench.hit("loop", 0, at + 800.0, 700.0, &[0.0, 4.0]);
-    bench.hit("loop", 0, at + 9000.0, 300.0, &[0.0, 16.0]);
-    at += 9900.0;
-    iterations(&mut bench, &mut at, 2, (600.0, 1400.0, 4));
-    bench.hit("step", 0, at, 0.0, &[]);
-    bench.until(at + 100.0);
-    let shut = bench.shut();
-    assert_eq!(shut.len(), 4, "{}", bench.why());
+    let mut program = Program::under(&[]);
+    program.iterate(2, (600.0, 1400.0, 4));
+    program.next(9900.0, Err("the size of a team changed".to_owned()));
+    program.iterate(2, (600.0, 1400.0, 4));
+    let shut = program.shut();
+    assert_eq!(shut.len(), 4, "{}", program.bench.why());
     near!(shut[3].value("T_B") => 2.0, 9, "S4 §4.4.1");
-    assert!(bench.why().contains("discarded: 1"));
+    assert!(program.bench.why().contains("discarded: 1"));
 }
 
 #[test]
 fn s4_4_6_4_more_than_the_threads_explain_is_marked() {
-    let mut bench = Bench::new(shipped("speedup"), 1);
-    let mut at = 1000.0;
-    iterations(&mut bench, &mut at, 1, (100.0, 1900.0, 4));
+    let mut program = Program::under(&[]);
+    program.iterate(1, (100.0, 1900.0, 4));
     // Superlinear speedup: with eight threads the data fits into the caches.
-    iterations(&mut bench, &mut at, 1, (100.0, 700.0, 8));
-    iterations(&mut bench, &mut at, 1, (100.0, 1100.0, 8));
-    bench.hit("step", 0, at, 0.0, &[]);
-    bench.until(at + 100.0);
-    let marks: Vec<String> = bench
+    program.iterate(1, (100.0, 700.0, 8));
+    program.iterate(1, (100.0, 1100.0, 8));
+    let marks: Vec<String> = program
         .shut()
         .iter()
         .map(|shut| shut.reported("superlinear").to_string())

@@ -6,11 +6,11 @@ use recording::{
     Record, RecordingWriter,
 };
 use rules::{
-    Base, CheckedRule, Layout, Machine, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessId,
-    RuleId, Site, Subject, Time,
+    Base, CheckedRule, Layout, LoopIteration, Machine, Observation, PlannedCapture, PlannedProbe, ProbeId,
+    ProcessId, RuleId, Site, Subject, Time,
 };
 
-use crate::bench::{Bench, checked, facts, shipped};
+use crate::bench::{Bench, checked, facts, shipped, teams};
 
 /// Builds a recording: the activity of ranks under one rule. Times are in milliseconds.
 pub(crate) struct Tape {
@@ -98,6 +98,40 @@ impl Tape {
             duration_sum_ns: ms(took_ms).0,
         };
         self.records.push((ms(at_ms), record));
+    }
+
+    /// Adds an iteration of the detected loop of rank 0: ms of sequential code and in parallel regions, and
+    /// threads.
+    pub(crate) fn iteration(&mut self, number: u64, at_ms: &mut f64, times: (f64, f64, u32)) {
+        let (process, thread) = (ProcessId(0), 0);
+        let began = ms(*at_ms);
+        let begin = Record::IterationBegan {
+            process,
+            time: began,
+            thread,
+            number,
+        };
+        self.records.push((began, begin));
+        self.loop_until(*at_ms);
+        *at_ms += times.0 + times.1;
+        let time = ms(*at_ms);
+        let end = Record::IterationEnded {
+            process,
+            time,
+            duration_ns: time.since(began),
+            thread,
+            number,
+            teams: Ok(teams(times)),
+        };
+        self.records.push((time, end));
+    }
+
+    /// Adds the watermark of the detected loop of rank 0, and a tick.
+    pub(crate) fn loop_until(&mut self, at_ms: f64) {
+        let (process, time) = (ProcessId(0), ms(at_ms));
+        for record in [Record::LoopWatermark { process, time }, Record::Tick { time }] {
+            self.records.push((time, record));
+        }
     }
 
     /// Adds watermarks of all ranks up to this time, and a tick.
@@ -251,6 +285,35 @@ pub(crate) fn replayed(source: &str, recording: &[u8]) -> Bench {
             Record::Watermark { process, time } => {
                 bench.observe(Observation::Watermark { process, time });
             }
+            Record::LoopWatermark { process, time } => {
+                bench.observe(Observation::LoopWatermark { process, time });
+            }
+            Record::IterationBegan {
+                process,
+                time,
+                thread,
+                number,
+            } => bench.observe(Observation::IterationBegan {
+                process,
+                thread,
+                number,
+                time,
+            }),
+            Record::IterationEnded {
+                process,
+                time,
+                duration_ns,
+                thread,
+                number,
+                teams,
+            } => bench.observe(Observation::IterationEnded(LoopIteration {
+                process,
+                thread,
+                number,
+                begin: Time(time.0 - duration_ns),
+                end: time,
+                teams,
+            })),
             Record::Tick { time } => {
                 bench.tick(time.0 as f64 / 1e6);
             }

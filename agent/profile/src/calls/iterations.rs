@@ -179,6 +179,12 @@ impl Iterations {
         self.first.map(|first| first.at_ns)
     }
 
+    /// When the iteration began that has not ended; `None` if calls were missed since.
+    pub fn open_since_ns(&self) -> Option<u64> {
+        let newest = self.recent.back().filter(|_| self.is_complete);
+        newest.map(|begin| begin.at_ns)
+    }
+
     /// The time from the first begin to the last.
     pub fn elapsed_ns(&self) -> u64 {
         self.over_all().map_or(0, |(from, to)| to.at_ns - from.at_ns)

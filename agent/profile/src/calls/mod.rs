@@ -8,6 +8,7 @@ mod bindings;
 mod collectives;
 pub(crate) mod efficiency;
 mod iterations;
+mod numbering;
 pub(crate) mod place;
 pub(crate) mod scaling;
 mod sites;
@@ -26,6 +27,7 @@ use rules::period::{Detector, Look, WINDOW};
 pub use self::collectives::{Collectives, Split};
 pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};
+pub use self::numbering::IterationNumbers;
 pub use self::scaling::{Inflation, Losses, Ratio, ScalingView, SizeView, UnusedIteration};
 pub use self::sites::SiteTotals;
 pub(crate) use self::sites::{CallSite, CallSites};
@@ -71,6 +73,8 @@ pub struct EndedIteration {
 struct Thread {
     number: u32,
     calls: u64,
+    /// When its last call ended.
+    last_end_ns: u64,
     detector: Detector,
     /// The begins of the calls in the detector's window.
     marks: VecDeque<CallBegin>,
@@ -152,6 +156,18 @@ impl Sequence {
         }
     }
 
+    /// The thread that makes the most calls.
+    pub fn main_thread(&self) -> Option<u32> {
+        self.main().map(|thread| thread.number)
+    }
+
+    /// When the iteration of the main thread began that has not ended, and until when nothing is missing of that
+    /// thread: the end of its last call. `None` if no iteration was observed from its begin.
+    pub fn open_iteration(&self) -> Option<(u64, u64)> {
+        let thread = self.main()?;
+        Some((thread.current.as_ref()?.open_since_ns()?, thread.last_end_ns))
+    }
+
     /// The iterations that ended since the previous use of this function. To be called as often as `look`.
     pub fn take_ended(&mut self) -> Vec<EndedIteration> {
         let threads = self.threads.values_mut();
@@ -214,6 +230,7 @@ impl Sequence {
 impl Thread {
     fn push(&mut self, call: &Call) {
         self.calls += 1;
+        self.last_end_ns = call.entered_ns + call.duration_ns;
         let mark = CallBegin::of(call);
         if self.marks.len() == WINDOW {
             self.marks.pop_front();

@@ -12,7 +12,7 @@ use abi::{Frame, Thread, Totals};
 use super::{
     Reading,
     load::LoadParts,
-    regions::WatchedRegions,
+    regions::{TimedIteration, WatchedRegions},
     view::{counted_calls, has_mpi, mpi_hits, outside_mpi},
 };
 use crate::{
@@ -104,6 +104,8 @@ pub struct Metered {
     /// The sequence of its calls.
     pub sequence: Sequence,
     pub regions: WatchedRegions,
+    /// Iterations of the detected loop that ended between the last two readings.
+    pub ended_iterations: Vec<TimedIteration>,
     /// /proc has no data about it, or must not be read.
     pub is_foreign: bool,
     /// It has used CPU time since the last check whether it runs another program, as of the last reading.
@@ -265,7 +267,8 @@ impl Metered {
             self.regions
                 .read(&reading, inputs.probes, inputs.regions_since_ns);
             let readings = (self.readings.back(), &reading);
-            self.regions.take_ended(self.pid.unsigned_abs(), readings);
+            let threads = (self.pid.unsigned_abs(), self.sequence.main_thread());
+            self.ended_iterations = self.regions.take_ended(threads, readings);
             self.load.add(&reading);
         }
         reading.losses = self.regions.losses();

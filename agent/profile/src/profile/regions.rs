@@ -1,10 +1,13 @@
 //! The observed parallel regions of a process.
 
+use std::ops::Range;
+
 use abi::Call;
+use rules::IterationTeams;
 
 use super::Reading;
 use crate::{
-    calls::{EndedIteration, Losses, TeamPart, Teams},
+    calls::{EndedIteration, Losses, TeamPart, Teams, UnusedIteration},
     probe::Probe,
     snapshot::{RegionsView, TeamsView},
 };
@@ -31,6 +34,16 @@ pub struct WatchedRegions {
     entered_ns: Option<u64>,
     /// Time of the last reading with probed regions.
     until_ns: u64,
+}
+
+/// An iteration of the detected loop that has ended.
+#[derive(Clone, Debug)]
+pub struct TimedIteration {
+    pub thread: u32,
+    /// By CLOCK_MONOTONIC, in nanoseconds.
+    pub range: Range<u64>,
+    /// What its parallel regions do, or why that is not known.
+    pub teams: Result<IterationTeams, &'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,15 +101,33 @@ impl WatchedRegions {
     }
 
     /// Assigns the regions to the iterations of the process's first thread that ended between two readings.
-    pub fn take_ended(&mut self, first_thread: u32, (before, now): (Option<&Reading>, &Reading)) {
+    /// Returns the ended iterations of the `main` thread.
+    pub fn take_ended(
+        &mut self,
+        (first_thread, main): (u32, Option<u32>),
+        (before, now): (Option<&Reading>, &Reading),
+    ) -> Vec<TimedIteration> {
         let scaling = &mut self.teams.scaling;
         if let Some(threads) = before.and_then(|before| waiting(before, now)) {
             scaling.waiting(threads, now.at_ns);
         }
-        for ended in self.ended.drain(..).filter(|ended| ended.thread == first_thread) {
-            scaling.iteration(ended.loop_number, &ended.range);
+        let mut of_main = Vec::new();
+        for EndedIteration {
+            thread,
+            loop_number,
+            range,
+        } in self.ended.drain(..)
+        {
+            let teams = match thread == first_thread {
+                true => scaling
+                    .iteration(loop_number, &range)
+                    .map_err(UnusedIteration::reason),
+                false => Err("another thread than the first of the process iterates"),
+            };
+            of_main.extend((Some(thread) == main).then_some(TimedIteration { thread, range, teams }));
         }
         scaling.trim();
+        of_main
     }
 
     /// The number of measured team sizes, and the lost threads of the last one.

@@ -25,7 +25,7 @@ use super::{
 use crate::rulebook::RuleBook;
 use probe::Probes;
 use probe::kernel::{KernelError, Ring};
-use profile::Profile;
+use profile::{IterationNumbers, Profile};
 
 /// The parts of the session that measuring needs.
 pub(super) struct Context<'a> {
@@ -58,6 +58,8 @@ pub(super) struct Measuring {
     pub(super) written: TargetVariables,
     /// The variables that say how far the program is.
     pub(super) progress: Option<ProgressReader>,
+    /// Numbers the iterations of detected loops, for the rules.
+    pub(super) iterations: IterationNumbers,
 }
 
 impl Measuring {
@@ -81,6 +83,7 @@ impl Measuring {
             cpus: Cpus::default(),
             written: TargetVariables::default(),
             progress,
+            iterations: IterationNumbers::default(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Reads counters: totals and tables of the kernel side, and counters of the operating system. Passes them to
 //! the profile and the rules, and accounts for the cost. Hits are read in `hits`.
 
+use std::ops::Range;
+
 use abi::{Frame, Thread};
 use job::monotonic_ns;
 use job::os_metrics::{CpuLimits, CpuShare, frequency};
@@ -16,8 +18,12 @@ use crate::{
     },
 };
 
+/// A call is in the ring this long after its end, in nanoseconds, if its thread is not preempted meanwhile.
+const CALL_SLACK_NS: u64 = 2_000_000;
+
 impl Measuring {
     pub(in crate::session) fn read(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        let calls_until_ns = monotonic_ns().saturating_sub(CALL_SLACK_NS);
         self.take_calls(context)?;
         if let Some(kernel) = self.probes.kernel_mut() {
             let target = &context.target;
@@ -36,6 +42,7 @@ impl Measuring {
             self.look_at_cpus(context.rules, share, &limits, now);
         }
         self.observe(context, now);
+        self.observe_iterations(context.rules, calls_until_ns);
         self.take_account(now);
         // The kernel side has room for a limited number of threads; those that have ended make room.
         if threads.len() < abi::THREADS_MAX as usize / 2 {
@@ -142,6 +149,47 @@ impl Measuring {
                 let wanted = || rules.would_write(member);
                 let held = self.written.read(process.slot, member, wanted);
                 rules.observe_variables(process.slot, held, now);
+            }
+        }
+    }
+
+    /// Passes the ended iterations of the detected loops to the rules that follow them. All calls that ended
+    /// up to `until_ns` were read.
+    fn observe_iterations(&mut self, rules: &mut RuleBook, until_ns: u64) {
+        if !rules.follows_loop() {
+            return;
+        }
+        let until_ns = until_ns.min(self.intake.watermark_ns);
+        for process in self
+            .profile
+            .processes
+            .iter_mut()
+            .filter(|process| process.is_known)
+        {
+            let (slot, is_rank) = (process.slot, process.rank.is_some());
+            let mut end_ns = None;
+            for ended in process.ended_iterations.drain(..) {
+                let Range { start, end } = ended.range;
+                let begin = (start, end_ns.replace(end) == Some(start));
+                if let Some(number) = self.iterations.begin(slot, is_rank, begin) {
+                    rules.begin_iteration((slot, ended.thread), number, start);
+                }
+                if let Some(number) = self.iterations.number(slot, start) {
+                    rules.end_iteration(slot, number, &ended);
+                }
+            }
+            let open = process.sequence.open_iteration().filter(|_| !process.ended);
+            let thread = process.sequence.main_thread();
+            if let (Some((begin_ns, _)), Some(thread)) = (open, thread)
+                && let Some(number) =
+                    self.iterations
+                        .begin(slot, is_rank, (begin_ns, end_ns == Some(begin_ns)))
+            {
+                rules.begin_iteration((slot, thread), number, begin_ns);
+            }
+            let known_ns = open.map_or(until_ns, |(_, last_end_ns)| until_ns.min(last_end_ns));
+            if self.iterations.advance(slot, known_ns) {
+                rules.loop_watermark(slot, known_ns);
             }
         }
     }

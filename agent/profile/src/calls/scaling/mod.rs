@@ -24,6 +24,8 @@ use std::{
     ops::Range,
 };
 
+use rules::IterationTeams;
+
 pub use self::curve::{Ratio, ScalingView, SizeView};
 pub use self::losses::{Inflation, Losses};
 use super::teams::TeamParts;
@@ -222,8 +224,13 @@ impl Scaling {
         self.waiting.push_back((now_ns, threads));
     }
 
-    /// Adds an iteration of the first thread after its end. `loop_number` counts the detected loops.
-    pub fn iteration(&mut self, loop_number: u32, range: &Range<u64>) {
+    /// Adds an iteration of the first thread after its end. `loop_number` counts the detected loops. Returns what
+    /// its regions do.
+    pub fn iteration(
+        &mut self,
+        loop_number: u32,
+        range: &Range<u64>,
+    ) -> Result<IterationTeams, UnusedIteration> {
         if self.current.number != loop_number {
             let left = std::mem::take(&mut self.current);
             self.current.number = loop_number;
@@ -236,6 +243,7 @@ impl Scaling {
         if let Err(reason) = parts.and_then(|(threads, parts)| self.current.add(threads, &parts, range.end)) {
             *self.current.left_out.entry(reason).or_default() += 1;
         }
+        parts.map(|(threads, parts)| parts.of_team(threads))
     }
 
     /// Drops regions that are no longer needed, after all ended iterations were added.
@@ -365,6 +373,16 @@ impl Size {
 }
 
 impl IterationParts {
+    fn of_team(&self, threads: u32) -> IterationTeams {
+        IterationTeams {
+            threads,
+            sequential_ns: self.sequential as u64,
+            working_ns: self.working as u64,
+            overhead_ns: (self.starting + self.ending) as u64,
+            waiting_ns: self.waiting as u64,
+        }
+    }
+
     fn zip(&self, other: &IterationParts, f: impl Fn(f64, f64) -> f64) -> IterationParts {
         IterationParts {
             time: f(self.time, other.time),

@@ -63,7 +63,7 @@ impl Watched {
             self.scaling.region(1, (begin, begin + length), Some(&parts));
             self.now_ns = begin + length + 1_000 * program.sequential;
             self.iteration += 1;
-            self.scaling.iteration(1, &(begin..self.now_ns));
+            self.scaling.iteration(1, &(begin..self.now_ns)).ok();
         }
         self.scaling.trim();
     }
@@ -192,7 +192,7 @@ fn smaller_teams_in_an_iteration_leave_threads_out() {
             .scaling
             .region(2, (begin + eight, begin + eight + two), Some(&parts));
         watched.now_ns = begin + eight + two;
-        watched.scaling.iteration(1, &(begin..watched.now_ns));
+        watched.scaling.iteration(1, &(begin..watched.now_ns)).ok();
     }
     let view = watched.view();
     let losses = view.now().unwrap().losses;
@@ -213,7 +213,7 @@ fn a_region_inside_another_one_is_part_of_its_work() {
         scaling.region(2, (begin + 10, begin + 10 + inner), Some(&parts_of_inner));
         scaling.region(1, (begin, begin + length), Some(&parts));
         watched.now_ns = begin + length;
-        watched.scaling.iteration(1, &(begin..watched.now_ns));
+        watched.scaling.iteration(1, &(begin..watched.now_ns)).ok();
     }
     let losses = watched.view().now().unwrap().losses;
     assert_eq!(losses.sequential, 0.0);
@@ -227,16 +227,18 @@ fn iterations_are_left_out_by_reason() {
     let begin = watched.now_ns;
     let scaling = &mut watched.scaling;
     scaling.region(1, (begin, begin + 100), None);
-    scaling.iteration(1, &(begin..begin + 200));
-    scaling.iteration(1, &(begin + 200..begin + 300));
-    scaling.iteration(1, &(begin..begin + 50));
+    scaling.iteration(1, &(begin..begin + 200)).ok();
+    scaling.iteration(1, &(begin + 200..begin + 300)).ok();
+    scaling.iteration(1, &(begin..begin + 50)).ok();
     let (length, parts) = PROGRAM.region(4);
     scaling.region(1, (begin + 1_000, begin + 1_000 + length), Some(&parts));
     scaling.waiting(0.3, begin + 900);
     scaling.waiting(0.3, begin + 2_000);
-    scaling.iteration(1, &(begin + 1_000..begin + 1_000 + length));
+    scaling
+        .iteration(1, &(begin + 1_000..begin + 1_000 + length))
+        .ok();
     scaling.gap();
-    scaling.iteration(1, &(begin..begin + 400));
+    scaling.iteration(1, &(begin..begin + 400)).ok();
     assert_eq!(
         scaling.left_out(),
         [
@@ -253,7 +255,7 @@ fn a_loop_that_was_left_keeps_its_results_until_the_next_one_has_some() {
     let mut watched = Watched::default();
     watched.run(PROGRAM, 4, 20);
     let begin = watched.now_ns;
-    watched.scaling.iteration(2, &(begin..begin + 10));
+    watched.scaling.iteration(2, &(begin..begin + 10)).ok();
     assert_eq!(watched.view().now().unwrap().iterations, 20);
 }
 
@@ -265,7 +267,7 @@ fn an_outer_loop_that_is_found_later_uses_the_regions_of_the_inner_one() {
     // Ten iterations of the inner loop are one iteration of the outer loop.
     for outer in 0..4 {
         let range = 10 * outer * length..10 * (outer + 1) * length;
-        watched.scaling.iteration(2, &range);
+        watched.scaling.iteration(2, &range).ok();
     }
     let view = watched.view();
     let now = view.now().unwrap();
