@@ -114,8 +114,8 @@ pub use codes::{Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
     ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState,
-    IterationTeams, LeftOut, LoopIteration, Node, Observation, Output, Partial, PlacedFold, Placement,
-    ProcessAction, Report, Schedule, Standing, TrialProgress, TuneStatus, Verdict,
+    IterationTeams, LeftOut, LoopIteration, LoopNumber, Node, Observation, Output, Partial, PlacedFold,
+    Placement, ProcessAction, Report, Schedule, Standing, TrialProgress, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, schema};

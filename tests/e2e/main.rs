@@ -24,6 +24,9 @@ mod openmp;
 // How OpenMP programs scale: speedup and lost threads.
 mod scaling;
 
+// Rules on the detected loop.
+mod detected;
+
 // Aggregation in the kernel, compared with the programs' own counts.
 mod aggregates;
 

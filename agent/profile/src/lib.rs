@@ -27,15 +27,16 @@ mod snapshot;
 pub use calls::efficiency::{Efficiencies, Scalability};
 pub use calls::place::SourcePlace;
 pub use calls::{
-    Collectives, EndedIteration, Inflation, IterationNumbers, Iterations, Losses, Pace, Ratio, ScalingView,
-    SiteTotals, SizeView, Split, TeamPart, TeamTotals, UnusedIteration, is_library_of_bindings,
+    BoundarySide, Collectives, EndedIteration, Inflation, IterationBoundary, IterationNumbers, Iterations,
+    Losses, Pace, Ratio, ScalingView, SiteTotals, SizeView, Split, TeamPart, TeamTotals, UnusedIteration,
+    is_library_of_bindings,
 };
 
 // Readings, and the values computed from them.
 pub use os_metrics::{Counters, Frequency};
 pub use profile::{
-    CALL_NS, Inputs, Metered, ProcessRank, Profile, Reading, Threads, TimedIteration, UnknownThreads, Usage,
-    has_mpi, hits, threads_of,
+    CALL_NS, Inputs, Metered, ProcessRank, Profile, Reading, Threads, UnknownThreads, Usage, has_mpi, hits,
+    threads_of,
 };
 
 // The data that is shown.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use abi::Totals;
 use job::os_metrics::{Busy, CpuLimits, CpuShare};
 use profile::probe::Probe;
-use profile::{Losses, Reading, TimedIteration};
-use rules::{LoopIteration, Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
+use profile::{BoundarySide, IterationBoundary, Losses, Reading};
+use rules::{LoopIteration, LoopNumber, Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{ProbePlaces, RuleBook, ingest::ProbeCounters};
 
@@ -157,27 +157,30 @@ impl RuleBook {
         self.is_recorded() || self.engine.rules().any(|(_, rule, _)| rule.follows_loop())
     }
 
-    /// An iteration of the detected loop has begun in a thread of a process. The caller numbers it.
-    pub(crate) fn begin_iteration(&mut self, (slot, thread): (u32, u32), number: u64, begin_ns: u64) {
-        self.report(Observation::IterationBegan {
-            process: ProcessId(slot),
-            thread,
-            number,
-            time: Time(begin_ns),
-        });
-    }
-
-    /// The iteration that began last in a process has ended.
-    pub(crate) fn end_iteration(&mut self, slot: u32, number: u64, ended: &TimedIteration) {
-        self.has_due = true;
-        self.report(Observation::IterationEnded(LoopIteration {
-            process: ProcessId(slot),
-            thread: ended.thread,
-            number,
-            begin: Time(ended.range.start),
-            end: Time(ended.range.end),
-            teams: ended.teams.map_err(str::to_owned),
-        }));
+    /// An iteration of the detected loop of a process begins or ends. The caller numbers it.
+    pub(crate) fn observe_iteration(&mut self, number: LoopNumber, boundary: &IterationBoundary) {
+        let (process, time) = (ProcessId(boundary.slot), Time(boundary.time_ns));
+        let thread = boundary.thread;
+        let observation = match boundary.side {
+            BoundarySide::Begin(_) => Observation::IterationBegan {
+                process,
+                thread,
+                number,
+                time,
+            },
+            BoundarySide::End { begin_ns, teams } => {
+                self.has_due = true;
+                Observation::IterationEnded(LoopIteration {
+                    process,
+                    thread,
+                    number,
+                    begin: Time(begin_ns),
+                    end: time,
+                    teams: teams.map_err(str::to_owned),
+                })
+            }
+        };
+        self.report(observation);
     }
 
     /// All begins and ends of a process's iterations up to this time have been passed in.

@@ -52,7 +52,7 @@ pub use writer::RecordingWriter;
 /// The format's major version; files of another major version cannot be read.
 pub const MAJOR: u16 = 2;
 /// The format's minor version; newer files can be read, their unknown records are left out and counted.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 
 /// Bytes of one text; the limit of paths in Linux.
 pub const TEXT_MAX: usize = 4096;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use rules::{IterationTeams, Measure, ProcessFacts, ProcessId, Time};
+use rules::{IterationTeams, LoopNumber, Measure, ProcessFacts, ProcessId, Time};
 
 /// Describes a recording, before the first record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ pub enum Record {
         process: ProcessId,
         time: Time,
         thread: u32,
-        number: u64,
+        number: LoopNumber,
     },
     /// An iteration of the detected loop of a process has ended.
     IterationEnded {
@@ -137,7 +137,7 @@ pub enum Record {
         time: Time,
         duration_ns: u64,
         thread: u32,
-        number: u64,
+        number: LoopNumber,
         /// What its parallel regions do, or why that is not known.
         teams: Result<IterationTeams, String>,
     },

@@ -1,5 +1,6 @@
 //! Formulas over hits: the fields of a hit, and the types of reductions over the hits of a probe.
 
+use super::capture::INSTANCE;
 use super::infer::{Infer, ProbeNames};
 use super::reduce::Call;
 use super::scope::is_reduction;
@@ -108,7 +109,8 @@ impl Infer<'_> {
             return Diagnostic::wrong("E0134", span, message).help(help);
         }
         let mut known: Vec<&str> = PARTS.iter().map(|(name, ..)| *name).collect();
-        known.extend(names.captures.iter().map(|(name, _)| name.as_str()));
+        let captures = names.captures.iter().map(|(name, _)| name.as_str());
+        known.extend(captures.filter(|name| *name != INSTANCE));
         if names.site == Site::Span {
             known.push("duration");
         }

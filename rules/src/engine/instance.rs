@@ -34,6 +34,12 @@ impl Surroundings<'_> {
         role.and_then(|role| self.roles.get(role))
     }
 
+    /// Whether the instances of a window that a process begins belong to no other process: processes that are
+    /// no ranks of a job iterate independently.
+    pub(super) fn iterates_alone(&self, process: ProcessId, boundaries: &Boundaries) -> bool {
+        !self.ranks.contains_key(&process) && self.rule.is_bounded_by_loop(boundaries)
+    }
+
     /// Whether a process had joined by this time and has not left since.
     pub(super) fn was_there(&self, process: ProcessId, time: Time) -> bool {
         self.joined.get(&process).is_some_and(|joined| *joined <= time)
@@ -166,17 +172,12 @@ impl Instance {
         around: &'a Surroundings<'_>,
     ) -> impl Iterator<Item = ProcessId> + 'a {
         let start = self.start();
-        // Processes that are no ranks of one job iterate independently.
-        let is_alone = around.rule.is_bounded_by_loop(boundaries)
-            && !self
-                .boundaries
-                .keys()
-                .any(|process| around.ranks.contains_key(process));
-        let owners = around
-            .owners(boundaries)
-            .filter(|_| !is_alone)
-            .into_iter()
-            .flatten();
+        let is_alone = self
+            .boundaries
+            .keys()
+            .any(|process| around.iterates_alone(*process, boundaries));
+        let owners = around.owners(boundaries).filter(|_| !is_alone);
+        let owners = owners.into_iter().flatten();
         let there = owners.filter(move |process| around.was_there(**process, start));
         there.chain(self.boundaries.keys()).copied()
     }

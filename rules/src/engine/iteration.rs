@@ -2,20 +2,24 @@
 //! the loop.
 
 use super::Engine;
-use super::output::{LoopIteration, Observation};
+use super::output::{LoopIteration, LoopNumber, Observation};
 use crate::ids::{ProbeId, RuleId};
 use crate::plan::PlannedProbe;
 use crate::read::{Base, IterationValue, Known};
 use crate::target::{Site, Target};
 use crate::value::{ProcessId, Reads, Scalar, Time, WhyMissing};
 
-/// Numbers of iterations below this are distinct, and those of different processes are that far apart if the
-/// processes are no ranks of one job.
-const NUMBERS: f64 = 4_294_967_296.0;
+/// Iterations of one loop whose instances are distinct. Instances of up to 2^21 loops are distinct numbers.
+const ITERATIONS: f64 = 4_294_967_296.0;
 
 impl Engine {
     /// Takes the begin of an iteration.
-    pub(super) fn begin_iteration(&mut self, (process, thread): (ProcessId, u32), number: u64, begin: Time) {
+    pub(super) fn begin_iteration(
+        &mut self,
+        (process, thread): (ProcessId, u32),
+        number: LoopNumber,
+        begin: Time,
+    ) {
         let teams = Err("it has not ended".to_string());
         let iteration = LoopIteration {
             process,
@@ -34,17 +38,13 @@ impl Engine {
     }
 
     fn at_iteration(&mut self, iteration: &LoopIteration, is_at: impl Fn(Site) -> bool) {
-        let Some(process) = self.processes.get(&iteration.process) else {
-            return;
-        };
-        let is_rank = process.facts.rank.is_some();
         let mut hits = Vec::new();
         let following = self.rules.iter().enumerate();
         for (rule, running) in following.filter(|(_, running)| running.follows_loop) {
             for (probe, planned) in running.rule.plan.probes.iter().enumerate() {
                 let is_followed = planned.target == Target::LoopIteration && planned.delivers.are_hits();
                 if is_followed && is_at(planned.site) {
-                    hits.push(iteration.hit((RuleId(rule), ProbeId(probe)), planned, is_rank));
+                    hits.push(iteration.hit((RuleId(rule), ProbeId(probe)), planned));
                 }
             }
         }
@@ -55,9 +55,9 @@ impl Engine {
 }
 
 impl LoopIteration {
-    fn hit(&self, (rule, probe): (RuleId, ProbeId), planned: &PlannedProbe, is_rank: bool) -> Observation {
+    fn hit(&self, (rule, probe): (RuleId, ProbeId), planned: &PlannedProbe) -> Observation {
         let values = planned.captures.iter().map(|capture| match capture.source.base {
-            Base::Known(Known::Iteration(value)) => self.value(value, is_rank).map(Scalar::Number),
+            Base::Known(Known::Iteration(value)) => self.value(value).map(Scalar::Number),
             _ => Err("it is no value of an iteration".to_string()),
         });
         Observation::Hit {
@@ -71,20 +71,19 @@ impl LoopIteration {
         }
     }
 
-    fn value(&self, value: IterationValue, is_rank: bool) -> Result<f64, WhyMissing> {
-        let number = self.number as f64;
+    fn value(&self, value: IterationValue) -> Result<f64, WhyMissing> {
+        let LoopNumber { of, iteration } = self.number;
         let teams = self.teams.as_ref();
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let of = match value {
-            IterationValue::Number => return Ok(number),
-            IterationValue::Instance if is_rank => return Ok(number),
-            IterationValue::Instance => return Ok(number + NUMBERS * f64::from(self.process.0)),
+        let of_teams = match value {
+            IterationValue::Number => return Ok(iteration as f64),
+            IterationValue::Instance => return Ok(f64::from(of) * ITERATIONS + iteration as f64),
             IterationValue::Threads => teams.map(|teams| f64::from(teams.threads)),
             IterationValue::Sequential => teams.map(|teams| seconds(teams.sequential_ns)),
             IterationValue::Working => teams.map(|teams| seconds(teams.working_ns)),
             IterationValue::Overhead => teams.map(|teams| seconds(teams.overhead_ns)),
             IterationValue::Waiting => teams.map(|teams| seconds(teams.waiting_ns)),
         };
-        of.map_err(Clone::clone)
+        of_teams.map_err(Clone::clone)
     }
 }

@@ -59,7 +59,8 @@ use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
     ClosedWindow, Decision, DecisionOutcome, Dropped, Finding, FindingState, IterationTeams, LeftOut,
-    LoopIteration, Observation, Output, ProcessAction, Standing, TrialProgress, TuneStatus, Verdict,
+    LoopIteration, LoopNumber, Observation, Output, ProcessAction, Standing, TrialProgress, TuneStatus,
+    Verdict,
 };
 use pending_sums::PendingSums;
 pub use placement::{PlacedFold, Placement};

@@ -102,8 +102,7 @@ pub enum Observation {
         process: ProcessId,
         /// The thread's number, assigned by the agent.
         thread: u32,
-        /// Counts the iterations. Those of the ranks of a job that belong together have the same number.
-        number: u64,
+        number: LoopNumber,
         time: Time,
     },
     /// The iteration that began last has ended.
@@ -120,14 +119,22 @@ pub enum Observation {
     },
 }
 
+/// The number of an iteration. Those of the ranks of a job that belong together have the same number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopNumber {
+    /// Counts the detected loops.
+    pub of: u32,
+    /// Counts the iterations of the loop.
+    pub iteration: u64,
+}
+
 /// An iteration of the detected loop of a process that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopIteration {
     pub process: ProcessId,
     /// The thread's number, assigned by the agent.
     pub thread: u32,
-    /// Counts the iterations. Those of the ranks of a job that belong together have the same number.
-    pub number: u64,
+    pub number: LoopNumber,
     pub begin: Time,
     pub end: Time,
     /// What its parallel regions do, or why that is not known.

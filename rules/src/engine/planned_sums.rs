@@ -148,6 +148,9 @@ impl CheckedRule {
             if folds.keeps(probe) {
                 return Err("it needs what is known only when the window closes");
             }
+            if folds.uses(probe) && self.is_bounded_by_loop(boundaries) {
+                return Err("iterations of the detected loop are known later than its hits");
+            }
             if folds.uses(probe) && !is_plain(boundaries, self.probes.len()) {
                 return Err("its window does not close with a hit of its end alone");
             }

@@ -552,6 +552,7 @@ mod hits;
 mod keywords;
 mod law;
 mod laws;
+mod loops;
 mod memory;
 mod models;
 mod nested;

@@ -312,22 +312,20 @@ impl Track {
         self.has_begun(number, placement);
     }
 
-    /// A process has begun an instance. If it is its first, earlier instances of other processes cannot be
-    /// complete: the process was in the middle of them when its probes were attached.
+    /// A process has begun an instance. Earlier ones that it has not begun cannot be complete: its probes were
+    /// attached later, or calls of its loop were missed. Other keys may come in any order.
     fn has_begun(&mut self, number: u64, placement: &HitPlacement<'_>) {
         let process = placement.arrived.hit.process;
-        if let Some(latest) = self.latest.get_mut(&process) {
-            *latest = number.max(*latest);
+        let (around, boundaries) = (placement.nest.around, placement.boundaries);
+        let before = self.latest.get(&process).copied();
+        self.latest.insert(process, before.unwrap_or(number).max(number));
+        let is_in_order = before.is_none() || around.rule.is_bounded_by_loop(boundaries);
+        if !is_in_order || around.iterates_alone(process, boundaries) {
             return;
         }
-        self.latest.insert(process, number);
-        for instance in self
-            .open
-            .iter_mut()
-            .filter(|instance| instance.frame.number < number)
-        {
-            if placement.nest.around.was_there(process, instance.start()) {
-                instance.mark_incomplete("a process was in the middle of it when its probes were attached");
+        for earlier in self.open.iter_mut().filter(|open| open.frame.number < number) {
+            if !earlier.boundaries.contains_key(&process) && around.was_there(process, earlier.start()) {
+                earlier.mark_incomplete("a process was not watched from its begin");
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::Graph;
 use crate::check::READS_MAX;
 use crate::plan::{Delivery, PlannedProbe};
-use crate::read::{Base, PlannedCapture};
+use crate::read::{Base, Known, PlannedCapture};
 use crate::rule::CheckedRule;
 use crate::target::Site;
 
@@ -33,7 +33,10 @@ impl SharedProbe {
         self.entry |= probe.site != Site::Return;
         self.returns |= probe.site != Site::Entry;
         self.delivers = self.delivers.max(probe.delivers);
-        for capture in &probe.captures {
+        // The values of an iteration are known without a probe.
+        let is_read =
+            |capture: &&PlannedCapture| !matches!(capture.source.base, Base::Known(Known::Iteration(_)));
+        for capture in probe.captures.iter().filter(is_read) {
             if !self.captures.contains(capture) {
                 self.captures.push(capture.clone());
             }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use rules::{
-    CheckedRule, Decision, DecisionOutcome, Engine, IterationTeams, LoopIteration, Measure, MetricReading,
-    Mode, Observation, Output, ProbeId, ProcessFacts, ProcessId, RuleFile, RuleId, Scalar, Subject, Time,
+    CheckedRule, Decision, DecisionOutcome, Engine, IterationTeams, LoopIteration, LoopNumber, Measure,
+    MetricReading, Mode, Observation, Output, ProbeId, ProcessFacts, ProcessId, RuleFile, RuleId, Scalar,
+    Subject, Time,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -169,14 +170,20 @@ impl Bench {
         self.observe(Observation::IterationBegan {
             process,
             thread,
-            number,
+            number: LoopNumber {
+                of: 1,
+                iteration: number,
+            },
             time: time(from),
         });
         self.loop_until(from);
         self.observe(Observation::IterationEnded(LoopIteration {
             process,
             thread,
-            number,
+            number: LoopNumber {
+                of: 1,
+                iteration: number,
+            },
             begin: time(from),
             end: time(to),
             teams,

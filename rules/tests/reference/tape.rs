@@ -6,8 +6,8 @@ use recording::{
     Record, RecordingWriter,
 };
 use rules::{
-    Base, CheckedRule, Layout, LoopIteration, Machine, Observation, PlannedCapture, PlannedProbe, ProbeId,
-    ProcessId, RuleId, Site, Subject, Time,
+    Base, CheckedRule, Layout, LoopIteration, LoopNumber, Machine, Observation, PlannedCapture, PlannedProbe,
+    ProbeId, ProcessId, RuleId, Site, Subject, Time,
 };
 
 use crate::bench::{Bench, checked, facts, shipped, teams};
@@ -109,7 +109,10 @@ impl Tape {
             process,
             time: began,
             thread,
-            number,
+            number: LoopNumber {
+                of: 1,
+                iteration: number,
+            },
         };
         self.records.push((began, begin));
         self.loop_until(*at_ms);
@@ -120,7 +123,10 @@ impl Tape {
             time,
             duration_ns: time.since(began),
             thread,
-            number,
+            number: LoopNumber {
+                of: 1,
+                iteration: number,
+            },
             teams: Ok(teams(times)),
         };
         self.records.push((time, end));

@@ -5,10 +5,10 @@
 //! overwritten before they were read are counted as unseen. Pure: the times come with the calls.
 
 mod bindings;
+mod boundaries;
 mod collectives;
 pub(crate) mod efficiency;
 mod iterations;
-mod numbering;
 pub(crate) mod place;
 pub(crate) mod scaling;
 mod sites;
@@ -24,10 +24,11 @@ use std::{
 use abi::Call;
 use rules::period::{Detector, Look, WINDOW};
 
+pub(crate) use self::boundaries::LoopSeen;
+pub use self::boundaries::{BoundarySide, IterationBoundary, IterationNumbers};
 pub use self::collectives::{Collectives, Split};
 pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};
-pub use self::numbering::IterationNumbers;
 pub use self::scaling::{Inflation, Losses, Ratio, ScalingView, SizeView, UnusedIteration};
 pub use self::sites::SiteTotals;
 pub(crate) use self::sites::{CallSite, CallSites};
@@ -66,6 +67,17 @@ pub struct EndedIteration {
     pub loop_number: u32,
     /// By CLOCK_MONOTONIC, in nanoseconds.
     pub range: Range<u64>,
+}
+
+/// An iteration that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenIteration {
+    pub thread: u32,
+    /// Counts the loops that were found in the thread, from 1.
+    pub ordinal: u32,
+    pub begin_ns: u64,
+    /// When the last call of the thread ended: nothing of the thread is missing until then.
+    pub last_end_ns: u64,
 }
 
 /// Calls of one thread.
@@ -161,11 +173,15 @@ impl Sequence {
         self.main().map(|thread| thread.number)
     }
 
-    /// When the iteration of the main thread began that has not ended, and until when nothing is missing of that
-    /// thread: the end of its last call. `None` if no iteration was observed from its begin.
-    pub fn open_iteration(&self) -> Option<(u64, u64)> {
+    /// The iteration of the main thread that has not ended; `None` if none was observed from its begin.
+    pub fn open_iteration(&self) -> Option<OpenIteration> {
         let thread = self.main()?;
-        Some((thread.current.as_ref()?.open_since_ns()?, thread.last_end_ns))
+        Some(OpenIteration {
+            thread: thread.number,
+            ordinal: thread.loops,
+            begin_ns: thread.current.as_ref()?.open_since_ns()?,
+            last_end_ns: thread.last_end_ns,
+        })
     }
 
     /// The iterations that ended since the previous use of this function. To be called as often as `look`.

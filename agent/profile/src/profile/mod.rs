@@ -19,7 +19,7 @@ pub(crate) use self::{durations::DurationHistograms, matrix::Matrix};
 pub use self::{
     process::{Inputs, Metered, ProcessRank, Threads, UnknownThreads},
     reading::Reading,
-    regions::{CALL_NS, TimedIteration},
+    regions::CALL_NS,
     view::has_mpi,
 };
 use crate::{

@@ -16,7 +16,7 @@ use super::{
     view::{counted_calls, has_mpi, mpi_hits, outside_mpi},
 };
 use crate::{
-    calls::{Iterations, Sequence},
+    calls::{BoundarySide, IterationBoundary, Iterations, LoopSeen, Sequence},
     cost::Unwatched,
     os_metrics::Counters,
     probe::Probe,
@@ -105,7 +105,7 @@ pub struct Metered {
     pub sequence: Sequence,
     pub regions: WatchedRegions,
     /// Iterations of the detected loop that ended between the last two readings.
-    pub ended_iterations: Vec<TimedIteration>,
+    ended_iterations: Vec<TimedIteration>,
     /// /proc has no data about it, or must not be read.
     pub is_foreign: bool,
     /// It has used CPU time since the last check whether it runs another program, as of the last reading.
@@ -188,6 +188,49 @@ impl Metered {
             is_known: false,
             ..Metered::new(pid, rank, slot)
         }
+    }
+
+    /// The boundaries of the main thread's iterations since the previous use of this function, and the time up
+    /// to which all are known: `until_ns` if all calls that ended until then were read.
+    pub fn take_boundaries(&mut self, until_ns: u64) -> (Vec<IterationBoundary>, u64) {
+        let boundary = |thread, time_ns, side| IterationBoundary {
+            slot: self.slot,
+            is_rank: self.rank.is_some(),
+            thread,
+            time_ns,
+            side,
+        };
+        let open = self.sequence.open_iteration().filter(|_| !self.ended);
+        let mean_ns = self
+            .sequence
+            .current()
+            .map(|current| current.overall().mean_ns() as u64);
+        let mut boundaries = Vec::new();
+        for TimedIteration { ended, teams } in self.ended_iterations.drain(..) {
+            let (begin_ns, end_ns) = (ended.range.start, ended.range.end);
+            // An earlier loop is rarely seen here: it was left since the last use of this function.
+            let is_current = open.is_some_and(|open| open.ordinal == ended.loop_number);
+            let length_ns = mean_ns.filter(|_| is_current).unwrap_or(end_ns - begin_ns);
+            let seen = LoopSeen {
+                ordinal: ended.loop_number,
+                length_ns,
+            };
+            boundaries.push(boundary(ended.thread, begin_ns, BoundarySide::Begin(seen)));
+            boundaries.push(boundary(
+                ended.thread,
+                end_ns,
+                BoundarySide::End { begin_ns, teams },
+            ));
+        }
+        if let Some((open, length_ns)) = open.zip(mean_ns) {
+            let seen = LoopSeen {
+                ordinal: open.ordinal,
+                length_ns,
+            };
+            boundaries.push(boundary(open.thread, open.begin_ns, BoundarySide::Begin(seen)));
+        }
+        let known_ns = open.map_or(until_ns, |open| until_ns.min(open.last_end_ns));
+        (boundaries, known_ns)
     }
 
     pub fn is_watched(&self) -> bool {

@@ -1,7 +1,5 @@
 //! The observed parallel regions of a process.
 
-use std::ops::Range;
-
 use abi::Call;
 use rules::IterationTeams;
 
@@ -38,10 +36,8 @@ pub struct WatchedRegions {
 
 /// An iteration of the detected loop that has ended.
 #[derive(Clone, Debug)]
-pub struct TimedIteration {
-    pub thread: u32,
-    /// By CLOCK_MONOTONIC, in nanoseconds.
-    pub range: Range<u64>,
+pub(super) struct TimedIteration {
+    pub ended: EndedIteration,
     /// What its parallel regions do, or why that is not known.
     pub teams: Result<IterationTeams, &'static str>,
 }
@@ -102,7 +98,7 @@ impl WatchedRegions {
 
     /// Assigns the regions to the iterations of the process's first thread that ended between two readings.
     /// Returns the ended iterations of the `main` thread.
-    pub fn take_ended(
+    pub(super) fn take_ended(
         &mut self,
         (first_thread, main): (u32, Option<u32>),
         (before, now): (Option<&Reading>, &Reading),
@@ -112,19 +108,14 @@ impl WatchedRegions {
             scaling.waiting(threads, now.at_ns);
         }
         let mut of_main = Vec::new();
-        for EndedIteration {
-            thread,
-            loop_number,
-            range,
-        } in self.ended.drain(..)
-        {
-            let teams = match thread == first_thread {
+        for ended in self.ended.drain(..) {
+            let teams = match ended.thread == first_thread {
                 true => scaling
-                    .iteration(loop_number, &range)
+                    .iteration(ended.loop_number, &ended.range)
                     .map_err(UnusedIteration::reason),
                 false => Err("another thread than the first of the process iterates"),
             };
-            of_main.extend((Some(thread) == main).then_some(TimedIteration { thread, range, teams }));
+            of_main.extend((Some(ended.thread) == main).then_some(TimedIteration { ended, teams }));
         }
         scaling.trim();
         of_main

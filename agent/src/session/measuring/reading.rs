@@ -1,13 +1,11 @@
 //! Reads counters: totals and tables of the kernel side, and counters of the operating system. Passes them to
 //! the profile and the rules, and accounts for the cost. Hits are read in `hits`.
 
-use std::ops::Range;
-
 use abi::{Frame, Thread};
 use job::monotonic_ns;
 use job::os_metrics::{CpuLimits, CpuShare, frequency};
 use probe::kernel::{Kernel, KernelError};
-use profile::{Inputs, Metered, Threads, threads_of};
+use profile::{Inputs, IterationBoundary, Metered, Threads, threads_of};
 
 use super::{Context, Measuring};
 use crate::{
@@ -153,41 +151,32 @@ impl Measuring {
         }
     }
 
-    /// Passes the ended iterations of the detected loops to the rules that follow them. All calls that ended
-    /// up to `until_ns` were read.
+    /// Passes begins and ends of iterations of the detected loops to the rules that follow them, in the order of
+    /// time. All calls that ended up to `until_ns` were read.
     fn observe_iterations(&mut self, rules: &mut RuleBook, until_ns: u64) {
         if !rules.follows_loop() {
             return;
         }
         let until_ns = until_ns.min(self.intake.watermark_ns);
+        let mut boundaries = Vec::new();
+        let mut known = Vec::new();
         for process in self
             .profile
             .processes
             .iter_mut()
             .filter(|process| process.is_known)
         {
-            let (slot, is_rank) = (process.slot, process.rank.is_some());
-            let mut end_ns = None;
-            for ended in process.ended_iterations.drain(..) {
-                let Range { start, end } = ended.range;
-                let begin = (start, end_ns.replace(end) == Some(start));
-                if let Some(number) = self.iterations.begin(slot, is_rank, begin) {
-                    rules.begin_iteration((slot, ended.thread), number, start);
-                }
-                if let Some(number) = self.iterations.number(slot, start) {
-                    rules.end_iteration(slot, number, &ended);
-                }
+            let (of_process, known_ns) = process.take_boundaries(until_ns);
+            boundaries.extend(of_process);
+            known.push((process.slot, known_ns));
+        }
+        boundaries.sort_by_key(IterationBoundary::order);
+        for boundary in boundaries {
+            if let Some(number) = self.iterations.number(&boundary) {
+                rules.observe_iteration(number, &boundary);
             }
-            let open = process.sequence.open_iteration().filter(|_| !process.ended);
-            let thread = process.sequence.main_thread();
-            if let (Some((begin_ns, _)), Some(thread)) = (open, thread)
-                && let Some(number) =
-                    self.iterations
-                        .begin(slot, is_rank, (begin_ns, end_ns == Some(begin_ns)))
-            {
-                rules.begin_iteration((slot, thread), number, begin_ns);
-            }
-            let known_ns = open.map_or(until_ns, |(_, last_end_ns)| until_ns.min(last_end_ns));
+        }
+        for (slot, known_ns) in known {
             if self.iterations.advance(slot, known_ns) {
                 rules.loop_watermark(slot, known_ns);
             }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::stored::{Block, Stored, is_active};
 use super::*;
-use rules::{Measure, ProcessFacts, ProcessId, Time};
+use rules::{IterationTeams, LoopNumber, Measure, ProcessFacts, ProcessId, Time};
 
 /// A recording of these records.
 fn written(header: &Header, records: &[Record]) -> Vec<u8> {
@@ -130,6 +130,23 @@ fn hit() -> impl Strategy<Value = Record> {
     )
 }
 
+fn teams() -> impl Strategy<Value = Result<IterationTeams, String>> {
+    let known = (small(), number(), number(), number(), number()).prop_map(
+        |(threads, sequential_ns, working_ns, overhead_ns, waiting_ns)| IterationTeams {
+            threads,
+            sequential_ns,
+            working_ns,
+            overhead_ns,
+            waiting_ns,
+        },
+    );
+    prop_oneof![known.prop_map(Ok), text().prop_map(Err)]
+}
+
+fn loop_number() -> impl Strategy<Value = LoopNumber> {
+    (small(), number()).prop_map(|(of, iteration)| LoopNumber { of, iteration })
+}
+
 fn record() -> impl Strategy<Value = Record> {
     let process = || small().prop_map(ProcessId);
     let series = || {
@@ -163,6 +180,14 @@ fn record() -> impl Strategy<Value = Record> {
             |(process, time, count, sum_ns, elapsed_ns, mpi_ns, calls_per_1000)| Record::Iterations {
                 process, time, count, sum_ns, elapsed_ns, mpi_ns, calls_per_1000
             }),
+        1 => (process(), time(), small(), loop_number()).prop_map(|(process, time, thread, number)| {
+            Record::IterationBegan { process, time, thread, number }
+        }),
+        1 => (process(), time(), small(), (number(), loop_number()), teams()).prop_map(
+            |(process, time, thread, (duration_ns, number), teams)| Record::IterationEnded {
+                process, time, duration_ns, thread, number, teams
+            }),
+        1 => (process(), time()).prop_map(|(process, time)| Record::LoopWatermark { process, time }),
         1 => (process(), time(), text(), any::<f64>())
             .prop_map(|(process, time, name, value)| Record::Variable { process, time, name, value }),
         1 => (process(), small(), time(), (number(), number(), number()), proptest::option::of(0..u64::MAX), any::<f64>()).prop_map(

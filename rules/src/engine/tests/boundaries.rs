@@ -66,7 +66,7 @@ fn a_region_whose_begin_was_not_seen_in_a_process_does_not_keep_later_ones_waiti
     region(&mut farm, &[1], 10, 7.0);
     assert_eq!(farm.closed(), [] as [&str; 0]);
     region(&mut farm, &[0, 1], 20, 8.0);
-    let middle = "a process was in the middle of it when its probes were attached";
+    let middle = "a process was not watched from its begin";
     assert_eq!(
         farm.closed(),
         [

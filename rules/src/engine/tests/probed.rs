@@ -74,6 +74,7 @@ impl Farm {
     pub(super) fn watermark(&mut self, process: u32, ms: u64) {
         let (process, time) = (ProcessId(process), Time(ms * MS));
         self.engine.observe(Observation::Watermark { process, time });
+        self.engine.observe(Observation::LoopWatermark { process, time });
     }
 
     /// All processes have passed in everything up to this time.

@@ -215,6 +215,7 @@ impl Job {
     fn watermark(&mut self, process: u32, ms: u64) {
         let (time, id) = (Time(ms * MS), ProcessId(process));
         self.observe(process, Observation::Watermark { process: id, time });
+        self.observe(process, Observation::LoopWatermark { process: id, time });
     }
 
     fn tick(&mut self, ms: u64, mischief: &mut impl Iterator<Item = u8>) {

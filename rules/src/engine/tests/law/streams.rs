@@ -114,6 +114,7 @@ impl ProcessIteration<'_> {
         let compute = Self::of(&self.turn.computes, self.process);
         match probe {
             "begin" | "start" | "loop.entry" => vec![self.interval(self.own(0), 0)],
+            "step.entry" => vec![self.interval(self.own(4), 0)],
             "end" | "stop" => vec![self.interval(self.own(490 - 15), 0)],
             "step" => vec![self.interval(self.own(489 - 15), 470)],
             "iteration" => vec![self.interval(self.own(480 - 15), 0)],
@@ -166,7 +167,7 @@ impl ProcessIteration<'_> {
         let n = interval.believed as f64;
         let work = f64::from(self.turn.work[self.process as usize]) / 10.0;
         match capture {
-            "number" | "vt" => n,
+            "number" | "vt" | "loop.instance" => n,
             "workers" | "threads" => self.turn.workers.into(),
             "id" | "batch" => interval.batch.into(),
             "chunks" => self.turn.workers.into(),

@@ -1,0 +1,109 @@
+//! Rules on the detected loop of programs that nobody prepared: windows that are its iterations.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, each, programs, require};
+
+use crate::expected::{SOON, with_folder};
+use crate::iterations::wait_for;
+
+/// An iteration of the program `loops` has one broadcast, and both ranks take part in it.
+const EACH_ITERATION: &str = "\
+rule: each-iteration
+about: Iterations of all ranks, with their broadcasts.
+probes:
+  step: {span: loop.iteration}
+  broadcast: {entry: mpi.MPI_Bcast}
+windows:
+  iteration: {detect: period}
+tune:
+  - finding: \"{count(step)} ranks, {count(broadcast)} broadcasts\"
+    when: count(step) == 2 and count(broadcast) == 2 and iteration.duration > 0s
+    for: 10
+";
+
+/// The finding of a rule, if it has one.
+fn finding(report: &Value, rule: &str) -> Option<String> {
+    let found = each(&report["findings"]).find(|finding| finding["rule"] == rule)?;
+    Some(found["text"].as_str()?.to_owned())
+}
+
+#[test]
+fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis_as_root() -> Outcome {
+    let _machine = require!(machine: Root, OpenMpi, Mpich);
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("each-iteration.yaml");
+    std::fs::write(&rule, EACH_ITERATION)?;
+    for mpi in Mpi::ALL {
+        let program = programs::mpi("loops", mpi)?;
+        let mut job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |folder| {
+            with_folder(folder, ["nested", "20"].map(str::to_owned).to_vec())
+        })?;
+        job.events("ready", 2, SOON)?;
+        let rules = ["--rules", "none", "--rules", &rule.to_string_lossy()];
+        let mut agent = Agent::attach_armed(job.pid(), &rules)?;
+        wait_for(&agent, |now| finding(now, "each-iteration").is_some())?;
+        let report = agent.stop()?;
+        assert_eq!(
+            finding(&report, "each-iteration").as_deref(),
+            Some("2 ranks, 2 broadcasts"),
+            "{mpi:?}"
+        );
+        job.open("stop")?;
+        job.finish(SOON)?;
+    }
+    Ok(())
+}
+
+/// With p threads an iteration takes 5 + 80 (1 + 0.03 (p - 1)) / p ms, 2 ms of it outside of the region.
+fn speedup_without_a_name(program: &Path) -> Outcome {
+    let _machine = machine();
+    let job = Job::alone(Path::new("/usr/bin/env"), |folder| {
+        let program = program.to_string_lossy().into_owned();
+        let mut words = vec!["KMP_BLOCKTIME=0".to_owned(), program];
+        words.push(folder.to_string_lossy().into_owned());
+        words.extend("call 2000 80000 3000 30 4 8".split(' ').map(str::to_owned));
+        words
+    })?;
+    job.events("ready", 1, SOON)?;
+    let rules = [
+        "--rules",
+        "none",
+        "--rules",
+        "speedup",
+        "--param",
+        "worthwhile=100%",
+    ];
+    let mut agent = Agent::attach_armed(job.pid(), &rules)?;
+    let of_eight = |report: &Value| {
+        let text = finding(report, "speedup")?;
+        let speedup = text
+            .strip_prefix("8 threads have a speedup of ")?
+            .split(':')
+            .next()?;
+        speedup.parse::<f64>().ok()
+    };
+    // T(4) / T(8) times Amdahl's factor of four threads.
+    let expected = 26.8 / 17.1 * 3.756;
+    wait_for(&agent, |now| {
+        of_eight(now).is_some_and(|speedup| (speedup / expected - 1.0).abs() < 0.04)
+    })?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn the_rule_speedup_needs_no_named_function_as_root() -> Outcome {
+    require!(Root, Cc);
+    speedup_without_a_name(&programs::openmp("losses")?)
+}
+
+#[test]
+fn the_rule_speedup_needs_no_named_function_on_llvm_as_root() -> Outcome {
+    require!(Root, Cc, LlvmOpenMp);
+    speedup_without_a_name(&programs::openmp_of_llvm("losses")?)
+}
