@@ -215,6 +215,7 @@ fn iteration(snapshot: &Snapshot) -> Option<Tile> {
 fn efficiencies(view: &EfficienciesView) -> Vec<Efficiency> {
     let mut all = Vec::new();
     let mut add = |depth, name, value: Option<f64>, definition| {
+    let of_balance = |value: f64| view.is_balance_known().then_some(value);
         all.extend(value.map(|value| Efficiency {
             name,
             depth,
@@ -231,19 +232,19 @@ fn efficiencies(view: &EfficienciesView) -> Vec<Efficiency> {
     add(
         1,
         "load balance",
-        Some(view.of.load_balance),
+        of_balance(view.of.load_balance),
         "mean useful time / greatest useful time",
     );
     add(
         2,
         "within nodes",
-        Some(view.of.within_nodes),
+        of_balance(view.of.within_nodes),
         "the same within the node whose ranks compute longest",
     );
     add(
         2,
         "between nodes",
-        view.between_nodes,
+        view.between_nodes.and_then(of_balance),
         "mean over the nodes / node that computes longest",
     );
     add(

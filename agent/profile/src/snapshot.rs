@@ -245,6 +245,16 @@ pub struct EfficienciesView {
     pub over_iterations: bool,
 }
 
+/// If no rank is outside MPI for this share of its time, the differences between ranks are noise.
+const USEFUL_MIN: f64 = 0.01;
+
+impl EfficienciesView {
+    /// Whether the ranks compute for long enough to compare them.
+    pub fn is_balance_known(&self) -> bool {
+        self.of.communication >= USEFUL_MIN
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallSiteView {
     pub function: String,

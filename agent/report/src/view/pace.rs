@@ -217,6 +217,12 @@ fn efficiency_line(view: &EfficienciesView) -> String {
             " (within nodes {}, between {} nodes {})",
             efficiency(view.of.within_nodes),
             view.nodes,
+    if !view.is_balance_known() {
+        return format!(
+            " parallel efficiency {}   ({over}{parts}; no rank computes for 1 % of its time: too little for a load balance)",
+            efficiency(view.of.parallel),
+        );
+    }
             efficiency(between),
         ),
         _ => String::new(),
@@ -469,7 +475,7 @@ mod tests {
     #[test]
     fn efficiencies_of_ranks_that_all_wait_multiply_to_what_is_shown() {
         let line = efficiency_line(&EfficienciesView {
-            of: efficiencies([0.002, 0.001, 0.001, 0.002]).of,
+            of: efficiencies([0.02, 0.01, 0.01, 0.02]).of,
             ..sequence().efficiencies_of_late.unwrap()
         });
         let numbers: Vec<f64> = line
@@ -487,6 +493,15 @@ mod tests {
         let reported = |change| {
             let mut sequence = sequence();
             if let Some(iteration) = &mut sequence.iteration {
+    #[test]
+    fn of_ranks_that_hardly_compute_no_load_balance_is_shown() {
+        let line = efficiency_line(&EfficienciesView {
+            of: efficiencies([0.002, 0.001, 0.001, 0.002]).of,
+            ..sequence().efficiencies_of_late.unwrap()
+        });
+        insta::assert_snapshot!(line, @" parallel efficiency 0.0015   (over complete steps; no rank computes for 1 % of its time: too little for a load balance)");
+    }
+
                 iteration.change = Some(change);
             }
             now(&of(sequence)).swap_remove(0)
