@@ -27,7 +27,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
             .findings
             .iter()
             .chain(&snapshot.past_findings)
-            .map(finding)
+            .map(|view| finding(view, snapshot.advice(view)))
             .collect(),
         without_findings: match snapshot.findings.is_empty() && snapshot.past_findings.is_empty() {
             true => trimmed(view::without_findings(snapshot)),
@@ -67,7 +67,7 @@ pub(crate) fn seconds(time: Duration) -> String {
     duration(time.as_nanos() as f64)
 }
 
-fn finding(view: &FindingView) -> FindingBlock {
+fn finding(view: &FindingView, advice: Option<&str>) -> FindingBlock {
     let state = match (view.repaired, &view.now, view.gone_at) {
         (true, None, _) => "repaired".to_owned(),
         (true, Some(_), _) => "repaired; reverted at the end".to_owned(),
@@ -78,7 +78,7 @@ fn finding(view: &FindingView) -> FindingBlock {
         rule: view.rule.clone(),
         state,
         text: view.text.lines().map(str::to_owned).collect(),
-        now: view.now.clone(),
+        now: advice.map(str::to_owned),
         next_start: view.next_start.clone(),
         is_repaired: view.repaired,
     }

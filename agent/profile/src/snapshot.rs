@@ -413,6 +413,13 @@ impl Snapshot {
     pub fn running(&self) -> impl Iterator<Item = &ProcessView> {
         self.processes.iter().filter(|process| !process.ended)
     }
+
+    /// What can be done about a finding now: nothing that needs the program to run, if it has ended.
+    pub fn advice<'a>(&self, finding: &'a FindingView) -> Option<&'a str> {
+        let has_ended = !self.processes.is_empty() && self.running().next().is_none();
+        let advice = finding.now.as_deref();
+        advice.filter(|_| finding.repaired || !has_ended)
+    }
 }
 
 #[cfg(test)]
