@@ -68,11 +68,12 @@ pub(crate) fn seconds(time: Duration) -> String {
 }
 
 fn finding(view: &FindingView, advice: Option<&str>) -> FindingBlock {
+    let numbers = seconds(view.numbers_at);
     let state = match (view.repaired, &view.now, view.gone_at) {
-        (true, None, _) => "repaired".to_owned(),
-        (true, Some(_), _) => "repaired; reverted at the end".to_owned(),
+        (true, None, _) => format!("repaired; numbers at {numbers}"),
+        (true, Some(_), _) => format!("repaired; reverted at the end; numbers at {numbers}"),
         (false, _, Some(gone)) => format!("held from {} to {}", seconds(view.at), seconds(gone)),
-        (false, _, None) => format!("holds since {}", seconds(view.at)),
+        (false, _, None) => format!("holds since {}; numbers at {numbers}", seconds(view.at)),
     };
     FindingBlock {
         rule: view.rule.clone(),

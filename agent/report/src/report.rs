@@ -206,6 +206,7 @@ fn finding(view: &FindingView, advice: Option<&str>) -> Value {
         "found_at_s": view.at.as_secs_f64(),
         "gone_at_s": view.gone_at.map(|at| at.as_secs_f64()),
         "text": view.text,
+        "numbers_at_s": view.numbers_at.as_secs_f64(),
         "now": advice,
         "next_start": view.next_start,
         "repaired": view.repaired,
