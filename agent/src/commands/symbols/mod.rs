@@ -28,7 +28,7 @@ use crate::{
 const ROWS_MAX: usize = 200;
 
 /// Why a program lacks names.
-const STRIPPED: &str = "it was stripped: of its functions and variables only those that it exports have names (strip -g would leave them)";
+const STRIPPED: &str = "was stripped: of its functions and variables only those that it exports have names (strip -g would leave them)";
 
 /// Maximum number of rows written as JSON.
 const JSON_ROWS_MAX: usize = 100_000;
@@ -142,12 +142,20 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
         return Ok(Code::Done);
     }
     show(&found, others);
+    // The first file is the program itself. Where nothing is found the error says so.
+    if files.first().is_some_and(|first| is_stripped(&first.image)) {
+        say!("{} {STRIPPED}", args.target);
+    }
     Ok(Code::Done)
 }
 
 /// Whether TARGET is a file: a path, or the name of a file in this folder if no program of that name runs.
 /// Otherwise it is the running program, as with `attach`; a file of the same name is mentioned.
 fn names_file(target: &str) -> bool {
+    // The first file is the program itself. Where nothing is found the error says so.
+    if files.first().is_some_and(|first| is_stripped(&first.image)) {
+        say!("{} is incomplete: {STRIPPED}", args.target);
+    }
     if target.contains('/') {
         return true;
     }
@@ -175,7 +183,7 @@ fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
             // The first file is the program itself.
             match files.first().is_some_and(|first| is_stripped(&first.image)) {
                 // A similar name of a library is not the one that was removed.
-                true => format!("{text}: {STRIPPED}"),
+                true => format!("{text}: it {STRIPPED}"),
                 false => format!("{text}{near}"),
             }
         }
