@@ -65,6 +65,9 @@ struct FileSymbols {
     file: String,
     symbols: Vec<Row>,
     omitted: usize,
+    /// Symbols of the compiler and the C library that a list without a pattern leaves out.
+    #[serde(skip)]
+    of_toolchain: usize,
     /// Numbers of functions by the cost of a hit, including functions that are not shown; if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<CostCounts>,
@@ -76,6 +79,8 @@ struct Wanted<'a> {
     spelling: Option<(&'a str, Spelling)>,
     functions: bool,
     variables: bool,
+    /// Only the program's own symbols, not those of the compiler and the C library.
+    is_own: bool,
     /// Show probe sites, for a kernel that emulates these instructions.
     sites: Option<Emulation>,
 }
@@ -89,6 +94,7 @@ impl<'a> Wanted<'a> {
                 .filter(|_| glob.is_none())
                 .map(|name| (name, Spelling::new(name))),
             glob,
+            is_own: pattern.is_none() && !args.json,
             functions: !args.variables,
             variables: !(args.functions || args.sites),
             sites: args.sites.then(kernel::emulation),
@@ -129,7 +135,7 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
         let rows = rows(listed, &wanted, room)
             .map_err(|error| Failure::not_there(listed.path.clone()).caused_by(&error))?;
         room -= rows.symbols.len();
-        if !rows.symbols.is_empty() || rows.omitted > 0 {
+        if !rows.symbols.is_empty() || rows.omitted > 0 || rows.of_toolchain > 0 {
             found.push(rows);
         }
     }
@@ -152,10 +158,6 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
 /// Whether TARGET is a file: a path, or the name of a file in this folder if no program of that name runs.
 /// Otherwise it is the running program, as with `attach`; a file of the same name is mentioned.
 fn names_file(target: &str) -> bool {
-    // The first file is the program itself. Where nothing is found the error says so.
-    if files.first().is_some_and(|first| is_stripped(&first.image)) {
-        say!("{} is incomplete: {STRIPPED}", args.target);
-    }
     if target.contains('/') {
         return true;
     }
@@ -204,6 +206,13 @@ fn show(found: &[FileSymbols], others: usize) {
         if let Some(costs) = &file.costs {
             say!("  {costs}");
         }
+    }
+    let of_toolchain: usize = found.iter().map(|file| file.of_toolchain).sum();
+    if of_toolchain > 0 {
+        say!(
+            "left out: {} of the compiler and the C library; a pattern shows them",
+            plural(of_toolchain, "symbol")
+        );
     }
     let omitted: usize = found.iter().map(|file| file.omitted).sum();
     if omitted > 0 {
@@ -257,7 +266,13 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
     let image = &listed.image;
     let mut entries = catalog::entries(image, |name| wanted.takes_name(name))?;
     entries.retain(|entry| wanted.takes(entry));
-    entries.sort_by_key(|entry| is_of_toolchain(&entry.name, entry.source.as_deref()));
+    let all = entries.len();
+    let is_own = |entry: &CatalogEntry| !is_of_toolchain(&entry.name, entry.source.as_deref());
+    if wanted.is_own {
+        entries.retain(is_own);
+    }
+    let of_toolchain = all - entries.len();
+    entries.sort_by_key(|entry| !is_own(entry));
     let sites = wanted
         .sites
         .map(|emulation| sites::of(image, &entries, emulation));
@@ -274,6 +289,7 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
             file: listed.path.clone(),
             symbols,
             omitted,
+            of_toolchain,
             costs: Some(costs),
         });
     }
@@ -292,6 +308,7 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
             file: listed.path.clone(),
             symbols,
             omitted: omitted + (total - shown),
+            of_toolchain,
             costs: None,
         });
     }
@@ -299,13 +316,19 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
         file: listed.path.clone(),
         symbols,
         omitted,
+        of_toolchain,
         costs: None,
     })
 }
 
-/// Whether a symbol belongs to the compiler or the C library; these come last.
+/// Whether a symbol belongs to the compiler or the C library.
 fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
-    const STARTUP: [&str; 6] = [
+    const STARTUP: [&str; 11] = [
+        "_start",
+        "_end",
+        "_init",
+        "_fini",
+        "_edata",
         "deregister_tm_clones",
         "register_tm_clones",
         "frame_dummy",
@@ -313,7 +336,11 @@ fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
         "edata",
         "end",
     ];
-    name.starts_with(['_', '.'])
+    // Names with these beginnings are reserved for them.
+    let is_reserved = name.starts_with("__") || name.starts_with('.');
+    let after = name.strip_prefix('_').and_then(|rest| rest.chars().next());
+    is_reserved
+        || after.is_some_and(|first| first.is_ascii_uppercase())
         || STARTUP.contains(&name)
         || source.is_some_and(|file| file.starts_with("crt"))
 }
@@ -398,6 +425,9 @@ mod tests {
             ("deregister_tm_clones", None, true),
             ("__TMC_END__", None, true),
             ("_DYNAMIC", None, true),
+            ("_end", None, true),
+            ("_update", None, false),
+            ("end_of_step", None, false),
             ("step", Some("solver.c"), false),
             ("limit", None, false),
         ] {
