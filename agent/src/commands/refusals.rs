@@ -16,11 +16,25 @@ pub(super) struct Outcomes {
     refused: BTreeMap<String, usize>,
     /// Processes that ended meanwhile.
     ended: usize,
+    /// Processes and numbers of the changes that can be reverted.
+    changes: Vec<(i32, u64)>,
 }
 
 impl Outcomes {
     pub(super) fn done(&mut self) {
         self.done += 1;
+    }
+
+    /// A change that can be reverted was made.
+    pub(super) fn changed(&mut self, pid: Pid, change: u64) {
+        self.changes.push((pid.number, change));
+    }
+
+    /// Prints how the changes in a target are reverted.
+    pub(super) fn say_revert(&self, target: &str) {
+        for command in crate::hint::undo_each(target, &self.changes) {
+            say!("revert: {command}");
+        }
     }
 
     /// Prints why it was refused in a process, once for all refusals with the same reason.
