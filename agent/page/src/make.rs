@@ -193,7 +193,7 @@ fn gain(snapshot: &Snapshot) -> Option<Tile> {
 /// run.
 fn iteration(snapshot: &Snapshot) -> Option<Tile> {
     let view = snapshot.sequence.iteration.as_ref()?;
-    let calls = format!("{} {}s each", count(view.calls), snapshot.sequence.steps.noun());
+    let calls = view::calls_each(view, snapshot.sequence.steps);
     Some(match snapshot.iteration_around_change() {
         Some((before, after)) => Tile {
             name: "one iteration",
@@ -215,8 +215,8 @@ fn iteration(snapshot: &Snapshot) -> Option<Tile> {
 
 fn efficiencies(view: &EfficienciesView) -> Vec<Efficiency> {
     let mut all = Vec::new();
-    let mut add = |depth, name, value: Option<f64>, definition| {
     let of_balance = |value: f64| view.is_balance_known().then_some(value);
+    let mut add = |depth, name, value: Option<f64>, definition| {
         all.extend(value.map(|value| Efficiency {
             name,
             depth,

@@ -21,7 +21,7 @@ mod terminal;
 
 pub use findings::without as without_findings;
 pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
-pub use pace::efficiency;
+pub use pace::{calls_each, efficiency};
 pub use screen::{closing, header, losses, overview, summary};
 pub use sizes::message_sizes;
 pub use terminal::{Painter, columns};

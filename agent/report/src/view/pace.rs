@@ -125,16 +125,21 @@ enum StepTime {
     },
 }
 
+/// The MPI calls or parallel regions of an iteration, in words.
+pub fn calls_each(iteration: &IterationView, steps: Steps) -> String {
+    match iteration.calls.round() {
+        1.0 => format!("1 {} each", steps.noun()),
+        calls => format!("{} {}s each", count(calls), steps.noun()),
+    }
+}
+
 fn step_line(
     iteration: &IterationView,
     time: StepTime,
     sequence: &SequenceView,
     (until, is_sampled): (Option<String>, bool),
 ) -> String {
-    let calls = match iteration.calls.round() {
-        1.0 => format!("1 {} each", sequence.steps.noun()),
-        calls => format!("{} {}s each", count(calls), sequence.steps.noun()),
-    };
+    let calls = calls_each(iteration, sequence.steps);
     // The times before and after a change of ours say more than those of the quarters.
     let is_around = matches!(time, StepTime::Around { .. });
     let change = match iteration.change.filter(|_| !is_around) {
@@ -212,17 +217,17 @@ fn efficiency_line(view: &EfficienciesView) -> String {
         None => "; of the ranks here: others, if any, are not seen",
         Some(_) => "",
     };
-    let nodes = match view.between_nodes {
-        Some(between) if view.nodes > 1 => format!(
-            " (within nodes {}, between {} nodes {})",
-            efficiency(view.of.within_nodes),
-            view.nodes,
     if !view.is_balance_known() {
         return format!(
             " parallel efficiency {}   ({over}{parts}; no rank computes for 1 % of its time: too little for a load balance)",
             efficiency(view.of.parallel),
         );
     }
+    let nodes = match view.between_nodes {
+        Some(between) if view.nodes > 1 => format!(
+            " (within nodes {}, between {} nodes {})",
+            efficiency(view.of.within_nodes),
+            view.nodes,
             efficiency(between),
         ),
         _ => String::new(),
@@ -489,11 +494,6 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_that_is_another_one_altogether_is_shown_as_a_factor() {
-        let reported = |change| {
-            let mut sequence = sequence();
-            if let Some(iteration) = &mut sequence.iteration {
-    #[test]
     fn of_ranks_that_hardly_compute_no_load_balance_is_shown() {
         let line = efficiency_line(&EfficienciesView {
             of: efficiencies([0.002, 0.001, 0.001, 0.002]).of,
@@ -502,6 +502,24 @@ mod tests {
         insta::assert_snapshot!(line, @" parallel efficiency 0.0015   (over complete steps; no rank computes for 1 % of its time: too little for a load balance)");
     }
 
+    #[test]
+    fn one_call_or_region_of_an_iteration_is_in_the_singular() {
+        let of = |calls, steps| {
+            let iteration = IterationView {
+                calls,
+                ..IterationView::default()
+            };
+            calls_each(&iteration, steps)
+        };
+        assert_eq!(of(1.0, Steps::Regions), "1 parallel region each");
+        assert_eq!(of(7.0, Steps::MpiCalls), "7 MPI calls each");
+    }
+
+    #[test]
+    fn a_pace_that_is_another_one_altogether_is_shown_as_a_factor() {
+        let reported = |change| {
+            let mut sequence = sequence();
+            if let Some(iteration) = &mut sequence.iteration {
                 iteration.change = Some(change);
             }
             now(&of(sequence)).swap_remove(0)
