@@ -122,6 +122,15 @@ pub(super) fn function_hint(space: &AddressSpace, function: &FunctionName) -> Op
     if space.every_function(function).is_ok() {
         return None;
     }
+    // A similar name of a library is not the one that was removed.
+    if let Some(program) = space.executable()
+        && is_stripped(&program.image)
+    {
+        return Some(format!(
+            "{} is stripped: of its functions only those have names that it exports (strip -g would leave them)",
+            program.path
+        ));
+    }
     let symbols = space.modules.iter();
     let symbols = symbols.flat_map(|module| module.image.defined_symbols().unwrap_or_default());
     let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
