@@ -1,6 +1,6 @@
 //! Commands of this program that a user is advised to run: with the full path, quoted for a shell.
 
-use std::{ffi::OsStr, path::Path};
+use std::{collections::BTreeSet, ffi::OsStr, path::Path};
 
 use rustix::process::geteuid;
 
@@ -25,6 +25,17 @@ pub(crate) fn undo(targets: &str) -> String {
         .split(' ')
         .map(|target| as_we_are(&format!("undo {target}")));
     commands.collect::<Vec<_>>().join("; ")
+}
+
+/// The commands that revert changes, each the newest of its process, given by process and number: one for all
+/// processes of a target, unless a process has several.
+pub(crate) fn undo_each(target: &str, changes: &[(i32, u64)]) -> Vec<String> {
+    let pids: BTreeSet<i32> = changes.iter().map(|(pid, _)| *pid).collect();
+    if pids.len() > 1 && pids.len() == changes.len() {
+        return vec![as_we_are(&format!("undo {} --last", quote(target)))];
+    }
+    let one = |(pid, change): &(i32, u64)| as_we_are(&format!("undo {pid} {change}"));
+    changes.iter().map(one).collect()
 }
 
 /// The typed command with root's rights.
@@ -71,7 +82,7 @@ pub(crate) fn quote(argument: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_found, quote, undo};
+    use super::{is_found, quote, undo, undo_each};
 
     /// The second word of `undo` is the number of a change.
     #[test]
@@ -79,6 +90,19 @@ mod tests {
         assert_eq!(undo("7").matches("undo ").count(), 1);
         let both = undo("7 8");
         assert!(both.contains("undo 7; ") && both.ends_with("undo 8"), "{both}");
+    }
+
+    #[test]
+    fn one_change_of_each_process_is_reverted_by_one_command() {
+        let ends = |changes: &[(i32, u64)]| -> Vec<String> {
+            let commands = undo_each("heat", changes);
+            let words = commands.iter().filter_map(|command| command.split_once(" undo "));
+            words.map(|(_, words)| words.to_owned()).collect()
+        };
+        assert_eq!(ends(&[(7, 4), (8, 4), (9, 5)]), ["heat --last"]);
+        assert_eq!(ends(&[(7, 4)]), ["7 4"]);
+        assert_eq!(ends(&[(7, 4), (7, 5), (8, 4)]), ["7 4", "7 5", "8 4"]);
+        assert_eq!(ends(&[]), [""; 0]);
     }
 
     #[test]

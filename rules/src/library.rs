@@ -98,6 +98,20 @@ mod tests {
         }
     }
 
+    /// The load of other programs may be another one at the next start.
+    #[test]
+    fn advice_for_the_next_start_that_depends_on_other_programs_states_what_they_leave() {
+        let depends = |line: &&str| line.contains("next_start: ") && line.contains("{size}");
+        let rules = library().iter().filter(|(_, text)| text.contains("cpus.free"));
+        let mut advice = rules
+            .flat_map(|(_, text)| text.lines().filter(depends))
+            .peekable();
+        assert!(advice.peek().is_some());
+        for line in advice {
+            assert!(line.contains(" while other programs leave {free} CPUs"), "{line}");
+        }
+    }
+
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test may look at the sources")]
     fn every_rule_of_the_folder_is_shipped() {

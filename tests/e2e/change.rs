@@ -54,7 +54,8 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     );
 
     let (code, text) = Agent::run_in(state, &["journal", &pid])?;
-    assert_eq!((code, text.matches("in force").count()), (0, 4), "{text}");
+    assert_eq!((code, text.matches("in force").count()), (0, 1), "{text}");
+    assert_eq!(text.matches("change 1").count(), 1, "one entry: {text}");
 
     let (code, text) = Agent::run_in(state, &["undo", &pid])?;
     assert_eq!((code, text.matches(" reverted: ").count()), (0, 4), "{text}");

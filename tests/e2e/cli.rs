@@ -500,7 +500,7 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
             "current->level=3",
         ],
         0,
-        &["cfg.solver.chunk 64 -> 65 (i32)", "revert: tuneagent undo"],
+        &["cfg.solver.chunk 64 -> 65 (i32)", "revert: "],
     )?;
     input.write_all(b"x")?;
     line.clear();

@@ -77,6 +77,14 @@ fn a_session_without_apply_cannot_be_switched_to_it() -> Outcome {
     assert!(text.contains("started without --apply"), "{text}");
     session.lines.wait_for_line("finding  set-knob", SOON)?;
     assert_eq!(knobs.knob()?, 10);
+    let (code, text) = ana.run(&["session", "list", &pid])?;
+    assert_eq!((code, text.contains("set-knob  advising")), (0, true), "{text}");
+    let (code, text) = ana.run(&["session", "list", "1"])?;
+    assert_eq!(
+        (code, text.contains("none of your sessions")),
+        (2, true),
+        "{text}"
+    );
     let (code, _) = ana.run(&["session", "switch", &pid, "set-knob", "off"])?;
     assert_eq!(code, 0);
     ana.run(&["session", "stop", &pid])?;

@@ -138,6 +138,8 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
             "did you mean `cfg.solver.chunk`?",
         ),
         (vec!["get", &bare, "limit"], 2, "is stripped"),
+        (vec!["patch", &bare, "remove", "compare_it"], 2, "is stripped"),
+        (vec!["symbols", &bare], 0, "was stripped: of its"),
         // A command with an error in one part writes nothing.
         (
             vec!["set", &pid, "limits[1]=7", "limit=3"],

@@ -208,8 +208,8 @@ fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
         !text.contains("cannot be undone") && !text.contains("note:"),
         "{text}"
     );
-    let back = format!("change 1; revert by flush_level(was): tuneagent undo {pid} 1");
-    assert!(text.contains(&back), "{text}");
+    assert_has!(text, "change 1, reverted by flush_level(was)\nrevert: ");
+    assert!(text.trim_end().ends_with(&format!(" undo {pid} 1")), "{text}");
     sees(7)?;
     let (_, text) = run(&["journal", &pid])?;
     let line = "call flush_level(7) (undo: flush_level(was))  returned 70, in force";

@@ -53,13 +53,19 @@ impl Namer {
         for (link, line) in new.iter().zip(lines) {
             let place = SourcePlace {
                 module: Some(module.file_name().to_owned()),
-                function: function_at(functions, *link),
+                function: Some(caller(module.file_name(), functions, *link)),
                 file: line.as_ref().map(|line| line.file.clone()),
                 line: line.map(|line| line.line),
             };
             self.known.insert((file.clone(), *link), place);
         }
     }
+}
+
+/// The function around an address; without a name for it, the file and the address, so that the call sites of
+/// a stripped program differ.
+fn caller(module: &str, functions: &[(u64, u64, String)], address: LinkAddress) -> String {
+    function_at(functions, address).unwrap_or_else(|| format!("{module}+{:#x}", address.0))
 }
 
 /// Start, size and name, sorted by start.
@@ -78,4 +84,18 @@ fn function_at(functions: &[(u64, u64, String)], address: LinkAddress) -> Option
     let behind = functions.partition_point(|(begin, _, _)| *begin <= address.0);
     let (begin, size, name) = functions.get(behind.checked_sub(1)?)?;
     (address.0 - begin < *size).then(|| demangle(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_site_outside_of_all_known_functions_is_its_address_in_the_file() {
+        let functions = [(0x1000, 0x20, "step".to_owned())];
+        let named = |address| caller("heat", &functions, LinkAddress(address));
+        assert_eq!(named(0x101f), "step");
+        assert_eq!(named(0x1020), "heat+0x1020");
+        assert_eq!(caller("heat", &[], LinkAddress(0x13b1)), "heat+0x13b1");
+    }
 }

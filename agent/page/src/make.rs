@@ -27,7 +27,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
             .findings
             .iter()
             .chain(&snapshot.past_findings)
-            .map(finding)
+            .map(|view| finding(view, snapshot.advice(view)))
             .collect(),
         without_findings: match snapshot.findings.is_empty() && snapshot.past_findings.is_empty() {
             true => trimmed(view::without_findings(snapshot)),
@@ -67,18 +67,19 @@ pub(crate) fn seconds(time: Duration) -> String {
     duration(time.as_nanos() as f64)
 }
 
-fn finding(view: &FindingView) -> FindingBlock {
+fn finding(view: &FindingView, advice: Option<&str>) -> FindingBlock {
+    let numbers = seconds(view.numbers_at);
     let state = match (view.repaired, &view.now, view.gone_at) {
-        (true, None, _) => "repaired".to_owned(),
-        (true, Some(_), _) => "repaired; reverted at the end".to_owned(),
+        (true, None, _) => format!("repaired; numbers at {numbers}"),
+        (true, Some(_), _) => format!("repaired; reverted at the end; numbers at {numbers}"),
         (false, _, Some(gone)) => format!("held from {} to {}", seconds(view.at), seconds(gone)),
-        (false, _, None) => format!("holds since {}", seconds(view.at)),
+        (false, _, None) => format!("holds since {}; numbers at {numbers}", seconds(view.at)),
     };
     FindingBlock {
         rule: view.rule.clone(),
         state,
         text: view.text.lines().map(str::to_owned).collect(),
-        now: view.now.clone(),
+        now: advice.map(str::to_owned),
         next_start: view.next_start.clone(),
         is_repaired: view.repaired,
     }
@@ -192,7 +193,7 @@ fn gain(snapshot: &Snapshot) -> Option<Tile> {
 /// run.
 fn iteration(snapshot: &Snapshot) -> Option<Tile> {
     let view = snapshot.sequence.iteration.as_ref()?;
-    let calls = format!("{} {}s each", count(view.calls), snapshot.sequence.steps.noun());
+    let calls = view::calls_each(view, snapshot.sequence.steps);
     Some(match snapshot.iteration_around_change() {
         Some((before, after)) => Tile {
             name: "one iteration",
@@ -214,6 +215,7 @@ fn iteration(snapshot: &Snapshot) -> Option<Tile> {
 
 fn efficiencies(view: &EfficienciesView) -> Vec<Efficiency> {
     let mut all = Vec::new();
+    let of_balance = |value: f64| view.is_balance_known().then_some(value);
     let mut add = |depth, name, value: Option<f64>, definition| {
         all.extend(value.map(|value| Efficiency {
             name,
@@ -231,19 +233,19 @@ fn efficiencies(view: &EfficienciesView) -> Vec<Efficiency> {
     add(
         1,
         "load balance",
-        Some(view.of.load_balance),
+        of_balance(view.of.load_balance),
         "mean useful time / greatest useful time",
     );
     add(
         2,
         "within nodes",
-        Some(view.of.within_nodes),
+        of_balance(view.of.within_nodes),
         "the same within the node whose ranks compute longest",
     );
     add(
         2,
         "between nodes",
-        view.between_nodes,
+        view.between_nodes.and_then(of_balance),
         "mean over the nodes / node that computes longest",
     );
     add(

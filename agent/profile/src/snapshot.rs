@@ -245,6 +245,16 @@ pub struct EfficienciesView {
     pub over_iterations: bool,
 }
 
+/// If no rank is outside MPI for this share of its time, the differences between ranks are noise.
+const USEFUL_MIN: f64 = 0.01;
+
+impl EfficienciesView {
+    /// Whether the ranks compute for long enough to compare them.
+    pub fn is_balance_known(&self) -> bool {
+        self.of.communication >= USEFUL_MIN
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallSiteView {
     pub function: String,
@@ -402,6 +412,13 @@ impl Snapshot {
     /// Processes that have not ended.
     pub fn running(&self) -> impl Iterator<Item = &ProcessView> {
         self.processes.iter().filter(|process| !process.ended)
+    }
+
+    /// What can be done about a finding now: nothing that needs the program to run, if it has ended.
+    pub fn advice<'a>(&self, finding: &'a FindingView) -> Option<&'a str> {
+        let has_ended = !self.processes.is_empty() && self.running().next().is_none();
+        let advice = finding.now.as_deref();
+        advice.filter(|_| finding.repaired || !has_ended)
     }
 }
 

@@ -78,8 +78,8 @@ pub fn report(snapshot: &Snapshot) -> Value {
         "call_sites": sequence::call_sites(&snapshot.sequence),
         "matrix": snapshot.matrix.as_ref().map(matrix::matrix),
         "rules": snapshot.rules.iter().map(rule).collect::<Value>(),
-        "findings": snapshot.findings.iter().map(finding).collect::<Value>(),
-        "past_findings": snapshot.past_findings.iter().map(finding).collect::<Value>(),
+        "findings": findings(snapshot, &snapshot.findings),
+        "past_findings": findings(snapshot, &snapshot.past_findings),
         "changes": snapshot.changes.iter().map(change).collect::<Value>(),
         "cost": snapshot.cost.as_ref().map(cost::cost),
         "trace": snapshot.trace.as_ref().map(trace),
@@ -193,13 +193,21 @@ fn rule(view: &RuleView) -> Value {
     })
 }
 
-fn finding(view: &FindingView) -> Value {
+fn findings(snapshot: &Snapshot, views: &[FindingView]) -> Value {
+    let findings = views.iter();
+    findings
+        .map(|view| finding(view, snapshot.advice(view)))
+        .collect()
+}
+
+fn finding(view: &FindingView, advice: Option<&str>) -> Value {
     json!({
         "rule": view.rule,
         "found_at_s": view.at.as_secs_f64(),
         "gone_at_s": view.gone_at.map(|at| at.as_secs_f64()),
         "text": view.text,
-        "now": view.now,
+        "numbers_at_s": view.numbers_at.as_secs_f64(),
+        "now": advice,
         "next_start": view.next_start,
         "repaired": view.repaired,
     })

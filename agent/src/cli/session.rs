@@ -9,6 +9,9 @@ use super::rule::SettingArgs;
 pub enum SessionCommand {
     /// List your running sessions and their rules
     List {
+        /// Only this one: the number of the session's process, or the number or name of a program that it
+        /// watches
+        session: Option<String>,
         /// As JSON
         #[arg(long)]
         json: bool,

@@ -178,6 +178,7 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
         Some(place) => hand.set_at(&processes, place)?,
     }
     let outcomes = hand.outcomes;
+    outcomes.say_revert(&args.target);
     let failed = hand
         .failed
         .or(outcomes.have_all_ended().then_some(Code::NotThere));
@@ -316,7 +317,11 @@ impl ByHand<'_> {
         match written {
             Ok(receipt) => {
                 self.outcomes.done();
-                say!("{pid:>8}  {variable} {}", self.done(pid, &receipt));
+                say!("{pid:>8}  {variable} {}", self.done(&receipt));
+                receipt
+                    .change
+                    .into_iter()
+                    .for_each(|change| self.outcomes.changed(pid, change));
             }
             // A process that has ended meanwhile needs no change; if all have, that is reported at the end.
             Err(error) if !pid.is_alive() => self.outcomes.ended(&error.to_string()),
@@ -327,7 +332,7 @@ impl ByHand<'_> {
         }
     }
 
-    fn done(&self, pid: Pid, receipt: &Receipt) -> String {
+    fn done(&self, receipt: &Receipt) -> String {
         let show = |bytes| {
             Value::from_bytes(receipt.value_type, bytes)
                 .map_or_else(|_| "?".into(), |value| value.to_string())
@@ -342,7 +347,7 @@ impl ByHand<'_> {
             _ => String::new(),
         };
         format!(
-            "{} -> {} ({}), change {change}{how}; revert: tuneagent undo {pid} {change}",
+            "{} -> {} ({}), change {change}{how}",
             show(receipt.old),
             show(receipt.new),
             receipt.value_type.name(),

@@ -19,7 +19,7 @@ use tuner::actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSumm
 use tuner::journal::{ActionRecord, Change, History, RevertOutcome, StateDir, Status};
 use tuner::{Pid, writer_of};
 
-use self::entries::{Entry, entries};
+use self::entries::{Entry, entries, merged};
 use super::target;
 use crate::{
     actuator::{Actuator, StartOptions, hold_text, passage_text},
@@ -31,6 +31,9 @@ use crate::{
 
 /// Changes of processes that ended longer ago are shown only with `--all`.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Maximum number of processes that an entry names.
+const PROCESSES_SHOWN: usize = 4;
 
 pub(super) fn journal(args: &JournalArgs) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
@@ -50,13 +53,12 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
         false => leave_out_old(&mut histories),
     };
     let mut shown = 0;
-    let mut listed: Vec<Entry> = histories
+    let listed = histories
         .iter()
         .flat_map(|(_, history)| entries(history.changes()))
         .collect();
-    // In order of time, over all processes. The sort keeps the order of changes of the same moment.
-    listed.sort_by(|one, other| one.last.intent.at.wall.cmp(&other.last.intent.at.wall));
-    for entry in &listed {
+    let details = |change: &Change| format!("{:?} {}", said(change), change.intent.target.pid.is_alive());
+    for entry in &merged(listed, details) {
         shown += 1;
         print(entry, args.target.is_some());
     }
@@ -187,6 +189,7 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
             first: (number, change.intent.at.wall.clone()),
             times: 1,
             last: change,
+            others: Vec::new(),
         };
         print(&entry, true);
         let change = &entry.last;
@@ -218,6 +221,7 @@ fn print(entry: &Entry, with_reasons: bool) {
         first: (first, since),
         times,
         last,
+        others,
     } = entry;
     let (change, intent) = (last, &last.intent);
     let number = match times {
@@ -233,7 +237,7 @@ fn print(entry: &Entry, with_reasons: bool) {
         "{}  {} {}  {number}  {}  {}",
         intent.at.wall,
         printable(program(change)),
-        intent.target.pid,
+        processes(intent.target.pid, others),
         printable(&intent.action.to_string()),
         status(change),
     );
@@ -248,6 +252,16 @@ fn print(entry: &Entry, with_reasons: bool) {
     }
     if with_reasons {
         intent.why.iter().for_each(|why| say!("    {}", printable(why)));
+    }
+}
+
+/// The number of a process, and of the others with the same change: `7, 8, 9 and 5 more`.
+fn processes(pid: Pid, others: &[i32]) -> String {
+    let shown = others.iter().take(PROCESSES_SHOWN - 1).map(i32::to_string);
+    let shown: Vec<String> = [pid.to_string()].into_iter().chain(shown).collect();
+    match others.len().saturating_sub(PROCESSES_SHOWN - 1) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

@@ -168,6 +168,9 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
             Ok(receipt) => {
                 outcomes.done();
                 say(pid, &receipt);
+                if can_be_reverted(&receipt.outcome) {
+                    outcomes.changed(pid, receipt.change);
+                }
             }
             Err(error) => {
                 outcomes.refused(pid, &error.to_string());
@@ -175,6 +178,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
             }
         }
     }
+    outcomes.say_revert(by_hand.target);
     actuator.finish().map_err(Failure::no)?;
     match failed {
         None => Ok(Code::Done),
@@ -231,7 +235,7 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
     };
     match &receipt.outcome {
         ActionOutcome::InForce => {
-            say!("{pid:>8}  {text} ({held}), change {change}; revert: tuneagent undo {pid} {change}")
+            say!("{pid:>8}  {text} ({held}), change {change}")
         }
         ActionOutcome::Returned {
             result,
@@ -243,7 +247,7 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
                 .as_ref()
                 .map_or_else(String::new, |was| format!(", was {was}"));
             say!(
-                "{pid:>8}  {text}{}{was} ({held}), change {change}; revert by {back}: tuneagent undo {pid} {change}",
+                "{pid:>8}  {text}{}{was} ({held}), change {change}, reverted by {back}",
                 equals(result)
             );
         }
@@ -258,6 +262,14 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
                 "{pid:>8}  {text} has not returned yet and continues ({held}), change {change}; `tuneagent undo {pid}` checks it later"
             );
         }
+    }
+}
+
+fn can_be_reverted(outcome: &ActionOutcome) -> bool {
+    match outcome {
+        ActionOutcome::InForce => true,
+        ActionOutcome::Returned { back, .. } => back.is_some(),
+        ActionOutcome::Running => false,
     }
 }
 

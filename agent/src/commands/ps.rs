@@ -25,6 +25,9 @@ const IDLE_SHARE: f64 = 0.005;
 /// A program that needs fewer CPUs than this loses nothing that matters.
 const SMALL: f64 = 0.1;
 
+/// A program that uses fewer CPUs is shown only if it needs as many as one that competes with others.
+const USED: f64 = 0.05;
+
 /// A program that needs this many CPUs competes with others.
 const RIVAL: f64 = 0.5;
 
@@ -127,7 +130,10 @@ enum NoneShown {
 
 /// The busy programs that are shown, worst first.
 fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program)>, NoneShown> {
-    let waits = |program: &Program| program.wanted() > SMALL && program.wait_share() > WAIT_SHARE;
+    let waits = |program: &Program| {
+        let is_small = program.wanted() <= SMALL || program.cpu < USED && program.wanted() <= RIVAL;
+        !is_small && program.wait_share() > WAIT_SHARE
+    };
     let shown = busy.iter().filter(|(_, program)| all || waits(program));
     let mut shown: Vec<(&Key, &Program)> = shown.collect();
     shown.sort_by(|(_, a), (_, b)| b.runqueue.total_cmp(&a.runqueue));
@@ -179,11 +185,11 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
     for &(key, program) in &programs {
         let first = program.pids.first().copied().unwrap_or_default();
         let line = format!(
-            "{first:>8}  {:<10} {:<16} {:>9} {:>6.1} {:>8}  {}",
+            "{first:>8}  {:<10} {:<16} {:>9} {:>6} {:>8}  {}",
             user(program).unwrap_or_else(|| "?".into()),
             key.name,
             program.pids.len(),
-            program.cpu,
+            cpus(program.cpu),
             percent(program.wait_share()),
             why(program, &rivals((key, program), busy)),
         );
@@ -196,6 +202,14 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
             "to see what {name} waits for, and what can be done: {}",
             crate::hint::as_root(&format!("attach {pid}"))
         );
+    }
+}
+
+/// CPUs with as many digits as differ from 0.
+fn cpus(used: f64) -> String {
+    match used < USED {
+        true => format!("{used:.2}"),
+        false => format!("{used:.1}"),
     }
 }
 
@@ -322,6 +336,25 @@ mod tests {
         busy.extend([program("b", 0.5)]);
         assert_eq!(names(&busy, false), Ok(vec!["b".to_owned()]));
         assert_eq!(names(&busy, true), Ok(vec!["b".to_owned(), "a".to_owned()]));
+    }
+
+    #[test]
+    fn a_program_that_hardly_uses_a_cpu_is_shown_if_it_needs_half_of_one() {
+        let is_shown = |cpu, runqueue| {
+            let program = Program {
+                pids: vec![2],
+                cpu,
+                runqueue,
+            };
+            let key = Key {
+                parent: 1,
+                name: "bash".to_owned(),
+            };
+            shown(&BTreeMap::from([(key, program)]), false).is_ok()
+        };
+        assert!(!is_shown(0.01, 0.3), "it waits 97 % of its time, for little work");
+        assert!(is_shown(0.02, 0.7) && is_shown(0.1, 0.3));
+        assert_eq!((cpus(0.02), cpus(0.25)), ("0.02".to_owned(), "0.2".to_owned()));
     }
 
     #[test]

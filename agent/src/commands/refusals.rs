@@ -16,11 +16,25 @@ pub(super) struct Outcomes {
     refused: BTreeMap<String, usize>,
     /// Processes that ended meanwhile.
     ended: usize,
+    /// Processes and numbers of the changes that can be reverted.
+    changes: Vec<(i32, u64)>,
 }
 
 impl Outcomes {
     pub(super) fn done(&mut self) {
         self.done += 1;
+    }
+
+    /// A change that can be reverted was made.
+    pub(super) fn changed(&mut self, pid: Pid, change: u64) {
+        self.changes.push((pid.number, change));
+    }
+
+    /// Prints how the changes in a target are reverted.
+    pub(super) fn say_revert(&self, target: &str) {
+        for command in crate::hint::undo_each(target, &self.changes) {
+            say!("revert: {command}");
+        }
     }
 
     /// Prints why it was refused in a process, once for all refusals with the same reason.
@@ -107,6 +121,15 @@ fn corrected(names: &[String], typed: &str) -> Option<String> {
 pub(super) fn function_hint(space: &AddressSpace, function: &FunctionName) -> Option<String> {
     if space.every_function(function).is_ok() {
         return None;
+    }
+    // A similar name of a library is not the one that was removed.
+    if let Some(program) = space.executable()
+        && is_stripped(&program.image)
+    {
+        return Some(format!(
+            "{} is stripped: of its functions only those have names that it exports (strip -g would leave them)",
+            program.path
+        ));
     }
     let symbols = space.modules.iter();
     let symbols = symbols.flat_map(|module| module.image.defined_symbols().unwrap_or_default());

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) fn run(command: &SessionCommand) -> CommandResult {
     match command {
-        SessionCommand::List { json } => list(*json),
+        SessionCommand::List { session, json } => list(session.as_deref(), *json),
         SessionCommand::Snapshot { session } => {
             let report = find(session)?.snapshot().map_err(failure)?;
             say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::no)?);
@@ -56,8 +56,14 @@ fn add(args: &AddRuleArgs) -> CommandResult {
     Ok(Code::Done)
 }
 
-fn list(json: bool) -> CommandResult {
-    let answered = control::sessions().map_err(failure)?;
+fn list(session: Option<&str>, json: bool) -> CommandResult {
+    let answered = match session {
+        Some(target) => control::Answered {
+            sessions: vec![find(target)?],
+            silent: Vec::new(),
+        },
+        None => control::sessions().map_err(failure)?,
+    };
     for error in &answered.silent {
         warn!("{error}");
     }

@@ -208,6 +208,7 @@ impl<'a> Views<'a> {
             } => Event::Found {
                 finding: FindingView {
                     at: self.start.since_armed(),
+                    numbers_at: self.start.since_armed(),
                     gone_at: None,
                     now: self.advice(&rule),
                     rule,

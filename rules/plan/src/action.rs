@@ -379,7 +379,7 @@ impl Inverse {
                     None => format!("reverted by {inverse}"),
                     Some(was) => {
                         let reader = shown(&was.arguments, first);
-                        format!("reverted by {inverse}, was = {}({reader})", was.function)
+                        format!("reverted by {inverse}, with was from {}({reader})", was.function)
                     }
                 }
             }

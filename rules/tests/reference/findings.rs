@@ -155,6 +155,22 @@ fn waiting_is_measured_by_the_calls_that_wait() {
 }
 
 #[test]
+fn the_imbalance_of_ranks_that_hardly_compute_is_no_cause() {
+    let unequal = |useful: [f64; 2]| {
+        useful.map(|useful| Rank {
+            useful,
+            ..calling("MPI_Allreduce", 1000, 900, 8000)
+        })
+    };
+    let text = finding("waiting-in-collectives", &unequal([0.001, 0.003])).expect("a finding");
+    assert!(
+        text.ends_with("although the load is balanced\n(imbalance explains 0.1 % of their time)."),
+        "{text}"
+    );
+    assert_eq!(finding("waiting-in-collectives", &unequal([0.05, 0.15])), None);
+}
+
+#[test]
 fn many_small_messages_are_reported_and_few_or_large_ones_are_not() {
     let of = |calls: u64, size: u64| vec![calling("MPI_Send", calls, 300, calls * size); 2];
     let text = finding("small-messages", &of(50_000, 64)).expect("a finding");

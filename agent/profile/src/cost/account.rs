@@ -1,11 +1,17 @@
 //! Computes the cost of calls from their prices, and its share of the job's CPU time.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use super::{BudgetShare, price::Prices};
+use super::{BudgetShare, price::Prices, unwatched::PRICE_ERROR};
 
 /// If a program is slowed down by more than this share, the output says how to reduce it.
 pub const TOO_MUCH: f64 = 0.01;
+
+/// A mean that exceeds the budget by less than this part of it is within it.
+const ABOVE_MIN: f64 = 0.05;
+
+/// If sampling spares a smaller part of the budget, when the mean cost will be within it is not predicted.
+const SPARED_MIN: f64 = 0.1;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeCost {
@@ -178,6 +184,37 @@ impl CostView {
     pub fn together(&self) -> Option<f64> {
         share(self.probes_ns() + self.agent.cpu_ns as f64, self.job_ns)
     }
+
+    /// Whether the mean cost since the start is above the budget of the sampling windows: before functions were
+    /// sampled, all were watched. `None` if nothing is sampled, or if it is not above.
+    pub fn above_budget(&self, elapsed: Duration) -> Option<AboveBudget> {
+        let budget = self.windows.as_ref()?.budget.0?;
+        let elapsed_ns = elapsed.as_nanos() as f64;
+        // As for the windows, a job that waits more than it computes counts as one that uses a full CPU.
+        let allowed = budget * (self.job_ns as f64 / elapsed_ns).max(1.0);
+        let above_ns = self.probes_ns() + self.agent.cpu_ns as f64 - allowed * elapsed_ns;
+        if above_ns <= ABOVE_MIN * allowed * elapsed_ns {
+            return None;
+        }
+        // Windows are planned for prices that are too low by the error of prices.
+        let spared = |agent: f64| (allowed - agent) * (1.0 - 1.0 / (1.0 + PRICE_ERROR));
+        let spared = self.of_late.agent.map(spared);
+        let spared = spared.filter(|spared| *spared > SPARED_MIN * allowed);
+        Some(AboveBudget {
+            share: self.together()?,
+            until_ns: spared.map(|spared| elapsed_ns + above_ns / spared),
+        })
+    }
+}
+
+/// A mean cost above the budget.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AboveBudget {
+    /// As share of the job's CPU time.
+    pub share: f64,
+    /// When it will be within the budget, in nanoseconds since the start; `None` if the agent has used too much
+    /// of the budget recently to predict it.
+    pub until_ns: Option<f64>,
 }
 
 /// `None` if the total is zero.
@@ -294,6 +331,49 @@ mod tests {
                 prop_assert!(late.dearest.is_none_or(|(_, part)| part <= probes * (1.0 + 1e-12)));
             }
         }
+    }
+
+    #[test]
+    fn a_start_in_which_everything_was_watched_is_compensated_by_what_the_windows_spare() {
+        // Three seconds at 20 % of two CPUs, and 0.01 CPUs for the agent: 1.2 s + 0.2 s of 20 s, of which the
+        // budget is 0.4 s; the windows spare 40 % of the remaining 0.01 CPUs.
+        let mut view = CostView {
+            prices: Prices::table("a test".to_owned()),
+            arming_ns: 0,
+            probes: vec![ProbeCost {
+                ns: 1.2e9,
+                ..ProbeCost::default()
+            }],
+            job_ns: 40_000_000_000,
+            held: BTreeMap::new(),
+            agent: AgentCost {
+                cpu_ns: 200_000_000,
+                ..AgentCost::default()
+            },
+            slowdown: Slowdown::default(),
+            of_late: OfLate::default(),
+            unread: None,
+            windows: None,
+            required: None,
+        };
+        let above = |view: &CostView| view.above_budget(Duration::from_secs(20));
+        let until_s = |view: &CostView| Some(above(view)?.until_ns? / 1e9);
+        assert_eq!(above(&view), None, "nothing is sampled");
+        view.windows = Some(WindowsView {
+            functions: vec!["f".to_owned()],
+            part: 0.05,
+            budget: BudgetShare::default(),
+            cuts_sequence: true,
+        });
+        view.of_late.agent = Some(0.01);
+        let within = until_s(&view).unwrap();
+        assert!((within - 269.0).abs() < 1.0, "{within}");
+        assert_eq!(above(&view).map(|above| above.share), Some(0.035));
+        view.of_late.agent = Some(0.017);
+        assert!(above(&view).is_some(), "the agent takes nearly all");
+        assert_eq!(until_s(&view), None);
+        view.probes[0].ns = 0.2e9;
+        assert_eq!(above(&view), None, "it is within the budget");
     }
 
     #[test]

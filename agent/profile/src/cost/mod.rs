@@ -11,8 +11,8 @@ mod price;
 mod unwatched;
 
 pub use account::{
-    Account, AgentCost, CostView, Fullness, HoldTotals, OfLate, ProbeCost, Slowdown, TOO_MUCH, UnreadView,
-    WindowsView,
+    AboveBudget, Account, AgentCost, CostView, Fullness, HoldTotals, OfLate, ProbeCost, Slowdown, TOO_MUCH,
+    UnreadView, WindowsView,
 };
 pub use budget::{BudgetFunction, BudgetShare, BudgetShareError, Load, SamplingStep, Windows};
 pub use price::{Measured, PriceSource, Prices, Probed, ReturnKind};

@@ -80,8 +80,10 @@ pub struct FindingView {
     pub at: Duration,
     /// When its condition ceased to hold; `None` while it holds, and for a repaired finding.
     pub gone_at: Option<Duration>,
-    /// What was found, with its numbers.
+    /// What was found, with its numbers: those of a window of the rule.
     pub text: String,
+    /// When the window of these numbers was evaluated, since the start of the session.
+    pub numbers_at: Duration,
     /// What can be done now, and its effect; for a repair that was reverted at the end, how to make it stay.
     pub now: Option<String>,
     /// How to start the program next time.

@@ -195,6 +195,19 @@ fn a_report_has_all_that_was_measured_in_base_units_and_null_for_what_was_not() 
     insta::assert_snapshot!(text.replace(&version, "\"tuneagent\": \"VERSION\""));
 }
 
+#[test]
+fn of_a_program_that_has_ended_a_report_has_no_advice_that_needs_it_to_run() {
+    let mut snapshot = everything();
+    snapshot.findings[0].repaired = false;
+    snapshot.findings[0].now = Some("tuneagent attach 8120 --apply".into());
+    assert!(render(&snapshot).contains("attach 8120"));
+    snapshot
+        .processes
+        .iter_mut()
+        .for_each(|process| process.ended = true);
+    assert!(!render(&snapshot).contains("attach 8120"));
+}
+
 /// Collects the names of all fields, including nested ones.
 fn fields(value: &Value, into: &mut std::collections::BTreeSet<String>) {
     match value {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use profile::Snapshot;
 use profile::cost::{CostView, Slowdown, TOO_MUCH, WindowsView};
-use profile::format::{bytes, percent};
+use profile::format::{bytes, percent, plural};
 
 use super::{none::is_shipped, parts};
 
@@ -92,6 +92,7 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     }
     let of_windows = |view| windows(view, snapshot, shown.are);
     lines.extend(cost.windows.as_ref().map(of_windows));
+    lines.extend(above(cost, snapshot.elapsed));
     if is_much && cost.windows.is_none() {
         let is_short = slowdown.probes > TOO_MUCH && snapshot.elapsed < BUDGET_HOLDS;
         let why = if is_short {
@@ -103,6 +104,19 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
         lines.extend(less.map(|less| format!("    to lower the cost: {less}")));
     }
     lines
+}
+
+/// That the mean since the start is above the budget, and until when.
+fn above(cost: &CostView, elapsed: Duration) -> Option<String> {
+    let above = cost.above_budget(elapsed)?;
+    let until = above.until_ns.map_or_else(String::new, |until_ns| {
+        let minutes = (until_ns / 60e9).ceil() as usize;
+        format!("; within it after ~{}", plural(minutes, "minute"))
+    });
+    Some(format!(
+        "    since the start {} of its CPU time, above the budget, as everything was watched at first{until}",
+        percent(above.share),
+    ))
 }
 
 /// How to reduce the cost in this session; `None` where nothing would. A budget bounds the cost of probes.
@@ -255,6 +269,18 @@ mod tests {
          cost: the program takes ~0.9 % longer: probes 0.9 % of its time and 0.9 % of its CPU time (most of it MPI_Iprobe), tuneagent 0.4 % of an idle CPU, 21 MiB
             MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites outside this time are not seen; ~ marks estimates
         ");
+        if let Some(cost) = &mut snapshot.cost {
+            cost.probes[0].ns = 1.2e9;
+        }
+        assert_eq!(
+            now(&snapshot).pop().as_deref(),
+            Some(
+                "    since the start 6.3 % of its CPU time, above the budget, as everything was watched at first; within it after ~3 minutes"
+            )
+        );
+        if let Some(cost) = &mut snapshot.cost {
+            cost.probes[0].ns = 1e8;
+        }
         // The current part of the windows differs from that over the session.
         snapshot.processes = vec![ProcessView {
             functions: vec![FunctionTotals {

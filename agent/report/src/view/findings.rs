@@ -45,10 +45,10 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
     }
     let mut lines = vec![format!(" {}", plural(all, "finding"))];
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
-        let mut finding = finding.clone();
-        // Nothing can be changed in a program that has ended.
-        finding.now = finding.now.filter(|_| finding.repaired || !has_ended(snapshot));
-        let finding = &finding;
+        let finding = &FindingView {
+            now: snapshot.advice(finding).map(str::to_owned),
+            ..finding.clone()
+        };
         lines.extend(block(index + 1, finding));
         // The condition of a repaired finding fails now, which does not describe the rule's state.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
@@ -106,9 +106,8 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     )];
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         let first = block(index + 1, finding).swap_remove(0);
-        let at = duration(finding.at.as_nanos() as f64);
-        lines.push(format!("{} (after {at})", first.trim_end_matches(':')));
-        let command = finding.now.as_deref().and_then(|now| now.lines().next());
+        lines.push(first.trim_end_matches(':').to_owned());
+        let command = snapshot.advice(finding).and_then(|now| now.lines().next());
         lines.extend(command.map(|command| format!("    now    {command}")));
     }
     lines
@@ -130,23 +129,21 @@ pub(super) fn state_line(rule: &RuleView) -> String {
     format!("    {:<24} {}{left_out}", rule.name, rule.state)
 }
 
-/// Whether all processes of the program were watched until they ended.
-fn has_ended(snapshot: &Snapshot) -> bool {
-    !snapshot.processes.is_empty() && snapshot.running().next().is_none()
-}
-
 pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut lines = Vec::new();
     let mut text = finding.text.lines();
     let time = |at: std::time::Duration| duration(at.as_nanos() as f64);
-    let repaired = match (finding.repaired, &finding.now, finding.gone_at) {
-        (true, None, _) => " (repaired)".to_owned(),
-        (true, Some(_), _) => " (repaired; reverted at the end, without --keep)".to_owned(),
+    let numbers = time(finding.numbers_at);
+    let when = match (finding.repaired, &finding.now, finding.gone_at) {
+        (true, None, _) => format!(" (repaired; numbers at {numbers})"),
+        (true, Some(_), _) => {
+            format!(" (repaired; reverted at the end, without --keep; numbers at {numbers})")
+        }
         (false, _, Some(gone)) => format!(" (from {} to {})", time(finding.at), time(gone)),
-        (false, _, None) => String::new(),
+        (false, _, None) => format!(" (since {}; numbers at {numbers})", time(finding.at)),
     };
     lines.push(format!(
-        " {number}  {}{repaired}   {}",
+        " {number}  {}{when}   {}",
         finding.rule,
         text.next().unwrap_or_default()
     ));
@@ -210,7 +207,7 @@ mod tests {
             lines,
             [
                 " 2 findings".to_owned(),
-                " 1  busy   ranks spin".to_owned(),
+                " 1  busy (since 0 s; numbers at 0 s)   ranks spin".to_owned(),
                 "    state  advising".to_owned(),
                 format!(" 2  {past}"),
                 "    load-imbalance           condition false: a".to_owned(),
@@ -232,11 +229,11 @@ mod tests {
         snapshot.findings.push(found);
         insta::assert_snapshot!(at_end(&snapshot, false).join("\n"), @"
         1 finding
-        1  openmp-team-size   the threads want 2 CPUs:
+        1  openmp-team-size (since 0 s; numbers at 0 s)   the threads want 2 CPUs:
            they wait
            state  advising: its condition holds
         ");
-        assert!(brief(&snapshot)[1].ends_with("want 2 CPUs (after 0 s)"));
+        assert!(brief(&snapshot)[1].ends_with("(since 0 s; numbers at 0 s)   the threads want 2 CPUs"));
 
         // Changes that were reverted at the end are not shown as applied.
         snapshot.rules = vec![rule(Standing::Applied, "applied")];
@@ -300,7 +297,7 @@ mod tests {
         snapshot.findings.push(found);
         insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @"
         1 finding
-        1  shared-core   32 threads want 2 CPUs
+        1  shared-core (since 0 s; numbers at 0 s)   32 threads want 2 CPUs
            matched no process: blas-threads
         ");
     }
@@ -330,9 +327,9 @@ mod tests {
         ];
         insta::assert_snapshot!(at_end(&snapshot, false).join("\n"), @r"
          2 findings
-         1  workers   4 workers take 18.5 ms, 1 takes 43.5 ms
+         1  workers (since 0 s; numbers at 0 s)   4 workers take 18.5 ms, 1 takes 43.5 ms
             state  on trial: 2 of 5 windows
-         2  nodes   a node is idle
+         2  nodes (since 0 s; numbers at 0 s)   a node is idle
             state  another change is on trial, of workers
             chunks                   another change is on trial, of workers
             frugal                   the variable nw is claimed by workers, whose priority is 2

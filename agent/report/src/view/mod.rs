@@ -4,6 +4,7 @@
 mod cost;
 mod cpus;
 mod durations;
+mod efficiency;
 mod findings;
 mod history;
 mod live;
@@ -19,9 +20,10 @@ mod sizes;
 mod spread;
 mod terminal;
 
+pub use efficiency::efficiency;
 pub use findings::without as without_findings;
 pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
-pub use pace::efficiency;
+pub use pace::calls_each;
 pub use screen::{closing, header, losses, overview, summary};
 pub use sizes::message_sizes;
 pub use terminal::{Painter, columns};

@@ -1,13 +1,13 @@
-//! The pace of the program, its efficiencies and its call sites, as text.
+//! The pace of the program and its call sites, as text.
 
 use std::time::Duration;
 
-use profile::format::{count, duration, percent, plural, significant, times};
+use profile::format::{count, duration, percent, plural, times};
 use profile::{
-    CallSiteView, EfficienciesView, FunctionTotals, IterationView, Rates, Scalability, SequenceView,
-    Snapshot, Split, Steps, TeamsView,
+    CallSiteView, EfficienciesView, FunctionTotals, IterationView, SequenceView, Snapshot, Steps, TeamsView,
 };
 
+use super::efficiency;
 use super::parts::{self, WATCHED_FULLY, probed};
 
 /// Minimum change of the pace over the run that is mentioned.
@@ -25,32 +25,10 @@ const WATCHED_MIN: f64 = 0.1;
 /// Maximum length of a function's name; names of templates may take several lines.
 const NAME_MAX: usize = 48;
 
-/// If ranks need a CPU for a smaller part of their time outside MPI, they are reported as sleeping: POP
-/// counts all of that time as useful.
-const AWAKE: f64 = 0.5;
-/// If ranks are outside MPI for less of their time, sleep is not reported.
-const OUTSIDE_SHOWN: f64 = 0.2;
-
-/// A note on efficiencies if most of the useful time is sleep.
-fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
-    let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
-    for rates in rates {
-        outside += 1.0 - rates.mpi?;
-        awake += rates.cpu + rates.runqueue;
-        ranks += 1.0;
-    }
-    (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
-        format!(
-            "    outside MPI the ranks sleep {} of the time: idle, or waiting for something other than MPI",
-            percent(1.0 - awake / outside)
-        )
-    })
-}
-
 /// Current pace and efficiencies.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
-    let asleep = asleep(snapshot.running().filter_map(|process| process.rates));
+    let asleep = efficiency::asleep(snapshot.running().filter_map(|process| process.rates));
     let rests = until(snapshot).is_some();
     lines(
         snapshot,
@@ -73,7 +51,7 @@ fn until(snapshot: &Snapshot) -> Option<String> {
 /// Pace and efficiencies over the entire session, and the parts that are not measured.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
-    let asleep = asleep(snapshot.processes.iter().filter_map(|process| process.overall));
+    let asleep = efficiency::asleep(snapshot.processes.iter().filter_map(|process| process.overall));
     let around = snapshot.iteration_around_change();
     let around = around.map(|(before_ns, after_ns)| StepTime::Around { before_ns, after_ns });
     let mut lines = lines(snapshot, sequence.efficiencies.as_ref(), asleep, |iteration| {
@@ -103,11 +81,7 @@ fn lines(
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
     }
-    lines.extend(efficiencies.map(efficiency_line));
-    let split = efficiencies.and_then(|found| found.split.as_ref());
-    lines.extend(split.map(split_line));
-    let scalability = efficiencies.and_then(|found| Some((found.scalability?, found.ranks)));
-    lines.extend(scalability.map(|(scalability, ranks)| scalability_line(&scalability, ranks)));
+    lines.extend(efficiencies.map(efficiency::lines).unwrap_or_default());
     lines.extend(efficiencies.and(asleep));
     lines
 }
@@ -125,16 +99,21 @@ enum StepTime {
     },
 }
 
+/// The MPI calls or parallel regions of an iteration, in words.
+pub fn calls_each(iteration: &IterationView, steps: Steps) -> String {
+    match iteration.calls.round() {
+        1.0 => format!("1 {} each", steps.noun()),
+        calls => format!("{} {}s each", count(calls), steps.noun()),
+    }
+}
+
 fn step_line(
     iteration: &IterationView,
     time: StepTime,
     sequence: &SequenceView,
     (until, is_sampled): (Option<String>, bool),
 ) -> String {
-    let calls = match iteration.calls.round() {
-        1.0 => format!("1 {} each", sequence.steps.noun()),
-        calls => format!("{} {}s each", count(calls), sequence.steps.noun()),
-    };
+    let calls = calls_each(iteration, sequence.steps);
     // The times before and after a change of ours say more than those of the quarters.
     let is_around = matches!(time, StepTime::Around { .. });
     let change = match iteration.change.filter(|_| !is_around) {
@@ -191,61 +170,6 @@ fn step_line(
     format!(
         " {until}one step of the detected loop {takes} {time}   ({}{seen}, {calls}{over}{change}{before})",
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
-    )
-}
-
-/// The efficiency of ranks that all wait must differ from 0, and the factors must multiply to the product.
-pub fn efficiency(efficiency: f64) -> String {
-    match efficiency < 0.0995 {
-        true => significant(efficiency, 2),
-        false => format!("{efficiency:.2}"),
-    }
-}
-
-fn efficiency_line(view: &EfficienciesView) -> String {
-    let over = if view.over_iterations {
-        "over complete steps"
-    } else {
-        "not over complete steps"
-    };
-    let parts = match view.between_nodes {
-        None => "; of the ranks here: others, if any, are not seen",
-        Some(_) => "",
-    };
-    let nodes = match view.between_nodes {
-        Some(between) if view.nodes > 1 => format!(
-            " (within nodes {}, between {} nodes {})",
-            efficiency(view.of.within_nodes),
-            view.nodes,
-            efficiency(between),
-        ),
-        _ => String::new(),
-    };
-    format!(
-        " parallel efficiency {}  =  load balance {}{nodes}  x  communication {}   ({over}{parts})",
-        efficiency(view.of.parallel),
-        efficiency(view.of.load_balance),
-        efficiency(view.of.communication),
-    )
-}
-
-fn scalability_line(view: &Scalability, ranks: usize) -> String {
-    format!(
-        " computation scalability {:.2} from {} to {ranks}   (by useful time of a step; if the problem grew with the ranks {:.2})",
-        view.strong,
-        plural(view.ranks_before, "rank"),
-        view.weak,
-    )
-}
-
-fn split_line(split: &Split) -> String {
-    format!(
-        " serialisation {}  x  transfer {}   (between {} collectives of all ranks: {} of the time waiting for the last, {} transfer)",
-        efficiency(split.serialisation),
-        efficiency(split.transfer),
-        count(split.collectives as f64),
-        percent(split.waiting),
-        percent(split.transferring),
     )
 }
 
@@ -399,7 +323,7 @@ fn place(site: &CallSiteView) -> String {
 mod tests {
     use super::*;
     use crate::example::{call_site, efficiencies, split};
-    use profile::{LeftLoop, PaceView, ProcessView, RegionsView, TeamTotals};
+    use profile::{LeftLoop, PaceView, ProcessView, RegionsView, Scalability, TeamTotals};
 
     fn sequence() -> SequenceView {
         SequenceView {
@@ -452,34 +376,16 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_sleep_outside_mpi_are_said_to_and_those_that_compute_are_not() {
-        let rank = |mpi, cpu| Rates {
-            mpi: Some(mpi),
-            cpu,
-            ..Rates::default()
+    fn one_call_or_region_of_an_iteration_is_in_the_singular() {
+        let of = |calls, steps| {
+            let iteration = IterationView {
+                calls,
+                ..IterationView::default()
+            };
+            calls_each(&iteration, steps)
         };
-        let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
-        assert!(said.is_some_and(|line| line.contains("the ranks sleep 99 %")));
-        assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
-        // Nearly always inside MPI: the remaining time is too small to report.
-        assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
-        assert_eq!(asleep(std::iter::empty()), None);
-    }
-
-    #[test]
-    fn efficiencies_of_ranks_that_all_wait_multiply_to_what_is_shown() {
-        let line = efficiency_line(&EfficienciesView {
-            of: efficiencies([0.002, 0.001, 0.001, 0.002]).of,
-            ..sequence().efficiencies_of_late.unwrap()
-        });
-        let numbers: Vec<f64> = line
-            .split_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect();
-        let [parallel, balance, communication] = numbers[..] else {
-            panic!("{line}")
-        };
-        assert!((balance * communication / parallel - 1.0).abs() < 0.05, "{line}");
+        assert_eq!(of(1.0, Steps::Regions), "1 parallel region each");
+        assert_eq!(of(7.0, Steps::MpiCalls), "7 MPI calls each");
     }
 
     #[test]

@@ -548,6 +548,7 @@ pub(super) mod tests {
         let mut snapshot = snapshot(64);
         snapshot.findings.push(FindingView {
             at: Duration::from_millis(3200),
+            numbers_at: Duration::from_millis(4700),
             now: Some("sudo tuneagent attach 8120 --apply\nsets one byte in each rank".into()),
             next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
             ..finding("openmpi-busy-wait", "64 ranks share 2 CPUs")
@@ -560,7 +561,7 @@ pub(super) mod tests {
                               inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
         1 finding
-        1  openmpi-busy-wait   64 ranks share 2 CPUs
+        1  openmpi-busy-wait (since 3.2 s; numbers at 4.7 s)   64 ranks share 2 CPUs
            now    sudo tuneagent attach 8120 --apply
                   sets one byte in each rank
            next   mpirun --mca mpi_yield_when_idle 1

@@ -18,10 +18,16 @@ impl Findings {
         match self.open.iter_mut().find(|known| known.rule == finding.rule) {
             // A repaired finding keeps its text; the current numbers are those of the repaired program.
             Some(known) if known.repaired => {}
-            // The time of the first finding is kept.
+            // The time of the first finding is kept. A finding that is not evaluated again keeps its numbers.
             Some(known) => {
+                let is_same = known.text == finding.text;
                 *known = FindingView {
                     at: known.at,
+                    numbers_at: if is_same {
+                        known.numbers_at
+                    } else {
+                        finding.numbers_at
+                    },
                     ..finding
                 }
             }
@@ -80,5 +86,30 @@ impl Findings {
     pub(super) fn repairs(&self) -> impl Iterator<Item = &str> {
         let repaired = self.open.iter().filter(|finding| finding.repaired);
         repaired.map(|finding| finding.rule.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_has_the_time_of_its_first_window_and_that_of_its_numbers() {
+        let mut findings = Findings::default();
+        let mut times = |second, text: &str| {
+            let at = Duration::from_secs(second);
+            findings.open(FindingView {
+                rule: "r".to_owned(),
+                text: text.to_owned(),
+                at,
+                numbers_at: at,
+                ..FindingView::default()
+            });
+            let view = &findings.views()[0];
+            (view.at.as_secs(), view.numbers_at.as_secs())
+        };
+        assert_eq!(times(2, "88 % in MPI"), (2, 2));
+        assert_eq!(times(5, "85 % in MPI"), (2, 5));
+        assert_eq!(times(9, "85 % in MPI"), (2, 5));
     }
 }

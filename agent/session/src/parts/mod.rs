@@ -18,6 +18,7 @@ use crate::{
     requests::{self, Check, RemoveResult, RequestState, RequestStep},
 };
 use plan::MarkKind;
+use profile::format::duration;
 use profile::outcome::{NOT_UNDONE, UNDONE};
 use profile::{FindingView, GuardView};
 use rules::{DecisionId, Time};
@@ -217,7 +218,7 @@ impl Parts {
     fn found(&mut self, finding: FindingView, is_new: bool) -> Effects {
         let is_said = is_new && !self.changes.findings.is_open(&finding.rule);
         let effects = match is_said {
-            true => found(&finding.rule, &finding.text),
+            true => found(&finding),
             false => Effects::new(),
         };
         self.changes.findings.open(finding);
@@ -416,9 +417,11 @@ fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
     guard
 }
 
-fn found(rule: &str, text: &str) -> Effects {
+fn found(finding: &FindingView) -> Effects {
+    let FindingView { rule, text, at, .. } = finding;
+    let at = duration(at.as_nanos() as f64);
     let indented = text.trim_end().replace('\n', "\n    ");
-    let said = Effect::Say(format!("finding  {rule}   {indented}"));
+    let said = Effect::Say(format!("finding  {rule} (at {at})   {indented}"));
     [said]
         .into_iter()
         .chain(marks(MarkKind::Finding, rule, text))

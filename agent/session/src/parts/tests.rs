@@ -239,12 +239,13 @@ fn a_finding_is_said_when_it_is_new_and_of_several_tunes_once() {
         finding: FindingView {
             rule: "r".to_owned(),
             text: "slow\nby far".to_owned(),
+            at: std::time::Duration::from_millis(1520),
             ..FindingView::default()
         },
         is_new,
     };
     let said = [
-        "say finding  r   slow\n    by far",
+        "say finding  r (at 1.52 s)   slow\n    by far",
         "trace finding r slow\nby far",
         "record finding r slow\nby far",
     ];

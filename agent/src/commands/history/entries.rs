@@ -1,4 +1,5 @@
-//! The changes of a process as `journal` lists them: the alternations of one session's trial are one entry.
+//! Changes as `journal` lists them: the alternations of one session's trial are one entry, and so is a change
+//! that was made in several processes at once.
 
 use tuner::journal::{Change, Status};
 
@@ -8,6 +9,8 @@ pub(super) struct Entry {
     pub(super) first: (u64, String),
     pub(super) times: usize,
     pub(super) last: Change,
+    /// Further processes with the same change, by number.
+    pub(super) others: Vec<i32>,
 }
 
 /// The changes of a process as entries. Repetitions of a rule's changes, which its guard reverts to compare,
@@ -31,10 +34,44 @@ pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
                 first: (change.intent.change, change.intent.at.wall.clone()),
                 times: 1,
                 last: change,
+                others: Vec::new(),
             }),
         }
     }
     entries
+}
+
+/// The entries of several processes, in order of time: those that differ only in the process and in time are one.
+/// `details` is what else is shown of a change.
+pub(super) fn merged(mut entries: Vec<Entry>, details: impl Fn(&Change) -> String) -> Vec<Entry> {
+    entries.sort_by(|one, other| one.last.intent.at.wall.cmp(&other.last.intent.at.wall));
+    let mut merged: Vec<Entry> = Vec::new();
+    for entry in entries {
+        let is_same = |shown: &&mut Entry| {
+            shown.first.0 == entry.first.0
+                && shown.times == entry.times
+                && is_same_decision(&shown.last, &entry.last)
+                && details(&shown.last) == details(&entry.last)
+        };
+        match merged.iter_mut().rev().find(is_same) {
+            Some(shown) => shown.others.push(entry.last.intent.target.pid.number),
+            None => merged.push(entry),
+        }
+    }
+    merged
+}
+
+/// Whether a session or command made the same change in two processes of a program, for the same reasons.
+fn is_same_decision(one: &Change, other: &Change) -> bool {
+    let (intent, of_other) = (&one.intent, &other.intent);
+    let reverted_by = |change: &Change| change.revert.as_ref().map(|(_, who)| who.clone());
+    intent.target.pid != of_other.target.pid
+        && intent.target.executable == of_other.target.executable
+        && intent.who == of_other.who
+        && (&intent.rule, &intent.why, intent.change) == (&of_other.rule, &of_other.why, of_other.change)
+        && intent.action.to_string() == of_other.action.to_string()
+        && (one.status, one.confirmed, &one.result) == (other.status, other.confirmed, &other.result)
+        && reverted_by(one) == reverted_by(other)
 }
 
 /// Whether the session that made a change reverted it itself and then made the next one.
@@ -134,5 +171,38 @@ mod tests {
             .map(|entry| (entry.first.0, entry.times))
             .collect();
         assert_eq!(found, [(1, 1), (2, 1), (3, 2)]);
+    }
+
+    #[test]
+    fn a_change_in_several_processes_is_one_entry_and_what_differs_is_another() {
+        let of = |pid: i32, number, cpu: &str, status, by| {
+            let mut made = change(number, Some("busy"), cpu, status, by);
+            made.intent.target.pid.number = pid;
+            entries(vec![made]).remove(0)
+        };
+        let (there, back) = (Status::Applied, Status::Reverted);
+        let listed = vec![
+            of(7, 1, "0", back, (10, 10)),
+            of(8, 1, "0", back, (10, 10)),
+            of(9, 1, "1", back, (10, 10)),
+            of(7, 2, "0", there, (20, 20)),
+            of(8, 2, "0", back, (20, 20)),
+            of(9, 2, "0", there, (20, 20)),
+            of(9, 3, "0", there, (30, 30)),
+        ];
+        let found = merged(listed, |_| String::new());
+        let found: Vec<(i32, u64, Vec<i32>)> = (found.into_iter())
+            .map(|entry| (entry.last.intent.target.pid.number, entry.first.0, entry.others))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (7, 1, vec![8]),
+                (9, 1, vec![]),
+                (7, 2, vec![9]),
+                (8, 2, vec![]),
+                (9, 3, vec![]),
+            ]
+        );
     }
 }

@@ -28,7 +28,7 @@ use crate::{
 const ROWS_MAX: usize = 200;
 
 /// Why a program lacks names.
-const STRIPPED: &str = "it was stripped: of its functions and variables only those that it exports have names (strip -g would leave them)";
+const STRIPPED: &str = "was stripped: of its functions and variables only those that it exports have names (strip -g would leave them)";
 
 /// Maximum number of rows written as JSON.
 const JSON_ROWS_MAX: usize = 100_000;
@@ -65,6 +65,9 @@ struct FileSymbols {
     file: String,
     symbols: Vec<Row>,
     omitted: usize,
+    /// Symbols of the compiler and the C library that a list without a pattern leaves out.
+    #[serde(skip)]
+    of_toolchain: usize,
     /// Numbers of functions by the cost of a hit, including functions that are not shown; if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<CostCounts>,
@@ -76,6 +79,8 @@ struct Wanted<'a> {
     spelling: Option<(&'a str, Spelling)>,
     functions: bool,
     variables: bool,
+    /// Only the program's own symbols, not those of the compiler and the C library.
+    is_own: bool,
     /// Show probe sites, for a kernel that emulates these instructions.
     sites: Option<Emulation>,
 }
@@ -89,6 +94,7 @@ impl<'a> Wanted<'a> {
                 .filter(|_| glob.is_none())
                 .map(|name| (name, Spelling::new(name))),
             glob,
+            is_own: pattern.is_none() && !args.json,
             functions: !args.variables,
             variables: !(args.functions || args.sites),
             sites: args.sites.then(kernel::emulation),
@@ -129,7 +135,7 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
         let rows = rows(listed, &wanted, room)
             .map_err(|error| Failure::not_there(listed.path.clone()).caused_by(&error))?;
         room -= rows.symbols.len();
-        if !rows.symbols.is_empty() || rows.omitted > 0 {
+        if !rows.symbols.is_empty() || rows.omitted > 0 || rows.of_toolchain > 0 {
             found.push(rows);
         }
     }
@@ -142,6 +148,10 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
         return Ok(Code::Done);
     }
     show(&found, others);
+    // The first file is the program itself. Where nothing is found the error says so.
+    if files.first().is_some_and(|first| is_stripped(&first.image)) {
+        say!("{} {STRIPPED}", args.target);
+    }
     Ok(Code::Done)
 }
 
@@ -175,7 +185,7 @@ fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
             // The first file is the program itself.
             match files.first().is_some_and(|first| is_stripped(&first.image)) {
                 // A similar name of a library is not the one that was removed.
-                true => format!("{text}: {STRIPPED}"),
+                true => format!("{text}: it {STRIPPED}"),
                 false => format!("{text}{near}"),
             }
         }
@@ -196,6 +206,13 @@ fn show(found: &[FileSymbols], others: usize) {
         if let Some(costs) = &file.costs {
             say!("  {costs}");
         }
+    }
+    let of_toolchain: usize = found.iter().map(|file| file.of_toolchain).sum();
+    if of_toolchain > 0 {
+        say!(
+            "left out: {} of the compiler and the C library; a pattern shows them",
+            plural(of_toolchain, "symbol")
+        );
     }
     let omitted: usize = found.iter().map(|file| file.omitted).sum();
     if omitted > 0 {
@@ -249,7 +266,13 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
     let image = &listed.image;
     let mut entries = catalog::entries(image, |name| wanted.takes_name(name))?;
     entries.retain(|entry| wanted.takes(entry));
-    entries.sort_by_key(|entry| is_of_toolchain(&entry.name, entry.source.as_deref()));
+    let all = entries.len();
+    let is_own = |entry: &CatalogEntry| !is_of_toolchain(&entry.name, entry.source.as_deref());
+    if wanted.is_own {
+        entries.retain(is_own);
+    }
+    let of_toolchain = all - entries.len();
+    entries.sort_by_key(|entry| !is_own(entry));
     let sites = wanted
         .sites
         .map(|emulation| sites::of(image, &entries, emulation));
@@ -266,6 +289,7 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
             file: listed.path.clone(),
             symbols,
             omitted,
+            of_toolchain,
             costs: Some(costs),
         });
     }
@@ -284,6 +308,7 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
             file: listed.path.clone(),
             symbols,
             omitted: omitted + (total - shown),
+            of_toolchain,
             costs: None,
         });
     }
@@ -291,13 +316,19 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
         file: listed.path.clone(),
         symbols,
         omitted,
+        of_toolchain,
         costs: None,
     })
 }
 
-/// Whether a symbol belongs to the compiler or the C library; these come last.
+/// Whether a symbol belongs to the compiler or the C library.
 fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
-    const STARTUP: [&str; 6] = [
+    const STARTUP: [&str; 11] = [
+        "_start",
+        "_end",
+        "_init",
+        "_fini",
+        "_edata",
         "deregister_tm_clones",
         "register_tm_clones",
         "frame_dummy",
@@ -305,7 +336,11 @@ fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
         "edata",
         "end",
     ];
-    name.starts_with(['_', '.'])
+    // Names with these beginnings are reserved for them.
+    let is_reserved = name.starts_with("__") || name.starts_with('.');
+    let after = name.strip_prefix('_').and_then(|rest| rest.chars().next());
+    is_reserved
+        || after.is_some_and(|first| first.is_ascii_uppercase())
         || STARTUP.contains(&name)
         || source.is_some_and(|file| file.starts_with("crt"))
 }
@@ -390,6 +425,9 @@ mod tests {
             ("deregister_tm_clones", None, true),
             ("__TMC_END__", None, true),
             ("_DYNAMIC", None, true),
+            ("_end", None, true),
+            ("_update", None, false),
+            ("end_of_step", None, false),
             ("step", Some("solver.c"), false),
             ("limit", None, false),
         ] {

@@ -1,0 +1,139 @@
+//! The efficiencies of the ranks, as text.
+
+use profile::format::{count, percent, plural, significant};
+use profile::{EfficienciesView, Rates, Scalability, Split};
+
+/// If ranks need a CPU for a smaller part of their time outside MPI, they are reported as sleeping: POP
+/// counts all of that time as useful.
+const AWAKE: f64 = 0.5;
+/// If ranks are outside MPI for less of their time, sleep is not reported.
+const OUTSIDE_SHOWN: f64 = 0.2;
+
+/// A note on efficiencies if most of the useful time is sleep.
+pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
+    let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
+    for rates in rates {
+        outside += 1.0 - rates.mpi?;
+        awake += rates.cpu + rates.runqueue;
+        ranks += 1.0;
+    }
+    (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
+        format!(
+            "    outside MPI the ranks sleep {} of the time: idle, or waiting for something other than MPI",
+            percent(1.0 - awake / outside)
+        )
+    })
+}
+
+/// The efficiencies, their factors and the scalability, in lines.
+pub(super) fn lines(view: &EfficienciesView) -> Vec<String> {
+    let scalability = view.scalability.as_ref();
+    let scalability = scalability.map(|of| scalability_line(of, view.ranks));
+    let split = view.split.as_ref().map(split_line);
+    [factors(view)]
+        .into_iter()
+        .chain(split)
+        .chain(scalability)
+        .collect()
+}
+
+/// The efficiency of ranks that all wait must differ from 0, and the factors must multiply to the product.
+pub fn efficiency(efficiency: f64) -> String {
+    match efficiency < 0.0995 {
+        true => significant(efficiency, 2),
+        false => format!("{efficiency:.2}"),
+    }
+}
+
+fn factors(view: &EfficienciesView) -> String {
+    let over = if view.over_iterations {
+        "over complete steps"
+    } else {
+        "not over complete steps"
+    };
+    let parts = match view.between_nodes {
+        None => "; of the ranks here: others, if any, are not seen",
+        Some(_) => "",
+    };
+    if !view.is_balance_known() {
+        return format!(
+            " parallel efficiency {}   ({over}{parts}; no rank computes for 1 % of its time: too little for a load balance)",
+            efficiency(view.of.parallel),
+        );
+    }
+    let nodes = match view.between_nodes {
+        Some(between) if view.nodes > 1 => format!(
+            " (within nodes {}, between {} nodes {})",
+            efficiency(view.of.within_nodes),
+            view.nodes,
+            efficiency(between),
+        ),
+        _ => String::new(),
+    };
+    format!(
+        " parallel efficiency {}  =  load balance {}{nodes}  x  communication {}   ({over}{parts})",
+        efficiency(view.of.parallel),
+        efficiency(view.of.load_balance),
+        efficiency(view.of.communication),
+    )
+}
+
+fn scalability_line(view: &Scalability, ranks: usize) -> String {
+    format!(
+        " computation scalability {:.2} from {} to {ranks}   (by useful time of a step; if the problem grew with the ranks {:.2})",
+        view.strong,
+        plural(view.ranks_before, "rank"),
+        view.weak,
+    )
+}
+
+fn split_line(split: &Split) -> String {
+    format!(
+        " serialisation {}  x  transfer {}   (between {} collectives of all ranks: {} of the time waiting for the last, {} transfer)",
+        efficiency(split.serialisation),
+        efficiency(split.transfer),
+        count(split.collectives as f64),
+        percent(split.waiting),
+        percent(split.transferring),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn ranks_that_sleep_outside_mpi_are_said_to_and_those_that_compute_are_not() {
+        let rank = |mpi, cpu| Rates {
+            mpi: Some(mpi),
+            cpu,
+            ..Rates::default()
+        };
+        let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
+        assert!(said.is_some_and(|line| line.contains("the ranks sleep 99 %")));
+        assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
+        // Nearly always inside MPI: the remaining time is too small to report.
+        assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
+        assert_eq!(asleep(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn efficiencies_of_ranks_that_all_wait_multiply_to_what_is_shown() {
+        let line = factors(&example::efficiencies([0.02, 0.01, 0.01, 0.02]));
+        let numbers: Vec<f64> = line
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [parallel, balance, communication] = numbers[..] else {
+            panic!("{line}")
+        };
+        assert!((balance * communication / parallel - 1.0).abs() < 0.05, "{line}");
+    }
+
+    #[test]
+    fn of_ranks_that_hardly_compute_no_load_balance_is_shown() {
+        let line = factors(&example::efficiencies([0.002, 0.001, 0.001, 0.002]));
+        insta::assert_snapshot!(line, @" parallel efficiency 0.0015   (over complete steps; no rank computes for 1 % of its time: too little for a load balance)");
+    }
+}
