@@ -133,7 +133,7 @@ pub enum Record {
     /// An iteration of the detected loop of a process has ended.
     IterationEnded {
         process: ProcessId,
-        /// When it ended.
+        /// The time of its end.
         time: Time,
         duration_ns: u64,
         thread: u32,

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use rules::{IterationTeams, LoopNumber};
+pub(crate) use rules::IterationTeams;
+use rules::LoopNumber;
 
 /// An iteration of the detected loop of a process begins or ends.
 #[derive(Clone, Debug)]
@@ -133,8 +134,8 @@ impl IterationNumbers {
         }
     }
 
-    /// The number after the `last` one in loop `of`. If begins were missed, or the numbers of other ranks are
-    /// far ahead, it is theirs.
+    /// The number after the `last` one in loop `of`. If begins were missed, or other ranks have much greater
+    /// numbers, it is theirs.
     fn next(&self, slot: u32, (begin_ns, seen): (u64, LoopSeen), (of, last): (u32, (u64, u64))) -> u64 {
         let least = last.1 + 1;
         let nearest = self.others(slot, Some(of));

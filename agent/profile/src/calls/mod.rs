@@ -24,8 +24,8 @@ use std::{
 use abi::Call;
 use rules::period::{Detector, Look, WINDOW};
 
-pub(crate) use self::boundaries::LoopSeen;
 pub use self::boundaries::{BoundarySide, IterationBoundary, IterationNumbers};
+pub(crate) use self::boundaries::{IterationTeams, LoopSeen};
 pub use self::collectives::{Collectives, Split};
 pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};

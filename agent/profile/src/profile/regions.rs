@@ -1,11 +1,10 @@
 //! The observed parallel regions of a process.
 
 use abi::Call;
-use rules::IterationTeams;
 
 use super::Reading;
 use crate::{
-    calls::{EndedIteration, Losses, TeamPart, Teams, UnusedIteration},
+    calls::{EndedIteration, IterationTeams, Losses, TeamPart, Teams, UnusedIteration},
     probe::Probe,
     snapshot::{RegionsView, TeamsView},
 };

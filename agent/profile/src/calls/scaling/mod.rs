@@ -24,10 +24,9 @@ use std::{
     ops::Range,
 };
 
-use rules::IterationTeams;
-
 pub use self::curve::{Ratio, ScalingView, SizeView};
 pub use self::losses::{Inflation, Losses};
+use super::IterationTeams;
 use super::teams::TeamParts;
 
 /// Maximum number of stored regions. They are stored until their iterations have ended.
