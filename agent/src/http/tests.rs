@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-fn metrics_site() -> Site {
-    Site::Metrics(watch::channel(Published::default()).1)
+fn metrics_site() -> ServedPages {
+    ServedPages::Metrics(watch::channel(Published::default()).1)
 }
 
 /// Limit for each step, longer than any step takes on any machine: a test that exceeds it has failed.
@@ -20,7 +20,7 @@ fn served(bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
     served_site(metrics_site(), bounds, talk);
 }
 
-fn served_site(site: Site, bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
+fn served_site(site: ServedPages, bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
@@ -168,10 +168,10 @@ fn what_is_not_a_request_for_a_page_of_ours_is_refused() {
 }
 
 /// A page whose snapshots the test publishes through a channel.
-fn page_site(newest: Newest) -> (Site, String) {
+fn page_site(newest: Newest) -> (ServedPages, String) {
     let token = Token::new().unwrap();
     let known = token.text().to_owned();
-    (Site::Page(Web::new(newest, token, 9478)), known)
+    (ServedPages::Page(Web::new(newest, token, 9478)), known)
 }
 
 fn get(address: SocketAddr, path: &str, more: &str) -> String {
@@ -440,7 +440,7 @@ fn a_client_that_does_not_read_its_stream_is_disconnected() {
         unread: Duration::from_millis(100),
         ..BOUNDS
     };
-    served_site(Site::Page(Arc::clone(&web)), bounds, |address| {
+    served_site(ServedPages::Page(Arc::clone(&web)), bounds, |address| {
         let mut reader = connected(address, &request);
         read_until(&mut reader, "event: tick");
         let mut sleeper = connected(address, &request);

@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use tuner::actuator::RevertSummary;
-use tuner::journal::{Change, RevertOutcome, StateDir, Status};
+use tuner::journal::{JournalChange, RevertOutcome, StateDir, Status};
 use tuner::{Pid, Process};
 
 use crate::actuator::Setting;
@@ -26,7 +26,7 @@ fn worker(setting: &mut Setting, words: &str) -> Pid {
     Process::open(number).unwrap().pid
 }
 
-fn changes(setting: &Setting, pid: Pid) -> Vec<Change> {
+fn changes(setting: &Setting, pid: Pid) -> Vec<JournalChange> {
     StateDir::at(setting.state()).history(pid).unwrap().changes()
 }
 

@@ -1,20 +1,20 @@
 //! The changes of a process as `journal` lists them: the alternations of one session's trial are one entry.
 
-use tuner::journal::{Change, Status};
+use tuner::journal::{JournalChange, Status};
 
 /// Repetitions of a change of a process, and the last one.
-pub(super) struct Entry {
+pub(super) struct HistoryEntry {
     /// Number of the first change, and when it was made.
     pub(super) first: (u64, String),
     pub(super) times: usize,
-    pub(super) last: Change,
+    pub(super) last: JournalChange,
 }
 
 /// The changes of a process as entries. Repetitions of a rule's changes, which its guard reverts to compare,
 /// form one entry for each action. A change that another session made or reverted, or a user by hand, is no
 /// part of a trial.
-pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
+pub(super) fn entries(changes: Vec<JournalChange>) -> Vec<HistoryEntry> {
+    let mut entries: Vec<HistoryEntry> = Vec::new();
     for change in changes {
         let rule = change.intent.rule.clone();
         let action = change.intent.action.to_string();
@@ -27,7 +27,7 @@ pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
                 entry.times += 1;
                 entry.last = change;
             }
-            _ => entries.push(Entry {
+            _ => entries.push(HistoryEntry {
                 first: (change.intent.change, change.intent.at.wall.clone()),
                 times: 1,
                 last: change,
@@ -38,7 +38,7 @@ pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
 }
 
 /// Whether the session that made a change reverted it itself and then made the next one.
-fn was_reverted_to_compare(change: &Change, next: &Change) -> bool {
+fn was_reverted_to_compare(change: &JournalChange, next: &JournalChange) -> bool {
     let session = &change.intent.who;
     let reverted_by = change.revert.as_ref().map(|(_, who)| who);
     change.status == Status::Reverted && reverted_by == Some(session) && next.intent.who == *session
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     /// A change of a rule (or by hand) that binds a thread to a CPU, made and reverted by these processes.
-    fn change(number: u64, rule: Option<&str>, cpu: &str, status: Status, by: (i32, i32)) -> Change {
+    fn change(number: u64, rule: Option<&str>, cpu: &str, status: Status, by: (i32, i32)) -> JournalChange {
         let who = |pid: i32| json!({"uid": 0, "user": "root", "pid": pid});
         let at = json!({"wall": "2026-11-20T15:04:23.420Z", "monotonic_ns": number});
         let revert = (status == Status::Reverted).then(|| json!([at, who(by.1)]));
