@@ -20,6 +20,7 @@ use needs::require_root;
 use probe::kernel::{Kernel, LoadOptions, Producer, Ring, read_hit};
 use running::Running;
 use rustix::process::{Pid, Signal, kill_process};
+use tuneagent_e2e::wait::{SOON, wait_until};
 
 /// Producers and hits of each, together more than the ring can hold.
 const PRODUCERS: u32 = 4;
@@ -196,9 +197,8 @@ impl Agent {
             stat.rsplit_once(") ").unwrap().1.starts_with('T')
         };
         let threads = || std::fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
-        while !threads().all(|thread| stands(&thread.unwrap().path())) {
-            thread::yield_now();
-        }
+        let stand = || Ok(threads().all(|thread| stands(&thread.unwrap().path())));
+        wait_until("all threads to stop", SOON, stand).unwrap();
     }
 }
 

@@ -16,6 +16,7 @@ use needs::require_root;
 use probe::kernel::{
     CallMoment, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_family_event,
 };
+use tuneagent_e2e::wait::{SOON, wait_until};
 use tuner::FileOffset;
 
 /// Works, starts children that work (every second one after exec), and ends when they have ended. With a
@@ -86,9 +87,7 @@ fn waiting(uid: u32, program: &Path, arguments: &[&str]) -> Child {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
         name.trim() == "sh"
     };
-    while !is_shell() {
-        std::thread::yield_now();
-    }
+    wait_until("the exec of the shell", SOON, || Ok(is_shell())).unwrap();
     assert!(child.try_wait().unwrap().is_none());
     child
 }

@@ -68,7 +68,10 @@ fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> O
     // With the first numbers, the start-up work is done.
     agent.lines.wait_for_line(" after ", SOON)?;
     let before = Usage::of(agent.pid())?;
-    // A fixed time: a request to the agent meanwhile would wake it.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a fixed time is measured; a request to the agent meanwhile would wake it"
+    )]
     std::thread::sleep(WATCHED);
     let took = Usage::of(agent.pid())?.since(before);
     let per_s = |count: u64| count as f64 / WATCHED.as_secs_f64();

@@ -2,12 +2,13 @@
 //! does not block the others; a failed revert is retried when the program continues.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::Knobs;
+use tuneagent_e2e::wait::wait_for;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -41,14 +42,10 @@ fn rule(text: &str) -> Outcome<(TempDir, String)> {
 
 /// Waits for the outcome of the first change.
 fn first_outcome(agent: &Agent) -> Outcome<String> {
-    let deadline = Instant::now() + AT_ONCE;
-    loop {
+    wait_for("the outcome of the first change", AT_ONCE, || {
         let report = agent.snapshot()?;
-        if let Some(outcome) = report["changes"][0]["outcome"].as_str() {
-            return Ok(outcome.to_owned());
-        }
-        assert!(Instant::now() < deadline, "{report}\n{}", agent.lines.text());
-    }
+        Ok(report["changes"][0]["outcome"].as_str().map(str::to_owned))
+    })
 }
 
 fn signal(knobs: &Knobs, signal: Signal) -> Outcome {

@@ -233,6 +233,33 @@ fn no_file_and_no_function_is_too_long_to_read() -> Outcome {
     Ok(())
 }
 
+/// Files of tests that sleep once, with the reason. `tests/clippy.toml` checks the tests of complete programs.
+const SLEEPS: [(&str, &str); 3] = [
+    ("agent/tests/sync/calls.rs", "sets the time of a kill"),
+    ("tuner/tests/suite/crashes.rs", "sets the time of a kill"),
+    ("tuner/tests/suite/obstacles.rs", "sets the time of a kill"),
+];
+
+#[test]
+fn tests_do_not_sleep_to_synchronise() -> Outcome {
+    let mut files = Vec::new();
+    for folder in ["agent", "rules", "tuner", "ebpf"] {
+        collect(&root().join(folder), &mut files)?;
+    }
+    let mut sleeping = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(&file).context(file.display())?;
+        let name = file.strip_prefix(root()).unwrap_or(&file).to_string_lossy();
+        let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
+        let product = if is_test { "" } else { without_tests(&text) };
+        let sleeps = code(&text[product.len()..]).filter(|(_, line)| line.contains("thread::sleep"));
+        sleeping.extend((1..=sleeps.count()).map(|number| (name.clone().into_owned(), number)));
+    }
+    let allowed = SLEEPS.map(|(file, _)| (file.to_owned(), 1));
+    assert_eq!(sleeping, BTreeSet::from(allowed), "use wait::wait_until");
+    Ok(())
+}
+
 /// Names and lengths of functions: from the line with `fn` to the closing brace at the same indentation.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let mut open: Vec<(String, usize, usize)> = Vec::new();

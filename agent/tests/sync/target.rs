@@ -8,13 +8,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use crate::running::Running;
 pub(crate) use crate::{needs::is_root, running::built};
 
 use plan::SyncPoint;
+use tuneagent_e2e::wait::{self, SOON};
 use tuner::actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand};
 use tuner::{AddressSpace, Author, Images, Pid, Process, Receipt, ResolvedPoint, VariableName};
 
@@ -72,11 +72,7 @@ impl Target {
 }
 
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < until, "in vain: {what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    wait::wait_until(what, SOON, || Ok(is_so())).unwrap();
 }
 
 /// An actuator, started as the agent does.

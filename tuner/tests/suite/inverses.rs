@@ -1,6 +1,7 @@
 //! Calls that are reverted by their inverse, in the same thread and with the value read before.
 
 use plan::CallRequest;
+use tuneagent_e2e::wait::{SOON, wait_until};
 use tuner::journal::{Reason, RevertOutcome, Status};
 use tuner::{ActionOutcome, Writer};
 
@@ -162,11 +163,11 @@ fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
         error.contains("it is not known whether it was written"),
         "{error}"
     );
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while writer.changes()[0].status == Status::Pending {
-        assert!(std::time::Instant::now() < until, "it has not returned");
+    wait_until("the return of the call", SOON, || {
         writer.reconcile().unwrap();
-    }
+        Ok(writer.changes()[0].status != Status::Pending)
+    })
+    .unwrap();
     assert_eq!((having(&mut load, "300"), writer.changes()[0].was), (1, Some(3)));
     assert_eq!(
         writer.revert(receipt.change).unwrap().outcome,

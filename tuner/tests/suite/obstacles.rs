@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plan::Moment;
 use rustix::process::{Pid as RawPid, Signal, kill_process};
+use tuneagent_e2e::wait::{SOON, wait_for};
 use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
 use tuner::{ActionError, PtraceError, Stopped, Writer, WriterError};
 
@@ -42,16 +43,11 @@ fn is_traced(error: &ActionError) -> bool {
 
 /// Waits until the process is traced. Returns false if the tracer ends before.
 fn await_tracer(load: &Load, tracer: &mut Child) -> bool {
-    for _ in 0..1_000 {
-        if load.program.process().tracer().unwrap().is_some() {
-            return true;
-        }
-        if tracer.try_wait().unwrap().is_some() {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
+    let is_traced = || match load.program.process().tracer().unwrap() {
+        Some(_) => Ok(Some(true)),
+        None => Ok(tracer.try_wait().unwrap().map(|_| false)),
+    };
+    wait_for("the tracer", SOON, is_traced).unwrap()
 }
 
 fn under(tracer: &str, arguments: &[&str]) {

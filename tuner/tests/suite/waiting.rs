@@ -3,9 +3,9 @@
 
 use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, Instant};
 
 use plan::{Action, ValueType};
+use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
 use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, SetCommand};
 use tuner::journal::{Mechanism, Reason, RevertOutcome, StateDir, Status};
 use tuner::{Receipt, RevertReceipt};
@@ -25,15 +25,13 @@ fn at_main(set: SetCommand) -> ArmCommand {
 
 /// Waits for the only receipt.
 fn collect(session: &mut ActuatorClient) -> Result<Receipt, String> {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
+    let receipt = wait_for("a receipt", SOON, || {
         let mut collected = session.collect().unwrap();
-        if let Some((_, result)) = collected.finished.pop() {
-            assert!(collected.finished.is_empty() && collected.left == 0);
-            return result.map_err(|refusal| refusal.message);
-        }
-        assert!(Instant::now() < until, "no receipt came");
-    }
+        let receipt = collected.finished.pop();
+        assert!(receipt.is_none() || collected.finished.is_empty() && collected.left == 0);
+        Ok(receipt)
+    });
+    receipt.unwrap().1.map_err(|refusal| refusal.message)
 }
 
 fn scripted(setting: &Setting, how: &str) -> (ActuatorClient, Child) {
@@ -310,11 +308,10 @@ fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory(
         let (session, mut process) = changed_three_times(&setting, &gate);
         std::fs::remove_file(&gate).unwrap();
         let leaving = std::thread::spawn(move || session.shutdown());
-        let until = Instant::now() + Duration::from_secs(20);
-        while setting.status(3) != Status::RevertPending {
-            assert!(Instant::now() < until, "it is not reverted");
-            std::thread::yield_now();
-        }
+        wait_until("the revert", SOON, || {
+            Ok(setting.status(3) == Status::RevertPending)
+        })
+        .unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
         assert!(leaving.join().unwrap().is_err());

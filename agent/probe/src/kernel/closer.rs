@@ -351,6 +351,7 @@ mod tests {
     use std::{fs::File, os::fd::OwnedFd};
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use tuneagent_e2e::wait::{SOON, wait_until};
 
     use super::*;
 
@@ -408,11 +409,7 @@ mod tests {
 
     /// Not immediately: a process just started by another test may have the other end for a moment.
     fn comes_to_rest(closer: &mut Closer) -> bool {
-        let given_up = Instant::now() + Duration::from_secs(60);
-        while closer.is_busy() && Instant::now() < given_up {
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        !closer.is_busy()
+        wait_until("the rest of the closer", SOON, || Ok(!closer.is_busy())).is_ok()
     }
 
     #[test]
