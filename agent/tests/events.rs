@@ -106,7 +106,7 @@ fn hits_that_are_not_read_are_counted_one_by_one_as_root() {
 }
 
 #[test]
-fn what_a_reader_misses_that_stops_and_goes_on_is_what_is_counted_as_root() {
+fn a_reader_that_pauses_misses_as_many_hits_as_are_counted_as_root() {
     require_root!();
     let (kernel, producer, mut ring) = ready();
     let (mut read, over) = (Read::default(), AtomicU64::new(0));

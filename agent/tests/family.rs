@@ -203,7 +203,7 @@ fn no_other_process_of_the_same_file_is_counted_as_root() {
 }
 
 #[test]
-fn a_process_whose_first_thread_has_ended_is_still_a_member_as_root() {
+fn a_process_without_its_first_thread_is_still_a_member_as_root() {
     require_root!();
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());

@@ -240,7 +240,7 @@ fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
 }
 
 #[test]
-fn what_finds_no_cell_is_sent_and_counted_as_root() {
+fn a_hit_without_a_cell_is_sent_and_counted_as_root() {
     require_root!();
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
@@ -299,7 +299,7 @@ fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
 }
 
 #[test]
-fn what_is_added_up_has_the_times_of_its_hits_and_none_before_the_last_look_as_root() {
+fn a_partial_sum_has_the_times_of_its_hits_and_none_before_the_last_reading_as_root() {
     require_root!();
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);

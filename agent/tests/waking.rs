@@ -88,7 +88,7 @@ fn a_ring_wakes_a_reader_that_has_read_all_until_it_says_when_it_looks_as_root()
 }
 
 #[test]
-fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him_once_as_root() {
+fn hits_do_not_wake_a_polling_reader_and_a_due_hit_wakes_it_once_as_root() {
     require_root!();
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
@@ -124,7 +124,7 @@ fn a_reader_that_took_the_hit_before_its_wake_up_is_woken_by_the_next_as_root() 
 }
 
 #[test]
-fn any_hit_wakes_who_does_not_look_by_himself_or_has_let_half_of_the_ring_fill_as_root() {
+fn any_hit_wakes_a_reader_that_does_not_poll_or_has_a_ring_half_full_as_root() {
     require_root!();
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(0);

@@ -240,7 +240,7 @@ fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() 
 }
 
 #[test]
-fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -> Outcome {
+fn probes_that_a_rule_only_counts_pause_if_they_exceed_the_budget_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let (_folder, rule) = rule_that_counts()?;
     let mut job = start_regions("2000")?;
@@ -399,8 +399,7 @@ fn is_counted(own_count: &Value, report: &Value) -> Outcome<bool> {
 }
 
 #[test]
-fn of_a_command_functions_rest_too_and_who_comes_meanwhile_is_counted_from_its_first_call_as_root() -> Outcome
-{
+fn functions_of_a_command_pause_too_and_new_processes_are_counted_from_their_first_call_as_root() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let command = two_programs(folder.path())?;

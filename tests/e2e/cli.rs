@@ -104,7 +104,7 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
 }
 
 #[test]
-fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
+fn names_and_numbers_that_were_printed_are_explained() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;
     let text = Agent::succeed(&["explain", "openmpi-busy-wait"])?;

@@ -95,7 +95,7 @@ fn without_capabilities_each_failure_has_the_command_that_would_change_it() -> O
 }
 
 #[test]
-fn a_program_that_is_debugged_or_tuned_by_others_is_shown_with_who_it_is() -> Outcome {
+fn a_program_that_is_debugged_or_tuned_by_others_is_shown_with_their_process() -> Outcome {
     let _machine = require!(machine: Root, Cc, Strace);
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();

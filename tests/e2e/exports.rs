@@ -198,7 +198,7 @@ fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome 
 }
 
 #[test]
-fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
+fn measurements_of_a_killed_rank_are_kept() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     let ready = job.events("ready", 2, SOON)?;

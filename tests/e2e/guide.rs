@@ -270,7 +270,7 @@ fn before() -> Outcome<String> {
 }
 
 #[test]
-fn what_a_program_must_offer_is_what_the_patch_of_wildfire_adds() -> Outcome {
+fn the_requirements_of_a_program_are_what_the_patch_of_wildfire_adds() -> Outcome {
     require!(Mpich);
     let page = fs::read_to_string(repository().join("docs/prepare.md"))?;
     let patch = fs::read_to_string(repository().join("tests/programs/wildfire-prepared.patch"))?;

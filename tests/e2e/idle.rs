@@ -40,7 +40,7 @@ fn asleep_for(us: &str) -> Outcome<Job> {
 }
 
 #[test]
-fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome {
+fn calls_of_ranks_that_wake_are_counted_to_the_last_one_as_root() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let mut job = asleep_for(NAP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
@@ -61,7 +61,7 @@ fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome
 }
 
 #[test]
-fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> Outcome {
+fn an_agent_with_sleeping_ranks_wakes_and_reads_seldom_and_is_small_as_root() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let job = asleep_for(SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;

@@ -191,7 +191,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
 }
 
 #[test]
-fn a_program_whose_regions_have_no_symbols_says_what_is_not_known_as_root() -> Outcome {
+fn regions_without_symbols_are_reported_as_unknown_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let stripped = folder.path().join("uneven");

@@ -356,7 +356,7 @@ fn as_user(user: &User, more: &[&str]) -> Command {
 }
 
 #[test]
-fn a_user_without_rights_runs_his_command_as_himself_and_sudo_runs_the_probes_alone() -> Outcome {
+fn a_user_without_rights_runs_the_command_and_sudo_runs_the_probes_alone() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let ana = User::new(ANA, &[])?;
     let folder = ana.program.parent().ok_or("no folder")?;

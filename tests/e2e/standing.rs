@@ -112,7 +112,7 @@ fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_chan
 }
 
 #[test]
-fn what_could_not_be_taken_back_while_the_program_stood_still_is_when_it_goes_on_as_root() -> Outcome {
+fn changes_of_a_stopped_program_are_reverted_when_it_continues_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let (_folder, rule) = rule(JUDGED)?;
     let mut knobs = Knobs::start()?;

@@ -92,7 +92,7 @@ fn requested(address: SocketAddr, request: &str) -> String {
 }
 
 #[test]
-fn half_requests_are_closed_and_those_who_waited_behind_them_are_served() {
+fn incomplete_requests_are_closed_and_later_ones_are_served() {
     let bounds = Bounds {
         connections: 2,
         header: Duration::from_millis(50),
@@ -132,7 +132,7 @@ fn one_that_does_not_read_its_answer_is_closed() {
 }
 
 #[test]
-fn what_is_not_a_request_for_a_page_of_ours_is_refused() {
+fn requests_for_other_pages_are_refused() {
     served(BOUNDS, |address| {
         for (request, expected) in [
             (
@@ -183,7 +183,7 @@ fn get(address: SocketAddr, path: &str, more: &str) -> String {
 }
 
 #[test]
-fn the_page_is_for_those_who_know_the_token_and_nothing_can_be_changed() {
+fn the_page_requires_the_token_and_changes_nothing() {
     let (_sender, newest) = watch::channel(Published::default());
     let (site, token) = page_site(newest);
     served_site(site, BOUNDS, |address| {
@@ -300,7 +300,7 @@ fn publish(sender: &watch::Sender<Published>, missing: &str, is_last: bool) {
 }
 
 #[test]
-fn a_stream_has_what_is_new_and_the_whole_page_at_the_end() {
+fn a_stream_has_updates_and_the_complete_page_at_the_end() {
     let (sender, newest) = watch::channel(Published::default());
     let (site, token) = page_site(newest);
     served_site(site, BOUNDS, |address| {

@@ -78,7 +78,7 @@ fn a_process_that_is_not_watched_counts_nothing_as_root() {
 }
 
 #[test]
-fn what_is_gone_already_is_forgotten_without_a_word_as_root() {
+fn an_ended_process_is_removed_without_an_error_as_root() {
     require_root!();
     let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let us = std::process::id();

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_filter_says_of_a_call_is_what_the_kernel_would_do() {
+    fn the_result_of_a_filter_is_that_of_the_kernel() {
         // The architecture, then the number, as every filter begins.
         let by_number = |other: u32| {
             vec![

@@ -45,7 +45,7 @@ fn collect(session: &mut ActuatorClient) -> Result<ActionReceipt, String> {
 }
 
 #[test]
-fn a_call_whose_point_was_missed_or_not_reached_is_never_made_and_the_journal_says_so() {
+fn a_call_is_not_made_if_its_point_is_missed_and_the_journal_has_the_reason() {
     let said = [
         (
             "missed",

@@ -128,7 +128,7 @@ fn an_inverse_passes_what_was_read_as_its_parameter_wants_it_or_nothing_that_was
 }
 
 #[test]
-fn a_call_whose_thread_has_ended_is_said_to_stay_and_no_other_thread_makes_its_inverse() {
+fn a_call_of_an_ended_thread_stays_and_no_other_thread_makes_its_inverse() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let tid: i32 = load.program.say("guest").parse().unwrap();
@@ -290,7 +290,7 @@ fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
 }
 
 #[test]
-fn what_does_not_fit_a_parameter_is_refused_where_its_type_is_known() {
+fn an_argument_of_another_type_is_refused_if_the_type_is_known() {
     let load = or_skip!(Load::start());
     let mut writer = load.writer();
     for (text, wanted) in [

@@ -179,7 +179,7 @@ fn all_threads_are_stopped_and_let_go_again() {
 }
 
 #[test]
-fn code_that_somebody_changed_since_is_left_alone_and_said() {
+fn code_changed_by_others_is_kept_and_reported() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let change = writer
@@ -207,7 +207,7 @@ fn code_that_somebody_changed_since_is_left_alone_and_said() {
 }
 
 #[test]
-fn threads_that_somebody_bound_since_are_left_alone_and_it_is_said() {
+fn threads_bound_by_others_are_kept_and_reported() {
     let load = or_skip!(Load::start());
     let mut writer = load.writer();
     let bound = writer

@@ -83,7 +83,7 @@ fn a_change_without_an_answer_is_never_written() {
 }
 
 #[test]
-fn a_change_whose_instant_is_not_known_is_taken_back_and_reported() {
+fn a_change_at_an_unknown_iteration_is_reverted_and_reported() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = scripted(&setting, "late");
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
@@ -170,7 +170,7 @@ fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync
 }
 
 #[test]
-fn what_waits_is_let_go_by_word_and_at_the_end_of_its_time_and_of_the_session() {
+fn a_waiting_change_is_dropped_by_command_at_its_deadline_and_at_the_end_of_the_session() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = scripted(&setting, "/no/such/gate");
     let ticket = session.arm(at_main(setting.write("knob", "11"))).unwrap();
@@ -189,7 +189,7 @@ fn what_waits_is_let_go_by_word_and_at_the_end_of_its_time_and_of_the_session() 
 }
 
 #[test]
-fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_reported() {
+fn a_change_that_cannot_be_reverted_at_its_sync_point_stays_and_is_reported() {
     let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     std::fs::write(&gate, "").unwrap();

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_did_until_its_end_is_counted_until_it_is_collected() {
+    fn a_zombie_is_counted_until_it_is_collected() {
         let mut child = std::process::Command::new("bash")
             .args([
                 "-c",

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_is_closed_by_the_other_side_alone() {
+    fn links_handed_over_are_closed_by_the_other_side_alone() {
         let (ours, theirs) = pair().unwrap();
         let mut closer = by_process(ours);
         let (links, readers): (Vec<Link>, Vec<File>) = (0..2 * DESCRIPTORS_MAX + 1).map(|_| link()).unzip();

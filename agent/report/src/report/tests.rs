@@ -229,7 +229,7 @@ fn every_field_of_a_report_is_on_its_page() {
 }
 
 #[test]
-fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
+fn losses_make_a_report_partial_and_are_in_it() {
     let whole = Snapshot {
         lost: vec![("ring_full", 0)],
         under_way: Some(2),

@@ -384,7 +384,7 @@ mod tests {
     use super::is_of_toolchain;
 
     #[test]
-    fn what_the_toolchain_adds_is_distinguished_from_what_the_program_has() {
+    fn functions_of_the_toolchain_differ_from_those_of_the_program() {
         for (name, source, expected) in [
             ("completed.0", Some("crtstuff.c"), true),
             ("deregister_tm_clones", None, true),
