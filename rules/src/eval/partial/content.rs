@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::source::{cell, holds, key, number_in};
-use super::state::{HitPosition, State};
+use super::state::{AggregateState, HitPosition};
 use crate::folds::Source;
 use crate::folds::{Intake, WindowFolds};
 use crate::hit::Hit;
@@ -44,8 +44,8 @@ pub(super) struct ProcessFold {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Groups {
-    One(State),
-    Keyed(BTreeMap<Key, State>),
+    One(AggregateState),
+    Keyed(BTreeMap<Key, AggregateState>),
 }
 
 /// Contents are equal if they contain the same hits, in any order.
@@ -281,7 +281,7 @@ impl ProcessFold {
 }
 
 /// Adds a hit to the state of a fold.
-fn add(state: &mut State, fold: &Intake, hit: &Hit) {
+fn add(state: &mut AggregateState, fold: &Intake, hit: &Hit) {
     let place = HitPosition::of(hit);
     match &fold.of {
         Source::Hits => state.count(),
