@@ -11,7 +11,8 @@ use profile::{Snapshot, TraceView};
 use report::{Trace, TraceEnd, console, line, render, table};
 
 use crate::{exit::Failure, http, output_name::cannot_be_written, report_file::ReportFile};
-use session::{error::ErrorText, log::LogFile};
+use profile::error::ErrorText;
+use session::log::LogFile;
 
 /// Maximum size of the file of snapshots; later ones are counted.
 const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;

@@ -12,8 +12,8 @@ use plan::{Value, ValueType};
 use probe::kernel::{
     self, CallMoment, Kernel, KernelError, LinkChoice, LinkKind, LinkRequest, LoadOptions, ProbeSite,
 };
+use profile::error::ErrorText;
 use rustix::process::{getpid, getpriority_process};
-use session::error::ErrorText;
 use tuner::journal::StateDir;
 use tuner::{
     Address, AddressSpace, Author, Hooks, Images, Process, SetRequest, VariableName, WritablePlace, Writer,
