@@ -16,6 +16,10 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// Maximum number of lines in an unsafe block; safe code belongs outside.
 const UNSAFE_LINES_MAX: usize = 5;
 
+/// Maximum number of lines on the kernel side: they run at every hit, and all of them must pass the verifier. New
+/// work belongs to the user side, or replaces other work.
+const KERNEL_LINES_MAX: usize = 3_300;
+
 /// A source file of the product without its unit tests.
 pub(crate) struct Source {
     /// Path relative to the checkout.
@@ -230,6 +234,14 @@ fn no_file_and_no_function_is_too_long_to_read() -> Outcome {
             "more than {FILE_LINES_MAX} lines in a file, or {FUNCTION_LINES_MAX} in a function of the product"
         ),
     );
+    Ok(())
+}
+
+#[test]
+fn the_kernel_side_stays_small() -> Outcome {
+    let sources = sources(&["ebpf/src"])?;
+    let lines: usize = sources.iter().map(|source| source.product.lines().count()).sum();
+    assert!(lines <= KERNEL_LINES_MAX, "{lines} lines in ebpf/src");
     Ok(())
 }
 
