@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -174,9 +175,13 @@ fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome 
     job.pause()?;
     // The calls in progress continue, and no new call begins.
     let hangs = |before: &Value, after: &Value| calls(before) == calls(after) && !calls(after).is_empty();
-    let before = agent.snapshot()?;
-    wait_for_report(&agent, |report| {
-        hangs(&before, report) || hangs(&agent.snapshot().unwrap_or_default(), report)
+    let mut last = (agent.snapshot()?, Instant::now());
+    wait_until("the same calls for 300 ms", SOON, || {
+        let report = agent.snapshot()?;
+        if !hangs(&last.0, &report) {
+            last = (report, Instant::now());
+        }
+        Ok(last.1.elapsed() > Duration::from_millis(300))
     })?;
     let so_far = series(&file)?.len();
     wait_until("reports while the program hangs", SOON, || {

@@ -6,12 +6,14 @@ use crate::{Outcome, Problem};
 
 /// A bound for anything that works; a test that reaches it has failed.
 pub const SOON: Duration = Duration::from_secs(60);
-/// Shortest pause between two looks. Any value is correct.
+/// Pauses between two looks. Any value is correct.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Looks until there is a value, and returns it. `what` completes "waited for".
 ///
-/// Each pause is as long as the look before it took, so that waiting uses half of a core at most.
+/// A pause is four times as long as the look before it took, up to a bound: looking takes time from the program
+/// that is looked at.
 pub fn wait_for<T>(what: &str, bound: Duration, mut look: impl FnMut() -> Outcome<Option<T>>) -> Outcome<T> {
     let deadline = Instant::now() + bound;
     loop {
@@ -22,7 +24,7 @@ pub fn wait_for<T>(what: &str, bound: Duration, mut look: impl FnMut() -> Outcom
         if Instant::now() >= deadline {
             return Err(Problem::new(format!("waited {bound:?} for {what}")));
         }
-        let pause = begin.elapsed().max(PAUSE_MIN);
+        let pause = (4 * begin.elapsed()).clamp(PAUSE_MIN, PAUSE_MAX);
         #[expect(clippy::disallowed_methods, reason = "the one loop that polls, with a bound")]
         std::thread::sleep(pause);
     }

@@ -97,7 +97,7 @@ const OF_CALL_SITE: [Quantity; 3] = [
 ];
 
 /// Rows of one part of the report.
-struct Part<'a> {
+struct ReportPart<'a> {
     table: &'static str,
     /// The columns that identify the part, from `host` to `line`.
     subject: [String; 7],
@@ -112,7 +112,7 @@ pub fn table(snapshot: &Snapshot) -> String {
     let mut table = Table(format!("{HEADER}\n"));
     job(&mut table, &report);
     for process in array(&report["processes"]) {
-        let of = |table: &'static str, values, function: &Value| Part {
+        let of = |table: &'static str, values, function: &Value| ReportPart {
             table,
             subject: [
                 text(&process["host"]),
@@ -144,7 +144,7 @@ pub fn table(snapshot: &Snapshot) -> String {
             &site["file"],
             &site["line"],
         ];
-        let part = Part {
+        let part = ReportPart {
             table: "call_site",
             subject: subject.map(text),
             values: site,
@@ -168,7 +168,7 @@ fn array(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 impl Table {
-    fn row(&mut self, of: &Part<'_>, (quantity, unit): (&str, &str), value: Option<f64>) {
+    fn row(&mut self, of: &ReportPart<'_>, (quantity, unit): (&str, &str), value: Option<f64>) {
         let subject: Vec<String> = of.subject.iter().map(|field| csv_field(field)).collect();
         // The shortest representation that parses to the same number.
         let value = value.map(|value| value.to_string()).unwrap_or_default();
@@ -181,7 +181,7 @@ impl Table {
         );
     }
 
-    fn rows(&mut self, of: &Part<'_>, quantities: &[Quantity]) {
+    fn rows(&mut self, of: &ReportPart<'_>, quantities: &[Quantity]) {
         for (quantity, unit, place) in quantities {
             let value = of.values.pointer(place).and_then(Value::as_f64);
             self.row(of, (quantity, unit), value);
@@ -192,7 +192,7 @@ impl Table {
 fn job(table: &mut Table, report: &Value) {
     let mut subject = [const { String::new() }; 7];
     subject[0] = text(&report["host"]);
-    let of = Part {
+    let of = ReportPart {
         table: "job",
         subject,
         values: report,
@@ -203,7 +203,7 @@ fn job(table: &mut Table, report: &Value) {
     }
 }
 
-fn function(table: &mut Table, of: &Part<'_>) {
+fn function(table: &mut Table, of: &ReportPart<'_>) {
     table.rows(of, &OF_FUNCTION);
     let bytes = match of.values["bytes_kind"].as_str() {
         Some(kind) => format!("bytes_{kind}"),
