@@ -19,7 +19,7 @@ use profile::format::{duration, plural};
 use tuner::actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions};
 use tuner::journal::{Mechanism, StateDir};
 use tuner::rendezvous::Rendezvous;
-use tuner::{Author, Passage};
+use tuner::{Author, HoldStatistics};
 
 use crate::{
     heap,
@@ -197,7 +197,7 @@ pub(crate) fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
 pub(crate) fn passage_text(
     place: &SyncPoint,
     mechanism: Mechanism,
-    passage: &Passage,
+    passage: &HoldStatistics,
     is_written: bool,
 ) -> String {
     // The first hit is the expected case.
@@ -242,16 +242,16 @@ mod tests {
     #[test]
     fn a_hold_is_described_only_if_a_thread_was_held() {
         let place: SyncPoint = "entry:step".parse().unwrap();
-        let passage = |hits, misses, hold_ns| Passage {
+        let passage = |hits, misses, hold_ns| HoldStatistics {
             hits,
             misses,
             hold_ns,
             missed_ns: misses * 2_000_000,
             real_time: hold_ns != 7000,
-            ..Passage::default()
+            ..HoldStatistics::default()
         };
         let (held, stopped, stored) = (Mechanism::Rendezvous, Mechanism::Stop, Mechanism::Store);
-        let none = Passage::default();
+        let none = HoldStatistics::default();
         let late = "after 2 failed attempts (held 4 ms)";
         let rows = [
             (

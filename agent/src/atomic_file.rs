@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_completed_leaves_nothing() {
+    fn a_file_that_was_not_completed_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join("table.csv");
         drop(AtomicFile::create(name.to_str().unwrap()).unwrap());
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_descriptor_is_written_where_it_is() {
+    fn a_file_behind_a_descriptor_is_written_in_place() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join("table.csv");
         let file = File::create(&name).unwrap();
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_put_into_a_sticky_folder_is_refused_as_root() {
+    fn files_of_other_users_in_a_sticky_folder_are_refused_as_root() {
         if !is_root() {
             return;
         }

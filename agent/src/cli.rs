@@ -32,12 +32,11 @@ pub use self::{
     slurm:4711, slurm:4711.0, container:3f9c. Where to start: tuneagent ps"
 )]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
+/// Comments of the variants are the help texts.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List programs that lose time, and why (from /proc: no probes, no root)
@@ -96,7 +95,7 @@ pub enum Command {
     /// standard input.
     #[command(hide = true)]
     WriteReport {
-        /// The file.
+        /// Path of the report.
         name: String,
     },
     /// The process that writes for a session; started by the agent itself, with its socket as standard input.

@@ -2,7 +2,7 @@
 
 use std::{error::Error, process::ExitCode};
 
-use session::error::ErrorText;
+use profile::error::ErrorText;
 
 /// The documented exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

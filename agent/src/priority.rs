@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_of_a_group_is_read() {
+    fn the_kernels_text_about_a_group_is_parsed() {
         assert_eq!(nice_in("/autogroup-2480 nice 0\n"), Some(0));
         assert_eq!(nice_in("/autogroup-7 nice -15\n"), Some(-15));
         assert_eq!(nice_in("/autogroup-7\n"), None);

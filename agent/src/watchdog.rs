@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_nothing_may_wait_for_his_reader() {
+    fn a_process_that_writes_nothing_may_wait_for_its_reader() {
         let progress = LoopProgress::default();
         progress.begin(LoopStep::ReadCounters);
         let mut count = StepAge::default();

@@ -2,12 +2,10 @@
 //! otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
-
 use abi::Totals;
-use needs::require_root;
 use probe::kernel::{self, Kernel, LinkChoice, LinkKind, LoadOptions, SumReadings};
 use profile::cost::PriceSource;
+use tuneagent_e2e::require_or_return;
 
 const PROCESSES: u32 = 2;
 
@@ -24,7 +22,7 @@ fn loaded(partial_sums: u32, links: LinkChoice) -> Kernel {
 
 #[test]
 fn hits_of_our_own_are_measured_and_are_in_no_number_as_root() {
-    require_root!();
+    require_or_return!(Root);
     for partial_sums in [0, 1] {
         measured(partial_sums);
     }
@@ -70,7 +68,7 @@ fn measured(partial_sums: u32) {
 
 #[test]
 fn where_probes_come_off_slowly_prices_are_those_of_a_table_and_say_why_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let calibration = kernel::measure(&mut loaded(1, LinkChoice::Tracefs));
     let PriceSource::Table(why) = &calibration.prices.source else {
         panic!("{:?}", calibration.prices)

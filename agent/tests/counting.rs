@@ -2,7 +2,6 @@
 //! `cargo xtask vm` runs this on other kernels. Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
 mod running;
 
 use std::{
@@ -10,16 +9,16 @@ use std::{
     process::Stdio,
 };
 
-use needs::require_root;
 use running::{Running, built, tuneagent};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tuneagent_e2e::require_or_return;
 
 const CALLS: u64 = 2000;
 
 #[test]
 fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let folder = tempfile::tempdir().unwrap();
     let mut target = Running::start(&built(folder.path(), "counted"), &[]);
     let said = tuneagent(folder.path())
@@ -58,7 +57,7 @@ fn counts(answer: &str) -> (u64, Option<u64>) {
 
 #[test]
 fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached_as_root() {
-    require_root!();
+    require_or_return!(Root);
     for way in [&[][..], &["--tracefs"]] {
         let folder = tempfile::tempdir().unwrap();
         let mut target = Running::start(&built(folder.path(), "counted"), &[]);

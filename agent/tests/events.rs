@@ -3,7 +3,6 @@
 //! otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
 mod running;
 
 use std::{
@@ -16,10 +15,11 @@ use std::{
     thread,
 };
 
-use needs::require_root;
 use probe::kernel::{Kernel, LoadOptions, Producer, Ring, read_hit};
 use running::Running;
 use rustix::process::{Pid, Signal, kill_process};
+use tuneagent_e2e::require_or_return;
+use tuneagent_e2e::wait::{SOON, wait_until};
 
 /// Producers and hits of each, together more than the ring can hold.
 const PRODUCERS: u32 = 4;
@@ -87,7 +87,7 @@ impl Read {
 
 #[test]
 fn hits_that_are_not_read_are_counted_one_by_one_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let (kernel, producer, mut ring) = ready();
     thread::scope(|scope| {
         let producer = &producer;
@@ -105,8 +105,8 @@ fn hits_that_are_not_read_are_counted_one_by_one_as_root() {
 }
 
 #[test]
-fn what_a_reader_misses_that_stops_and_goes_on_is_what_is_counted_as_root() {
-    require_root!();
+fn a_reader_that_pauses_misses_as_many_hits_as_are_counted_as_root() {
+    require_or_return!(Root);
     let (kernel, producer, mut ring) = ready();
     let (mut read, over) = (Read::default(), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -196,9 +196,8 @@ impl Agent {
             stat.rsplit_once(") ").unwrap().1.starts_with('T')
         };
         let threads = || std::fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
-        while !threads().all(|thread| stands(&thread.unwrap().path())) {
-            thread::yield_now();
-        }
+        let stand = || Ok(threads().all(|thread| stands(&thread.unwrap().path())));
+        wait_until("all threads to stop", SOON, stand).unwrap();
     }
 }
 
@@ -211,7 +210,7 @@ impl Drop for Agent {
 
 #[test]
 fn an_agent_that_was_stopped_reports_how_many_hits_it_lost_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let folder = tempfile::tempdir().unwrap();
     let target = Running::built(folder.path(), PROGRAM, &[]);
     let report = folder.path().join("report.json");

@@ -2,8 +2,6 @@
 //! processes. Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
-
 use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
@@ -12,10 +10,11 @@ use std::{
 };
 
 use abi::{FamilyEvent, FamilyEventKind, ProbeSpec, SpecFlags};
-use needs::require_root;
 use probe::kernel::{
     CallMoment, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_family_event,
 };
+use tuneagent_e2e::require_or_return;
+use tuneagent_e2e::wait::{SOON, wait_until};
 use tuner::FileOffset;
 
 /// Works, starts children that work (every second one after exec), and ends when they have ended. With a
@@ -86,9 +85,7 @@ fn waiting(uid: u32, program: &Path, arguments: &[&str]) -> Child {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
         name.trim() == "sh"
     };
-    while !is_shell() {
-        std::thread::yield_now();
-    }
+    wait_until("the exec of the shell", SOON, || Ok(is_shell())).unwrap();
     assert!(child.try_wait().unwrap().is_none());
     child
 }
@@ -150,7 +147,7 @@ fn calls(kernel: &Kernel, slot: u32) -> (u64, u64) {
 
 #[test]
 fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["5", "9"]);
@@ -189,7 +186,7 @@ fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_roo
 
 #[test]
 fn no_other_process_of_the_same_file_is_counted_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["3", "0"]);
@@ -204,8 +201,8 @@ fn no_other_process_of_the_same_file_is_counted_as_root() {
 }
 
 #[test]
-fn a_process_whose_first_thread_has_ended_is_still_a_member_as_root() {
-    require_root!();
+fn a_process_without_its_first_thread_is_still_a_member_as_root() {
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["6", "0", "late"]);
@@ -219,7 +216,7 @@ fn a_process_whose_first_thread_has_ended_is_still_a_member_as_root() {
 
 #[test]
 fn processes_beyond_the_room_are_counted_as_such_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["2", "6"]);
@@ -237,7 +234,7 @@ fn processes_beyond_the_room_are_counted_as_such_as_root() {
 
 #[test]
 fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_reported_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["4", "1"]);
@@ -262,7 +259,7 @@ fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_reported_as_r
 
 #[test]
 fn a_program_with_more_rights_than_the_command_is_no_member_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let all = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory.path(), all.clone()).unwrap();

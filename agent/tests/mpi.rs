@@ -3,7 +3,6 @@
 //! message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
 mod running;
 
 use std::{
@@ -13,10 +12,11 @@ use std::{
     process::Stdio,
 };
 
-use needs::{needs, require_root};
 use running::{Running, program_of_mpi, tuneagent};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tuneagent_e2e::needs::{Need, has};
+use tuneagent_e2e::require_or_return;
 
 const RANKS: u64 = 2;
 const ROUNDS: u64 = 200;
@@ -24,10 +24,10 @@ const INTS: u64 = 100;
 
 #[test]
 fn calls_bytes_and_messages_are_those_of_the_job_under_both_mpis_however_probes_are_attached_as_root() {
-    require_root!();
-    for mpi in ["openmpi", "mpich"] {
+    require_or_return!(Root);
+    for (mpi, need) in [("openmpi", Need::OpenMpi), ("mpich", Need::Mpich)] {
         let launcher = Path::new("/usr/bin").join(format!("mpirun.{mpi}"));
-        if !needs(launcher.exists(), &launcher.to_string_lossy()) {
+        if !has(module_path!(), &[need]) {
             continue;
         }
         for way in [&[][..], &["--tracefs"]] {

@@ -2,18 +2,17 @@
 //! threads hit and the agent reads. Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
 mod running;
 
 use std::{collections::BTreeMap, thread};
 
 use abi::{Capture, CaptureKind, HitRecord, ProbeSpec, SpecFlags, SumRule, SumValue};
 use job::monotonic_ns;
-use needs::require_root;
 use probe::kernel::{
     CallMoment, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring, SumReadings, read_hit, read_sum_cell,
 };
 use running::Running;
+use tuneagent_e2e::require_or_return;
 
 /// Value and key of the aggregation in the kernel.
 #[derive(Clone, Copy)]
@@ -194,7 +193,7 @@ fn drain(ring: &mut Ring, partial_sums: &mut SumReadings, sums: &mut Sums, resol
 
 #[test]
 fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
-    require_root!();
+    require_or_return!(Root);
     // One key; two keys with a cell each; more keys than cells.
     for keys in [1, 2, 5] {
         let directory = tempfile::tempdir().unwrap();
@@ -240,8 +239,8 @@ fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
 }
 
 #[test]
-fn what_finds_no_cell_is_sent_and_counted_as_root() {
-    require_root!();
+fn a_hit_without_a_cell_is_sent_and_counted_as_root() {
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
     let (mut kernel, _link) = armed(&target, 0, ALL);
@@ -260,7 +259,7 @@ fn what_finds_no_cell_is_sent_and_counted_as_root() {
 
 #[test]
 fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
-    require_root!();
+    require_or_return!(Root);
     type Case = (SumValue, fn(i64) -> i64);
     let of = |place, bits: u8, is_signed| SumValue {
         shift: 64 - bits,
@@ -299,8 +298,8 @@ fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
 }
 
 #[test]
-fn what_is_added_up_has_the_times_of_its_hits_and_none_before_the_last_look_as_root() {
-    require_root!();
+fn a_partial_sum_has_the_times_of_its_hits_and_none_before_the_last_reading_as_root() {
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
     let (kernel, _link) = armed(&target, 1, ALL);

@@ -6,21 +6,12 @@ use std::{
     fs,
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
-/// A limit for anything that works.
-const SOON: Duration = Duration::from_secs(60);
+use tuneagent_e2e::wait::{self, SOON};
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + SOON;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait::wait_for(what, SOON, || Ok(look())).unwrap()
 }
 
 /// A field of /proc/PID/status.

@@ -2,17 +2,16 @@
 //! needs root, otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
 mod running;
 
 use std::fs::File;
 
 use abi::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags, Totals};
-use needs::require_root;
 use probe::kernel::{
     self, CallMoment, Kernel, Link, LinkChoice, LinkRequest, LoadOptions, ProbeSite, read_hit,
 };
 use running::Running;
+use tuneagent_e2e::require_or_return;
 use tuner::{Cost, EntrySites, ExitFinder, Function, Image};
 
 const CALLS: u64 = 200;
@@ -161,7 +160,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
 
 #[test]
 fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let mut target = Target::start(&directory);
     let alone = target.run(CALLS);

@@ -3,10 +3,8 @@
 //! Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
-
-use needs::require_root;
 use probe::kernel::{FamilyRoot, Holds, Kernel, LinkChoice, LinkKind, LoadOptions};
+use tuneagent_e2e::require_or_return;
 
 /// A tenth of the verifier's limit.
 const FOLLOWED_MAX: u64 = 100_000;
@@ -34,7 +32,7 @@ fn assert_small(programs: Vec<(&'static str, Option<u64>)>) {
 
 #[test]
 fn the_verifier_has_little_to_follow_in_any_program_as_root() {
-    require_root!();
+    require_or_return!(Root);
     for links in LinkChoice::ALL {
         let options = LoadOptions { links, ..OPTIONS };
         assert_small(Kernel::load(options).unwrap().verified());
@@ -44,7 +42,7 @@ fn the_verifier_has_little_to_follow_in_any_program_as_root() {
 
 #[test]
 fn nor_where_a_command_is_watched_from_its_start_as_root() {
-    require_root!();
+    require_or_return!(Root);
     if Kernel::load(OPTIONS).unwrap().link_kind() == LinkKind::Tracefs {
         // With these links there are no families.
         return;

@@ -2,13 +2,11 @@
 //! by itself soon. The hits are those of a synthetic producer. Needs root; otherwise skipped with a message.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod needs;
-
 use std::os::fd::{AsFd, OwnedFd};
 
-use needs::require_root;
 use probe::kernel::{Kernel, LoadOptions, Producer, Ring};
 use rustix::event::{Timespec, epoll};
+use tuneagent_e2e::require_or_return;
 
 /// A time that no test reaches.
 const FAR: u64 = u64::MAX;
@@ -81,15 +79,15 @@ const MOMENT_MS: i64 = 20;
 
 #[test]
 fn a_ring_wakes_a_reader_that_has_read_all_until_it_says_when_it_looks_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let sleeper = Sleeper::new();
     sleeper.puts(1);
     assert!(sleeper.was_woken(SOON_MS));
 }
 
 #[test]
-fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him_once_as_root() {
-    require_root!();
+fn hits_do_not_wake_a_polling_reader_and_a_due_hit_wakes_it_once_as_root() {
+    require_or_return!(Root);
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
     sleeper.kernel.mark_asleep();
@@ -106,7 +104,7 @@ fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him
 
 #[test]
 fn a_reader_that_took_the_hit_before_its_wake_up_is_woken_by_the_next_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let mut sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
     assert_eq!(sleeper.takes_all(), 0);
@@ -124,8 +122,8 @@ fn a_reader_that_took_the_hit_before_its_wake_up_is_woken_by_the_next_as_root() 
 }
 
 #[test]
-fn any_hit_wakes_who_does_not_look_by_himself_or_has_let_half_of_the_ring_fill_as_root() {
-    require_root!();
+fn any_hit_wakes_a_reader_that_does_not_poll_or_has_a_ring_half_full_as_root() {
+    require_or_return!(Root);
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(0);
     sleeper.kernel.mark_asleep();

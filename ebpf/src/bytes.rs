@@ -22,7 +22,7 @@ pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return UNKNOWN_BYTES;
     };
-    let Some(spec) = task::spec(moment.probe) else {
+    let Ok(spec) = task::spec(moment.probe) else {
         return UNKNOWN_BYTES;
     };
     if which == OF_CALL && spec.flags & SpecFlags::BYTES == 0 {

@@ -175,7 +175,10 @@ pub extern "C" fn capture_following(
 /// The capture at index `place` of the probe's spec.
 #[inline(always)]
 fn wanted(moment: &HitContext, place: u64) -> Option<&'static Capture> {
-    task::spec(moment.probe)?.captures.get(opaque(place) as usize)
+    task::spec(moment.probe)
+        .ok()?
+        .captures
+        .get(opaque(place) as usize)
 }
 
 #[inline(always)]

@@ -4,27 +4,28 @@ use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Total
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
 
 use crate::{
+    Ended,
     capture::{self, CapturedValues, HitContext},
     emit, frames, maps, messages, namespace, task,
     task::Task,
 };
 
-pub fn run(ctx: &ProbeContext) -> Option<()> {
-    let key = namespace::current()?;
+pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
+    let key = namespace::current().ok_or(Ended::NotOurs)?;
     // SAFETY: `regs` is the context that the kernel passed.
     let regs = unsafe { &*ctx.regs };
     let Some(probe) = task::cookie(ctx).or_else(|| task::site(key, regs)) else {
-        Task::of(key)?;
-        maps::lost(Loss::UnknownProbe);
-        return None;
+        Task::of(key).ok_or(Ended::NotOurs)?;
+        return Err(Loss::UnknownProbe.into());
     };
     let spec = task::spec(probe)?;
     let is_timed = spec.flags & SpecFlags::SPAN != 0;
     let mut thread = if is_timed { maps::thread(key) } else { None };
     let task = match &mut thread {
-        Some(thread) => Task::with(key, thread)?,
-        None => Task::of(key)?,
+        Some(thread) => Task::with(key, thread),
+        None => Task::of(key),
     };
+    let task = task.ok_or(Ended::NotOurs)?;
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
     let mut captured = CapturedValues::nothing();
@@ -33,10 +34,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         capture::at_entry(&moment, &mut captured, spec, regs);
     }
     // Not earlier: what is kept while values are read takes stack space during the deepest calls.
-    let Some(totals) = maps::totals(task.process, probe) else {
-        maps::lost(Loss::UnknownProbe);
-        return None;
-    };
+    let totals = maps::totals(task.process, probe).ok_or(Loss::UnknownProbe)?;
     let mut is_nested = false;
     if is_timed && thread.is_none() {
         thread = maps::new_thread(key, task.process);
@@ -76,7 +74,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
             &captured,
         );
     }
-    Some(())
+    Ok(())
 }
 
 /// Of a library's functions only the outermost call is timed, of any other function its own outermost call.

@@ -18,6 +18,7 @@ use aya_ebpf::{
 };
 
 use crate::{
+    Ended,
     maps::{self, PROCESSES},
     namespace::{self, constant},
 };
@@ -114,57 +115,75 @@ fn given(key: u64) -> Option<u32> {
 }
 
 /// A member has started a process, which becomes a member before it runs.
-pub fn forked(ctx: &RawTracePointContext) -> Option<()> {
+pub fn forked(ctx: &RawTracePointContext) -> Result<(), Ended> {
     let parent = number();
-    standing(parent)?;
+    standing(parent).ok_or(Ended::NotOurs)?;
     // SAFETY: the tracepoint passes two words, the `task_struct` addresses of the parent and of the child.
     let child = unsafe { *ctx.as_ptr().cast::<u64>().add(1) };
-    let child: u32 = field(child, &TASK_TGID)?;
+    let child: u32 = field(child, &TASK_TGID).ok_or(Loss::FamilyTable)?;
     // A new thread has the number of its process.
-    if child != parent && FAMILY.insert(child, OPEN, 0).is_err() {
-        maps::lost(Loss::FamilyTable);
+    match child == parent {
+        true => Ok(()),
+        false => join(child),
     }
-    Some(())
 }
 
 /// A process has executed a program: it is the command, whose family begins here, or a member.
-pub fn executed() -> Option<()> {
-    let key = namespace::current()?;
+pub fn executed() -> Result<(), Ended> {
+    let key = namespace::current().ok_or(Ended::NotOurs)?;
     let (pid, member) = ((key >> 32) as u32, number());
     let is_member = standing(member).is_some();
     if !is_member && pid != constant(&FAMILY_ROOT) {
-        return None;
+        return Err(Ended::NotOurs);
     }
-    let state = FAMILY_STATE.get(0)?;
+    let state = FAMILY_STATE.get(0).ok_or(Ended::NotOurs)?;
     if has_more_rights() {
         maps::add(&state.privileged, 1);
         leave(member, pid);
-        return None;
+        return Ok(());
     }
-    if !is_member && FAMILY.insert(member, OPEN, 0).is_err() {
-        maps::lost(Loss::FamilyTable);
-    }
+    let joined = match is_member {
+        true => Ok(()),
+        false => join(member),
+    };
     maps::add(&state.execs, 1);
     // Open calls belong to the previous program.
-    let thread = maps::thread(key)?;
-    thread.depth = 0;
-    thread.inside = 0;
-    thread.overflow = 0;
-    thread.open_since_ns = 0;
-    Some(())
+    if let Some(thread) = maps::thread(key) {
+        thread.depth = 0;
+        thread.inside = 0;
+        thread.overflow = 0;
+        thread.open_since_ns = 0;
+    }
+    joined
+}
+
+/// Adds a member, which has no slot before its first hit.
+#[inline(always)]
+fn join(member: u32) -> Result<(), Ended> {
+    match FAMILY.insert(member, OPEN, 0) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Loss::FamilyTable.into()),
+    }
 }
 
 /// A thread of a member ends; the process ends with its last thread.
-pub fn exited() -> Option<()> {
+pub fn exited() -> Result<(), Ended> {
     let member = number();
-    standing(member)?;
-    // SAFETY: the helper has no preconditions.
-    let signal: u64 = field(unsafe { bpf_get_current_task() }, &TASK_SIGNAL)?;
-    let live: u32 = field(signal, &SIGNAL_LIVE)?;
-    if live == 0 {
-        leave(member, (namespace::current()? >> 32) as u32);
+    standing(member).ok_or(Ended::NotOurs)?;
+    if has_ended() {
+        let key = namespace::current().ok_or(Ended::NotOurs)?;
+        leave(member, (key >> 32) as u32);
     }
-    Some(())
+    Ok(())
+}
+
+/// Whether the current thread is the last one of its process; false if that cannot be read.
+#[inline(always)]
+fn has_ended() -> bool {
+    // SAFETY: the helper has no preconditions.
+    let signal: Option<u64> = field(unsafe { bpf_get_current_task() }, &TASK_SIGNAL);
+    let live: Option<u32> = signal.and_then(|signal| field(signal, &SIGNAL_LIVE));
+    live == Some(0)
 }
 
 /// Removes a member. Later hits under its pid belong to another process.

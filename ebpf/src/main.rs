@@ -20,20 +20,45 @@ mod histograms;
 mod maps;
 mod messages;
 mod namespace;
+mod object;
 mod registers;
 mod returns;
 mod task;
 mod world;
 
+use abi::Loss;
 use aya_ebpf::{
     macros::{raw_tracepoint, uprobe},
     programs::{ProbeContext, RawTracePointContext},
 };
 
+/// Why a handler ended early.
+pub enum Ended {
+    /// The hit or event is of no watched process or call, so nothing is lost.
+    NotOurs,
+    /// The handler could not go on. A loss after which it goes on is counted where it occurs.
+    Lost(Loss),
+}
+
+impl From<Loss> for Ended {
+    fn from(loss: Loss) -> Ended {
+        Ended::Lost(loss)
+    }
+}
+
+/// Counts the loss by which a handler ended.
+#[inline(always)]
+fn count_loss(result: Result<(), Ended>) {
+    match result {
+        Ok(()) | Err(Ended::NotOurs) => {}
+        Err(Ended::Lost(loss)) => maps::lost(loss),
+    }
+}
+
 /// Runs before a probed function's first instruction.
 #[uprobe]
 pub fn entry(ctx: ProbeContext) -> u32 {
-    entry::run(&ctx);
+    count_loss(entry::run(&ctx));
     0
 }
 
@@ -42,38 +67,27 @@ pub fn entry(ctx: ProbeContext) -> u32 {
 /// without a probe.
 #[uprobe]
 pub fn leaves(ctx: ProbeContext) -> u32 {
-    returns::run(&ctx);
+    count_loss(returns::run(&ctx));
     0
 }
 
 /// Runs when a process or a thread is started, in the parent.
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub fn family_forks(ctx: RawTracePointContext) -> i32 {
-    family::forked(&ctx);
+    count_loss(family::forked(&ctx));
     0
 }
 
 /// Runs when a process has executed a program, in that process.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn family_execs(_ctx: RawTracePointContext) -> i32 {
-    family::executed();
+    count_loss(family::executed());
     0
 }
 
 /// Runs when a thread ends, in that thread.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn family_exits(_ctx: RawTracePointContext) -> i32 {
-    family::exited();
+    count_loss(family::exited());
     0
 }
-
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // The verifier refuses an infinite loop, so a panic that is not optimised away fails at load.
-    loop {}
-}
-
-/// Several helpers require a GPL-compatible program; "Dual MIT/GPL" is the kernel's name for our licence.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -3,7 +3,7 @@
 //! when the call returns.
 
 use abi::{
-    Flow, AmountForm, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
+    AmountForm, Flow, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
     UNKNOWN_BYTES,
 };
 use aya_ebpf::{
@@ -45,7 +45,7 @@ pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pendi
     // SAFETY: callers pass complete records, or none; the verifier checks it.
     let (moment, mut pending) = unsafe { (moment.as_ref(), pending.as_mut()) };
     let Some(moment) = moment else { return 0 };
-    let Some(spec) = task::spec(moment.probe) else {
+    let Ok(spec) = task::spec(moment.probe) else {
         return 0;
     };
     // Discard the data of a call whose return was never seen.
@@ -322,7 +322,7 @@ pub extern "C" fn message_counted(moment: *const HitContext, bytes: u64, has_siz
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return 0;
     };
-    let (Some(spec), Some(totals)) = (
+    let (Ok(spec), Some(totals)) = (
         task::spec(moment.probe),
         maps::totals(moment.process, moment.probe),
     ) else {
@@ -383,7 +383,7 @@ pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
         return 0;
     };
     let process = moment.process;
-    let (Some(spec), Some(totals)) = (task::spec(moment.probe), maps::totals(process, moment.probe)) else {
+    let (Ok(spec), Some(totals)) = (task::spec(moment.probe), maps::totals(process, moment.probe)) else {
         return 0;
     };
     let amount = &spec.message.amount;

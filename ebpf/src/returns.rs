@@ -11,27 +11,27 @@ use aya_ebpf::{
 };
 
 use crate::{
+    Ended,
     capture::{self, CapturedValues, HitContext},
     emit, frames, histograms, maps, messages, namespace, task,
     task::Task,
 };
 
 /// Handles an instruction that may end a call.
-pub fn run(ctx: &ProbeContext) -> Option<()> {
+pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
     // SAFETY: the context is the one that the kernel passed to this program.
     let cookie = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
     // SAFETY: the kernel passed the registers.
     let regs = unsafe { &*ctx.regs };
     if !ExitSite::is_exit(cookie, regs.eflags) {
-        return None;
+        return Err(Ended::NotOurs);
     }
-    let key = namespace::current()?;
+    let key = namespace::current().ok_or(Ended::NotOurs)?;
     let Some(thread) = maps::thread(key) else {
-        Task::of(key)?;
-        maps::lost(Loss::UnderWay);
-        return None;
+        Task::of(key).ok_or(Ended::NotOurs)?;
+        return Err(Loss::UnderWay.into());
     };
-    let task = Task::with(key, thread)?;
+    let task = Task::with(key, thread).ok_or(Ended::NotOurs)?;
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
     let probe = match cookie as u32 {
@@ -42,14 +42,14 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     let inside_since = thread.open_since_ns;
     let Some(place) = frames::close_returning(thread, stack_pointer, probe) else {
         unmatched(thread, task.process, probe);
-        return None;
+        return Err(Ended::NotOurs);
     };
     let frame = frames::at(thread, place);
     let (probe, entered_ns, is_outermost) = (frame.probe, frame.entered_ns, frame.outermost != 0);
     let spec = task::spec(probe)?;
     let duration = now.saturating_sub(entered_ns);
     if is_outermost {
-        let totals = maps::totals(task.process, probe)?;
+        let totals = maps::totals(task.process, probe).ok_or(Loss::UnknownProbe)?;
         maps::add(&totals.timed, 1);
         maps::add(&totals.time_ns, duration);
         if inside_since != 0 && thread.inside == 0 {
@@ -80,7 +80,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         let frame = frames::at(thread, place);
         hit(&task, spec, regs, frame, (now, duration));
     }
-    Some(())
+    Ok(())
 }
 
 /// The return address on the stack; for a call through language bindings, that of the outermost binding.

@@ -81,10 +81,6 @@ pub fn site(key: u64, regs: &pt_regs) -> Option<u32> {
     unsafe { SITES.get([key >> 32, regs.rip]) }.copied()
 }
 
-pub fn spec(probe: u32) -> Option<&'static ProbeSpec> {
-    let spec = PROBES.get(probe);
-    if spec.is_none() {
-        maps::lost(Loss::UnknownProbe);
-    }
-    spec
+pub fn spec(probe: u32) -> Result<&'static ProbeSpec, Loss> {
+    PROBES.get(probe).ok_or(Loss::UnknownProbe)
 }

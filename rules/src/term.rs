@@ -219,7 +219,7 @@ pub(crate) enum Term {
 
 /// The parts of a subexpression, rarely more than four. Formulas are traversed at each evaluation, so these
 /// are stored inline.
-type Parts<T> = SmallVec<[T; 4]>;
+type Subterms<T> = SmallVec<[T; 4]>;
 
 impl Typed {
     pub(crate) fn new(of: Type, span: Span, term: Term) -> Typed {
@@ -242,7 +242,7 @@ impl Typed {
         operator && self.children().into_iter().all(Typed::is_constant)
     }
 
-    pub(crate) fn children(&self) -> Parts<&Typed> {
+    pub(crate) fn children(&self) -> Subterms<&Typed> {
         match &self.term {
             Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => smallvec![&**of],
             Term::Arithmetic(_, left, right) | Term::Both(left, right) | Term::Either(left, right) => {
@@ -287,12 +287,12 @@ impl Typed {
             | Term::Fact(_)
             | Term::Loads(_)
             | Term::Has(_)
-            | Term::Proposed => Parts::new(),
+            | Term::Proposed => Subterms::new(),
         }
     }
 
     /// The direct parts, mutable.
-    pub(crate) fn children_mut(&mut self) -> Parts<&mut Typed> {
+    pub(crate) fn children_mut(&mut self) -> Subterms<&mut Typed> {
         match &mut self.term {
             Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => smallvec![&mut **of],
             Term::Arithmetic(_, left, right) | Term::Both(left, right) | Term::Either(left, right) => {
@@ -305,7 +305,7 @@ impl Typed {
             Term::Row { of, key } => smallvec![&mut **of, &mut **key],
             Term::Chosen { of, condition } => smallvec![&mut **of, &mut **condition],
             Term::Keys(of) => smallvec![&mut **of],
-            _ => Parts::new(),
+            _ => Subterms::new(),
         }
     }
 

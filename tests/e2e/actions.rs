@@ -259,7 +259,7 @@ fn a_session_that_only_watches_shows_where_every_copy_is_and_what_would_be_calle
 }
 
 #[test]
-fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
+fn variables_that_may_not_be_set_are_refused_and_reported_with_the_reason_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tunes = "  - set: cfg.solver.chunk
     value: 0.5

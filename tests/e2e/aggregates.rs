@@ -89,7 +89,7 @@ fn count(report: &Value, what: &str) -> u64 {
 const RIGHT: [&str; 2] = ["\"by-key\" \"right so far\"", "\"by-time\" \"right so far\""];
 
 #[test]
-fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of_it_is_sent() -> Outcome {
+fn partial_sums_of_the_kernel_equal_the_programs_and_no_hit_is_sent() -> Outcome {
     let _machine = require!(shared: Root);
     let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
     let report = watched(&["500", "10000"], &rules)?;

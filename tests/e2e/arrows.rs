@@ -176,6 +176,7 @@ view: console
 
 const PROFILE: &str = "
 cost:
+error:
 format:
 glob:
 mpi:
@@ -189,18 +190,17 @@ profile: calls cost mpi os_metrics probe snapshot
 
 const SESSION: &str = "
 greeting:
-error:
 intake:
 process:
 request:
 budget: intake
-changes: error process
+changes: process
 members: process
-leave: changes error
-requests: error leave request
+leave: changes
+requests: leave request
 log: changes leave members request requests
 decision: changes
-parts: changes decision error leave log members request requests
+parts: changes decision leave log members request requests
 ";
 
 const RULES: &str = "

@@ -4,16 +4,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::is_long;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, text_file, with_folder};
-use crate::iterations::{number, wait_for};
+use crate::iterations::{number, wait_for_report};
 use crate::refused::{newest, process};
 
 /// Longest usual time of a sampling window and the gap before it.
@@ -51,7 +52,7 @@ fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, 
     let mut agent = Agent::attach_armed(u32::try_from(pid).map_err(|error| error.to_string())?, &words)?;
     job.open("go")?;
     agent.lines.wait_for_line("sampled from now on", SOON)?;
-    wait_for(&agent, |now| watched_share(now, "MPI_Iprobe") < share)?;
+    wait_for_report(&agent, |now| watched_share(now, "MPI_Iprobe") < share)?;
     job.open("tally")?;
     let requested = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
@@ -239,7 +240,7 @@ fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() 
 }
 
 #[test]
-fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -> Outcome {
+fn probes_that_a_rule_only_counts_pause_if_they_exceed_the_budget_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let (_folder, rule) = rule_that_counts()?;
     let mut job = start_regions("2000")?;
@@ -252,7 +253,7 @@ fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -
         |report: &Value| function(report, "GOMP_parallel").map_or(f64::NAN, |of| number(&of["calls"]));
     let own = || regions_by_now(&job).map_or(f64::NAN, |(count, _)| count - first);
     // The program continues at its pace, and a decreasing share of its regions is counted.
-    wait_for(&agent, |now| counted(now) < 0.6 * own())?;
+    wait_for_report(&agent, |now| counted(now) < 0.6 * own())?;
     let report = agent.stop()?;
     job.end(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
@@ -366,18 +367,12 @@ fn two_programs(folder: &Path) -> Outcome<Vec<String>> {
 
 /// Waits until `number` ranks with this rank number have been seen in MPI.
 fn wait_for_ranks(series: &Path, rank: u64, number: usize) -> Outcome {
-    let deadline = Instant::now() + SOON;
-    loop {
+    wait_until(&format!("{number} ranks {rank} in MPI"), SOON, || {
         let report = newest(series)?.unwrap_or_default();
         let processes = each(&report["processes"]);
         let seen = processes.filter(|of| of["rank"] == rank && of["mpi_time_s"].as_f64() > Some(0.0));
-        if seen.count() >= number {
-            return Ok(());
-        }
-        assert!(Instant::now() < deadline, "{report}");
-        // Poll interval; any value is correct.
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        Ok(seen.count() >= number)
+    })
 }
 
 /// Whether all calls that a process counted were counted. If not, the report must mark estimates or missing
@@ -404,8 +399,7 @@ fn is_counted(own_count: &Value, report: &Value) -> Outcome<bool> {
 }
 
 #[test]
-fn of_a_command_functions_rest_too_and_who_comes_meanwhile_is_counted_from_its_first_call_as_root() -> Outcome
-{
+fn functions_of_a_command_pause_too_and_new_processes_are_counted_from_their_first_call_as_root() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let command = two_programs(folder.path())?;

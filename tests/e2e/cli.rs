@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::wait::wait_for;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, start_busywork, start_pingpong, summed, text_file};
@@ -103,7 +104,7 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
 }
 
 #[test]
-fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
+fn names_and_numbers_that_were_printed_are_explained() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;
     let text = Agent::succeed(&["explain", "openmpi-busy-wait"])?;
@@ -259,17 +260,13 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
     };
     assert!(get("/healthz")?.starts_with("HTTP/1.1 200"));
     // The first page has no counters yet; a later scrape has them.
-    let deadline = std::time::Instant::now() + SOON;
-    let page = loop {
+    let page = wait_for("the counters of MPI_Allreduce", SOON, || {
         let page = get("/metrics")?;
-        if page.contains("function=\"MPI_Allreduce\"") || std::time::Instant::now() > deadline {
-            break page;
-        }
-    };
+        Ok(page.contains("function=\"MPI_Allreduce\"").then_some(page))
+    })?;
     assert_has!(
         page,
         "# TYPE tuneagent_mpi_rank_calls_total counter",
-        "function=\"MPI_Allreduce\"",
         "rank=\"1\"",
         "tuneagent_cpu_seconds_total"
     );

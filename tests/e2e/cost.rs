@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -11,6 +11,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::sight::Ranks;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, median, start_count, text_file, with_folder};
@@ -259,11 +260,7 @@ fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_a
             .then_some(())
     })?;
     assert!(before.is_none() || least == Some(-15), "{before:?}, {least:?}");
-    let given_up = Instant::now() + SOON;
-    while nice() != before && Instant::now() < given_up {
-        std::thread::yield_now();
-    }
-    assert_eq!(nice(), before);
+    wait_until("the nice value of before", SOON, || Ok(nice() == before))?;
     agent.stop()?;
     job.end(SOON)?;
     Ok(())
@@ -310,13 +307,15 @@ fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
     job.events("ready", 1, SOON)?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
-    let deadline = Instant::now() + SOON;
     let received = |report: &Value| report["completeness"]["events_received"].as_u64();
-    while received(&agent.snapshot()?).is_none_or(|received| received < hits) {
-        assert!(Instant::now() < deadline, "{}", agent.lines.text());
-        // Each request takes time in which the agent reads no hits.
+    wait_until("the hits", SOON, || {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "each request takes time in which the agent reads no hits"
+        )]
         std::thread::sleep(REQUESTED_EVERY);
-    }
+        Ok(received(&agent.snapshot()?).is_some_and(|received| received >= hits))
+    })?;
     let report = agent.stop()?;
     job.open("end")?;
     let cost = &report["cost"];

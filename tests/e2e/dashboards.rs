@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -12,6 +12,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::prometheus::{Prometheus, free_address, get, promtool};
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, Problem, each, programs, require};
 
 use crate::expected::{SOON, start_workers, with_folder};
@@ -327,21 +328,18 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
     let (regions, watching_regions, of_regions) = watch_regions()?;
     let prometheus = Prometheus::start(&[address, other, of_regions])?;
     let boards = boards()?;
-    let deadline = Instant::now() + EVERYTHING;
-    loop {
-        let without = unanswered(&boards, &prometheus)?;
-        if without.is_empty() {
-            break;
-        }
-        if Instant::now() > deadline {
-            return Err(Problem::new(format!(
-                "no data for:\n{}\n{}\n{}",
-                without.join("\n"),
-                agent.lines.text(),
-                prometheus.said()
-            )));
-        }
-    }
+    let mut without = Vec::new();
+    wait_until("data for every panel", EVERYTHING, || {
+        without = unanswered(&boards, &prometheus)?;
+        Ok(without.is_empty())
+    })
+    .map_err(|problem| {
+        let (printed, said) = (agent.lines.text(), prometheus.said());
+        Problem::new(format!(
+            "{problem}; none for:\n{}\n{printed}\n{said}",
+            without.join("\n")
+        ))
+    })?;
     check_values(&prometheus, job.pid())?;
     drop((watching, stencil, watching_regions, regions));
     let (head, page) = get(address, "/metrics")?;

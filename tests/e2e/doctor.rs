@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::{ANA, BEN, Knobs, User};
+use tuneagent_e2e::wait::wait_for;
 use tuneagent_e2e::{Outcome, family, require};
 
 use crate::expected::SOON;
@@ -94,7 +95,7 @@ fn without_capabilities_each_failure_has_the_command_that_would_change_it() -> O
 }
 
 #[test]
-fn a_program_that_is_debugged_or_tuned_by_others_is_shown_with_who_it_is() -> Outcome {
+fn a_program_that_is_debugged_or_tuned_by_others_is_shown_with_their_process() -> Outcome {
     let _machine = require!(machine: Root, Cc, Strace);
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
@@ -103,15 +104,10 @@ fn a_program_that_is_debugged_or_tuned_by_others_is_shown_with_who_it_is() -> Ou
         .args(["-o", "/dev/null", "-p", &pid])
         .stderr(Stdio::null())
         .spawn()?;
-    let reported = (|| -> Outcome<String> {
-        let deadline = std::time::Instant::now() + SOON;
-        loop {
-            let (code, text) = Agent::run(&["doctor", &pid])?;
-            if code == 1 || std::time::Instant::now() > deadline {
-                return Ok(text);
-            }
-        }
-    })();
+    let reported = wait_for("a failed check", SOON, || {
+        let (code, text) = Agent::run(&["doctor", &pid])?;
+        Ok((code == 1).then_some(text))
+    });
     let debugger = strace.id();
     family::end(&mut strace, SOON);
     assert!(

@@ -4,13 +4,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::family::{Member, descendants};
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::knobs::Knobs;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -38,14 +38,10 @@ impl Closer {
     }
 
     /// Continues the process and waits until it has closed all links.
-    fn ends(&self) {
+    fn ends(&self) -> Outcome {
         // The process may have ended.
         let _ = self.signal(Signal::CONT);
-        let given_up = Instant::now() + SOON;
-        while self.0.is_alive() {
-            assert!(Instant::now() < given_up, "the closer does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the end of the closer", SOON, || Ok(!self.0.is_alive()))
     }
 }
 
@@ -81,7 +77,7 @@ fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of
     assert_has!(said, "; the kernel is still removing probes; 1 change reverted");
     assert_eq!(knobs.knob()?, 10);
     assert!(closer.0.is_alive(), "it has the probes still");
-    closer.ends();
+    closer.ends()?;
     knobs.end()?;
     Ok(())
 }
@@ -115,13 +111,9 @@ fn a_session_goes_on_while_its_probes_are_being_closed_and_attaches_again_when_t
     );
 
     closer.signal(Signal::CONT)?;
-    let given_up = Instant::now() + SOON;
-    while links(&agent)? != attached {
-        assert!(Instant::now() < given_up, "it is not attached again");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the probes of the rule", SOON, || Ok(links(&agent)? == attached))?;
     agent.stop()?;
-    closer.ends();
+    closer.ends()?;
     Ok(())
 }
 

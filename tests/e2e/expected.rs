@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
 use tuneagent_e2e::Outcome;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::programs;
-
-/// A limit for anything that works; a test that reaches it has failed.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) use tuneagent_e2e::wait::SOON;
 
 /// The median; the upper one of two middle values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {

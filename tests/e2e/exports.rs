@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, start_count, start_pingpong, summed, with_folder};
-use crate::iterations::wait_for;
+use crate::iterations::wait_for_report;
 
 pub(crate) fn read(file: &Path) -> Outcome<Value> {
     Ok(serde_json::from_str(&fs::read_to_string(file)?)?)
@@ -170,23 +171,22 @@ fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome 
     let file = job.file("reports.jsonl");
     let flags = ["--rules", "none", "--snapshots", &text(&file), "--every", "200ms"];
     let mut agent = Agent::attach_armed(job.pid(), &flags)?;
-    wait_for(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
+    wait_for_report(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
     job.pause()?;
     // The calls in progress continue, and no new call begins.
     let hangs = |before: &Value, after: &Value| calls(before) == calls(after) && !calls(after).is_empty();
-    let before = agent.snapshot()?;
-    wait_for(&agent, |report| {
-        hangs(&before, report) || hangs(&agent.snapshot().unwrap_or_default(), report)
+    let mut last = (agent.snapshot()?, Instant::now());
+    wait_until("the same calls for 300 ms", SOON, || {
+        let report = agent.snapshot()?;
+        if !hangs(&last.0, &report) {
+            last = (report, Instant::now());
+        }
+        Ok(last.1.elapsed() > Duration::from_millis(300))
     })?;
     let so_far = series(&file)?.len();
-    let deadline = std::time::Instant::now() + SOON;
-    while series(&file)?.len() < so_far + 3 {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "no report while the program hangs"
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("reports while the program hangs", SOON, || {
+        Ok(series(&file)?.len() >= so_far + 3)
+    })?;
     let all = series(&file)?;
     let last = &all[all.len() - 2..];
     assert_eq!(calls(&last[0]), calls(&last[1]), "nothing happens");
@@ -203,7 +203,7 @@ fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome 
 }
 
 #[test]
-fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
+fn measurements_of_a_killed_rank_are_kept() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     let ready = job.events("ready", 2, SOON)?;
@@ -217,7 +217,7 @@ fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
             .sum()
     };
     let victim = ready[1]["pid"].as_u64().ok_or("no pid")?;
-    let before = wait_for(&agent, |report| of(report, victim) > 100)?;
+    let before = wait_for_report(&agent, |report| of(report, victim) > 100)?;
     let pid = i32::try_from(victim)
         .ok()
         .and_then(Pid::from_raw)
@@ -255,7 +255,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
             .find(|function| function["name"] == name)
             .unwrap_or_default()
     };
-    wait_for(&agent, |report| {
+    wait_for_report(&agent, |report| {
         (0..2).all(|rank| function(report, rank, "compute")["calls"].as_u64() > Some(20))
     })?;
     let report = agent.stop()?;
@@ -357,7 +357,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         agents.push(agent);
     }
     for agent in &agents {
-        wait_for(agent, |report| report["iteration"]["count"].as_u64() > Some(12))?;
+        wait_for_report(agent, |report| report["iteration"]["count"].as_u64() > Some(12))?;
     }
     let mut shares = Vec::new();
     for (agent, node) in agents.iter_mut().zip(["node1", "node2"]) {

@@ -9,7 +9,7 @@ use tuneagent_e2e::job::Job;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
-use crate::iterations::{calls_of, number, wait_for};
+use crate::iterations::{calls_of, number, wait_for_report};
 
 const RULE: &str = "gpu-host-bound";
 
@@ -48,7 +48,7 @@ fn a_host_that_does_not_keep_up_with_its_gpu_is_found_and_one_that_waits_for_it_
     let _machine = require!(machine: Root, Cc);
     let job = start(1000)?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
-    wait_for(&agent, |now| now["findings"].to_string().contains(RULE))?;
+    wait_for_report(&agent, |now| now["findings"].to_string().contains(RULE))?;
     let report = agent.stop()?;
     let text = report["findings"].to_string();
     assert_has!(text, "Kernels are launched at ", "more data-loader workers");
@@ -64,7 +64,7 @@ fn a_host_that_does_not_keep_up_with_its_gpu_is_found_and_one_that_waits_for_it_
 
     let job = start(0)?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
-    wait_for(&agent, |now| number(&rule(now)["windows"]) >= 5.0)?;
+    wait_for_report(&agent, |now| number(&rule(now)["windows"]) >= 5.0)?;
     let report = agent.stop()?;
     assert!(!report["findings"].to_string().contains(RULE), "{report:#}");
     // Launches are not even probed in this case.

@@ -8,9 +8,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, Problem, agent, family, require};
 
 /// Process number of the background program in the pages.
@@ -135,13 +136,9 @@ impl Shell {
             .rsplit_once("> ")
             .map(|(_, name)| path.join(name))
             .ok_or("no log is named")?;
-        let until = Instant::now() + Duration::from_secs(60);
-        while !fs::read_to_string(&log).is_ok_and(|text| text.contains("\"iteration\"")) {
-            if Instant::now() > until {
-                return Err(Problem::new(format!("`{line}` has not begun")));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(&format!("the begin of `{line}`"), Duration::from_secs(60), || {
+            Ok(fs::read_to_string(&log).is_ok_and(|text| text.contains("\"iteration\"")))
+        })?;
         Ok(printed)
     }
 }
@@ -273,7 +270,7 @@ fn before() -> Outcome<String> {
 }
 
 #[test]
-fn what_a_program_must_offer_is_what_the_patch_of_wildfire_adds() -> Outcome {
+fn the_requirements_of_a_program_are_what_the_patch_of_wildfire_adds() -> Outcome {
     require!(Mpich);
     let page = fs::read_to_string(repository().join("docs/prepare.md"))?;
     let patch = fs::read_to_string(repository().join("tests/programs/wildfire-prepared.patch"))?;

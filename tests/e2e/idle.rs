@@ -40,7 +40,7 @@ fn asleep_for(us: &str) -> Outcome<Job> {
 }
 
 #[test]
-fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome {
+fn calls_of_ranks_that_wake_are_counted_to_the_last_one_as_root() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let mut job = asleep_for(NAP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
@@ -61,14 +61,17 @@ fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome
 }
 
 #[test]
-fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> Outcome {
+fn an_agent_with_sleeping_ranks_wakes_and_reads_seldom_and_is_small_as_root() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let job = asleep_for(SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
     // With the first numbers, the start-up work is done.
     agent.lines.wait_for_line(" after ", SOON)?;
     let before = Usage::of(agent.pid())?;
-    // A fixed time: a request to the agent meanwhile would wake it.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a fixed time is measured; a request to the agent meanwhile would wake it"
+    )]
     std::thread::sleep(WATCHED);
     let took = Usage::of(agent.pid())?.since(before);
     let per_s = |count: u64| count as f64 / WATCHED.as_secs_f64();

@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::is_long;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, summed, with_folder};
@@ -282,10 +282,9 @@ fn a_rank_that_goes_on_without_mpi_is_reported_and_the_session_ends_with_the_las
     agent.lines.wait_for_line("executed another program", SOON)?;
     // Rank 0 ends first; rank 1 may still load MPI.
     job.open("end")?;
-    let deadline = Instant::now() + SOON;
-    while agent.snapshot()?["processes"][0]["ended"] != true {
-        assert!(Instant::now() < deadline, "{}", agent.lines.text());
-    }
+    wait_until("the end of rank 0", SOON, || {
+        Ok(agent.snapshot()?["processes"][0]["ended"] == true)
+    })?;
     job.open("over")?;
     job.finish(SOON)?;
     let report = agent.finish(SOON)?;

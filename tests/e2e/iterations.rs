@@ -1,12 +1,11 @@
 //! Detected iterations, efficiencies over them, and call sites, compared with what the programs report
 //! themselves.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::is_long;
+use tuneagent_e2e::wait;
 use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
@@ -26,7 +25,7 @@ fn start(mpi: Mpi, ranks: usize, words: &str) -> Outcome<Job> {
 /// ranks' last lines.
 fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcome<(Value, Vec<Value>)> {
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "load-imbalance"])?;
-    wait_for(&agent, is_seen)?;
+    wait_for_report(&agent, is_seen)?;
     let report = agent.stop()?;
     job.open("stop")?;
     let ends = job.events("end", ranks, SOON)?;
@@ -38,7 +37,7 @@ fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcom
 /// returns the number of seen steps and of all steps from a report.
 fn watch_two_thousand(job: &Job, steps: impl Fn(&Value) -> (f64, f64)) -> Outcome<Value> {
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
-    wait_for(&agent, |now| {
+    wait_for_report(&agent, |now| {
         let (seen, all) = steps(now);
         seen > 2_000.0 && (seen >= 0.75 * all || has_unseen(now))
     })?;
@@ -51,19 +50,10 @@ fn has_unseen(report: &Value) -> bool {
 }
 
 /// Requests the report repeatedly until `fits` accepts it, and returns it.
-pub(crate) fn wait_for(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
-    let deadline = std::time::Instant::now() + 2 * SOON;
-    loop {
-        let now = agent.snapshot()?;
-        if fits(&now) {
-            return Ok(now);
-        }
-        if std::time::Instant::now() > deadline {
-            return Err(format!("not seen in time: {now:#}\n{}", agent.lines.text()).into());
-        }
-        // Poll interval; any value is correct.
-        std::thread::sleep(Duration::from_millis(100));
-    }
+pub(crate) fn wait_for_report(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
+    let report = || Ok(Some(agent.snapshot()?).filter(|now| fits(now)));
+    wait::wait_for("such a report", 2 * SOON, report)
+        .or_else(|problem| Err(format!("{problem}: {:#}\n{}", agent.snapshot()?, agent.lines.text()).into()))
 }
 
 /// Calls of a function by all processes.
@@ -218,7 +208,7 @@ fn computation_scalability_is_shown_against_the_report_of_another_run() -> Outco
         job.pid(),
         &["--rules", "none", "--reference", &file.to_string_lossy()],
     )?;
-    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(6))?;
+    wait_for_report(&agent, |now| now["iteration"]["count"].as_u64() > Some(6))?;
     let report = agent.stop()?;
     job.open("stop")?;
     job.finish(SOON)?;
@@ -294,7 +284,7 @@ fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
             at == (&"MPI_Allreduce".into(), &"relax.F90".into(), &line.into())
                 && site["calls"].as_u64() > Some(100)
         };
-        wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(200))?;
+        wait_for_report(&agent, |now| now["iteration"]["count"].as_u64() > Some(200))?;
         let report = agent.stop()?;
         let sites = report["call_sites"]["sites"].as_array().ok_or("no call sites")?;
         assert!(sites.iter().any(is_seen), "{mpi:?} {f08}: {sites:?}");
@@ -375,7 +365,7 @@ fn time_inside_mpi_is_distinguished_from_waiting_for_a_cpu_there() -> Outcome {
         let processes = each(&report["processes"]);
         processes.map(|process| number(&process[name])).sum()
     };
-    wait_for(&agent, |now| waited(now, "mpi_runqueue_time_s") > 1.0)?;
+    wait_for_report(&agent, |now| waited(now, "mpi_runqueue_time_s") > 1.0)?;
     let report = agent.stop()?;
     let (within, inside) = (
         waited(&report, "mpi_runqueue_time_s"),
@@ -399,7 +389,7 @@ fn ranks_that_yield_are_not_said_to_spin_and_the_imbalance_beside_it_is_found() 
         let findings = each(&report["findings"]);
         findings.map(of).collect::<Vec<_>>()
     };
-    wait_for(&agent, |now| rules(now).contains(&"load-imbalance".to_owned()))?;
+    wait_for_report(&agent, |now| rules(now).contains(&"load-imbalance".to_owned()))?;
     let report = agent.stop()?;
     assert!(
         !rules(&report).contains(&"openmpi-busy-wait".to_owned()),

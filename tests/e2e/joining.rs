@@ -7,10 +7,11 @@ use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, family, programs, require};
 
 use crate::expected::{SOON, counts, start_busywork, start_pingpong, text_file, with_folder};
-use crate::iterations::wait_for;
+use crate::iterations::wait_for_report;
 
 /// Arguments that run a shell script as the program of a job; `$0` is the job's folder and `$1` the program.
 fn script(text: &str, program: &std::path::Path) -> impl FnOnce(&std::path::Path) -> Vec<String> {
@@ -77,13 +78,10 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
                   exec "$1" "$0" --iterations 3"#;
     let shell = std::path::Path::new("/bin/bash");
     let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, shell, script(text, &program))?;
-    let deadline = std::time::Instant::now() + SOON;
-    while !family::descendants(job.pid())
-        .iter()
-        .any(|rank| has_mpi(rank.pid))
-    {
-        assert!(std::time::Instant::now() < deadline, "{}", job.lines.text());
-    }
+    wait_until("a rank with MPI", SOON, || {
+        let ranks = family::descendants(job.pid());
+        Ok(ranks.iter().any(|rank| has_mpi(rank.pid)))
+    })?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("late")?;
     agent.lines.wait_for_line("joined", SOON)?;
@@ -164,11 +162,11 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         let found = changes_of(report, rank);
         expected.iter().all(|change| found.contains(change)) && found.len() == expected.len()
     };
-    wait_for(&agent, |report| has_all(report, 0))?;
+    wait_for_report(&agent, |report| has_all(report, 0))?;
 
     job.open("late")?;
     agent.lines.wait_for_line("rank 1 (pid", SOON)?;
-    let report = wait_for(&agent, |report| has_all(report, 1))?;
+    let report = wait_for_report(&agent, |report| has_all(report, 1))?;
     let all = each(&report["changes"]);
     let kept: Vec<&Value> = all
         .filter(|change| change["rank"] == 1 && change["variable"] == "knob")
@@ -181,12 +179,12 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         let mut findings = each(&report["findings"]);
         findings.any(|finding| finding["text"] == text)
     };
-    wait_for(&agent, |report| takes(report, "2 ranks take steps"))?;
+    wait_for_report(&agent, |report| takes(report, "2 ranks take steps"))?;
 
     job.open("end-1")?;
     let values = job.events("values", 1, SOON)?;
     assert_eq!((&values[0]["knob"], &values[0]["first"]), (&20.into(), &5.into()));
-    let report = wait_for(&agent, |report| takes(report, "1 ranks take steps"))?;
+    let report = wait_for_report(&agent, |report| takes(report, "1 ranks take steps"))?;
     let ended: Vec<bool> = each(&report["processes"])
         .map(|process| process["ended"] == true)
         .collect();

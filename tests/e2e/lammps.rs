@@ -11,7 +11,7 @@ use tuneagent_e2e::sessions::Recorded;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
-use crate::iterations::{number, wait_for};
+use crate::iterations::{number, wait_for_report};
 
 const RANKS: usize = 6;
 /// Steps whose numbers are compared: before, during and after the change.
@@ -72,7 +72,7 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
     })?;
     let (before, during) = (lammps::pace(&slow)?, lammps::pace(&all[judged..])?);
     agent.lines.wait_for_line("sampled from now on", SOON)?;
-    wait_for(&agent, |now| {
+    wait_for_report(&agent, |now| {
         let cost = &now["cost"];
         cost["windows"]["budget_share"].is_number() && number(&cost["of_late"]["probes_share"]) <= 0.006
     })?;

@@ -12,7 +12,7 @@ use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, start_busywork, with_folder};
-use crate::iterations::{calls_of, wait_for};
+use crate::iterations::{calls_of, wait_for_report};
 
 /// Writes a rule into a file of its own and returns the path.
 pub(crate) fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
@@ -240,7 +240,7 @@ fn switched(
     let mut agent = Agent::attach_armed(job.pid(), &flags)?;
     job.open("go")?;
     agent.lines.wait_for_line(ENABLED, SOON)?;
-    wait_for(&agent, is_on)?;
+    wait_for_report(&agent, is_on)?;
     if let Some(said) = at_last {
         agent.lines.wait_for_line(said, SOON)?;
     }

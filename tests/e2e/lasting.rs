@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::{Knobs, open_folder};
 use tuneagent_e2e::needs::amount;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, prometheus, require};
 
 use crate::expected::SOON;
@@ -41,16 +42,6 @@ fn orphaned_programs() -> Outcome<BTreeSet<String>> {
         }
     }
     Ok(tags)
-}
-
-/// Waits for a condition: the kernel removes the probes of a session some time after its end.
-fn comes_to_be(what: &str, is_so: impl Fn() -> Outcome<bool>) -> Outcome {
-    let deadline = Instant::now() + SOON;
-    while !is_so()? {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::yield_now();
-    }
-    Ok(())
 }
 
 /// Number of sockets in a folder and its subfolders.
@@ -103,11 +94,11 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
             is_killed || sockets(agent.folder()) == 0,
             "cycle {cycle} leaves its socket"
         );
-        comes_to_be("something of a session is left in the program", || {
+        wait_until("nothing of the session in the program", SOON, || {
             Ok(traces(knobs.pid())? == before)
         })?;
     }
-    comes_to_be("a BPF program has outlived its session", || {
+    wait_until("the end of the BPF programs", SOON, || {
         Ok(orphaned_programs()?.is_subset(&programs))
     })?;
     println!("{cycles} sessions came and went");
@@ -183,6 +174,7 @@ fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
     while began.elapsed() < length {
         scrape()?;
         scrapes += 1;
+        #[expect(clippy::disallowed_methods, reason = "the rate at which pages are read")]
         std::thread::sleep(Duration::from_millis(100));
     }
     scrape()?;

@@ -2,13 +2,13 @@
 //! of other rules.
 
 use std::fs;
-use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::Knobs;
 use tuneagent_e2e::sessions::Recorded;
+use tuneagent_e2e::wait::{wait_for, wait_until};
 use tuneagent_e2e::{Outcome, each, require};
 
 use crate::expected::SOON;
@@ -49,19 +49,13 @@ pub(crate) fn links(agent: &Agent) -> Outcome<usize> {
 
 /// Waits until `fits` accepts the text of a rule's finding, and returns it.
 fn finding(agent: &Agent, rule: &str, fits: impl Fn(&str) -> bool) -> Outcome<String> {
-    let deadline = Instant::now() + SOON;
-    loop {
+    wait_for(&format!("such a finding of {rule}"), SOON, || {
         let report = agent.snapshot()?;
         let findings = report["findings"].as_array().ok_or("no findings")?;
         let of = findings.iter().find(|finding| finding["rule"] == rule);
-        let text = of
-            .and_then(|finding| finding["text"].as_str())
-            .unwrap_or_default();
-        if fits(text) {
-            return Ok(text.to_owned());
-        }
-        assert!(Instant::now() < deadline, "{report}");
-    }
+        let text = of.and_then(|finding| finding["text"].as_str());
+        Ok(text.filter(|text| fits(text)).map(str::to_owned))
+    })
 }
 
 fn hits(text: &str) -> u64 {
@@ -127,11 +121,10 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     let (code, text) = agent.request("add", &[&says])?;
     assert_eq!((code, text.trim()), (0, "says is added, advising now"));
     assert!(links(&agent)? > before, "its function was not probed");
-    let deadline = Instant::now() + SOON;
-    while !agent.lines.text().contains("finding  says") {
-        assert!(Instant::now() < deadline, "{}", agent.lines.text());
+    wait_until("the finding of says", SOON, || {
         knobs.values()?;
-    }
+        Ok(agent.lines.text().contains("finding  says"))
+    })?;
 
     let (code, text) = agent.request("remove", &["says"])?;
     assert_eq!(
@@ -141,10 +134,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     assert_eq!(links(&agent)?, before, "its probes are gone");
     let (code, text) = agent.request("remove", &["sets"])?;
     assert_eq!((code, text.trim()), (0, "sets is removed; 1 change reverted"));
-    let deadline = Instant::now() + SOON;
-    while knobs.knob()? != 10 {
-        assert!(Instant::now() < deadline, "{}", agent.lines.text());
-    }
+    wait_until("the value of before", SOON, || Ok(knobs.knob()? == 10))?;
     assert_eq!(agent.request("remove", &["sets"])?.0, 2);
 
     // The first rule has seen every hit before, during and after.

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::knobs::{self, Knobs};
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, text_file, with_folder};
@@ -291,10 +292,9 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
     assert!(signal("-STOP")?.success());
     // A process must be scheduled before it stops.
-    let deadline = Instant::now() + SOON;
-    while !fs::read_to_string(format!("/proc/{pid}/stat"))?.contains(") T ") {
-        assert!(Instant::now() < deadline, "{pid} does not stop");
-    }
+    wait_until(&format!("the stop of {pid}"), SOON, || {
+        Ok(fs::read_to_string(format!("/proc/{pid}/stat"))?.contains(") T "))
+    })?;
     let (_, said) = Agent::run(&[
         "attach",
         &pid,

@@ -11,7 +11,7 @@ use tuneagent_e2e::needs::{is_long, machine};
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
-use crate::iterations::{number, wait_for};
+use crate::iterations::{number, wait_for_report};
 
 /// Starts a program of parallel regions with these arguments.
 pub(crate) fn start(program: &Path, words: &str) -> Outcome<Job> {
@@ -77,7 +77,7 @@ fn known_times(program: &Path) -> Outcome {
     let _machine = machine();
     let mut job = start(program, "40 40 120 40")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
-    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
+    wait_for_report(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
     let stopped = clock_gettime(ClockId::Monotonic);
     let stopped_s = stopped.tv_sec as f64 + stopped.tv_nsec as f64 / 1e9;
     let report = agent.stop()?;
@@ -167,12 +167,12 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
         let probed_s = number(&now["processes"][0]["openmp"]["probed_s"]);
         regions(now) > Some(0) && probed_s < 0.5 * number(&now["elapsed_s"])
     };
-    wait_for(&agent, rested)?;
+    wait_for_report(&agent, rested)?;
     // After a pause they are probed again. The pause, about a minute here, pays for their cost;
     // `agent/session` tests its length.
     if is_long() {
         let before = agent.snapshot()?;
-        wait_for(&agent, |now| regions(now) > regions(&before))?;
+        wait_for_report(&agent, |now| regions(now) > regions(&before))?;
     }
     let report = agent.stop()?;
     job.end(SOON)?;
@@ -191,7 +191,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
 }
 
 #[test]
-fn a_program_whose_regions_have_no_symbols_says_what_is_not_known_as_root() -> Outcome {
+fn regions_without_symbols_are_reported_as_unknown_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let stripped = folder.path().join("uneven");
@@ -204,7 +204,7 @@ fn a_program_whose_regions_have_no_symbols_says_what_is_not_known_as_root() -> O
     assert!(status.success());
     let mut job = start(&stripped, "5 5 10 5")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
-    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
+    wait_for_report(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
     let report = agent.stop()?;
     job.end(SOON)?;
     let found = &report["processes"][0]["openmp"];

@@ -2,11 +2,10 @@
 //! overwritten functions are not probed and are reported, because under a probe the kernel would execute the
 //! instruction of the file.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
@@ -148,11 +147,7 @@ fn probes_that_went_with_pages_that_were_thrown_away_are_missed() -> Outcome {
     job.open("divert")?;
     job.events("thrown", 1, SOON)?;
     let part = format!("are gone from the memory of process {}", job.pid());
-    let end = Instant::now() + SOON;
-    while !missing(&agent.snapshot()?).contains(&part) {
-        assert!(Instant::now() < end, "{}", agent.snapshot()?);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(&part, SOON, || Ok(missing(&agent.snapshot()?).contains(&part)))?;
     agent.stop()?;
     goes_on(job)
 }

@@ -15,7 +15,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -24,6 +24,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::{Knobs, open_folder};
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::sight::Ranks;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, family, programs, require};
 
 use crate::expected::{SOON, start_busywork, with_folder};
@@ -151,10 +152,8 @@ fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
         agent.signal(signal)?;
         agent.wait(SOON)?;
         // The kernel removes the probes of a killed agent some time after its end.
-        let deadline = Instant::now() + SOON;
-        while traces(knobs.pid())? != before {
-            assert!(Instant::now() < deadline, "{signal:?} leaves something");
-        }
+        let what = format!("nothing to be left after {signal:?}");
+        wait_until(&what, SOON, || Ok(traces(knobs.pid())? == before))?;
     }
     computes_what_it_should(knobs)
 }

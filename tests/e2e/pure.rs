@@ -21,7 +21,7 @@ const PURE: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn what_is_pure_depends_on_nothing_that_waits_or_asks_the_kernel() -> Outcome {
+fn pure_crates_depend_on_nothing_that_waits_or_calls_the_kernel() -> Outcome {
     let banned = [
         "aya", "aya-obj", "hyper", "libc", "nix", "procfs", "rustix", "tokio",
     ];
@@ -68,7 +68,7 @@ fn one_crate_of_the_agent_knows_bpf() -> Outcome {
 }
 
 #[test]
-fn what_is_pure_knows_no_files_processes_threads_sockets_or_clocks() -> Outcome {
+fn pure_crates_use_no_files_processes_threads_sockets_or_clocks() -> Outcome {
     let banned = [
         "env",
         "fs",

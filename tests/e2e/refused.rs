@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::lines::Lines;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::wait::wait_until;
+use tuneagent_e2e::{Outcome, Problem, programs, require};
 
 use crate::expected::{SOON, counts};
 
@@ -46,15 +46,13 @@ pub(crate) fn process<'a>(report: &'a Value, pid: &Value) -> Option<&'a Value> {
 
 /// Waits until the session knows all processes; `now` returns its report.
 fn wait_until_known(all: &[Value], lines: &Lines, now: impl Fn() -> Outcome<Option<Value>>) -> Outcome {
-    let deadline = Instant::now() + SOON;
-    loop {
+    let are_known = || {
         let report = now()?;
         let has = |one: &Value| process(report.as_ref()?, &one["pid"]).map(drop);
-        if all.iter().all(|one| has(one).is_some()) {
-            return Ok(());
-        }
-        assert!(Instant::now() < deadline, "{all:?}: {report:?}\n{}", lines.text());
-    }
+        Ok(all.iter().all(|one| has(one).is_some()))
+    };
+    wait_until(&format!("{all:?} in a report"), SOON, are_known)
+        .map_err(|problem| Problem::new(format!("{problem}\n{}", lines.text())))
 }
 
 /// The last complete report in a file of reports.

@@ -16,6 +16,7 @@ use tuneagent_e2e::job::Mpi;
 use tuneagent_e2e::knobs::{ANA, User};
 use tuneagent_e2e::screen::Screen;
 use tuneagent_e2e::sessions::Recorded;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, lammps, programs, require};
 
 use crate::expected::{SOON, counts};
@@ -253,14 +254,6 @@ fn kill(pid: u32, signal: Signal) -> Outcome {
     Ok(kill_process(pid, signal).map_err(std::io::Error::from)?)
 }
 
-fn until(what: &str, is_there: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + SOON;
-    while !is_there() {
-        assert!(std::time::Instant::now() < deadline, "waited for {what}");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn the_command_goes_on_to_its_end_if_any_process_of_ours_is_killed() -> Outcome {
     let _machine = require!(shared: Root);
@@ -285,10 +278,10 @@ fn the_command_goes_on_to_its_end_if_any_process_of_ours_is_killed() -> Outcome 
     let attendant = process_with(&all, "attend")?;
     let command = process_with(&all, &folder.path().to_string_lossy())?;
     agent.signal(Signal::KILL)?;
-    until("the session to end", || !attendant.is_alive());
+    wait_until("the end of the session", SOON, || Ok(!attendant.is_alive()))?;
     assert!(command.is_alive());
     fs::write(folder.path().join("end"), "")?;
-    until("the command to end", || !command.is_alive());
+    wait_until("the end of the command", SOON, || Ok(!command.is_alive()))?;
     assert!(folder.path().join("ended").exists());
     agent.wait(SOON)?;
     Ok(())
@@ -363,7 +356,7 @@ fn as_user(user: &User, more: &[&str]) -> Command {
 }
 
 #[test]
-fn a_user_without_rights_runs_his_command_as_himself_and_sudo_runs_the_probes_alone() -> Outcome {
+fn a_user_without_rights_runs_the_command_and_sudo_runs_the_probes_alone() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let ana = User::new(ANA, &[])?;
     let folder = ana.program.parent().ok_or("no folder")?;

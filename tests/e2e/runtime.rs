@@ -85,7 +85,7 @@ fn faster_in_long_runs(name: &str) -> Outcome {
 }
 
 #[test]
-fn gromacs_whose_ranks_spin_becomes_faster_with_the_same_energies_as_root() -> Outcome {
+fn gromacs_with_spinning_ranks_becomes_faster_with_the_same_energies_as_root() -> Outcome {
     faster_in_long_runs("GROMACS")
 }
 
@@ -133,7 +133,7 @@ fn programs_that_state_their_teams_become_faster_as_root() -> Outcome {
 }
 
 #[test]
-fn programs_whose_compiler_is_that_of_llvm_become_faster_as_root() -> Outcome {
+fn programs_compiled_by_llvm_become_faster_as_root() -> Outcome {
     faster_in_long_runs("on LLVM's OpenMP")
 }
 

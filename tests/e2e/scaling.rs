@@ -10,7 +10,7 @@ use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
-use crate::iterations::{number, wait_for};
+use crate::iterations::{number, wait_for_report};
 
 /// Times of the program in microseconds; the inflation in thousandths for each additional thread.
 const SEQUENTIAL: f64 = 2_000.0;
@@ -51,7 +51,7 @@ fn sizes(report: &Value) -> Vec<Value> {
 /// Watches the program until each of these team sizes was measured; returns the last report and the text.
 fn watched(mut job: Job, threads: &[u64]) -> Outcome<(Value, String)> {
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
-    wait_for(&agent, |now| {
+    wait_for_report(&agent, |now| {
         let sizes = sizes(now);
         let has = |threads: &u64| {
             let size = sizes.iter().find(|size| size["threads"] == *threads);
@@ -150,7 +150,7 @@ fn a_program_that_loses_most_of_its_threads_is_a_finding_as_root() -> Outcome {
         "library 15000 40000 0 0",
     )?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
-    wait_for(&agent, |now| now["findings"].to_string().contains("lost-threads"))?;
+    wait_for_report(&agent, |now| now["findings"].to_string().contains("lost-threads"))?;
     let report = agent.stop()?;
     let findings = report["findings"].to_string();
     // An iteration takes 20 ms: (15 + 40) / 20 = 2.75 threads, and 7 * 15 / 20 = 5.25 are lost.
@@ -177,7 +177,7 @@ fn the_time_that_is_left_follows_from_the_programs_own_step_as_root() -> Outcome
         job.pid(),
         &["--rules", "none", "--progress", "iteration/iterations"],
     )?;
-    wait_for(&agent, |now| now["progress"]["remaining_most_s"].is_number())?;
+    wait_for_report(&agent, |now| now["progress"]["remaining_most_s"].is_number())?;
     let report = agent.stop()?;
     let progress = &report["progress"];
     let (done, pace) = (number(&progress["step"]), number(&progress["steps_per_s"]));

@@ -11,7 +11,7 @@ use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, with_folder};
-use crate::iterations::wait_for;
+use crate::iterations::wait_for_report;
 
 /// Rules with another test, and the source file of that test.
 const ELSEWHERE: [(&str, &str); 21] = [
@@ -340,7 +340,7 @@ impl Session {
 
         let flags = [&rules[..], &["--record", &recording]].concat();
         let mut agent = Agent::attach_armed(job.pid(), &flags)?;
-        wait_for(&agent, |now| self.is_seen(now))?;
+        wait_for_report(&agent, |now| self.is_seen(now))?;
         let report = agent.stop()?;
         job.open("stop")?;
         job.finish(SOON)?;

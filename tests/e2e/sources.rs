@@ -149,7 +149,7 @@ fn every_requirement_of_the_five_works_stands_once_and_in_order() -> Outcome {
 }
 
 #[test]
-fn what_comes_later_names_a_part_of_the_product_and_every_part_has_something_to_do() -> Outcome {
+fn plans_name_parts_of_the_product_and_every_part_has_one() -> Outcome {
     let page = page()?;
     let mut named = BTreeSet::new();
     let rows = rows(&page)?;

@@ -2,12 +2,13 @@
 //! does not block the others; a failed revert is retried when the program continues.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::Knobs;
+use tuneagent_e2e::wait::wait_for;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -41,14 +42,10 @@ fn rule(text: &str) -> Outcome<(TempDir, String)> {
 
 /// Waits for the outcome of the first change.
 fn first_outcome(agent: &Agent) -> Outcome<String> {
-    let deadline = Instant::now() + AT_ONCE;
-    loop {
+    wait_for("the outcome of the first change", AT_ONCE, || {
         let report = agent.snapshot()?;
-        if let Some(outcome) = report["changes"][0]["outcome"].as_str() {
-            return Ok(outcome.to_owned());
-        }
-        assert!(Instant::now() < deadline, "{report}\n{}", agent.lines.text());
-    }
+        Ok(report["changes"][0]["outcome"].as_str().map(str::to_owned))
+    })
 }
 
 fn signal(knobs: &Knobs, signal: Signal) -> Outcome {
@@ -115,7 +112,7 @@ fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_chan
 }
 
 #[test]
-fn what_could_not_be_taken_back_while_the_program_stood_still_is_when_it_goes_on_as_root() -> Outcome {
+fn changes_of_a_stopped_program_are_reverted_when_it_continues_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let (_folder, rule) = rule(JUDGED)?;
     let mut knobs = Knobs::start()?;

@@ -16,6 +16,10 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// Maximum number of lines in an unsafe block; safe code belongs outside.
 const UNSAFE_LINES_MAX: usize = 5;
 
+/// Maximum number of lines on the kernel side: they run at every hit, and all of them must pass the verifier. New
+/// work belongs to the user side, or replaces other work.
+const KERNEL_LINES_MAX: usize = 3_300;
+
 /// A source file of the product without its unit tests.
 pub(crate) struct Source {
     /// Path relative to the checkout.
@@ -230,6 +234,41 @@ fn no_file_and_no_function_is_too_long_to_read() -> Outcome {
             "more than {FILE_LINES_MAX} lines in a file, or {FUNCTION_LINES_MAX} in a function of the product"
         ),
     );
+    Ok(())
+}
+
+#[test]
+fn the_kernel_side_stays_small() -> Outcome {
+    let sources = sources(&["ebpf/src"])?;
+    let lines: usize = sources.iter().map(|source| source.product.lines().count()).sum();
+    assert!(lines <= KERNEL_LINES_MAX, "{lines} lines in ebpf/src");
+    Ok(())
+}
+
+/// Files of tests that sleep once, with the reason. `tests/clippy.toml` checks the tests of complete programs.
+const SLEEPS: [(&str, &str); 3] = [
+    ("agent/tests/sync/calls.rs", "sets the time of a kill"),
+    ("tuner/tests/suite/crashes.rs", "sets the time of a kill"),
+    ("tuner/tests/suite/obstacles.rs", "sets the time of a kill"),
+];
+
+#[test]
+fn tests_do_not_sleep_to_synchronise() -> Outcome {
+    let mut files = Vec::new();
+    for folder in ["agent", "rules", "tuner", "ebpf"] {
+        collect(&root().join(folder), &mut files)?;
+    }
+    let mut sleeping = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(&file).context(file.display())?;
+        let name = file.strip_prefix(root()).unwrap_or(&file).to_string_lossy();
+        let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
+        let product = if is_test { "" } else { without_tests(&text) };
+        let sleeps = code(&text[product.len()..]).filter(|(_, line)| line.contains("thread::sleep"));
+        sleeping.extend((1..=sleeps.count()).map(|number| (name.clone().into_owned(), number)));
+    }
+    let allowed = SLEEPS.map(|(file, _)| (file.to_owned(), 1));
+    assert_eq!(sleeping, BTreeSet::from(allowed), "use wait::wait_until");
     Ok(())
 }
 

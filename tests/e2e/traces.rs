@@ -10,7 +10,7 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, start_count, start_pingpong, with_folder};
 use crate::exports::{calls, read, text};
-use crate::iterations::wait_for;
+use crate::iterations::wait_for_report;
 
 /// Polling functions, which are not sent through the ring.
 const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];
@@ -148,7 +148,7 @@ fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
     job.events("ready", 2, SOON)?;
     let file = job.file("trace.json");
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
-    wait_for(&agent, |report| {
+    wait_for_report(&agent, |report| {
         let found = &report["iteration"];
         found["mpi_calls"].as_f64() == Some(11.0) && found["count"].as_u64() > Some(100)
     })?;

@@ -296,7 +296,7 @@ fn programs_of_mpi4py_are_seen_as_c_programs_are_with_their_arrays_and_objects()
 }
 
 #[test]
-fn lammps_and_gromacs_send_what_mpi_says_they_do_and_to_whom() -> Outcome {
+fn lammps_and_gromacs_send_as_mpi_reports_and_to_the_same_ranks() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi, Lammps, Gromacs);
     let of_lammps = compare(start_lammps(4, 200, &[])?, 4)?;
     let of_gromacs = compare(start_gromacs(4, 50, &[])?, 4)?;

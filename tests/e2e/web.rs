@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -11,10 +10,11 @@ use tuneagent_e2e::browser::Browser;
 use tuneagent_e2e::firefox::Firefox;
 use tuneagent_e2e::job::Waiting;
 use tuneagent_e2e::problem::Context;
+use tuneagent_e2e::wait::{wait_for, wait_until};
 use tuneagent_e2e::{Outcome, each, lammps, programs, require};
 
 use crate::expected::{SOON, start_workers};
-use crate::iterations::{number, wait_for};
+use crate::iterations::{number, wait_for_report};
 use crate::openmp;
 
 /// Tiles of a page: their names and bold texts.
@@ -162,19 +162,9 @@ impl Watched {
         of: impl Fn(&Value) -> Option<f64>,
     ) -> Outcome {
         let before = of(&self.agent.snapshot()?).ok_or("it is not in the snapshot")?;
-        let began = Instant::now();
-        let shown = loop {
-            let shown = cell(&self.browser, table, row, column)?.filter(|shown| *shown >= before);
-            if let Some(shown) = shown {
-                break shown;
-            }
-            assert!(
-                began.elapsed() < SOON,
-                "{row}: {column} stays below {before}:\n{}",
-                self.browser.text("body")?
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        };
+        let shown = wait_for(&format!("{row}: {column} to reach {before}"), SOON, || {
+            Ok(cell(&self.browser, table, row, column)?.filter(|shown| *shown >= before))
+        })?;
         let after = of(&self.agent.snapshot()?).ok_or("it is not in the snapshot")?;
         assert!(
             shown <= after,
@@ -263,11 +253,9 @@ fn assert_range_stays(browser: &Browser) -> Outcome {
     let head = browser.text("#session p")?;
     browser.wait_for_text("#session p", |text| text != head)?;
     browser.run("window.before = document.querySelector('.over-time')")?;
-    let began = Instant::now();
-    while browser.run("return window.before.isConnected")? == true {
-        assert!(began.elapsed() < SOON, "the charts are not replaced");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("new charts", SOON, || {
+        Ok(browser.run("return window.before.isConnected")? == false)
+    })?;
     browser.wait_for_text(".range output", shown)?;
     browser.press("\u{e00c}")?;
     browser.wait_for_text(".range output", |text| text == "the complete run")?;
@@ -279,7 +267,7 @@ fn an_openmp_program_without_mpi_has_the_numbers_of_the_session_on_its_page_as_r
     let _shared = require!(shared: Root, Cc, Browser, Firefox);
     let mut job = openmp::start(&programs::openmp("uneven")?, "20 20 60 20")?;
     let mut watched = Watched::start(job.pid(), &["--rules", "none"])?;
-    wait_for(&watched.agent, |now| {
+    wait_for_report(&watched.agent, |now| {
         now["iteration"]["count"].as_u64() > Some(12)
     })?;
     let process = format!("process {}", job.pid());

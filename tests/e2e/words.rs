@@ -9,6 +9,7 @@ use std::path::Path;
 use tuneagent_e2e::Outcome;
 use tuneagent_e2e::problem::Context;
 
+use crate::arrows::{members, metadata};
 use crate::tidy::{agent_and, assert_none, root, sources};
 
 /// Words that a reader must decode, with replacements.
@@ -84,7 +85,20 @@ fn files(folder: &Path, endings: &[&str], into: &mut Vec<std::path::PathBuf>) ->
 
 #[test]
 fn pages_rules_and_dashboards_have_no_banned_word() -> Outcome {
-    let mut all = vec![root().join("README.md"), root().join("rules/LANGUAGE.md")];
+    let pages = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "rules/LANGUAGE.md",
+        "Cargo.toml",
+        "clippy.toml",
+        "deny.toml",
+    ];
+    let mut all: Vec<_> = pages.iter().map(|page| root().join(page)).collect();
+    let metadata = metadata()?;
+    let manifests = members(&metadata).filter_map(|package| package["manifest_path"].as_str());
+    all.extend(manifests.map(Into::into));
     for folder in ["docs", "rules/library", "dashboards"] {
         files(&root().join(folder), &["md", "yaml", "yml", "json"], &mut all)?;
     }

@@ -1,7 +1,7 @@
 //! Controls Debian's Chromium, without a window, through `chromedriver` and WebDriver (W3C).
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,13 +9,11 @@ use serde_json::{Value, json};
 
 use crate::lines::Lines;
 use crate::problem::Context;
+use crate::wait::wait_for;
 use crate::{Outcome, Problem, each, family, wheels};
 
 /// Limit for the start of the browser, and for a condition on a page.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Interval between two reads of a page.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A browser with one window, which is closed on drop.
 pub struct Browser {
@@ -87,20 +85,11 @@ impl Browser {
 
     /// Waits until `is_so` accepts the text of an element, and returns it.
     pub fn wait_for_text(&self, selector: &str, is_so: impl Fn(&str) -> bool) -> Outcome<String> {
-        let began = Instant::now();
-        loop {
-            let text = self.text(selector)?;
-            if is_so(&text) {
-                return Ok(text);
-            }
-            if began.elapsed() > PATIENCE {
-                let page = self.text("body")?;
-                return Err(Problem::new(format!(
-                    "{selector} is {text:?} still; the page:\n{page}"
-                )));
-            }
-            std::thread::sleep(PAUSE);
-        }
+        let text = || Ok(Some(self.text(selector)?).filter(|text| is_so(text)));
+        wait_for(&format!("the text of {selector}"), PATIENCE, text).or_else(|problem| {
+            let page = self.text("body")?;
+            Err(Problem::new(format!("{problem}; the page:\n{page}")))
+        })
     }
 
     /// Sends a command of the browser's own protocol (CDP) and returns its answer.

@@ -5,18 +5,16 @@ use std::cell::RefCell;
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::problem::Context;
+use crate::wait;
 use crate::{Outcome, Problem, browser, each, family};
 
 /// Limit for the start of the browser, and for a condition on a page.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Interval between two reads of a page.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A browser with one window, which is closed on drop.
 pub struct Firefox {
@@ -108,17 +106,10 @@ impl Firefox {
 
     /// Waits until a script returns true.
     pub fn wait_until(&self, script: &str) -> Outcome {
-        let began = Instant::now();
-        while self.run(script)? != true {
-            if began.elapsed() > PATIENCE {
-                let page = self.run("return document.body.innerText")?;
-                return Err(Problem::new(format!(
-                    "{script} is false still; the page:\n{page}"
-                )));
-            }
-            std::thread::sleep(PAUSE);
-        }
-        Ok(())
+        wait::wait_until(script, PATIENCE, || Ok(self.run(script)? == true)).or_else(|problem| {
+            let page = self.run("return document.body.innerText")?;
+            Err(Problem::new(format!("{problem}; the page:\n{page}")))
+        })
     }
 
     /// Drags over an element, between two parts of its width.
@@ -142,19 +133,13 @@ impl Firefox {
 /// Connects to the browser, which writes its port to a file in its profile.
 fn connected(profile: &std::path::Path) -> Outcome<BufReader<TcpStream>> {
     let file = profile.join("MarionetteActivePort");
-    let began = Instant::now();
-    loop {
+    let port = wait::wait_for("Firefox to start", PATIENCE, || {
         let port = std::fs::read_to_string(&file).unwrap_or_default();
-        if let Ok(port) = port.trim().parse::<u16>() {
-            let connection = TcpStream::connect(("127.0.0.1", port))?;
-            connection.set_read_timeout(Some(PATIENCE))?;
-            return Ok(BufReader::new(connection));
-        }
-        if began.elapsed() > PATIENCE {
-            return Err(Problem::new("Firefox does not start".to_owned()));
-        }
-        std::thread::sleep(PAUSE);
-    }
+        Ok(port.trim().parse::<u16>().ok())
+    })?;
+    let connection = TcpStream::connect(("127.0.0.1", port))?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    Ok(BufReader::new(connection))
 }
 
 impl Drop for Firefox {

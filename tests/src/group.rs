@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::problem::Context;
+use crate::wait::wait_until;
 use crate::{Outcome, Problem};
 
 /// Parent folders for groups, and the file of the CPU quota (cgroup v1, v2).
@@ -92,9 +93,7 @@ fn quota(cpus: f64) -> String {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let given_up = Instant::now() + PATIENCE;
-        while fs::remove_dir(&self.folder).is_err() && Instant::now() < given_up {
-            std::thread::yield_now();
-        }
+        // A group is removed once its processes have ended.
+        let _ = wait_until("its end", PATIENCE, || Ok(fs::remove_dir(&self.folder).is_ok()));
     }
 }

@@ -14,15 +14,13 @@ use tempfile::TempDir;
 use crate::agent::binary;
 use crate::lines::Lines;
 use crate::problem::Context;
+use crate::wait::SOON;
 use crate::{Outcome, Problem, family, programs};
 
 /// User ids that no machine assigns.
 pub const ANA: u32 = 54_321;
 /// A second user id.
 pub const BEN: u32 = 54_322;
-
-/// A limit for anything that works.
-const SOON: Duration = Duration::from_secs(60);
 
 /// A temporary folder that every user may enter.
 pub fn open_folder() -> Outcome<TempDir> {

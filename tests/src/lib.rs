@@ -7,7 +7,7 @@
 //! results, `agent` starts `tuneagent`, `lammps` and `gromacs` start the real programs, `crowd` runs several
 //! programs on the same cores, `repairs` has the cases of the run-time rules, `prometheus` a Prometheus
 //! server, `screen` a terminal, `browser` Chromium, `firefox` Firefox, `slurm` a Slurm with several nodes, `sight` the time
-//! until first numbers are shown, `usage` the resources of a process.
+//! until first numbers are shown, `usage` the resources of a process, `wait` waits for a state with a bound.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Processes started
 //! here end when their value is dropped and when the test process ends, even if it is killed.
@@ -38,6 +38,7 @@ pub mod slurm;
 pub mod turns;
 pub mod underload;
 pub mod usage;
+pub mod wait;
 pub mod wheels;
 
 pub use problem::{Outcome, Problem};

@@ -87,6 +87,21 @@ macro_rules! require {
     };
 }
 
+/// As `require!`, for tests that return nothing and fail by panicking.
+#[macro_export]
+macro_rules! require_or_return {
+    ($($need:ident),+ $(,)?) => {
+        if !$crate::needs::has(module_path!(), &[$($crate::needs::Need::$need),+]) {
+            return;
+        }
+    };
+}
+
+/// Whether the machine meets the needs; prints what it lacks. Panics if skipping is not allowed.
+pub fn has(test: &str, needs: &[Need]) -> bool {
+    !lacks(test, needs).unwrap_or_else(|problem| panic!("{problem}"))
+}
+
 /// Whether to skip the test, after printing the reason. An error if skipping is not allowed.
 pub fn lacks(test: &str, needs: &[Need]) -> Outcome<bool> {
     let lacking: Vec<Need> = needs.iter().copied().filter(|need| !is_met(*need)).collect();
@@ -119,6 +134,7 @@ fn has_idle_core() -> bool {
     };
     let was_idle = || {
         let before = passed()?;
+        #[expect(clippy::disallowed_methods, reason = "ticks of a fixed time are counted")]
         std::thread::sleep(Duration::from_secs(1));
         let after = passed()?;
         Some(cores * (after.0 - before.0) / (after.1 - before.1) >= cores - 1.1)

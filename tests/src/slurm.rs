@@ -8,12 +8,13 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::job::Job;
 use crate::problem::Context;
+use crate::wait;
 use crate::{Outcome, Problem, family};
 
 /// Maximum time until all nodes have registered, which normally takes a second.
@@ -145,22 +146,18 @@ impl Slurm {
     }
 
     /// Waits for a condition. The error has the output of the daemons.
-    fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome {
-        let end = Instant::now() + BEGIN;
-        while !is_so()? {
-            if Instant::now() >= end {
-                let mut text = format!("Slurm: {what} did not come");
-                for entry in fs::read_dir(self.folder.path())? {
-                    let path = entry?.path();
-                    if path.extension().is_some_and(|ending| ending == "out") {
-                        text += &format!("\n{}:\n{}", path.display(), fs::read_to_string(&path)?);
-                    }
-                }
-                return Err(Problem::new(text));
+    fn wait_until(&self, what: &str, is_so: impl FnMut() -> Outcome<bool>) -> Outcome {
+        let Err(problem) = wait::wait_until(what, BEGIN, is_so) else {
+            return Ok(());
+        };
+        let mut text = format!("Slurm: {problem}");
+        for entry in fs::read_dir(self.folder.path())? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == "out") {
+                text += &format!("\n{}:\n{}", path.display(), fs::read_to_string(&path)?);
             }
-            std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(())
+        Err(Problem::new(text))
     }
 
     fn request(&self, command: &str, arguments: &[&str]) -> Outcome<String> {

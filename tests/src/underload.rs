@@ -12,10 +12,8 @@ use tempfile::TempDir;
 
 use crate::lines::Lines;
 use crate::problem::Context;
+use crate::wait::SOON;
 use crate::{Outcome, Problem, family};
-
-/// A limit for anything that works.
-const SOON: Duration = Duration::from_secs(60);
 
 /// The program as a running process.
 pub struct Underload {

@@ -83,6 +83,10 @@ pub fn rfc3339(seconds: u64, millis: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use tuneagent_e2e::wait::{SOON, wait_until};
+
     use super::*;
 
     #[test]
@@ -95,14 +99,17 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let theirs = CpuClock::of(child.id() as i32).unwrap();
         // It may not sleep yet.
-        let stands = (0..200).any(|_| {
-            let before = theirs.ns();
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            before.is_some() && before == theirs.ns()
+        let mut last = (theirs.ns(), Instant::now());
+        let stands = wait_until("the same time for 20 ms", SOON, || {
+            let now = theirs.ns();
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            Ok(now.is_some() && last.1.elapsed() > Duration::from_millis(20))
         });
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(stands);
+        stands.unwrap();
         assert_eq!(theirs.ns(), None);
     }
 

@@ -15,7 +15,7 @@ use crate::symbol::Function;
 
 mod piece;
 
-use piece::{JumpOut, Piece, Tail, TailJump, Target, decode, scan};
+use piece::{JumpOut, JumpTarget, Piece, Tail, TailJump, decode, scan};
 
 /// Pieces of code that are followed for one function.
 const PIECES_MAX: usize = 64;
@@ -241,12 +241,12 @@ impl Walk<'_> {
     fn follow(&mut self) {
         while let Some((jump, is_elsewhere)) = self.open.pop() {
             let slot = match jump.to {
-                Target::Code(address) if self.done.iter().any(|piece| piece.contains(&address)) => {
+                JumpTarget::Code(address) if self.done.iter().any(|piece| piece.contains(&address)) => {
                     self.come_back(&jump, address);
                     continue;
                 }
-                Target::Code(address) => self.finder.stub_at(address),
-                Target::Slot(slot) => Some(slot),
+                JumpTarget::Code(address) => self.finder.stub_at(address),
+                JumpTarget::Slot(slot) => Some(slot),
             };
             let target = match (slot, jump.to) {
                 (Some(slot), _) => self
@@ -254,8 +254,8 @@ impl Walk<'_> {
                     .image
                     .function_stored_at(LinkAddress(slot))
                     .filter(|_| self.is_alias),
-                (None, Target::Code(address)) => Some(LinkAddress(address)),
-                (None, Target::Slot(_)) => None,
+                (None, JumpTarget::Code(address)) => Some(LinkAddress(address)),
+                (None, JumpTarget::Slot(_)) => None,
             };
             match target {
                 Some(target) if self.enter_piece(target.0) => self.come_back(&jump, target.0),

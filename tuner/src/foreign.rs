@@ -70,16 +70,16 @@ fn find(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
             PathBuf::from_iter(std::mem::take(&mut way))
         } else {
             match step(&here, &part, !left.is_empty())? {
-                Step::Found(found) => {
+                FolderEntry::Found(found) => {
                     here = found;
                     way.push(part);
                     continue;
                 }
-                Step::Link(target) if target.is_absolute() => {
+                FolderEntry::Link(target) if target.is_absolute() => {
                     way.clear();
                     target
                 }
-                Step::Link(target) => PathBuf::from_iter(std::mem::take(&mut way)).join(target),
+                FolderEntry::Link(target) => PathBuf::from_iter(std::mem::take(&mut way)).join(target),
             }
         };
         // Starts at the root again.
@@ -102,26 +102,26 @@ fn parts(path: &Path) -> VecDeque<OsString> {
 }
 
 /// What a name in a folder is.
-enum Step {
+enum FolderEntry {
     Found(OwnedFd),
     Link(PathBuf),
 }
 
-fn step(folder: &OwnedFd, name: &OsString, is_folder: bool) -> io::Result<Step> {
+fn step(folder: &OwnedFd, name: &OsString, is_folder: bool) -> io::Result<FolderEntry> {
     let flags = LOOKUP | OFlags::NOFOLLOW;
     if is_folder {
         // Opening it as a folder mounts it, if it is an automount point.
         match openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty()) {
             Err(Errno::NOTDIR) => {}
-            opened => return Ok(Step::Found(opened?)),
+            opened => return Ok(FolderEntry::Found(opened?)),
         }
     }
     let opened = openat(folder, name, flags, Mode::empty())?;
     if kind(&opened)? != FileType::Symlink {
-        return Ok(Step::Found(opened));
+        return Ok(FolderEntry::Found(opened));
     }
     let target = readlinkat(&opened, "", Vec::new())?.into_bytes();
-    Ok(Step::Link(PathBuf::from(OsString::from_vec(target))))
+    Ok(FolderEntry::Link(PathBuf::from(OsString::from_vec(target))))
 }
 
 #[cfg(test)]

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_writes_for_probes_is_no_difference() {
+    fn breakpoints_of_the_kernel_are_no_difference() {
         assert_eq!(differs_with(&[]), None);
         assert_eq!(differs_with(&[(0, &[0xcc]), (1, &[0xcc]), (9, &[0xcc])]), None);
         // The nop of five bytes, probed: by a breakpoint, by a call, and between the two.
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_is_found_at_the_first_instruction_of_it() {
+    fn foreign_changes_are_found_at_their_first_instruction() {
         let jump = [0xe9, 0x10, 0x20, 0x30, 0x40];
         assert_eq!(differs_with(&[(0, &jump)]), Some(0));
         assert_eq!(differs_with(&[(4, &jump)]), Some(4));

@@ -93,7 +93,7 @@ pub use unwind::bytes_to_caller;
 
 // From a name to bytes.
 pub use path::{PathStep, steps};
-pub use sync::{KeyPlace, Passage, ResolvedPoint};
+pub use sync::{HoldStatistics, KeyPlace, ResolvedPoint};
 pub use variable::{FollowError, Location, VariableError, VariableName};
 pub use writable_place::{WritablePlace, WritablePlaceError};
 

@@ -303,7 +303,7 @@ mod tests {
 
     /// Programs of this machine, whose own linker may be executed.
     #[test]
-    fn what_the_linker_itself_lists_is_found_for_programs_of_this_machine() {
+    fn libraries_that_the_linker_lists_are_found_for_programs_of_this_machine() {
         let search = Search::of(variable);
         let mut compared = 0;
         for program in [
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_preloaded_comes_first() {
+    fn preloaded_libraries_come_first() {
         let libm = Search::of(variable)
             .listed()
             .iter()

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_is_the_one_with_the_lock_not_the_one_who_waits() {
+    fn the_holder_is_the_process_with_the_lock_not_the_one_that_waits() {
         let locks = "1: POSIX  ADVISORY  WRITE 9 00:15:22658 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 8 00:15:22658 0 EOF\n\
                      3: FLOCK  ADVISORY  WRITE 1234 00:15:22658 0 EOF\n";

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_shown_with_a_way_out() {
+    fn unreadable_marks_are_shown_with_a_remedy() {
         assert_eq!(read("8f@%xmm0"), Err(NoArgument::FloatingRegister));
         for (text, name) in [
             ("8@dt(%rip)", "dt"),
@@ -475,7 +475,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_spelled_is_read_as_it_was(arguments in proptest::collection::vec(any_argument(), 0..13)) {
+        fn a_printed_mark_is_read_back(arguments in proptest::collection::vec(any_argument(), 0..13)) {
             let text = arguments.iter().map(spelled).collect::<Vec<_>>().join(" ");
             let notes = note([0x10, 0, 0], &format!("p\0n\0{text}\0"));
             let read: Vec<_> = parse(&notes, None).iter().flat_map(Mark::arguments).collect();

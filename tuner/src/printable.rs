@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_act_on_is_shown_by_its_number() {
+    fn control_characters_are_shown_by_their_numbers() {
         let cases = [
             ("lmp_mpi (größer)", "lmp_mpi (größer)"),
             ("a\x1b[2Jb", "a\\x1b[2Jb"),

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::author::Author;
 use crate::journal::{
-    ActionRecord, Assignment, Change, Outcome, RevertOutcome, Settled, StateDir, Status, WriteHold, settle,
+    ActionRecord, Assignment, JournalChange, Outcome, RevertOutcome, Settled, StateDir, Status, WriteHold,
+    settle,
 };
 use crate::module::Images;
 use crate::process::Process;
@@ -102,7 +103,7 @@ impl Writer {
     pub(crate) fn prepare_revert(
         &mut self,
         change: u64,
-        wanted: &dyn Fn(&Change) -> bool,
+        wanted: &dyn Fn(&JournalChange) -> bool,
     ) -> Result<PendingRevert, WriterError> {
         let ActionRecord::Set(set) = self.in_force(change)?.intent.action else {
             return Err(WriterError::NoSyncPoint { change });
@@ -155,7 +156,10 @@ impl Writer {
 
     /// Reverts all wanted changes in force, newest first. Consecutive changes of one place take one write. A
     /// failure does not stop the others.
-    pub fn revert_all(&mut self, wanted: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
+    pub fn revert_all(
+        &mut self,
+        wanted: impl Fn(&JournalChange) -> bool,
+    ) -> Result<Vec<Attempt>, WriterError> {
         let numbers: Vec<u64> = self
             .changes()
             .iter()
@@ -179,7 +183,7 @@ impl Writer {
     fn revert_known(
         &mut self,
         space: &mut Option<AddressSpace>,
-        change: Change,
+        change: JournalChange,
         with_it: &[u64],
     ) -> Result<RevertReceipt, WriterError> {
         let known = change;
@@ -227,9 +231,10 @@ impl Writer {
     /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.
     pub fn reconcile(&mut self) -> Result<(), WriterError> {
         let changes = self.changes();
-        let undecided = |change: &&Change| matches!(change.status, Status::Pending | Status::RevertPending);
+        let undecided =
+            |change: &&JournalChange| matches!(change.status, Status::Pending | Status::RevertPending);
         let has_memory =
-            |change: &Change| change.intent.action.arena().is_some() || change.revert_arena.is_some();
+            |change: &JournalChange| change.intent.action.arena().is_some() || change.revert_arena.is_some();
         if !changes
             .iter()
             .any(|change| undecided(&change) || has_memory(change))
@@ -251,7 +256,7 @@ impl Writer {
     }
 
     /// The value that the oldest change reverted with it had found.
-    fn found_by(&self, change: &Change) -> Option<Bytes> {
+    fn found_by(&self, change: &JournalChange) -> Option<Bytes> {
         let oldest = self.known(change.revert_through?).ok()?;
         match oldest.intent.action {
             ActionRecord::Set(set) => Some(set.old),
@@ -262,7 +267,7 @@ impl Writer {
     fn settle_value(
         &mut self,
         space: &AddressSpace,
-        known: &Change,
+        known: &JournalChange,
         set: &Assignment,
     ) -> Result<(), WriterError> {
         let change = known.intent.change;

@@ -89,13 +89,13 @@ impl EntrySites {
 }
 
 /// The code of one segment of a file.
-struct Code<'a> {
+struct SegmentCode<'a> {
     image: &'a Image,
     segment: &'a Segment,
     sites: &'a EntrySites,
 }
 
-impl Text for Code<'_> {
+impl Text for SegmentCode<'_> {
     fn read(&self, range: Range<u64>) -> (u64, Vec<u8>) {
         let of = self.segment.offset.0;
         let start = range.start.max(of);
@@ -117,7 +117,7 @@ impl Text for Code<'_> {
 
 impl EntrySites {
     fn choose(&self, first_byte: &EntrySite, image: &Image, segment: &Segment, size: u64) -> EntrySite {
-        let code = Code {
+        let code = SegmentCode {
             image,
             segment,
             sites: self,
@@ -147,7 +147,13 @@ impl EntrySites {
         }
     }
 
-    fn further(&self, code: &Code<'_>, begin: &[u8], start: u64, size: u64) -> Result<Candidate, Obstacle> {
+    fn further(
+        &self,
+        code: &SegmentCode<'_>,
+        begin: &[u8],
+        start: u64,
+        size: u64,
+    ) -> Result<Candidate, Obstacle> {
         if size == 0 || size > FUNCTION_BYTES_MAX {
             return Err(Obstacle::NoEnd);
         }

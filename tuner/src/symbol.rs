@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_by_name_is_what_a_look_at_all_finds() {
+    fn a_search_by_name_finds_the_same_as_a_search_of_all() {
         let own = Image::read(File::open("/proc/self/exe").unwrap()).unwrap();
         let libc = libc();
         let has_source = |symbol: Symbol| symbol.source.is_some();

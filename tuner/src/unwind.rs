@@ -60,13 +60,13 @@ pub(crate) struct Tables {
 
 /// Registers of one frame.
 #[derive(Debug, Clone, Copy)]
-struct Frame {
+struct FrameRegisters {
     instruction: u64,
     kept: [u64; KEPT.len()],
 }
 
 enum Next {
-    Frame(Frame),
+    FrameRegisters(FrameRegisters),
     Handler,
     End,
 }
@@ -85,7 +85,7 @@ impl Unwinder {
     /// possible.
     pub(crate) fn trace(&self, registers: &RawRegisters, memory: &ProcessMemory) -> Option<Trace> {
         let of = registers;
-        let mut frame = Frame {
+        let mut frame = FrameRegisters {
             instruction: of.rip,
             kept: [of.rbx, of.rbp, of.rsp, of.r12, of.r13, of.r14, of.r15],
         };
@@ -100,11 +100,11 @@ impl Unwinder {
                     trace.in_handler = true;
                     return Some(trace);
                 }
-                Next::Frame(next) if is_of_probes(next.instruction, memory) => {
+                Next::FrameRegisters(next) if is_of_probes(next.instruction, memory) => {
                     trace.is_cut = true;
                     return Some(trace);
                 }
-                Next::Frame(next) => {
+                Next::FrameRegisters(next) => {
                     trace.returns.push(next.instruction);
                     frame = next;
                     back = 1;
@@ -116,7 +116,7 @@ impl Unwinder {
 
     fn step(
         &self,
-        frame: &Frame,
+        frame: &FrameRegisters,
         back: u64,
         memory: &ProcessMemory,
         context: &mut UnwindContext<usize>,
@@ -167,7 +167,7 @@ impl Unwinder {
                 (_, Some(rule)) => value(rule, frame.kept[at])?,
             };
         }
-        Some(Next::Frame(Frame { instruction, kept }))
+        Some(Next::FrameRegisters(FrameRegisters { instruction, kept }))
     }
 }
 

@@ -17,7 +17,7 @@ use tuner::actuator::{RendezvousSource, ServeOptions, serve};
 use tuner::rendezvous::{
     HeldAction, HoldError, HoldRequest, HoldTicket, KeyedHits, Progress, Rendezvous, SeenHits, ThreadAtSync,
 };
-use tuner::{Hooks, Passage};
+use tuner::{HoldStatistics, Hooks};
 
 static HOW: OnceLock<String> = OnceLock::new();
 
@@ -33,12 +33,12 @@ impl Rendezvous for Scripted {
     }
 
     fn progress(&mut self, _: HoldTicket) -> Progress {
-        let passage = Passage {
+        let passage = HoldStatistics {
             hits: 3,
             misses: 2,
             hold_ns: 25_000,
             thread: 7,
-            ..Passage::default()
+            ..HoldStatistics::default()
         };
         let mut call = || {
             if let Some(action) = self.action.take() {
@@ -64,13 +64,13 @@ impl Rendezvous for Scripted {
                 call();
                 Progress::Done(passage)
             }
-            _ => Progress::Pending(Passage::default()),
+            _ => Progress::Pending(HoldStatistics::default()),
         }
     }
 
     fn disarm(&mut self, _: HoldTicket) -> Progress {
         self.action = None;
-        Progress::Pending(Passage::default())
+        Progress::Pending(HoldStatistics::default())
     }
 
     fn keyed_hits(&self) -> Arc<dyn KeyedHits> {

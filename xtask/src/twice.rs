@@ -161,7 +161,7 @@ test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
-    fn what_is_said_of_failures_is_held_back_up_to_the_end_of_each_test_program() {
+    fn messages_about_failures_are_printed_at_the_end_of_each_test_program() {
         let mut shown = Shown::default();
         OUTPUT.lines().for_each(|line| shown.line(line));
         assert_eq!(failed(&shown.held), failed(OUTPUT));
@@ -181,7 +181,7 @@ test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
-    fn what_fails_alone_as_well_fails_and_what_does_not_even_run_again_too() {
+    fn tests_that_fail_twice_or_do_not_run_again_fail() {
         let always = "printf 'failures:\\n    a\\n\\ntest result: FAILED. 0 passed; 1 failed\\n'; exit 1";
         assert!(run(&|| shell(always)).is_err());
         let vanishes = "case \"$*\" in *--exact*) printf 'test result: ok. 0 passed; 0 failed\\n';; *) printf 'failures:\\n    a\\n'; exit 1;; esac";

@@ -243,7 +243,7 @@ fn sizes_are_bounded() {
 }
 
 #[test]
-fn what_changes_in_a_second_is_small_with_thousands_of_ranks() {
+fn updates_per_second_are_small_with_thousands_of_ranks() {
     let all = |second| sections(&page(&of_ranks(2048, second))).unwrap();
     let before = all(0);
     let changed = all(1).into_iter().filter(|section| !before.contains(section));

@@ -9,6 +9,8 @@
 mod calls;
 // Prices, budgets and the cost of watching. Not re-exported: names such as `Load` and `Turn` are too short.
 pub mod cost;
+// Errors as text with their causes.
+pub mod error;
 // Used as `format::bytes`.
 pub mod format;
 // Used as `glob::matches`.

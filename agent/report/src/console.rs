@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_holds_no_character_that_a_terminal_acts_on() {
+    fn output_has_no_control_character_of_a_terminal() {
         let mut out = Vec::new();
         write_line(&mut out, "program\x1b[2J\u{9b}m\n\tnext").unwrap();
         write_printable(&mut out, "\u{202e}\x07\n".as_bytes()).unwrap();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_behind_what_is_watched_and_the_users_own_notes_come_last() {
+    fn missing_parts_follow_watched_ones_and_notes_come_last() {
         let greeting = Greeting {
             header: Some("app, 4 ranks".to_owned()),
             can_probe: true,

@@ -4,11 +4,8 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{
-    changes::{ActuatorPid, Ending, MachineReverts},
-    error::ErrorText,
-};
-use profile::format::duration;
+use super::changes::{ActuatorPid, Ending, MachineReverts};
+use profile::{error::ErrorText, format::duration};
 
 /// The reason if a request ends the session.
 pub const STOPPED: &str = "stopped by tuneagent session stop";

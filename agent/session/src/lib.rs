@@ -29,7 +29,6 @@ macro_rules! after {
 pub mod budget;
 pub mod changes;
 mod decision;
-pub mod error;
 pub mod greeting;
 pub mod intake;
 pub mod leave;
@@ -39,6 +38,9 @@ pub mod parts;
 mod process;
 pub mod request;
 pub mod requests;
+
+// Errors in events.
+pub use profile::error;
 
 // Decisions of the rules, resolved to processes.
 pub use decision::{Act, ResolvedAction, ResolvedDecision};

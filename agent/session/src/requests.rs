@@ -7,9 +7,9 @@ use std::fmt;
 use rules::CheckedRule;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{error::ErrorText, leave::STOPPED};
+use super::leave::STOPPED;
 use crate::request::{Answer, Mode, RefusalKind, Request, RuleSource};
-use profile::format::plural;
+use profile::{error::ErrorText, format::plural};
 
 /// A session without an actuator never gets one: it was started to watch only.
 pub(crate) const CANNOT_WRITE: &str =

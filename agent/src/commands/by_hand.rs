@@ -82,7 +82,7 @@ enum ReadError {
         symbol: String,
         type_name: String,
         size: u64,
-        /// None of an array.
+        /// Empty for an array.
         fields: Vec<String>,
     },
 }

@@ -16,10 +16,10 @@ use rustix::{
 };
 use serde_json::json;
 use tuner::actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary};
-use tuner::journal::{ActionRecord, Change, History, RevertOutcome, StateDir, Status};
+use tuner::journal::{ActionRecord, History, JournalChange, RevertOutcome, StateDir, Status};
 use tuner::{Pid, writer_of};
 
-use self::entries::{Entry, entries, merged};
+use self::entries::{HistoryEntry, entries, merged};
 use super::target;
 use crate::{
     actuator::{Actuator, StartOptions, hold_text, passage_text},
@@ -57,7 +57,8 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
         .iter()
         .flat_map(|(_, history)| entries(history.changes()))
         .collect();
-    let details = |change: &Change| format!("{:?} {}", said(change), change.intent.target.pid.is_alive());
+    let details =
+        |change: &JournalChange| format!("{:?} {}", said(change), change.intent.target.pid.is_alive());
     for entry in &merged(listed, details) {
         shown += 1;
         print(entry, args.target.is_some());
@@ -91,7 +92,7 @@ type Histories = Vec<(PathBuf, History)>;
 /// processes with this number or name.
 fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
     let running = wanted_pids(target);
-    let is_of = |change: &Change| {
+    let is_of = |change: &JournalChange| {
         let process = &change.intent.target;
         match &running {
             Ok(pids) => pids.contains(&process.pid),
@@ -114,7 +115,7 @@ fn leave_out_old(histories: &mut Histories) -> usize {
     let a_day_ago = SystemTime::now() - DAY;
     let since_epoch = a_day_ago.duration_since(UNIX_EPOCH).unwrap_or_default();
     let a_day_ago = rfc3339(since_epoch.as_secs(), 0);
-    let is_recent = |change: &Change| {
+    let is_recent = |change: &JournalChange| {
         let intent = &change.intent;
         intent.at.wall > a_day_ago || intent.target.pid.is_alive()
     };
@@ -127,12 +128,12 @@ fn leave_out_old(histories: &mut Histories) -> usize {
     all - count(histories)
 }
 
-fn program(change: &Change) -> &str {
+fn program(change: &JournalChange) -> &str {
     change.intent.target.executable.rsplit('/').next().unwrap_or("?")
 }
 
 /// A change with everything that [`print()`] shows.
-fn as_json(change: &Change) -> serde_json::Value {
+fn as_json(change: &JournalChange) -> serde_json::Value {
     let intent = &change.intent;
     json!({
         "at": intent.at.wall,
@@ -157,11 +158,11 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let histories = state.histories().map_err(Failure::not_there)?;
     let changes = histories.iter().flat_map(|(_, history)| history.changes());
-    let is_it = |change: &Change| {
+    let is_it = |change: &JournalChange| {
         let intent = &change.intent;
         intent.change == number && pid.is_none_or(|pid| intent.target.pid.number == pid)
     };
-    let changes: Vec<Change> = changes.filter(is_it).collect();
+    let changes: Vec<JournalChange> = changes.filter(is_it).collect();
     if let [first, _, ..] = changes.as_slice()
         && pid.is_none()
     {
@@ -185,7 +186,7 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
         )));
     }
     for change in changes {
-        let entry = Entry {
+        let entry = HistoryEntry {
             first: (number, change.intent.at.wall.clone()),
             times: 1,
             last: change,
@@ -216,8 +217,8 @@ fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
 }
 
 /// Prints two lines for each change, and for the changes of a target also the reasons.
-fn print(entry: &Entry, with_reasons: bool) {
-    let Entry {
+fn print(entry: &HistoryEntry, with_reasons: bool) {
+    let HistoryEntry {
         first: (first, since),
         times,
         last,
@@ -266,7 +267,7 @@ fn processes(pid: Pid, others: &[i32]) -> String {
 }
 
 /// How a change was written, or was attempted at its sync point. `None` if there was no write and no hold.
-fn said(change: &Change) -> Option<String> {
+fn said(change: &JournalChange) -> Option<String> {
     let hold = change.hold.as_ref()?;
     let is_written = change.status != Status::Failed;
     match (&change.intent.action, change.intent.action.sync(), &hold.passage) {
@@ -277,7 +278,7 @@ fn said(change: &Change) -> Option<String> {
     }
 }
 
-fn status(change: &Change) -> String {
+fn status(change: &JournalChange) -> String {
     let confirmed = match (change.confirmed, &change.intent.rule) {
         (true, Some(_)) => ", confirmed",
         // That it was made by hand is said in the next line.
@@ -384,7 +385,7 @@ fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<RevertSummary, ClientEr
     }
 }
 
-fn number_of(pid: Pid, change: &Change) -> ChangeNumber {
+fn number_of(pid: Pid, change: &JournalChange) -> ChangeNumber {
     let change = change.intent.change;
     ChangeNumber { pid, change }
 }
@@ -425,7 +426,7 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
     let Ok(state) = StateDir::usual() else {
         return lines;
     };
-    let standing: Vec<Change> = job
+    let standing: Vec<JournalChange> = job
         .members
         .iter()
         .filter(|member| writer_of(member.process.pid).is_none())

@@ -45,7 +45,7 @@ const WAIT_SHARE: f64 = 0.05;
 
 /// Identifies processes that belong together: those of one launcher, or of one name and parent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct ProgramKey {
     parent: i32,
     name: String,
 }
@@ -86,7 +86,7 @@ pub(super) fn run(args: &PsArgs) -> CommandResult {
         .collect();
     let started = Instant::now();
     std::thread::sleep(args.duration);
-    let mut programs: BTreeMap<Key, Program> = BTreeMap::new();
+    let mut programs: BTreeMap<ProgramKey, Program> = BTreeMap::new();
     for (pid, sampler, first) in &mut samplers {
         let Ok(last) = sampler.sample() else { continue };
         let elapsed = started.elapsed().as_nanos() as f64;
@@ -110,10 +110,10 @@ pub(super) fn run(args: &PsArgs) -> CommandResult {
     }
 }
 
-fn key(table: &ProcessTable, pid: i32) -> Option<Key> {
+fn key(table: &ProcessTable, pid: i32) -> Option<ProgramKey> {
     let entry = table.get(pid)?;
     let parent = launcher_above(table, pid).unwrap_or(entry.parent);
-    Some(Key {
+    Some(ProgramKey {
         parent,
         name: entry.name.clone(),
     })
@@ -129,13 +129,13 @@ enum NoneShown {
 }
 
 /// The busy programs that are shown, worst first.
-fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program)>, NoneShown> {
+fn shown(busy: &BTreeMap<ProgramKey, Program>, all: bool) -> Result<Vec<(&ProgramKey, &Program)>, NoneShown> {
     let waits = |program: &Program| {
         let is_small = program.wanted() <= SMALL || program.cpu < USED && program.wanted() <= RIVAL;
         !is_small && program.wait_share() > WAIT_SHARE
     };
     let shown = busy.iter().filter(|(_, program)| all || waits(program));
-    let mut shown: Vec<(&Key, &Program)> = shown.collect();
+    let mut shown: Vec<(&ProgramKey, &Program)> = shown.collect();
     shown.sort_by(|(_, a), (_, b)| b.runqueue.total_cmp(&a.runqueue));
     match (shown.is_empty(), busy.len()) {
         (false, _) => Ok(shown),
@@ -144,8 +144,8 @@ fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program
     }
 }
 
-fn print_json(busy: &BTreeMap<Key, Program>, all: bool) -> CommandResult {
-    let row = |&(key, program): &(&Key, &Program)| {
+fn print_json(busy: &BTreeMap<ProgramKey, Program>, all: bool) -> CommandResult {
+    let row = |&(key, program): &(&ProgramKey, &Program)| {
         serde_json::json!({
             "pids": program.pids,
             "user": user(program),
@@ -166,7 +166,7 @@ fn user(program: &Program) -> Option<String> {
     user.map(tuner::user_name).ok()
 }
 
-fn print(busy: &BTreeMap<Key, Program>, all: bool) {
+fn print(busy: &BTreeMap<ProgramKey, Program>, all: bool) {
     // In a pipe each program takes one line.
     let columns = view::columns(io::stdout()).unwrap_or(usize::MAX);
     let programs = match shown(busy, all) {
@@ -216,7 +216,7 @@ fn cpus(used: f64) -> String {
 /// The program that loses most of those in which something can be done, or else the one that loses most: the
 /// others may be its competitors, and belong to other users.
 fn to_look_at<'a>(
-    programs: &[(&'a Key, &Program)],
+    programs: &[(&'a ProgramKey, &Program)],
     can_be_tuned: impl Fn(i32) -> bool,
 ) -> Option<(&'a str, i32)> {
     let firsts = programs
@@ -255,7 +255,7 @@ fn runtimes(pid: i32) -> Vec<&'static str> {
 }
 
 /// Why a program waits; `rivals` are the busy programs that may use some of the same CPUs.
-fn why(program: &Program, rivals: &[(&Key, &Program)]) -> String {
+fn why(program: &Program, rivals: &[(&ProgramKey, &Program)]) -> String {
     let Some(share) = available(&program.pids) else {
         return "ended meanwhile".into();
     };
@@ -293,9 +293,12 @@ fn why(program: &Program, rivals: &[(&Key, &Program)]) -> String {
 }
 
 /// Some busy programs that may use the same CPUs as this one, those that need most first.
-fn rivals<'a>(of: (&Key, &Program), all: &'a BTreeMap<Key, Program>) -> Vec<(&'a Key, &'a Program)> {
+fn rivals<'a>(
+    of: (&ProgramKey, &Program),
+    all: &'a BTreeMap<ProgramKey, Program>,
+) -> Vec<(&'a ProgramKey, &'a Program)> {
     let own = usable(&of.1.pids);
-    let fights = |(key, program): &(&Key, &Program)| {
+    let fights = |(key, program): &(&ProgramKey, &Program)| {
         *key != of.0 && program.wanted() > RIVAL && !usable(&program.pids).is_disjoint(&own)
     };
     let mut rivals: Vec<_> = all.iter().filter(fights).collect();
@@ -310,12 +313,12 @@ mod tests {
 
     #[test]
     fn all_is_offered_only_where_it_shows_more() {
-        let names = |busy: &BTreeMap<Key, Program>, all| {
+        let names = |busy: &BTreeMap<ProgramKey, Program>, all| {
             let shown = shown(busy, all)?;
             Ok::<Vec<String>, NoneShown>(shown.into_iter().map(|(key, _)| key.name.clone()).collect())
         };
         let program = |name: &str, runqueue| {
-            let key = Key {
+            let key = ProgramKey {
                 parent: 1,
                 name: name.to_owned(),
             };
@@ -346,7 +349,7 @@ mod tests {
                 cpu,
                 runqueue,
             };
-            let key = Key {
+            let key = ProgramKey {
                 parent: 1,
                 name: "bash".to_owned(),
             };
@@ -360,7 +363,7 @@ mod tests {
     #[test]
     fn of_the_programs_that_lose_time_one_that_can_be_tuned_is_suggested() {
         let of = |name: &str, pid: i32| {
-            let key = Key {
+            let key = ProgramKey {
                 parent: 1,
                 name: name.to_owned(),
             };
@@ -371,7 +374,8 @@ mod tests {
             (key, program)
         };
         let both = [of("rustc", 7), of("heat", 8)];
-        let programs: Vec<(&Key, &Program)> = both.iter().map(|(key, program)| (key, program)).collect();
+        let programs: Vec<(&ProgramKey, &Program)> =
+            both.iter().map(|(key, program)| (key, program)).collect();
         assert_eq!(to_look_at(&programs, |pid| pid == 8), Some(("heat", 8)));
         assert_eq!(to_look_at(&programs, |_| false), Some(("rustc", 7)));
         assert_eq!(to_look_at(&[], |_| true), None);

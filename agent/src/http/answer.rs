@@ -14,7 +14,7 @@ use hyper::{
 };
 use report::metrics_page;
 
-use super::{Connection, Newest, Server, Site};
+use super::{Connection, Newest, ServedPages, Server};
 
 /// The content type of Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,8 +53,8 @@ pub(super) async fn answer<B>(request: &Request<B>, server: &Server, connection:
     let mut answer = match refusal(request, server) {
         Some(refusal) => refusal,
         None => match &server.site {
-            Site::Metrics(newest) => metrics(request, newest).await,
-            Site::Page(web) => web.answer(request, connection).await,
+            ServedPages::Metrics(newest) => metrics(request, newest).await,
+            ServedPages::Page(web) => web.answer(request, connection).await,
         },
     };
     for (name, value) in HEADERS {

@@ -27,7 +27,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use self::{answer::answer, names::Names};
+use self::{answer::answer, names::HostNames};
 pub(crate) use self::{token::Token, web::Web};
 
 /// Pause after a failed `accept`, which would fail again at once while descriptors are exhausted.
@@ -45,7 +45,7 @@ pub(crate) type Newest = watch::Receiver<Published>;
 
 /// The pages that an address serves.
 #[derive(Clone, Debug)]
-pub(crate) enum Site {
+pub(crate) enum ServedPages {
     Metrics(Newest),
     Page(Arc<Web>),
 }
@@ -53,8 +53,8 @@ pub(crate) enum Site {
 /// The state that all connections to an address share.
 #[derive(Debug)]
 struct Server {
-    site: Site,
-    names: Names,
+    site: ServedPages,
+    names: HostNames,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -115,17 +115,21 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Serves until the future is dropped, which closes all connections. `names` are further accepted host names,
 /// in addition to those of this machine.
-pub(crate) async fn serve(listener: TcpListener, site: Site, names: Vec<String>) -> std::io::Result<()> {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    site: ServedPages,
+    names: Vec<String>,
+) -> std::io::Result<()> {
     serve_within(listener, site, names, BOUNDS).await
 }
 
 async fn serve_within(
     listener: TcpListener,
-    site: Site,
+    site: ServedPages,
     names: Vec<String>,
     bounds: Bounds,
 ) -> std::io::Result<()> {
-    let names = Names {
+    let names = HostNames {
         is_loopback: listener.local_addr()?.ip().is_loopback(),
         host: job::host(),
         others: names,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 /// machine, and the user's browser then sends requests of that page to us (DNS rebinding). Addresses,
 /// localhost and names that the owner does not control are safe.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct HostNames {
     /// Whether only this machine can connect.
     pub(super) is_loopback: bool,
     /// The host name of this machine.
@@ -15,7 +15,7 @@ pub(super) struct Names {
     pub(super) others: Vec<String>,
 }
 
-impl Names {
+impl HostNames {
     /// Whether the `Host` header of a request refers to us.
     pub(super) fn has(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
@@ -50,12 +50,12 @@ mod tests {
     #[test]
     fn a_name_that_others_can_make_resolve_to_this_machine_is_not_ours() {
         let host = || "node17".to_owned();
-        let here = Names {
+        let here = HostNames {
             is_loopback: true,
             host: host(),
             others: vec!["tune.example".to_owned()],
         };
-        let everywhere = Names {
+        let everywhere = HostNames {
             is_loopback: false,
             host: host(),
             others: Vec::new(),

@@ -6,11 +6,12 @@ use std::{
 };
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tuneagent_e2e::wait::wait_until;
 
 use super::*;
 
-fn metrics_site() -> Site {
-    Site::Metrics(watch::channel(Published::default()).1)
+fn metrics_site() -> ServedPages {
+    ServedPages::Metrics(watch::channel(Published::default()).1)
 }
 
 /// Limit for each step, longer than any step takes on any machine: a test that exceeds it has failed.
@@ -20,7 +21,7 @@ fn served(bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
     served_site(metrics_site(), bounds, talk);
 }
 
-fn served_site(site: Site, bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
+fn served_site(site: ServedPages, bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
@@ -91,7 +92,7 @@ fn requested(address: SocketAddr, request: &str) -> String {
 }
 
 #[test]
-fn half_requests_are_closed_and_those_who_waited_behind_them_are_served() {
+fn incomplete_requests_are_closed_and_later_ones_are_served() {
     let bounds = Bounds {
         connections: 2,
         header: Duration::from_millis(50),
@@ -131,7 +132,7 @@ fn one_that_does_not_read_its_answer_is_closed() {
 }
 
 #[test]
-fn what_is_not_a_request_for_a_page_of_ours_is_refused() {
+fn requests_for_other_pages_are_refused() {
     served(BOUNDS, |address| {
         for (request, expected) in [
             (
@@ -168,10 +169,10 @@ fn what_is_not_a_request_for_a_page_of_ours_is_refused() {
 }
 
 /// A page whose snapshots the test publishes through a channel.
-fn page_site(newest: Newest) -> (Site, String) {
+fn page_site(newest: Newest) -> (ServedPages, String) {
     let token = Token::new().unwrap();
     let known = token.text().to_owned();
-    (Site::Page(Web::new(newest, token, 9478)), known)
+    (ServedPages::Page(Web::new(newest, token, 9478)), known)
 }
 
 fn get(address: SocketAddr, path: &str, more: &str) -> String {
@@ -182,7 +183,7 @@ fn get(address: SocketAddr, path: &str, more: &str) -> String {
 }
 
 #[test]
-fn the_page_is_for_those_who_know_the_token_and_nothing_can_be_changed() {
+fn the_page_requires_the_token_and_changes_nothing() {
     let (_sender, newest) = watch::channel(Published::default());
     let (site, token) = page_site(newest);
     served_site(site, BOUNDS, |address| {
@@ -299,7 +300,7 @@ fn publish(sender: &watch::Sender<Published>, missing: &str, is_last: bool) {
 }
 
 #[test]
-fn a_stream_has_what_is_new_and_the_whole_page_at_the_end() {
+fn a_stream_has_updates_and_the_complete_page_at_the_end() {
     let (sender, newest) = watch::channel(Published::default());
     let (site, token) = page_site(newest);
     served_site(site, BOUNDS, |address| {
@@ -440,7 +441,7 @@ fn a_client_that_does_not_read_its_stream_is_disconnected() {
         unread: Duration::from_millis(100),
         ..BOUNDS
     };
-    served_site(Site::Page(Arc::clone(&web)), bounds, |address| {
+    served_site(ServedPages::Page(Arc::clone(&web)), bounds, |address| {
         let mut reader = connected(address, &request);
         read_until(&mut reader, "event: tick");
         let mut sleeper = connected(address, &request);
@@ -448,10 +449,6 @@ fn a_client_that_does_not_read_its_stream_is_disconnected() {
         drop(reader);
         // An event larger than the kernel's buffers of a connection.
         publish(&sender, &"x".repeat(64 << 20), false);
-        let began = std::time::Instant::now();
-        while web.is_followed() {
-            assert!(began.elapsed() < PATIENCE, "the stream is open still");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the end of the stream", PATIENCE, || Ok(!web.is_followed())).unwrap();
     });
 }

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_found_whole_in_the_address_or_in_its_cookie_only() {
+    fn a_token_is_accepted_in_the_address_and_in_its_cookie_only() {
         let token = Token("0123456789abcdef0123456789abcdef".to_owned());
         let known = token.text().to_owned();
         for (query, cookie, is_known) in [

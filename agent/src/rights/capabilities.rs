@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_part_keeps_is_in_the_table() {
+    fn the_capabilities_of_each_process_are_in_the_table() {
         let table = TABLE
             .iter()
             .fold(CapabilitySet::empty(), |all, row| all | row.set);

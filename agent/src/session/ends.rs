@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_watches_when_the_watcher_is_gone() {
+    fn no_process_is_watched_after_the_watcher_is_dropped() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         runtime.block_on(async {

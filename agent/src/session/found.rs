@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_named_with_keep_and_where_needed_with_its_rule() {
+    fn lasting_changes_are_named_with_keep_and_if_needed_with_their_rule() {
         assert!(SLOW.stays().ends_with("attach 42 --apply --keep"));
         let named = Repair {
             must_be_named: true,

@@ -11,7 +11,8 @@ use profile::{Snapshot, TraceView};
 use report::{Trace, TraceEnd, console, line, render, table};
 
 use crate::{exit::Failure, http, output_name::cannot_be_written, report_file::ReportFile};
-use session::{error::ErrorText, log::LogFile};
+use profile::error::ErrorText;
+use session::log::LogFile;
 
 /// Maximum size of the file of snapshots; later ones are counted.
 const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;
@@ -43,7 +44,7 @@ pub(crate) enum OutputError {
     #[error(
         "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
     )]
-    Series { name: String, dropped: u64 },
+    LineReports { name: String, dropped: u64 },
     #[error("standard output could not be written: {0}")]
     Stdout(io::Error),
     #[error("there is no page: {0}")]
@@ -62,7 +63,7 @@ enum OutputFile {
 
 /// A report on each line, written while the session runs.
 #[derive(Debug)]
-struct Series {
+struct LineReports {
     file: File,
     name: String,
     every: Duration,
@@ -77,7 +78,7 @@ pub(crate) struct Outputs {
     report: Option<OutputFile>,
     table: Option<OutputFile>,
     page: Option<OutputFile>,
-    series: Option<Series>,
+    series: Option<LineReports>,
     /// The trace of single calls.
     pub trace: Option<Trace>,
     log: Option<LogFile>,
@@ -142,7 +143,7 @@ impl Outputs {
             report: place(json, host)?,
             table: place(exports.csv.as_deref(), host)?,
             page: place(exports.html.as_deref(), host)?,
-            series: series.map(|(file, name)| Series {
+            series: series.map(|(file, name)| LineReports {
                 file,
                 name,
                 every: exports.every,
@@ -215,7 +216,7 @@ impl Outputs {
         });
         let series = self.series.filter(|series| series.dropped > 0).map(|series| {
             let (name, dropped) = (series.name, series.dropped);
-            Err(OutputError::Series { name, dropped })
+            Err(OutputError::LineReports { name, dropped })
         });
         let written = [report, table, page, series].into_iter().flatten();
         let errors: Vec<OutputError> = written.filter_map(Result::err).collect();

@@ -11,7 +11,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use super::{Options, Outputs, budget::TICK, views::Views};
 use crate::{
     exit::Failure,
-    http::{self, Published, Site, Token, Web},
+    http::{self, Published, ServedPages, Token, Web},
     rulebook::Time,
 };
 
@@ -21,13 +21,13 @@ const PLAIN_PERIOD: Duration = Duration::from_secs(10);
 
 /// When numbers were shown on the terminal.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct LastShown {
     last: Time,
     /// Whether any numbers were shown.
     has_any: bool,
 }
 
-impl Shown {
+impl LastShown {
     fn is_due(self, is_live: bool, now: Time) -> bool {
         let period = match (is_live, self.has_any) {
             (true, _) | (false, false) => 2 * TICK,
@@ -50,7 +50,7 @@ pub(super) struct Screen {
     serving: JoinSet<std::io::Result<()>>,
     /// A command uses the terminal, and prints there.
     is_beside: bool,
-    shown: Shown,
+    shown: LastShown,
     /// Names call sites when they are shown.
     pub(super) namer: Namer,
 }
@@ -75,7 +75,7 @@ impl Screen {
             serving: JoinSet::new(),
             outputs,
             is_beside,
-            shown: Shown {
+            shown: LastShown {
                 last: now,
                 has_any: false,
             },
@@ -129,16 +129,22 @@ impl Screen {
         self.published = Some(sender);
         if let Some(listener) = metrics {
             let listener = TcpListener::from_std(listener)?;
-            self.serving
-                .spawn(http::serve(listener, Site::Metrics(newest.clone()), Vec::new()));
+            self.serving.spawn(http::serve(
+                listener,
+                ServedPages::Metrics(newest.clone()),
+                Vec::new(),
+            ));
         }
         let Some(address) = page else { return Ok(None) };
         let (token, listener) = (Token::new()?, TcpListener::from_std(address.listener)?);
         let bound = listener.local_addr()?;
         let line = page_line(bound, &views.start.host, token.text());
         let web = Web::new(newest, token, bound.port());
-        self.serving
-            .spawn(http::serve(listener, Site::Page(Arc::clone(&web)), address.names));
+        self.serving.spawn(http::serve(
+            listener,
+            ServedPages::Page(Arc::clone(&web)),
+            address.names,
+        ));
         self.web = Some(web);
         Ok(Some(line))
     }
@@ -201,7 +207,7 @@ impl Screen {
         if !is_due {
             return;
         }
-        self.shown = Shown {
+        self.shown = LastShown {
             last: now,
             has_any: true,
         };
@@ -335,7 +341,7 @@ mod tests {
             (true, true, 500, false),
         ] {
             let last = ms(5_000);
-            let shown = Shown { last, has_any };
+            let shown = LastShown { last, has_any };
             let is_so = shown.is_due(is_live, ms(5_000 + after));
             assert_eq!(is_so, is_due, "live {is_live}, shown {has_any}, after {after} ms");
         }

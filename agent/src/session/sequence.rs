@@ -97,7 +97,7 @@ pub(super) fn look_for_loops(processes: &mut [Metered], mut trace: Option<&mut T
 
 /// The processes of a job with their calls.
 #[derive(Clone, Copy)]
-pub(super) struct Calls<'a> {
+pub(super) struct JobCalls<'a> {
     pub(super) processes: &'a [Metered],
     pub(super) members: &'a [Member],
     pub(super) collectives: &'a Collectives,
@@ -111,7 +111,7 @@ pub(super) struct Calls<'a> {
     pub(super) armed_ns: u64,
 }
 
-impl Calls<'_> {
+impl JobCalls<'_> {
     /// Whether there are calls in which a loop can be detected.
     pub(super) fn has_sequence(&self) -> bool {
         self.can_probe && (self.has_mpi() || self.has_regions)
@@ -405,8 +405,8 @@ mod tests {
         assert_eq!((sum.of.ranks, sum.of.calls, sum.of.time_ns), (2, 15, 21));
     }
 
-    fn calls<'a>(collectives: &'a Collectives, size: Option<usize>) -> Calls<'a> {
-        Calls {
+    fn calls<'a>(collectives: &'a Collectives, size: Option<usize>) -> JobCalls<'a> {
+        JobCalls {
             processes: &[],
             members: &[],
             collectives,
@@ -445,7 +445,7 @@ mod tests {
     fn there_is_a_sequence_where_functions_are_probed_and_there_is_something_to_follow() {
         let collectives = Collectives::default();
         let with = |can_probe, has_regions| {
-            let calls = Calls {
+            let calls = JobCalls {
                 can_probe,
                 has_regions,
                 ..calls(&collectives, None)

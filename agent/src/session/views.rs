@@ -23,7 +23,7 @@ use super::{
     outputs::{OutputError, Outputs},
     parts::{Event, Parts},
     progress::ProgressReader,
-    sequence::{self, Calls},
+    sequence::{self, JobCalls},
     target::Target,
 };
 use crate::rulebook::{Act, RuleBook};
@@ -147,8 +147,8 @@ impl<'a> Views<'a> {
     }
 
     /// The data from which sequences of calls are analysed.
-    pub(super) fn calls(&self) -> Calls<'a> {
-        Calls {
+    pub(super) fn calls(&self) -> JobCalls<'a> {
+        JobCalls {
             processes: &self.measuring.profile.processes,
             members: &self.target.job.members,
             collectives: &self.measuring.profile.collectives,

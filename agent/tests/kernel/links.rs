@@ -2,15 +2,14 @@
 
 use std::{
     io::Write,
-    path::Path,
     time::{Duration, Instant},
 };
 
 use probe::kernel::{CallMoment, Kernel, LinkKind, LinkRequest, LoadOptions, ProbeSite};
 
+use tuneagent_e2e::needs::{Need, has};
+use tuneagent_e2e::require_or_return;
 use tuner::{ExitFinder, FileOffset};
-
-use crate::needs::{is_root, needs, require_root};
 
 /// The probes of an entire MPI library: about 800, including the returns.
 #[test]
@@ -18,9 +17,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libmpi.so.40";
     const ATTACH_MAX: Duration = Duration::from_millis(100);
     const DETACH_MAX: Duration = Duration::from_millis(500);
-    if !is_root() || !needs(Path::new(LIBRARY).exists(), "Open MPI's library") {
-        return;
-    }
+    require_or_return!(Root, OpenMpi);
     let image = tuner::Image::read(std::fs::File::open(LIBRARY).unwrap()).unwrap();
     let symbols = image.defined_symbols().unwrap();
     let names: Vec<&str> = symbols
@@ -74,9 +71,9 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
 /// often, end in jumps.
 #[test]
 fn mpi_is_left_by_jumps_before_its_returns() {
-    for library in ["libmpi.so.40", "libmpich.so.12"] {
+    for (library, need) in [("libmpi.so.40", Need::OpenMpi), ("libmpich.so.12", Need::Mpich)] {
         let library = format!("/usr/lib/x86_64-linux-gnu/{library}");
-        if !needs(Path::new(&library).exists(), &library) {
+        if !has(module_path!(), &[need]) {
             continue;
         }
         let image = tuner::Image::read(std::fs::File::open(&library).unwrap()).unwrap();
@@ -119,7 +116,7 @@ fn mpi_is_left_by_jumps_before_its_returns() {
 /// A session must not be refused because a process has ended.
 #[test]
 fn a_process_that_has_ended_is_distinguished_from_a_file_that_cannot_be_probed_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     if kernel.link_kind() != (LinkKind::UprobeMulti { by_process: true }) {
         return;

@@ -6,8 +6,6 @@ mod calls;
 mod hits;
 mod links;
 mod messages;
-#[path = "../needs/mod.rs"]
-mod needs;
 mod processes;
 #[path = "../running/mod.rs"]
 mod running;

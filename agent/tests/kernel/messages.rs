@@ -5,7 +5,9 @@ use job::Implementation;
 use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
 use profile::mpi;
 
-use crate::{needs::require_root, target::Target};
+use tuneagent_e2e::require_or_return;
+
+use crate::target::Target;
 
 /// Number of ranks to which the program sends one message each.
 const PARTNERS: u64 = 70_000;
@@ -26,7 +28,7 @@ fn send() -> MessageRule {
 
 #[test]
 fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
-    require_root!();
+    require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let mut target = Target::start(&directory);
     let mut kernel = Kernel::load(LoadOptions {

@@ -2,11 +2,9 @@
 
 use abi::{SpecFlags, Totals};
 use probe::kernel::{Kernel, LoadOptions};
+use tuneagent_e2e::require_or_return;
 
-use crate::{
-    needs::require_root,
-    target::{Probed, for_every_way},
-};
+use crate::target::{Probed, for_every_way};
 
 #[test]
 fn threads_are_paired_apart_as_root() {
@@ -78,8 +76,8 @@ fn a_process_that_is_not_watched_counts_nothing_as_root() {
 }
 
 #[test]
-fn what_is_gone_already_is_forgotten_without_a_word_as_root() {
-    require_root!();
+fn an_ended_process_is_removed_without_an_error_as_root() {
+    require_or_return!(Root);
     let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let us = std::process::id();
     kernel.watch(us, 0).unwrap();

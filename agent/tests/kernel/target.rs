@@ -5,9 +5,10 @@ use std::{ops::Range, process::Command};
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
 use probe::kernel::{CallMoment, Kernel, Link, LinkChoice, LinkRequest, LoadOptions, ProbeSite, Ring};
 
+use tuneagent_e2e::needs::{Need, has};
 use tuner::FileOffset;
 
-use crate::{needs::is_root, running::Running};
+use crate::running::Running;
 
 /// Waits for a line, works, and answers with a line, so that probes can be attached and read while it is
 /// idle.
@@ -184,7 +185,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
 
 /// Runs a test with both kinds of links.
 pub(crate) fn for_every_way(test: impl Fn(Way)) {
-    if is_root() {
+    if has(module_path!(), &[Need::Root]) {
         for links in LinkChoice::ALL {
             test(Way { links });
         }

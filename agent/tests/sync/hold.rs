@@ -136,11 +136,13 @@ fn held_without_an_answer(directory: &Path) -> (Target, Actuator) {
         stat.contains(") T ")
     });
     rustix::process::kill_process(program, Signal::CONT).unwrap();
-    let mut last = -1;
+    let (mut last, mut since) = (-1, Instant::now());
     wait_until("the program is held", || {
-        std::thread::sleep(bound / 3);
         let now = target.reads("iteration");
-        now > 0 && std::mem::replace(&mut last, now) == now
+        if std::mem::replace(&mut last, now) != now {
+            since = Instant::now();
+        }
+        now > 0 && since.elapsed() > bound / 3
     });
     (target, actuator)
 }

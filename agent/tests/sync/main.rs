@@ -9,8 +9,6 @@
 mod calls;
 mod hold;
 mod instant;
-#[path = "../needs/mod.rs"]
-mod needs;
 mod reported;
 #[path = "../running/mod.rs"]
 mod running;

@@ -8,13 +8,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use crate::running::Running;
-pub(crate) use crate::{needs::is_root, running::built};
+pub(crate) use crate::running::built;
 
 use plan::SyncPoint;
+use tuneagent_e2e::needs::{Need, has};
+use tuneagent_e2e::wait::{self, SOON};
 use tuner::actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand};
 use tuner::{AddressSpace, Author, Images, Pid, Process, Receipt, ResolvedPoint, VariableName};
 
@@ -23,7 +24,8 @@ static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// A lock on the machine; `None` without root.
 pub(crate) fn alone_as_root() -> Option<std::sync::MutexGuard<'static, ()>> {
-    is_root().then(|| ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    has(module_path!(), &[Need::Root])
+        .then(|| ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
 pub(crate) struct Target {
@@ -72,11 +74,7 @@ impl Target {
 }
 
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < until, "in vain: {what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    wait::wait_until(what, SOON, || Ok(is_so())).unwrap();
 }
 
 /// An actuator, started as the agent does.

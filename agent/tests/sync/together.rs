@@ -270,7 +270,7 @@ fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
 }
 
 #[test]
-fn ranks_whose_iterations_do_not_count_alike_are_refused_as_root() {
+fn ranks_with_different_iteration_counts_are_refused_as_root() {
     let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("drifting", true) else {
         return;
     };

@@ -28,6 +28,7 @@ pub use message::{
 };
 pub use partial_sum::{SumCell, SumRule, SumValue, ValueSums};
 pub use records::{
-    Alarm, Call, Filling, Frame, HitKind, HitRecord, Loss, NO_DURATION, RingHead, TextRecord, Thread, Totals,
+    Alarm, Call, Filling, Frame, HitKind, HitRecord, Loss, LossEffect, NO_DURATION, RingHead, TextRecord,
+    Thread, Totals,
 };
 pub use spec::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags};

@@ -211,43 +211,63 @@ pub struct TextRecord {
     pub bytes: [u8; TEXT_MAX + 8],
 }
 
-/// What can be lost on the kernel side. Each kind has a counter.
+/// What a loss makes incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Loss {
-    /// A hit did not fit into the ring buffer.
-    RingFull = 0,
-    /// The record of a thread could not be created.
-    ThreadTable = 1,
-    /// A probe was hit whose spec or cell does not exist.
-    UnknownProbe = 2,
-    /// A call returned in a thread without a record: it was entered before the probes were armed. Not a loss,
-    /// but reported so that the numbers add up.
-    UnderWay = 3,
-    /// A child process of a family member could not be added to the family.
-    FamilyTable = 4,
-    /// A message found no room in the table of pairs.
-    PairTable = 5,
-    /// A persistent request found no room in the table of requests.
-    RequestTable = 6,
-    /// A hit to be aggregated was sent. Not a loss, but reported: more is sent than expected.
-    SentAlone = 7,
+pub enum LossEffect {
+    /// Hits, calls or processes are missing.
+    Hits,
+    /// Only messages in the matrix are missing: no hit and no call.
+    Matrix,
+    /// Nothing is missing; it is counted so that the numbers add up.
+    Nothing,
 }
 
-impl Loss {
-    pub const COUNT: u32 = 8;
-    /// The real losses and the names under which they are reported.
-    pub const REPORTED: [(Loss, &'static str); 4] = [
-        (Loss::RingFull, "ring_full"),
-        (Loss::ThreadTable, "thread_table"),
-        (Loss::UnknownProbe, "unknown_probe"),
-        (Loss::FamilyTable, "family_table"),
-    ];
-    /// Losses that affect only the matrix of messages: no hit and no call is missing.
-    pub const OF_MATRIX: [(Loss, &'static str); 2] = [
-        (Loss::PairTable, "pair_table"),
-        (Loss::RequestTable, "request_table"),
-    ];
+/// The kinds of losses with their names in reports and their effects: a kind has both, or does not compile.
+macro_rules! losses {
+    ($($(#[$doc:meta])+ $kind:ident: $name:literal, $effect:ident;)+) => {
+        /// What can be lost on the kernel side. Each kind has a counter.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Loss {
+            $($(#[$doc])+ $kind),+
+        }
+
+        impl Loss {
+            pub const ALL: &[Loss] = &[$(Loss::$kind),+];
+            pub const COUNT: u32 = Loss::ALL.len() as u32;
+
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Loss::$kind => $name),+
+                }
+            }
+
+            pub const fn effect(self) -> LossEffect {
+                match self {
+                    $(Loss::$kind => LossEffect::$effect),+
+                }
+            }
+        }
+    };
+}
+
+losses! {
+    /// A hit did not fit into the ring buffer.
+    RingFull: "ring_full", Hits;
+    /// The record of a thread could not be created.
+    ThreadTable: "thread_table", Hits;
+    /// A probe was hit whose spec or cell does not exist.
+    UnknownProbe: "unknown_probe", Hits;
+    /// A call returned in a thread without a record: it was entered before the probes were armed.
+    UnderWay: "under_way", Nothing;
+    /// A child process of a family member could not be added to the family.
+    FamilyTable: "family_table", Hits;
+    /// A message found no room in the table of pairs.
+    PairTable: "pair_table", Matrix;
+    /// A persistent request found no room in the table of requests.
+    RequestTable: "request_table", Matrix;
+    /// A hit to be aggregated was sent: more is sent than expected.
+    SentAlone: "sent_alone", Nothing;
 }
 
 const _: () = assert!(size_of::<Totals>() == 64);

@@ -19,6 +19,8 @@ mod maps;
 #[allow(dead_code, reason = "shared with the objects that know processes")]
 #[path = "../namespace.rs"]
 mod namespace;
+#[path = "../object.rs"]
+mod object;
 
 use core::ffi::c_void;
 
@@ -81,14 +83,3 @@ pub extern "C" fn position(_ctx: *mut c_void) -> i32 {
     const PRODUCER_POSITION: u64 = 3;
     maps::HITS.query(PRODUCER_POSITION) as i32
 }
-
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // As in the other objects: the verifier refuses an infinite loop.
-    loop {}
-}
-
-/// Several helpers require a GPL-compatible program; "Dual MIT/GPL" is the kernel's name for our licence.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

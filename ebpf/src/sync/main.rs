@@ -16,6 +16,8 @@ mod holds;
 mod key;
 #[path = "../namespace.rs"]
 mod namespace;
+#[path = "../object.rs"]
+mod object;
 mod store;
 
 use aya_ebpf::{macros::uprobe, programs::ProbeContext};
@@ -33,14 +35,3 @@ pub fn store(ctx: ProbeContext) -> u32 {
     store::run(&ctx);
     0
 }
-
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // As in the other object: the verifier refuses an infinite loop.
-    loop {}
-}
-
-/// Several helpers require a GPL-compatible program; "Dual MIT/GPL" is the kernel's name for our licence.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

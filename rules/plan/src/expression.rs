@@ -338,7 +338,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_printed_is_read_back(left in 0i64..1000, right in 0i64..1000) {
+        fn printed_expressions_are_read_back(left in 0i64..1000, right in 0i64..1000) {
             let text = format!("min(original, {left}) * {right} - 1");
             let once = Expression::parse(&text).unwrap();
             prop_assert_eq!(Expression::parse(&once.to_string()).unwrap(), once);

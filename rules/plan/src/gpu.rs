@@ -11,7 +11,7 @@ pub enum GpuCall {
 }
 
 /// Functions with one purpose.
-struct Family {
+struct FunctionSet {
     call: GpuCall,
     /// Its notation in rules.
     name: &'static str,
@@ -26,8 +26,8 @@ const fn family(
     name: &'static str,
     libraries: &'static [&'static str],
     functions: &'static str,
-) -> Family {
-    Family {
+) -> FunctionSet {
+    FunctionSet {
         call,
         name,
         libraries,
@@ -47,7 +47,7 @@ const WAITS: &str = "DeviceSynchronize CtxSynchronize ThreadSynchronize StreamSy
 const COLLECTIVES: &str = "AllReduce AllGather AlltoAll AllToAll AllToAllv Bcast Broadcast Gather Reduce \
     ReduceScatter Scatter Send Recv GroupEnd";
 
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [FunctionSet; 4] = [
     family(GpuCall::Launch, "gpu.launch", DEVICE, LAUNCHES),
     family(GpuCall::Copy, "gpu.copy", DEVICE, "Memcpy* DrvMemcpy*"),
     family(GpuCall::Wait, "gpu.wait", DEVICE, WAITS),
@@ -91,7 +91,7 @@ impl GpuCall {
     }
 }
 
-impl Family {
+impl FunctionSet {
     fn has(&self, function: &str) -> bool {
         let fits = |stem: &str, known: &str| match known.strip_suffix('*') {
             Some(begin) => stem.starts_with(begin),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_said_with_what_would_be_one() {
+    fn an_invalid_sync_point_is_refused_with_valid_ones() {
         for text in ["step", "entry:", "entry", "at:step", "entry:m:", ""] {
             let error = text.parse::<SyncPoint>().unwrap_err().to_string();
             assert!(

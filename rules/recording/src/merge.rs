@@ -52,7 +52,7 @@ impl std::error::Error for Broken {}
 /// - A record without a time follows its predecessor.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingMerge<'a> {
-    sources: Vec<Source<'a>>,
+    sources: Vec<MergeInput<'a>>,
     /// Time and source of the next record of each recording.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     broken: VecDeque<Broken>,
@@ -70,7 +70,7 @@ pub struct RecordingMerge<'a> {
 }
 
 #[derive(Clone, Debug)]
-struct Source<'a> {
+struct MergeInput<'a> {
     reader: Reader<'a>,
     /// Recordings of one host have the same machine.
     machine: Machine,
@@ -94,7 +94,7 @@ impl<'a> RecordingMerge<'a> {
         let source = |reader: Reader<'a>| {
             let shift = zero(reader.header()) - first.unwrap_or_default();
             let place = hosts.iter().position(|host| *host == reader.header().host);
-            Source {
+            MergeInput {
                 machine: Machine(
                     place
                         .and_then(|place| u32::try_from(place).ok())

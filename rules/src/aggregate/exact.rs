@@ -17,16 +17,16 @@ pub(super) const UNIT: i64 = -1074;
 
 /// A finite double: ± `size` · 2^(`place` − 1074), `size` below 2⁵³, `place` up to 2045.
 #[derive(Clone, Copy)]
-pub(super) struct Parts {
+pub(super) struct FiniteDouble {
     pub(super) negative: bool,
     pub(super) size: u64,
     pub(super) place: usize,
 }
 
-impl Parts {
+impl FiniteDouble {
     /// `None` if the value is not finite.
     #[inline]
-    pub(super) fn of(value: f64) -> Option<Parts> {
+    pub(super) fn of(value: f64) -> Option<FiniteDouble> {
         let bits = value.to_bits();
         let exponent = (bits >> 52 & 0x7ff) as usize;
         let fraction = bits & ((1 << 52) - 1);
@@ -36,7 +36,7 @@ impl Parts {
             _ => (fraction | 1 << 52, exponent - 1),
         };
         let negative = bits >> 63 == 1;
-        Some(Parts {
+        Some(FiniteDouble {
             negative,
             size,
             place,
@@ -62,7 +62,7 @@ fn signed(piece: u64, negative: bool, times: u64) -> i128 {
 
 impl Exact<SINGLE> {
     #[inline]
-    pub(super) fn add(&mut self, x: Parts, times: u64) {
+    pub(super) fn add(&mut self, x: FiniteDouble, times: u64) {
         let (digit, bit) = (x.place / 64, x.place % 64);
         let wide = u128::from(x.size) << bit;
         self.0[digit] += signed(wide as u64, x.negative, times);
@@ -73,7 +73,7 @@ impl Exact<SINGLE> {
 impl Exact<DOUBLE> {
     /// Adds x · y.
     #[inline]
-    pub(super) fn add(&mut self, x: Parts, y: Parts, times: u64) {
+    pub(super) fn add(&mut self, x: FiniteDouble, y: FiniteDouble, times: u64) {
         let place = x.place + y.place;
         let (digit, bit) = (place / 64, place % 64);
         let product = u128::from(x.size) * u128::from(y.size);

@@ -1,6 +1,6 @@
 //! The product of doubles, by logarithms in fixed point.
 
-use super::exact::{Parts, UNIT};
+use super::exact::{FiniteDouble, UNIT};
 use super::natural::Scaled;
 use super::{Count, Merge, WhyNone};
 
@@ -38,10 +38,10 @@ impl Product {
             count,
             ..Product::default()
         };
-        match Parts::of(value) {
+        match FiniteDouble::of(value) {
             None => factor.not_finite = times,
-            Some(Parts { size: 0, .. }) => factor.zeros = times,
-            Some(Parts {
+            Some(FiniteDouble { size: 0, .. }) => factor.zeros = times,
+            Some(FiniteDouble {
                 negative,
                 size,
                 place,

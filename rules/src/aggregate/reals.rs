@@ -1,6 +1,6 @@
 //! Count, sum and sum of squares of doubles.
 
-use super::exact::{DOUBLE, Exact, Parts, SINGLE, UNIT};
+use super::exact::{DOUBLE, Exact, FiniteDouble, SINGLE, UNIT};
 use super::moments::Moments;
 use super::{Count, Merge, WhyNone};
 
@@ -30,7 +30,7 @@ impl Reals {
             self.overflow();
             return;
         }
-        match Parts::of(value) {
+        match FiniteDouble::of(value) {
             Some(x) => {
                 self.sum.add(x, times);
                 self.squares.add(x, x, times);

@@ -1,6 +1,6 @@
 //! Linear regression by least squares.
 
-use super::exact::{DOUBLE, Exact, Parts, SINGLE, UNIT};
+use super::exact::{DOUBLE, Exact, FiniteDouble, SINGLE, UNIT};
 use super::natural::{Natural, SignedInteger};
 use super::{Count, Merge, WhyNone};
 
@@ -49,7 +49,7 @@ impl Regression {
             self.overflow();
             return;
         }
-        match Parts::of(x).zip(Parts::of(y)) {
+        match FiniteDouble::of(x).zip(FiniteDouble::of(y)) {
             Some((x, y)) => {
                 self.x.add(x, times);
                 self.y.add(y, times);

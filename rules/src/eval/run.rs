@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::eval::partial::{HitPosition, State};
+use crate::eval::partial::{AggregateState, HitPosition};
 use crate::eval::{Context, number};
 use crate::rule::{Run, RunFold};
 use crate::value::{Cell, Key, Value, finite};
@@ -26,7 +26,7 @@ pub(crate) struct RunState {
 
 #[derive(Clone, Debug)]
 enum Folded {
-    State(Box<State>),
+    State(Box<AggregateState>),
     Ewma(f64),
 }
 
@@ -75,7 +75,7 @@ impl RunState {
             }
             (RunFold::Ewma(_), Err(_)) => {}
             (RunFold::Reduce(reduction), _) => {
-                let empty = || Folded::State(Box::new(State::new(*reduction, false)));
+                let empty = || Folded::State(Box::new(AggregateState::new(*reduction, false)));
                 if let Folded::State(state) = self.rows.entry(key).or_insert_with(empty) {
                     state.add(Ok(value), None, HitPosition::number(self.count));
                 }

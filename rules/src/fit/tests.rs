@@ -104,7 +104,7 @@ fn a_rule_that_fits_has_effects_with_types_and_files() {
 }
 
 #[test]
-fn what_does_not_fit_is_shown_at_its_place_with_what_to_do() {
+fn rules_that_do_not_fit_are_shown_with_place_and_remedy() {
     let mut cases: Vec<(&str, Vec<SeenProcess>)> = Vec::new();
     let mut case = |name, change: &dyn Fn(&mut SeenProcess)| {
         let mut program = program();

@@ -119,7 +119,7 @@ fn numbers_take_their_units() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_where_it_stands() {
+fn syntax_errors_are_reported_at_their_place() {
     check("", "E0120 expected a value, but the formula ends");
     check("1 +", "E0120 expected a value, but the formula ends");
     check("(1", "E0120 expected `)`, but the formula ends");
@@ -353,7 +353,7 @@ fn any_expr() -> impl Strategy<Value = Expr> {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_as_the_same_tree(expr in any_expr()) {
+    fn a_printed_formula_is_read_as_the_same_tree(expr in any_expr()) {
         let printed = expr.to_string();
         let parsed = parse(&text(&printed)).map_err(|wrong| TestCaseError::fail(format!("{printed}: {wrong:?}")))?;
         prop_assert_eq!(without_places(parsed), expr, "{}", printed);

@@ -14,15 +14,15 @@ pub struct Anchor {
 
 /// An incremental hash of consecutive calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row(u64);
+pub(super) struct CallHash(u64);
 
-impl Default for Row {
-    fn default() -> Row {
-        Row(0xcbf2_9ce4_8422_2325)
+impl Default for CallHash {
+    fn default() -> CallHash {
+        CallHash(0xcbf2_9ce4_8422_2325)
     }
 }
 
-impl Row {
+impl CallHash {
     pub(super) fn push(&mut self, site: u64) {
         self.0 = (self.0 ^ site)
             .wrapping_mul(0x0000_0100_0000_01b3)
@@ -39,7 +39,7 @@ impl Row {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follower {
     /// The calls since the last begin of each level; `None` before the first.
-    rows: [Option<Row>; DEPTH],
+    rows: [Option<CallHash>; DEPTH],
 }
 
 impl Follower {
@@ -49,7 +49,7 @@ impl Follower {
         let mut is_known = true;
         for (row, repeat) in self.rows.iter_mut().zip(&anchor.repeats) {
             if begins {
-                let before = row.replace(Row::default());
+                let before = row.replace(CallHash::default());
                 begins = before.is_none_or(|before| before.hash() != *repeat);
                 is_known &= before.is_some();
             }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn hash(sites: &[u64]) -> u64 {
-        let mut row = Row::default();
+        let mut row = CallHash::default();
         sites.iter().for_each(|site| row.push(*site));
         row.hash()
     }

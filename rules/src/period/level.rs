@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Loop,
-    anchor::{Anchor, DEPTH, Row},
+    anchor::{Anchor, CallHash, DEPTH},
 };
 
 /// Sites that are distinguished in sets; further sites share these bits.
@@ -55,7 +55,7 @@ struct Segment {
     order: Vec<usize>,
 }
 
-struct Candidate {
+struct PeriodCandidate {
     anchor: Anchor,
     segments: Vec<Segment>,
     /// The begin that is not followed by a segment.
@@ -75,7 +75,7 @@ struct Regular {
 /// unless another is longer.
 pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, Vec<usize>)> {
     let candidates = candidates(sites);
-    let regular: Vec<(Candidate, Regular)> = candidates
+    let regular: Vec<(PeriodCandidate, Regular)> = candidates
         .into_iter()
         .filter_map(|candidate| {
             // A closed loop stays closed for a while, because the number of deviating segments varies between
@@ -99,7 +99,7 @@ pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, 
     // Anchors of one loop have segments of the same length, except for those cut off at the ends of the
     // window.
     let of_longest =
-        |(_, regular): &&(Candidate, Regular)| regular.calls <= most && regular.calls >= 0.75 * longest;
+        |(_, regular): &&(PeriodCandidate, Regular)| regular.calls <= most && regular.calls >= 0.75 * longest;
     let same = regular.iter().filter(of_longest);
     let kept = known.and_then(|known| same.clone().find(|(candidate, _)| candidate.anchor == *known));
     let simplest = || {
@@ -119,7 +119,7 @@ pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, 
     ))
 }
 
-impl Candidate {
+impl PeriodCandidate {
     fn first(&self) -> usize {
         self.segments.first().map_or(self.last, |segment| segment.begin)
     }
@@ -130,7 +130,7 @@ impl Candidate {
     }
 }
 
-fn candidates(sites: &[u64]) -> Vec<Candidate> {
+fn candidates(sites: &[u64]) -> Vec<PeriodCandidate> {
     let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
     let mut places: Vec<(u64, Vec<usize>)> = Vec::new();
     let mut folded = Vec::with_capacity(sites.len());
@@ -179,10 +179,10 @@ fn candidates(sites: &[u64]) -> Vec<Candidate> {
     found
 }
 
-fn candidate(anchor: Anchor, begins: &[usize], sites: &[u64], folded: &[usize]) -> Candidate {
+fn candidate(anchor: Anchor, begins: &[usize], sites: &[u64], folded: &[usize]) -> PeriodCandidate {
     let segment = |ends: &[usize]| {
         let (begin, end) = (ends[0], ends[1]);
-        let (mut row, mut set, mut order) = (Row::default(), Set::default(), Vec::new());
+        let (mut row, mut set, mut order) = (CallHash::default(), Set::default(), Vec::new());
         for place in begin..end {
             row.push(sites[place]);
             if !has(&set, folded[place]) {
@@ -198,7 +198,7 @@ fn candidate(anchor: Anchor, begins: &[usize], sites: &[u64], folded: &[usize]) 
             order,
         }
     };
-    Candidate {
+    PeriodCandidate {
         anchor,
         segments: begins.windows(2).map(segment).collect(),
         last: begins.last().copied().unwrap_or_default(),
@@ -219,7 +219,7 @@ fn time_round(segments: &[Segment]) -> Option<u64> {
     (others > 0 && in_others >= AROUND * length * others).then_some(hash)
 }
 
-fn regular(candidate: &Candidate, window: usize, branches: f64) -> Option<Regular> {
+fn regular(candidate: &PeriodCandidate, window: usize, branches: f64) -> Option<Regular> {
     let segments = &candidate.segments;
     let most_calls = segments.iter().map(|segment| segment.length).max()?;
     // The program has left this loop. A second iteration may be in progress.

@@ -121,7 +121,7 @@ fn a_loop_that_was_left_is_forgotten_and_the_next_one_found() {
 }
 
 #[test]
-fn what_happened_once_is_no_loop() {
+fn calls_that_happened_once_are_no_loop() {
     let calls: Vec<u64> = (0..500).collect();
     let (detector, begins) = watch(&calls, 10);
     assert_eq!((detector.known(), begins.len()), (None, 0));

@@ -6,19 +6,17 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tuneagent_e2e::Outcome;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::lines::Lines;
 use tuneagent_e2e::problem::Context;
+use tuneagent_e2e::wait::wait_until;
+use tuneagent_e2e::{Outcome, Problem};
 
 use super::rows::Row;
 use crate::expected::SOON;
-
-const LOOK: Duration = Duration::from_millis(2);
 
 /// The process that runs the shell.
 enum Runner {
@@ -154,18 +152,9 @@ impl Batch {
     }
 
     fn reaches(&self, row: &Row, count: u64) -> Outcome {
-        let deadline = Instant::now() + SOON;
-        while self.rounds_of(row)? < count && self.lives(row) {
-            let name = row.name();
-            assert!(
-                Instant::now() < deadline,
-                "{name} makes no more rounds:\n{}",
-                self.lines().text()
-            );
-            // Poll interval; any value is correct.
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
+        let has_reached = || Ok(self.rounds_of(row)? >= count || !self.lives(row));
+        wait_until(&format!("more rounds of {}", row.name()), SOON, has_reached)
+            .map_err(|problem| Problem::new(format!("{problem}:\n{}", self.lines().text())))
     }
 
     /// Records the rows that have ended by now.

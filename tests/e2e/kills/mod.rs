@@ -17,6 +17,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::underload::Underload;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, family, require};
 
 use crate::expected::SOON;
@@ -208,7 +209,7 @@ impl Scene {
             }
             false => random.below(length.saturating_sub(began.elapsed()).as_micros() as u64 + 500),
         };
-        // Sets the time of the kill; not a synchronisation.
+        #[expect(clippy::disallowed_methods, reason = "sets the time of the kill")]
         std::thread::sleep(Duration::from_micros(delay));
         // In one of seven cases the agent and its descendants are stopped before the kill, and the survivors
         // are continued. They are listed before, because the actuator loses its parent when the agent is
@@ -260,15 +261,11 @@ impl Scene {
     /// Runs `undo` until no change is left, and checks that recovery agreed with the memory and that the
     /// program is as it was.
     fn take_back(&mut self, open: &[(u64, Option<bool>)], what: &str) -> Outcome {
-        let deadline = Instant::now() + SOON;
-        loop {
+        // A thread of the program may still be in a call.
+        wait_until(&format!("the reverts of {what}"), SOON, || {
             let said = self.run(0, Phase::Undo).context(what)?;
-            // A thread of the program may still be in a call.
-            if said.is_ok() && !self.journal()?.is_open() {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{what}: {said:?}");
-        }
+            Ok(said.is_ok() && !self.journal()?.is_open())
+        })?;
         let journal = self.journal()?;
         for change in journal.behind(0) {
             assert!(
@@ -292,16 +289,13 @@ impl Scene {
         );
         assert_eq!(self.program.tracers()?, 0, "{what}: somebody still debugs it");
         // On a busy machine the last probes of a session are removed in the background.
-        let mut now = self.program.code()?;
-        while now != self.code && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-            now = self.program.code()?;
-        }
+        let is_restored = || Ok(self.program.code()? == self.code);
+        let restored = wait_until("the code as it was", SOON, is_restored);
+        let now = self.program.code()?;
         let places =
             |code: &[(String, Vec<u8>)]| code.iter().map(|(place, _)| place.clone()).collect::<Vec<_>>();
         assert_eq!(places(&now), places(&self.code), "{what}");
-        assert!(now == self.code, "{what}: the code differs");
-        Ok(())
+        restored.context(what)
     }
 }
 

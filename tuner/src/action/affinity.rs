@@ -11,7 +11,8 @@ use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::ActionError;
 use crate::journal::{
-    ActionRecord, Change, Mechanism, Outcome, RevertOutcome, Status, ThreadAffinities, ThreadCpus, WriteHold,
+    ActionRecord, JournalChange, Mechanism, Outcome, RevertOutcome, Status, ThreadAffinities, ThreadCpus,
+    WriteHold,
 };
 use crate::process::Pid;
 use crate::ptrace;
@@ -111,7 +112,7 @@ impl Writer {
     /// before.
     pub(crate) fn settle_affinity(
         &mut self,
-        known: &Change,
+        known: &JournalChange,
         action: &ThreadAffinities,
     ) -> Result<(), WriterError> {
         let change = known.intent.change;

@@ -28,12 +28,12 @@ const TEXT_BYTES_MAX: usize = (PAGE - stub::DATA_BYTES) as usize;
 pub(super) struct ResolvedArgument {
     /// For a variable, its value when it was found.
     argument: Argument,
-    source: Source,
+    source: ArgumentSource,
 }
 
 /// When an argument gets its value.
 #[derive(Debug)]
-enum Source {
+enum ArgumentSource {
     /// It is the same whenever the call is made.
     Constant,
     /// A variable, by its name: when the call is made.
@@ -45,9 +45,9 @@ enum Source {
 impl fmt::Display for ResolvedArgument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            Source::Variable(name, _) => f.write_str(name),
-            Source::Was => write!(f, "{}", Argument::Was),
-            Source::Constant => write!(f, "{}", self.argument),
+            ArgumentSource::Variable(name, _) => f.write_str(name),
+            ArgumentSource::Was => write!(f, "{}", Argument::Was),
+            ArgumentSource::Constant => write!(f, "{}", self.argument),
         }
     }
 }
@@ -69,13 +69,13 @@ pub(super) fn given(
                 let location = space.variable(&VariableName::from(name.as_str()));
                 let location = location.map_err(|why| error(why.to_string()))?;
                 let value = held(&location, space.memory()).map_err(|why| wrong(&function.name, why))?;
-                (value, Source::Variable(name, Box::new(location)))
+                (value, ArgumentSource::Variable(name, Box::new(location)))
             }
             Argument::Was => {
                 let why = "`was` is what is read just before a call; only its inverse passes it".to_owned();
-                (of_its_kind(was.ok_or_else(|| error(why))?), Source::Was)
+                (of_its_kind(was.ok_or_else(|| error(why))?), ArgumentSource::Was)
             }
-            argument => (argument, Source::Constant),
+            argument => (argument, ArgumentSource::Constant),
         };
         values.push(value);
         sources.push(source);
@@ -83,7 +83,7 @@ pub(super) fn given(
     let (typed, returns) = typed(function, values)?;
     let given = typed.into_iter().zip(sources);
     let given = given.map(|(argument, source)| match (&source, was) {
-        (Source::Was, Some(was)) => ResolvedArgument {
+        (ArgumentSource::Was, Some(was)) => ResolvedArgument {
             argument: like(&argument, was.clone()),
             source,
         },
@@ -109,8 +109,8 @@ pub(super) fn now(
 ) -> Result<Vec<Argument>, ActionError> {
     let memory = Memory::open(process)?;
     let value = |given: &ResolvedArgument| match &given.source {
-        Source::Constant | Source::Was => Ok(given.argument.clone()),
-        Source::Variable(_, location) => {
+        ArgumentSource::Constant | ArgumentSource::Was => Ok(given.argument.clone()),
+        ArgumentSource::Variable(_, location) => {
             let held = held(location, &memory).map_err(|why| wrong(function, why))?;
             Ok(like(&given.argument, held))
         }

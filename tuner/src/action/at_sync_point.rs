@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use plan::{CallRequest, SyncPoint};
 
-use super::call::{self, Plan};
-use super::progress::{self, Progress, State};
+use super::call::{self, CallPlan};
+use super::progress::{self, CallState, Progress};
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::ActionError;
@@ -19,9 +19,9 @@ use crate::journal::{ActionRecord, CallRecord, Mechanism, Outcome, RevertOutcome
 use crate::place::ProcessMemory;
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread};
-use crate::remote::{RemoteSetup, View, Worker};
+use crate::remote::{RemoteSetup, StackView, Worker};
 use crate::rendezvous::{HeldAction, StopResult, Stopping};
-use crate::sync::Passage;
+use crate::sync::HoldStatistics;
 use crate::writer::{Writer, WriterError};
 
 /// A call that is announced in the journal, to be made at a sync point.
@@ -40,7 +40,7 @@ struct PreparedCall {
     process: Process,
     memory: ProcessMemory,
     setup: Arc<RemoteSetup>,
-    plan: Plan,
+    plan: CallPlan,
     action: CallRecord,
     underway: fn(),
     reported: Arc<StopResult<Result<i32, ActionError>>>,
@@ -75,7 +75,7 @@ impl PreparedCall {
                 tid,
             });
         }
-        let view = View::of(thread, memory, &self.setup.gate)?;
+        let view = StackView::of(thread, memory, &self.setup.gate)?;
         if let Some(why) = self.setup.keeps_from_calling(&view, memory) {
             let pid = self.process.pid;
             return Err(ActionError::NoThread {
@@ -110,7 +110,7 @@ impl Writer {
         let at = clock::now();
         ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
-        let plan = Plan::new(&space, request)?;
+        let plan = CallPlan::new(&space, request)?;
         let (mut action, setup, memory) = self.prepare(&space, &plan)?;
         action.sync = Some(sync);
         let change = self.announce(ActionRecord::Call(action.clone()), reason, at.clone())?;
@@ -152,7 +152,7 @@ impl Writer {
 
     fn prepared(
         &self,
-        plan: Plan,
+        plan: CallPlan,
         action: CallRecord,
         setup: Arc<RemoteSetup>,
         memory: ProcessMemory,
@@ -182,7 +182,7 @@ impl Writer {
     }
 
     /// The state of a call whose sync point was reached.
-    pub(crate) fn look_at_call(&mut self, call: &mut CallAtSyncPoint, passage: Passage) -> Reached {
+    pub(crate) fn look_at_call(&mut self, call: &mut CallAtSyncPoint, passage: HoldStatistics) -> Reached {
         let prepared = Arc::clone(&call.prepared);
         let reported = || {
             prepared
@@ -204,7 +204,7 @@ impl Writer {
                     }
                     Some((Err(ActionError::OtherThread { .. }), _)) => return Reached::OtherThread,
                     Some((Err(error), hold_ns)) => {
-                        return self.not_entered(call, error, Passage { hold_ns, ..passage });
+                        return self.not_entered(call, error, HoldStatistics { hold_ns, ..passage });
                     }
                     // It panicked.
                     None => return self.not_entered(call, no_thread(prepared.process.pid), passage),
@@ -213,7 +213,7 @@ impl Writer {
         };
         let state = match progress::look(&prepared.memory, &prepared.action) {
             Err(error) => Err(error.into()),
-            Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
+            Ok(Progress::Returned(answer)) => Ok(CallState::Returned(answer)),
             Ok(_) if entered.since.elapsed() <= prepared.plan.wait => return Reached::UnderWay,
             Ok(_) => self.state(&prepared.action, &prepared.setup, &prepared.memory),
         };
@@ -223,7 +223,12 @@ impl Writer {
         }))
     }
 
-    fn not_entered(&mut self, call: &CallAtSyncPoint, error: ActionError, passage: Passage) -> Reached {
+    fn not_entered(
+        &mut self,
+        call: &CallAtSyncPoint,
+        error: ActionError,
+        passage: HoldStatistics,
+    ) -> Reached {
         let hold = WriteHold::at(Mechanism::Stop, passage);
         let recorded = self.abandon_call(call, &error.to_string(), Some(hold));
         Reached::Over(Box::new(Err(recorded.err().unwrap_or(error.into()))))
@@ -233,11 +238,11 @@ impl Writer {
         &mut self,
         call: &CallAtSyncPoint,
         entered: Entered,
-        state: &State,
-        passage: Passage,
+        state: &CallState,
+        passage: HoldStatistics,
     ) -> Result<ActionReceipt, WriterError> {
         let prepared = &call.prepared;
-        let passage = Passage {
+        let passage = HoldStatistics {
             hold_ns: entered.hold_ns,
             ..passage
         };
@@ -246,9 +251,9 @@ impl Writer {
             pid: prepared.process.pid,
             call: prepared.action.symbol.clone(),
         };
-        let is_left = matches!(state, State::Left(_)) && call.reverts;
+        let is_left = matches!(state, CallState::Left(_)) && call.reverts;
         let outcome = match state.answer(&prepared.action) {
-            None if is_left || matches!(state, State::NotMade) => {
+            None if is_left || matches!(state, CallState::NotMade) => {
                 self.abandon_call(call, &left().to_string(), hold)?;
                 return Err(left().into());
             }
@@ -258,7 +263,7 @@ impl Writer {
                     false => self.record_answer(call.change, &prepared.action, answer, hold)?,
                     true => self.record_revert(call.change, RevertOutcome::Reverted, false, hold)?,
                 }
-                if matches!(state, State::Returned(_)) {
+                if matches!(state, CallState::Returned(_)) {
                     self.leave(&prepared.action.arena, entered.tid, &prepared.setup);
                 }
                 answer.outcome(&prepared.action)

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use plan::{Expression, FunctionName, Moment, PatchRequest};
 
-use super::function::{Context, FoundFunction, refuse_indirect};
+use super::function::{FoundFunction, PlanContext, refuse_indirect};
 use super::insertion::Insertion;
 use super::words::{Word, each_text, words};
 use super::{calls, parameter};
@@ -30,7 +30,7 @@ pub(super) const TRAMPOLINE_BYTES: usize = 1024;
 
 /// A change of code, ready to be made.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CodePlan {
     pub(super) patch: Patch,
     /// The content of the arena, including its head.
     pub(super) code: Vec<u8>,
@@ -40,9 +40,9 @@ pub(super) struct Plan {
     pub(super) is_unbound: bool,
 }
 
-impl Plan {
-    pub(super) fn new(symbol: String, uses: &[&Module]) -> Plan {
-        Plan {
+impl CodePlan {
+    pub(super) fn new(symbol: String, uses: &[&Module]) -> CodePlan {
+        CodePlan {
             patch: Patch {
                 symbol,
                 sites: Vec::new(),
@@ -58,7 +58,7 @@ impl Plan {
 
     pub(super) fn add_code(
         &mut self,
-        context: &Context<'_>,
+        context: &PlanContext<'_>,
         found: &FoundFunction,
         body: &Body,
         at: Address,
@@ -72,7 +72,7 @@ impl Plan {
 
     fn add_word(
         &mut self,
-        context: &Context<'_>,
+        context: &PlanContext<'_>,
         word: &Word<'_>,
         name: &str,
         to: Address,
@@ -96,7 +96,7 @@ impl Plan {
     /// Reserves room for `code_bytes` of code near `target`.
     pub(super) fn room(
         &mut self,
-        context: &Context<'_>,
+        context: &PlanContext<'_>,
         target: &FoundFunction,
         code_bytes: usize,
         done: &'static str,
@@ -117,10 +117,10 @@ impl Plan {
 
 /// Makes the plan of a change.
 pub(super) fn make(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     request: &PatchRequest,
     extended_bytes: usize,
-) -> Result<Plan, ActionError> {
+) -> Result<CodePlan, ActionError> {
     match request {
         PatchRequest::Replace { function, with } => replace(context, function, with),
         PatchRequest::InsertCall {
@@ -155,7 +155,11 @@ pub(super) fn make(
     }
 }
 
-fn replace(context: &Context<'_>, function: &FunctionName, with: &FunctionName) -> Result<Plan, ActionError> {
+fn replace(
+    context: &PlanContext<'_>,
+    function: &FunctionName,
+    with: &FunctionName,
+) -> Result<CodePlan, ActionError> {
     const DONE: &str = "replaced";
     let (from, to) = (context.find(function)?, context.find(with)?);
     refuse_indirect(&from, DONE)?;
@@ -163,7 +167,7 @@ fn replace(context: &Context<'_>, function: &FunctionName, with: &FunctionName) 
     if from.address() == to.address() {
         return Err(from.refused(DONE, "it is the same function"));
     }
-    let mut plan = Plan::new(format!("replace {} with {}", from.name, to.name), &[&to.module]);
+    let mut plan = CodePlan::new(format!("replace {} with {}", from.name, to.name), &[&to.module]);
     if let Some(words) = words(context, &from)? {
         for word in &words {
             plan.add_word(context, word, &from.name, to.address())?;
@@ -185,7 +189,7 @@ fn replace(context: &Context<'_>, function: &FunctionName, with: &FunctionName) 
 
 /// The first instructions of a function, which a jump can replace.
 fn entry(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     found: &FoundFunction,
     done: &'static str,
 ) -> Result<(Body, Displaced), ActionError> {
@@ -217,8 +221,8 @@ pub(super) fn refuse_jumps_into(
 }
 
 pub(super) fn lead(
-    context: &Context<'_>,
-    plan: &mut Plan,
+    context: &PlanContext<'_>,
+    plan: &mut CodePlan,
     found: &FoundFunction,
     body: &Body,
     displaced: &Displaced,
@@ -241,12 +245,12 @@ pub(super) enum Prepared {
 /// Redirects a function through a trampoline and back to itself. `bytes` is the room for this and all later
 /// trampolines of the plan.
 pub(super) fn wrap(
-    context: &Context<'_>,
-    plan: &mut Plan,
+    context: &PlanContext<'_>,
+    plan: &mut CodePlan,
     found: &FoundFunction,
     bytes: usize,
     done: &'static str,
-    prepare: impl FnOnce(&mut Plan, &Arena) -> Result<Prepared, ActionError>,
+    prepare: impl FnOnce(&mut CodePlan, &Arena) -> Result<Prepared, ActionError>,
 ) -> Result<(), ActionError> {
     let words = words(context, found)?;
     let jump = match words {

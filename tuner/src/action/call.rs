@@ -9,7 +9,7 @@ use plan::{Argument, Bytes, CallRequest, FunctionName, ReturnType, Value, ValueT
 
 use super::arguments::{self, ResolvedArgument};
 use super::function::{self, FoundFunction};
-use super::progress::{Progress, State, look};
+use super::progress::{CallState, Progress, look};
 use super::{ActionOutcome, ActionReceipt, Reason, inverse, load};
 use crate::arch::x86_64::{
     assemble::Passed,
@@ -19,7 +19,8 @@ use crate::arena::Arena;
 use crate::clock;
 use crate::error::ActionError;
 use crate::journal::{
-    ActionRecord, CallRecord, Change, InverseRecord, JournalRecord, Mechanism, Outcome, Status, WriteHold,
+    ActionRecord, CallRecord, InverseRecord, JournalChange, JournalRecord, Mechanism, Outcome, Status,
+    WriteHold,
 };
 use crate::place::ProcessMemory;
 use crate::process::{Process, ThreadId};
@@ -37,7 +38,7 @@ const LOOKS_AT_ONCE: u32 = 200;
 const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// A call, found and checked.
-pub(super) struct Plan {
+pub(super) struct CallPlan {
     pub(super) function: FoundFunction,
     arguments: Vec<ResolvedArgument>,
     returns: ReturnType,
@@ -46,13 +47,13 @@ pub(super) struct Plan {
     /// Only this thread may make the call.
     pub(super) thread: Option<i32>,
     /// The call that the same thread makes just before.
-    reader: Option<Box<Plan>>,
+    reader: Option<Box<CallPlan>>,
     inverse: Option<InverseRecord>,
 }
 
 /// The result of making a call.
 pub(super) struct Called {
-    pub(super) state: State,
+    pub(super) state: CallState,
     pub(super) hold: Duration,
     tid: i32,
 }
@@ -84,7 +85,7 @@ impl Writer {
         let started = clock::monotonic_ns();
         let at = clock::now();
         let space = self.space()?;
-        let plan = Plan::new(&space, request)?;
+        let plan = CallPlan::new(&space, request)?;
         let (action, setup, memory) = self.prepare(&space, &plan)?;
         let change = self.announce(ActionRecord::Call(action.clone()), reason, at.clone())?;
         let called = self.carry_out(change, &action, &plan, &setup, &memory)?;
@@ -113,7 +114,7 @@ impl Writer {
             return Ok(ActionOutcome::Running);
         };
         self.record_answer(change, action, answer, Some(hold(called.hold)))?;
-        if matches!(called.state, State::Returned(_)) {
+        if matches!(called.state, CallState::Returned(_)) {
             self.leave(&action.arena, called.tid, setup);
         }
         Ok(answer.outcome(action))
@@ -146,7 +147,7 @@ impl Writer {
     pub(super) fn prepare(
         &mut self,
         space: &AddressSpace,
-        plan: &Plan,
+        plan: &CallPlan,
     ) -> Result<(CallRecord, std::sync::Arc<RemoteSetup>, ProcessMemory), ActionError> {
         let setup = RemoteSetup::of(space, &mut self.setup)?;
         let memory = ProcessMemory::open(space.process.pid)?;
@@ -176,7 +177,7 @@ impl Writer {
         &mut self,
         change: u64,
         action: &CallRecord,
-        plan: &Plan,
+        plan: &CallPlan,
         setup: &RemoteSetup,
         memory: &ProcessMemory,
     ) -> Result<Called, WriterError> {
@@ -184,7 +185,7 @@ impl Writer {
         (self.hooks.after_write)();
         let error = match called {
             Ok(Called {
-                state: State::NotMade,
+                state: CallState::NotMade,
                 ..
             }) => ActionError::Left {
                 pid: self.process().pid,
@@ -200,7 +201,7 @@ impl Writer {
     pub(super) fn enter_and_wait(
         &self,
         action: &CallRecord,
-        plan: &Plan,
+        plan: &CallPlan,
         setup: &RemoteSetup,
         memory: &ProcessMemory,
     ) -> Result<Called, ActionError> {
@@ -229,19 +230,19 @@ impl Writer {
     fn await_state(
         &self,
         action: &CallRecord,
-        plan: &Plan,
+        plan: &CallPlan,
         setup: &RemoteSetup,
         memory: &ProcessMemory,
-    ) -> Result<State, ActionError> {
+    ) -> Result<CallState, ActionError> {
         let began = Instant::now();
         let mut look = LEFT_LOOK;
         loop {
             let rest = plan.wait.saturating_sub(began.elapsed());
             if let Some(answer) = await_result(memory, action, look.min(rest))? {
-                return Ok(State::Returned(answer));
+                return Ok(CallState::Returned(answer));
             }
             match self.state(action, setup, memory)? {
-                State::UnderWay if look < rest => look *= 2,
+                CallState::UnderWay if look < rest => look *= 2,
                 state => return Ok(state),
             }
         }
@@ -253,7 +254,7 @@ impl Writer {
         let range = arena.address.0..arena.address.0 + arena.size();
         let _ = ptrace::apart(|| {
             let memory = ProcessMemory::open(process.pid)?;
-            let inside = |view: &crate::remote::View| view.is_in_the_way_of(&range);
+            let inside = |view: &crate::remote::StackView| view.is_in_the_way_of(&range);
             let work = |mut thread: crate::remote::Worker<'_>| {
                 thread.unmap(arena)?;
                 thread.end()
@@ -267,7 +268,11 @@ impl Writer {
     }
 
     /// Settles a call whose writer ended or did not wait.
-    pub(crate) fn settle_call(&mut self, known: &Change, action: &CallRecord) -> Result<(), WriterError> {
+    pub(crate) fn settle_call(
+        &mut self,
+        known: &JournalChange,
+        action: &CallRecord,
+    ) -> Result<(), WriterError> {
         if known.status == Status::RevertPending {
             return match &known.intent.action {
                 ActionRecord::Load(_) => {
@@ -282,7 +287,7 @@ impl Writer {
         let state = self.came_of(action)?;
         match (&state, state.answer(action)) {
             (_, Some(answer)) => self.record_answer(change, action, answer, None),
-            (State::NotMade, None) => {
+            (CallState::NotMade, None) => {
                 let why = "the writer ended, or a jump of the program left the call, before the function was called";
                 self.recover_outcome(change, Outcome::NotWritten(why.to_owned()))
             }
@@ -292,7 +297,7 @@ impl Writer {
     }
 
     /// The state of a call whose writer ended or did not wait.
-    pub(super) fn came_of(&mut self, action: &CallRecord) -> Result<State, WriterError> {
+    pub(super) fn came_of(&mut self, action: &CallRecord) -> Result<CallState, WriterError> {
         let memory = ProcessMemory::open(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
         let setup = RemoteSetup::of(&space, &mut self.setup)?;
@@ -306,28 +311,30 @@ impl Writer {
         action: &CallRecord,
         setup: &RemoteSetup,
         memory: &ProcessMemory,
-    ) -> Result<State, ActionError> {
+    ) -> Result<CallState, ActionError> {
         let mut memory = memory.clone();
         memory.refresh()?;
         if !remote::is_ours(&memory, &action.arena) {
-            return Ok(State::NotMade);
+            return Ok(CallState::NotMade);
         }
         if let Ok(Progress::Returned(answer)) = look(&memory, action) {
-            return Ok(State::Returned(answer));
+            return Ok(CallState::Returned(answer));
         }
         if self.is_somebody_in(&action.arena, setup, &memory)? {
-            return Ok(State::UnderWay);
+            return Ok(CallState::UnderWay);
         }
         // It may have progressed since: memory is decisive once no thread is in it.
         match look(&memory, action) {
-            Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
-            Ok(Progress::Called(was)) => Ok(State::Left(CallResult {
+            Ok(Progress::Returned(answer)) => Ok(CallState::Returned(answer)),
+            Ok(Progress::Called(was)) => Ok(CallState::Left(CallResult {
                 word: 0,
                 text: "nothing: a jump of the program left it".to_owned(),
                 ..was
             })),
             // The writer may have been killed before the data was mapped.
-            Ok(Progress::NotCalled) | Err(crate::memory::MemoryError::Unmapped { .. }) => Ok(State::NotMade),
+            Ok(Progress::NotCalled) | Err(crate::memory::MemoryError::Unmapped { .. }) => {
+                Ok(CallState::NotMade)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -349,8 +356,8 @@ impl Writer {
     }
 }
 
-impl Plan {
-    pub(super) fn new(space: &AddressSpace, request: CallRequest) -> Result<Plan, ActionError> {
+impl CallPlan {
+    pub(super) fn new(space: &AddressSpace, request: CallRequest) -> Result<CallPlan, ActionError> {
         let (reader, inverse) = match &request.inverse {
             plan::Inverse::Unstated | plan::Inverse::NotNeeded(_) => (None, None),
             plan::Inverse::Call { call, was } => {
@@ -358,8 +365,8 @@ impl Plan {
                 (reader.map(Box::new), Some(inverse))
             }
         };
-        let plan = Plan::with(space, request, None)?;
-        Ok(Plan {
+        let plan = CallPlan::with(space, request, None)?;
+        Ok(CallPlan {
             reader,
             inverse,
             ..plan
@@ -372,7 +379,7 @@ impl Plan {
         space: &AddressSpace,
         request: CallRequest,
         was: Option<&Argument>,
-    ) -> Result<Plan, ActionError> {
+    ) -> Result<CallPlan, ActionError> {
         let function = function::find(space, &request.function)?;
         function::refuse_indirect(&function, "called")?;
         let (arguments, known_type) = arguments::given(space, &function, request.arguments, was)?;
@@ -383,7 +390,7 @@ impl Plan {
             Some(stated) => stated,
             None => known_type.unwrap_or(ReturnType::Value(ValueType::I64)),
         };
-        Ok(Plan {
+        Ok(CallPlan {
             function,
             arguments,
             returns,
@@ -433,7 +440,7 @@ pub(super) fn enter(
     process: &Process,
     memory: &ProcessMemory,
     action: &CallRecord,
-    plan: &Plan,
+    plan: &CallPlan,
     underway: fn(),
 ) -> Result<(), ActionError> {
     let mut data = vec![0; stub::DATA_BYTES as usize];

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use iced_x86::Instruction;
 use plan::FunctionName;
 
-use super::bytes::Plan;
-use super::function::{Context, FoundFunction, find, refuse_indirect};
+use super::bytes::CodePlan;
+use super::function::{FoundFunction, PlanContext, find, refuse_indirect};
 use super::words;
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;
@@ -28,7 +28,7 @@ struct Callee {
 }
 
 impl Callee {
-    fn of(context: &Context<'_>, module: &Module, called: &FoundFunction) -> Result<Callee, ActionError> {
+    fn of(context: &PlanContext<'_>, module: &Module, called: &FoundFunction) -> Result<Callee, ActionError> {
         let words = words::words_of(context, module, called)?;
         let words: Vec<Address> = words.iter().map(|word| module.address(word.place)).collect();
         let linkages = if words.is_empty() {
@@ -84,13 +84,13 @@ fn linkages(module: &Module, words: &[Address]) -> Result<Vec<Address>, ActionEr
 
 /// The plan that removes calls of a function, in one function or everywhere.
 pub(super) fn remove(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     function: &FunctionName,
     within: Option<&FunctionName>,
-) -> Result<Plan, ActionError> {
+) -> Result<CodePlan, ActionError> {
     let called = context.find(function)?;
     let place = within.map_or_else(|| "everywhere".to_owned(), |within| format!("in {within}"));
-    let mut plan = Plan::new(format!("remove calls of {} {place}", called.name), &[]);
+    let mut plan = CodePlan::new(format!("remove calls of {} {place}", called.name), &[]);
     match within {
         Some(within) => {
             let caller = context.find(within)?;
@@ -117,8 +117,8 @@ pub(super) fn remove(
 }
 
 fn remove_in(
-    context: &Context<'_>,
-    plan: &mut Plan,
+    context: &PlanContext<'_>,
+    plan: &mut CodePlan,
     caller: &FoundFunction,
     callee: &Callee,
 ) -> Result<(), ActionError> {
@@ -143,7 +143,7 @@ fn remove_in(
 /// The functions of a module that call it. Calls from code without a symbol are refused: its instruction
 /// boundaries are unknown.
 fn callers(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     module: &Module,
     called: &FoundFunction,
     callee: &Callee,

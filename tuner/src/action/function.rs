@@ -12,7 +12,7 @@ use crate::arch::{
     x86_64::code::{Body, FUNCTION_BYTES_MAX},
 };
 use crate::error::ActionError;
-use crate::journal::{ActionRecord, Change, HexBytes, PatchedBytes, Status};
+use crate::journal::{ActionRecord, HexBytes, JournalChange, PatchedBytes, Status};
 use crate::module::{Module, ModuleError};
 use crate::place::ProcessMemory;
 use crate::site::EntrySites;
@@ -77,7 +77,7 @@ impl FoundFunction {
 
     /// Whether a probe of a session at its entry may be behind the bytes to be changed: it would miss calls,
     /// or count wrong ones.
-    fn is_entry_probed(&self, context: &Context<'_>, body: &Body) -> Result<bool, ActionError> {
+    fn is_entry_probed(&self, context: &PlanContext<'_>, body: &Body) -> Result<bool, ActionError> {
         for long_nops in [false, true] {
             let sites = EntrySites::new(Emulation { long_nops });
             let site = sites.of(&self.module.image, self.function.offset, self.function.size);
@@ -95,7 +95,7 @@ impl FoundFunction {
     /// A site of its code, with the old bytes from the file, if memory has the same.
     pub(crate) fn site(
         &self,
-        context: &Context<'_>,
+        context: &PlanContext<'_>,
         body: &Body,
         address: Address,
         new: Vec<u8>,
@@ -220,20 +220,20 @@ pub(crate) fn refuse_indirect(found: &FoundFunction, done: &'static str) -> Resu
 
 /// The input of a plan.
 #[derive(Debug)]
-pub(crate) struct Context<'a> {
+pub(crate) struct PlanContext<'a> {
     pub(crate) space: &'a AddressSpace,
     pub(crate) memory: &'a ProcessMemory,
     /// The bytes of changes in force, and the numbers of these changes.
     pub(crate) taken: Vec<(Range<u64>, u64)>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> PlanContext<'a> {
     pub(crate) fn new(
         space: &'a AddressSpace,
         memory: &'a ProcessMemory,
-        changes: impl Iterator<Item = &'a Change>,
-    ) -> Context<'a> {
-        let is_in_force = |change: &&Change| {
+        changes: impl Iterator<Item = &'a JournalChange>,
+    ) -> PlanContext<'a> {
+        let is_in_force = |change: &&JournalChange| {
             !matches!(
                 change.status,
                 Status::Failed | Status::Reverted | Status::ChangedSince | Status::Done
@@ -252,7 +252,7 @@ impl<'a> Context<'a> {
                 taken.extend(patch.sites.iter().map(|site| (range(site), change.intent.change)));
             }
         }
-        Context { space, memory, taken }
+        PlanContext { space, memory, taken }
     }
 
     pub(crate) fn find(&self, wanted: &FunctionName) -> Result<FoundFunction, ActionError> {

@@ -5,8 +5,8 @@ use std::fmt;
 
 use plan::Argument;
 
-use super::bytes::{Plan, Prepared, TRAMPOLINE_BYTES, lead, refuse_jumps_into, wrap};
-use super::function::{Context, FoundFunction};
+use super::bytes::{CodePlan, Prepared, TRAMPOLINE_BYTES, lead, refuse_jumps_into, wrap};
+use super::function::{FoundFunction, PlanContext};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::{
     assemble::Passed,
@@ -30,7 +30,7 @@ pub(super) struct Insertion {
 impl Insertion {
     const DONE: &str = "changed to call another";
 
-    fn plan(&self, into: &FoundFunction, place: &str) -> Plan {
+    fn plan(&self, into: &FoundFunction, place: &str) -> CodePlan {
         let shown: Vec<String> = self.arguments.iter().map(Argument::to_string).collect();
         let symbol = format!(
             "insert {}({}) at the {place} of {}",
@@ -38,11 +38,11 @@ impl Insertion {
             shown.join(", "),
             into.name
         );
-        Plan::new(symbol, &[&self.called.module])
+        CodePlan::new(symbol, &[&self.called.module])
     }
 
     /// The arguments; strings are placed in the arena.
-    fn pass(&self, plan: &mut Plan, arena: &Arena) -> Result<Passed, ActionError> {
+    fn pass(&self, plan: &mut CodePlan, arena: &Arena) -> Result<Passed, ActionError> {
         let name = &self.called.name;
         let mut texts = std::mem::take(&mut plan.code);
         let passed = super::arguments::pass(name, &self.arguments, &mut texts, arena.address)?;
@@ -59,7 +59,11 @@ impl Insertion {
         texts.sum::<usize>() + 16
     }
 
-    pub(super) fn at_entry(&self, context: &Context<'_>, into: &FoundFunction) -> Result<Plan, ActionError> {
+    pub(super) fn at_entry(
+        &self,
+        context: &PlanContext<'_>,
+        into: &FoundFunction,
+    ) -> Result<CodePlan, ActionError> {
         self.refuse_itself(into)?;
         let mut plan = self.plan(into, "entry");
         let bytes = TRAMPOLINE_BYTES + self.text_bytes();
@@ -79,9 +83,9 @@ impl Insertion {
 
     pub(super) fn at_returns(
         &self,
-        context: &Context<'_>,
+        context: &PlanContext<'_>,
         into: &FoundFunction,
-    ) -> Result<Plan, ActionError> {
+    ) -> Result<CodePlan, ActionError> {
         self.refuse_itself(into)?;
         let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
         let body = into.body(Self::DONE)?;
@@ -111,11 +115,11 @@ impl Insertion {
     /// Places a jump over each return instruction and its neighbours.
     fn in_place(
         &self,
-        context: &Context<'_>,
+        context: &PlanContext<'_>,
         into: &FoundFunction,
         body: &Body,
         returns: &[u64],
-    ) -> Result<Plan, ActionError> {
+    ) -> Result<CodePlan, ActionError> {
         let mut plan = self.plan(into, "return");
         let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
         let bytes = TRAMPOLINE_BYTES * returns.len() + self.text_bytes();
@@ -143,7 +147,12 @@ impl Insertion {
 
     /// If a return has no room: the function runs as a copy that calls before each return. Unwinders do not
     /// know the copy, so it must call nothing, or the program must never unwind.
-    fn by_copy(&self, context: &Context<'_>, into: &FoundFunction, body: &Body) -> Result<Plan, ActionError> {
+    fn by_copy(
+        &self,
+        context: &PlanContext<'_>,
+        into: &FoundFunction,
+        body: &Body,
+    ) -> Result<CodePlan, ActionError> {
         let mut plan = self.plan(into, "return");
         let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
         let unwinds = |module: &&Module| {

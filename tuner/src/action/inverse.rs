@@ -9,10 +9,10 @@
 use plan::{Argument, Bytes, CallRequest, FunctionName, Invocation, ReturnType, Value};
 
 use super::arguments::of_value;
-use super::call::Plan;
-use super::progress::State;
+use super::call::CallPlan;
+use super::progress::CallState;
 use crate::error::ActionError;
-use crate::journal::{CallRecord, Change, InverseRecord, PrecedingCall, RevertOutcome};
+use crate::journal::{CallRecord, InverseRecord, JournalChange, PrecedingCall, RevertOutcome};
 use crate::ptrace::{self, PtraceError};
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
@@ -30,10 +30,10 @@ pub(super) fn planned(
     space: &AddressSpace,
     call: &Invocation,
     was: Option<&Invocation>,
-) -> Result<(Option<Plan>, InverseRecord), ActionError> {
+) -> Result<(Option<CallPlan>, InverseRecord), ActionError> {
     let reader = was
         .cloned()
-        .map(|was| Plan::with(space, constant(was)?, None))
+        .map(|was| CallPlan::with(space, constant(was)?, None))
         .transpose()?;
     let read = match reader.as_ref().map(|reader| (reader, reader.returns())) {
         None => None,
@@ -42,7 +42,7 @@ pub(super) fn planned(
         }
         Some((_, returns)) => Some(value(returns, 0)),
     };
-    let plan = Plan::with(space, constant(call.clone())?, read.as_ref())?;
+    let plan = CallPlan::with(space, constant(call.clone())?, read.as_ref())?;
     let inverse = InverseRecord {
         symbol: plan.text.clone(),
         function: call.function.name.clone(),
@@ -93,12 +93,12 @@ fn value(returns: ReturnType, word: u64) -> Argument {
 
 /// The outcome of a call that reverts a change, judged by its return value, or by its having been left;
 /// `None` if unknown.
-fn judge(state: &State, judged: impl Fn(Option<u64>) -> Option<RevertOutcome>) -> Option<RevertOutcome> {
+fn judge(state: &CallState, judged: impl Fn(Option<u64>) -> Option<RevertOutcome>) -> Option<RevertOutcome> {
     match state {
-        State::Returned(answer) => judged(Some(answer.word)),
-        State::Left(_) => judged(None),
-        State::UnderWay => None,
-        State::NotMade => Some(RevertOutcome::Failed(NOT_MADE.to_owned())),
+        CallState::Returned(answer) => judged(Some(answer.word)),
+        CallState::Left(_) => judged(None),
+        CallState::UnderWay => None,
+        CallState::NotMade => Some(RevertOutcome::Failed(NOT_MADE.to_owned())),
     }
 }
 
@@ -116,9 +116,9 @@ impl Writer {
     pub(super) fn inverse_of(
         &self,
         space: &AddressSpace,
-        known: &Change,
+        known: &JournalChange,
         action: &CallRecord,
-    ) -> Result<Plan, WriterError> {
+    ) -> Result<CallPlan, WriterError> {
         let change = known.intent.change;
         let (Some(inverse), Some(thread)) = (&action.inverse, known.thread) else {
             let status = known.status;
@@ -148,7 +148,7 @@ impl Writer {
             change,
             module: inverse.module.clone(),
         };
-        let plan = Plan::with(space, request, was.as_ref()).map_err(|error| match error {
+        let plan = CallPlan::with(space, request, was.as_ref()).map_err(|error| match error {
             ActionError::NoFunction { .. } => gone(),
             error => error.into(),
         })?;
@@ -161,7 +161,7 @@ impl Writer {
     /// Reverts a call at once, wherever its thread is.
     pub(crate) fn call_inverse(
         &mut self,
-        known: &Change,
+        known: &JournalChange,
         action: &CallRecord,
     ) -> Result<RevertOutcome, WriterError> {
         let space = self.space()?;
@@ -186,7 +186,7 @@ impl Writer {
         &mut self,
         space: &AddressSpace,
         change: u64,
-        plan: &Plan,
+        plan: &CallPlan,
         despite_seccomp: bool,
         judged: impl Fn(Option<u64>) -> Option<RevertOutcome>,
     ) -> Result<RevertOutcome, WriterError> {
@@ -206,7 +206,7 @@ impl Writer {
         };
         self.record_revert(change, outcome.clone(), false, None)?;
         if let Ok(called) = called
-            && matches!(called.state, State::Returned(_))
+            && matches!(called.state, CallState::Returned(_))
         {
             self.leave(&call.arena, called.tid(), &setup);
         }
@@ -216,7 +216,7 @@ impl Writer {
     /// Settles a call that reverts a change, whose writer ended or did not wait: by its memory, as any call.
     pub(super) fn settle_reverting_call(
         &mut self,
-        known: &Change,
+        known: &JournalChange,
         action: &CallRecord,
         returns: ReturnType,
         judged: impl Fn(Option<u64>) -> Option<RevertOutcome>,
@@ -228,7 +228,7 @@ impl Writer {
             ..action.clone()
         });
         let state = call.map(|call| self.came_of(&call)).transpose()?;
-        let Some(outcome) = judge(&state.unwrap_or(State::NotMade), judged) else {
+        let Some(outcome) = judge(&state.unwrap_or(CallState::NotMade), judged) else {
             return Ok(());
         };
         self.record_revert(known.intent.change, outcome, true, None)

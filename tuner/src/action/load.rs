@@ -4,8 +4,8 @@ use std::path::Path;
 
 use plan::{Argument, CallRequest, ReturnType, ValueType};
 
-use super::call::{self, Plan};
-use super::progress::State;
+use super::call::{self, CallPlan};
+use super::progress::CallState;
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::address::Address;
 use crate::clock;
@@ -43,7 +43,7 @@ impl Writer {
         };
         let change = self.announce(ActionRecord::Load(action.clone()), reason, at.clone())?;
         let called = self.carry_out(change, &action, &plan, &setup, &memory)?;
-        if matches!(&called.state, State::Returned(answer) if answer.word == 0) {
+        if matches!(&called.state, CallState::Returned(answer) if answer.word == 0) {
             self.leave(&action.arena, called.tid(), &setup);
             let why = self.message(&space, &action);
             let hold = Some(call::hold(called.hold));
@@ -81,7 +81,7 @@ impl Writer {
             ));
         };
         let path = path_of(self.process(), space, handle).unwrap_or_else(|| action.symbol.clone());
-        let uses = |other: &&crate::journal::Change| {
+        let uses = |other: &&crate::journal::JournalChange| {
             let in_force = matches!(
                 other.status,
                 Status::Applied | Status::Superseded { .. } | Status::RevertPending
@@ -168,9 +168,9 @@ fn text(memory: &ProcessMemory, address: Address) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn linker_function(space: &AddressSpace, request: CallRequest) -> Result<Plan, ActionError> {
+fn linker_function(space: &AddressSpace, request: CallRequest) -> Result<CallPlan, ActionError> {
     let pid = space.process.pid;
-    Plan::new(space, request).map_err(|error| match error {
+    CallPlan::new(space, request).map_err(|error| match error {
         ActionError::NoFunction { .. } => ActionError::NoWay {
             pid,
             why: "it has no dlopen: it is linked statically",

@@ -56,9 +56,9 @@ pub(crate) use at_sync_point::{CallAtSyncPoint, Reached};
 use crate::clock::Instant;
 pub use crate::error::ActionError;
 use crate::journal::Reason;
-use crate::journal::{ActionRecord, Change, Mechanism, RevertOutcome};
+use crate::journal::{ActionRecord, JournalChange, Mechanism, RevertOutcome};
 use crate::space::AddressSpace;
-use crate::sync::Passage;
+use crate::sync::HoldStatistics;
 use crate::writer::{Writer, WriterError};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub struct ActionReceipt {
     pub hold_ns: u64,
     /// How it met its sync point, if it has one.
     #[serde(default)]
-    pub passage: Option<Passage>,
+    pub passage: Option<HoldStatistics>,
     pub at: Instant,
     /// Nanoseconds from the first inspection to the last record.
     pub duration_ns: u64,
@@ -112,7 +112,7 @@ impl Writer {
     }
 
     /// Reverts any action but a set.
-    pub(crate) fn revert_action(&mut self, known: &Change) -> Result<RevertOutcome, WriterError> {
+    pub(crate) fn revert_action(&mut self, known: &JournalChange) -> Result<RevertOutcome, WriterError> {
         let change = known.intent.change;
         match &known.intent.action {
             ActionRecord::Affinity(affinity) => self.revert_affinity(change, affinity),
@@ -130,7 +130,7 @@ impl Writer {
     pub(crate) fn settle_action(
         &mut self,
         space: &AddressSpace,
-        known: &Change,
+        known: &JournalChange,
         action: &ActionRecord,
     ) -> Result<(), WriterError> {
         match action {

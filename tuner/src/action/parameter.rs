@@ -2,8 +2,8 @@
 
 use plan::{Expression, FunctionName, PatchRequest, TEAM_SIZE_ARGUMENT, TEAM_SIZES, ValueType};
 
-use super::bytes::{Plan, Prepared, TRAMPOLINE_BYTES, wrap};
-use super::function::{Context, FoundFunction, refuse_indirect};
+use super::bytes::{CodePlan, Prepared, TRAMPOLINE_BYTES, wrap};
+use super::function::{FoundFunction, PlanContext, refuse_indirect};
 use super::words::{image_error, words_of};
 use crate::arch::x86_64::{
     assemble::{FLOATS_MAX, INTEGERS_MAX},
@@ -16,12 +16,12 @@ const DONE: &str = "changed to take another argument";
 
 /// Replaces the value that is passed to a function.
 pub(super) fn set(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     function: &FunctionName,
     index: usize,
     stated: Option<ValueType>,
     value: &Expression,
-) -> Result<Plan, ActionError> {
+) -> Result<CodePlan, ActionError> {
     let found = context.find(function)?;
     refuse_indirect(&found, DONE)?;
     change(context, &[(found, stated)], index, value)
@@ -29,7 +29,7 @@ pub(super) fn set(
 
 /// Replaces the team size that the program requests from the OpenMP library, in all functions that take one.
 /// Functions that no file calls are not changed.
-pub(super) fn set_team_size(context: &Context<'_>, value: &Expression) -> Result<Plan, ActionError> {
+pub(super) fn set_team_size(context: &PlanContext<'_>, value: &Expression) -> Result<CodePlan, ActionError> {
     let mut called = Vec::new();
     for (name, of) in TEAM_SIZES {
         match context.find(&FunctionName::from(*name)) {
@@ -49,7 +49,7 @@ pub(super) fn set_team_size(context: &Context<'_>, value: &Expression) -> Result
 }
 
 /// Whether a file calls it through its table of imports.
-fn is_called(context: &Context<'_>, found: &FoundFunction) -> Result<bool, ActionError> {
+fn is_called(context: &PlanContext<'_>, found: &FoundFunction) -> Result<bool, ActionError> {
     for module in &context.space.modules {
         if !words_of(context, module, found)?.is_empty() {
             return Ok(true);
@@ -60,13 +60,13 @@ fn is_called(context: &Context<'_>, found: &FoundFunction) -> Result<bool, Actio
 
 /// Changes the same argument of several functions, each with its stated type.
 fn change(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     functions: &[(FoundFunction, Option<ValueType>)],
     index: usize,
     value: &Expression,
-) -> Result<Plan, ActionError> {
+) -> Result<CodePlan, ActionError> {
     let names: Vec<&str> = functions.iter().map(|(found, _)| found.name.as_str()).collect();
-    let mut plan = Plan::new(format!("argument {index} of {} = {value}", names.join(", ")), &[]);
+    let mut plan = CodePlan::new(format!("argument {index} of {} = {value}", names.join(", ")), &[]);
     let bytes = TRAMPOLINE_BYTES * 4 * functions.len();
     for (found, stated) in functions {
         let parameter = place_of(found, index, *stated)?;

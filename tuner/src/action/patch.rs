@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use plan::{Bytes, PatchRequest};
 
-use super::bytes::{self, Plan};
+use super::bytes::{self, CodePlan};
 use super::call::nanoseconds;
-use super::function::Context;
+use super::function::PlanContext;
 use super::progress;
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::arena::Arena;
 use crate::clock;
 use crate::error::ActionError;
 use crate::journal::{
-    ActionRecord, Change, Mechanism, Outcome, Patch, PatchedBytes, RevertOutcome, Status, WriteHold,
+    ActionRecord, JournalChange, Mechanism, Outcome, Patch, PatchedBytes, RevertOutcome, Status, WriteHold,
 };
 use crate::place::{Place, ProcessMemory};
 use crate::process::Process;
@@ -37,7 +37,7 @@ impl Writer {
             PatchRequest::InsertCall { .. } => extended_bytes(&setup, self.process())?,
             _ => 0,
         };
-        let context = Context::new(&space, &memory, self.written());
+        let context = PlanContext::new(&space, &memory, self.written());
         let mut plan = bytes::make(&context, request, extended_bytes)?;
         if let Some(arena) = &mut plan.patch.arena {
             arena.despite_seccomp = self.despite_seccomp;
@@ -111,7 +111,7 @@ impl Writer {
     pub(crate) fn settle_patch(
         &mut self,
         space: &AddressSpace,
-        known: &Change,
+        known: &JournalChange,
         patch: &Patch,
     ) -> Result<(), WriterError> {
         let change = known.intent.change;
@@ -137,7 +137,7 @@ impl Writer {
     /// Unmaps memory of ours that no change in force needs, left by a crash or because a thread was in it.
     /// Keeps that of a call that the program left by a jump.
     pub(crate) fn sweep(&mut self, space: &AddressSpace) -> Result<(), WriterError> {
-        let finished = |change: &Change| {
+        let finished = |change: &JournalChange| {
             let by_call = matches!(
                 change.intent.action,
                 ActionRecord::Call(_) | ActionRecord::Load(_)
@@ -146,12 +146,12 @@ impl Writer {
                 || (by_call && !matches!(change.status, Status::Pending))
         };
         // A call that reverts a change still uses its memory, which alone has the result.
-        let reverting = |change: &Change| match change.status {
+        let reverting = |change: &JournalChange| match change.status {
             Status::RevertPending => None,
             _ => change.revert_arena,
         };
         let memory = ProcessMemory::open(self.process().pid).map_err(ActionError::from)?;
-        let of_change = |change: &Change| {
+        let of_change = |change: &JournalChange| {
             let is_call = matches!(
                 change.intent.action,
                 ActionRecord::Call(_) | ActionRecord::Load(_)
@@ -208,7 +208,7 @@ fn prepare(
     process: &Process,
     memory: &ProcessMemory,
     setup: &RemoteSetup,
-    plan: &Plan,
+    plan: &CodePlan,
     underway: fn(),
 ) -> Result<(), ActionError> {
     if let Some(arena) = &plan.patch.arena {
@@ -239,7 +239,7 @@ fn apply(
     space: &AddressSpace,
     memory: &ProcessMemory,
     setup: &RemoteSetup,
-    plan: &Plan,
+    plan: &CodePlan,
     underway: fn(),
 ) -> Result<(Mechanism, Duration), ActionError> {
     let mut places = Vec::new();
@@ -264,7 +264,7 @@ fn keeps_from_changing(
     stopped: &Stopped,
     memory: &ProcessMemory,
     setup: &RemoteSetup,
-    plan: &Plan,
+    plan: &CodePlan,
 ) -> Result<Option<String>, ActionError> {
     if plan.inside.is_empty() && !plan.is_unbound {
         // Instructions are replaced by ones of the same length: a thread at any boundary finds the old or the
@@ -272,7 +272,7 @@ fn keeps_from_changing(
         return Ok(None);
     }
     for thread in stopped.threads() {
-        let view = crate::remote::View::of(thread, memory, &setup.gate)?;
+        let view = crate::remote::StackView::of(thread, memory, &setup.gate)?;
         let in_the_way = plan.inside.iter().find_map(|range| view.is_in_the_way_of(range));
         let about_to_fill = || {
             let linker = setup

@@ -12,7 +12,7 @@ use crate::process::ThreadId;
 
 /// The state of a call.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum CallState {
     /// The function was not called.
     NotMade,
     /// A thread is in it, or about to enter it.
@@ -24,14 +24,14 @@ pub(super) enum State {
     Returned(CallResult),
 }
 
-impl State {
+impl CallState {
     /// What is to be recorded. For a call that was left, only if another call reverts it: that reverts its
     /// effects, however far it came.
     pub(super) fn answer(&self, action: &CallRecord) -> Option<&CallResult> {
         match self {
-            State::Returned(answer) => Some(answer),
-            State::Left(answer) if action.inverse.is_some() => Some(answer),
-            State::Left(_) | State::NotMade | State::UnderWay => None,
+            CallState::Returned(answer) => Some(answer),
+            CallState::Left(answer) if action.inverse.is_some() => Some(answer),
+            CallState::Left(_) | CallState::NotMade | CallState::UnderWay => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The words (pointers in tables of imports) through which a function is called from other files, and whether
 //! all its calls use them.
 
-use super::function::{Context, FoundFunction};
+use super::function::{FoundFunction, PlanContext};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;
 use crate::error::ActionError;
@@ -20,7 +20,7 @@ pub(super) struct Word<'a> {
 
 /// The words through which a function is called, if all its calls use them.
 pub(super) fn words<'a>(
-    context: &Context<'a>,
+    context: &PlanContext<'a>,
     found: &FoundFunction,
 ) -> Result<Option<Vec<Word<'a>>>, ActionError> {
     let name = symbol_name(found);
@@ -49,7 +49,7 @@ pub(super) fn words<'a>(
 
 /// The words of one module that lead to a function, or will once they are filled.
 pub(super) fn words_of<'a>(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     module: &'a Module,
     found: &FoundFunction,
 ) -> Result<Vec<Word<'a>>, ActionError> {

@@ -11,7 +11,7 @@ use crate::rendezvous::{
     ACTION_NS_MAX, ANSWER_NS_MAX, HeldAction, HoldError, HoldRequest, HoldTicket, MISSES_MAX, Progress,
     Rendezvous, STOP_ANSWER_NS_MAX, StopResult, Stopping, Store, Then,
 };
-use crate::sync::{Passage, ResolvedPoint};
+use crate::sync::{HoldStatistics, ResolvedPoint};
 use crate::writable_place::WritablePlace;
 use crate::write::{self, Hooks, WriteError};
 
@@ -42,7 +42,7 @@ pub(super) struct Armed {
     pub(super) ticket: HoldTicket,
     method: HoldMethod,
     /// Hits and misses of the ways that were given up.
-    before: Passage,
+    before: HoldStatistics,
     written: Arc<Written>,
     stopped: Arc<StopResult<Result<Bytes, WriteError>>>,
 }
@@ -93,7 +93,7 @@ impl Armed {
                 (false, true) => HoldMethod::Store,
                 (false, false) => HoldMethod::Hold,
             },
-            before: Passage::default(),
+            before: HoldStatistics::default(),
             written: Arc::default(),
             stopped: Arc::default(),
         };
@@ -169,8 +169,8 @@ impl Armed {
     }
 
     /// Adds the hits and misses of the earlier ways.
-    fn summed(&self, passage: Passage) -> Passage {
-        Passage {
+    fn summed(&self, passage: HoldStatistics) -> HoldStatistics {
+        HoldStatistics {
             hits: passage.hits + self.before.hits,
             misses: passage.misses + self.before.misses,
             passed: passage.passed + self.before.passed,
@@ -207,9 +207,9 @@ impl Armed {
         }
     }
 
-    fn after_stop(&self, passage: Passage) -> WriteEnd {
+    fn after_stop(&self, passage: HoldStatistics) -> WriteEnd {
         let reported = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let held = |hold_ns| WriteHold::at(Mechanism::Stop, Passage { hold_ns, ..passage });
+        let held = |hold_ns| WriteHold::at(Mechanism::Stop, HoldStatistics { hold_ns, ..passage });
         match reported {
             Some((Ok(written), hold_ns)) => WriteEnd::There(written, held(hold_ns)),
             Some((Err(error), hold_ns)) => WriteEnd::There(Err(error.into()), held(hold_ns)),
@@ -218,7 +218,7 @@ impl Armed {
         }
     }
 
-    fn stored(&self, found: u64, written: bool, passage: Passage) -> WriteEnd {
+    fn stored(&self, found: u64, written: bool, passage: HoldStatistics) -> WriteEnd {
         let size = self.change.1.as_slice().len();
         let found = Bytes::new(&found.to_le_bytes()[..size]).unwrap_or(self.change.0);
         let result = match written {

@@ -17,9 +17,9 @@ use crate::journal::{Mechanism, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{
     ACTION_NS_MAX, ANSWER_NS_MAX, Gathered, HoldError, HoldRequest, HoldTicket, KeyedHits, LEAD, NextAttempt,
-    Part, Progress, Rendezvous, Scattered, Then, gather,
+    ProcessWrite, Progress, Rendezvous, Scattered, Then, gather,
 };
-use crate::sync::{KeyPlace, Passage, ResolvedPoint};
+use crate::sync::{HoldStatistics, KeyPlace, ResolvedPoint};
 use crate::writable_place::WritablePlace;
 use crate::write::Hooks;
 
@@ -30,17 +30,17 @@ const TRIES_MAX: u32 = 64;
 const WAITS_MAX: u32 = 2;
 
 /// A process that takes part.
-pub(super) struct Member {
+pub(super) struct Participant {
     point: ResolvedPoint,
     key: KeyPlace,
     place: Arc<WritablePlace>,
     change: (Bytes, Bytes),
-    passage: Passage,
+    passage: HoldStatistics,
 }
 
 /// All processes on the way to the same iteration.
 pub(super) struct Assembly {
-    members: Vec<Member>,
+    members: Vec<Participant>,
     tickets: Vec<HoldTicket>,
     hooks: Hooks,
     until: Instant,
@@ -63,7 +63,7 @@ pub(super) struct Assembled {
 #[derive(Debug, Error)]
 pub(super) enum AssemblyError {
     #[error("process {pid}: {source}")]
-    Member { pid: Pid, source: Refusal },
+    Participant { pid: Pid, source: Refusal },
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
@@ -85,7 +85,7 @@ pub(super) enum AssemblyError {
 
 impl Assembly {
     pub(super) fn start(
-        members: Vec<Member>,
+        members: Vec<Participant>,
         rendezvous: &mut dyn Rendezvous,
         hooks: Hooks,
         until: Instant,
@@ -197,12 +197,12 @@ impl Assembly {
     }
 
     fn begin(&self, keyed_hits: Arc<dyn KeyedHits>) -> JoinHandle<Gathered> {
-        let part = |(member, ticket): (&Member, &HoldTicket)| Part {
+        let part = |(member, ticket): (&Participant, &HoldTicket)| ProcessWrite {
             place: Arc::clone(&member.place),
             change: member.change,
             ticket: *ticket,
         };
-        let parts: Vec<Part> = self.members.iter().zip(&self.tickets).map(part).collect();
+        let parts: Vec<ProcessWrite> = self.members.iter().zip(&self.tickets).map(part).collect();
         let (lead, hooks, called_off) = (self.lead, self.hooks, Arc::clone(&self.called_off));
         std::thread::spawn(move || gather(&parts, &*keyed_hits, lead, &called_off, hooks))
     }
@@ -229,7 +229,7 @@ impl Assembly {
     }
 
     pub(super) fn over(&self, result: Result<(), AssemblyError>) -> Assembled {
-        let hold = |member: &Member| WriteHold::at(Mechanism::Stop, member.passage);
+        let hold = |member: &Participant| WriteHold::at(Mechanism::Stop, member.passage);
         Assembled {
             result,
             holds: self.members.iter().map(hold).collect(),
@@ -237,19 +237,19 @@ impl Assembly {
     }
 }
 
-impl Member {
+impl Participant {
     pub(super) fn new(
         point: ResolvedPoint,
         key: KeyPlace,
         place: Arc<WritablePlace>,
         change: (Bytes, Bytes),
-    ) -> Member {
-        Member {
+    ) -> Participant {
+        Participant {
             point,
             key,
             place,
             change,
-            passage: Passage::default(),
+            passage: HoldStatistics::default(),
         }
     }
 
@@ -264,7 +264,7 @@ impl Member {
         | Progress::Missed(passage)
         | Progress::GoneBy(passage)
         | Progress::Stored { passage, .. }) = *progress;
-        self.passage = Passage {
+        self.passage = HoldStatistics {
             hits: self.passage.hits + passage.hits,
             misses: self.passage.misses,
             missed_ns: self.passage.missed_ns,

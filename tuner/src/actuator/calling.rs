@@ -14,7 +14,7 @@ use crate::journal::{Mechanism, RevertOutcome, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, HoldTicket, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX};
 use crate::revert::RevertReceipt;
-use crate::sync::Passage;
+use crate::sync::HoldStatistics;
 
 /// Time to wait for a running call when the session ends.
 const LAST_LOOKS: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ pub(super) struct WaitingCall {
     ticket: HoldTicket,
     until: Instant,
     /// How the sync point was reached, once it was.
-    reached: Option<Passage>,
+    reached: Option<HoldStatistics>,
     answer_ns_max: u64,
     /// Number of other threads that have reached the point.
     others: u64,
@@ -223,7 +223,7 @@ impl Session {
         }
     }
 
-    fn not_called(&mut self, call: &WaitingCall, passage: Passage) -> Refusal {
+    fn not_called(&mut self, call: &WaitingCall, passage: HoldStatistics) -> Refusal {
         let why = match call.others {
             0 => in_vain(&call.at, &passage),
             others => format!(

@@ -14,7 +14,7 @@ use super::{
     RevertSummary, SetCommand, SetWarmUp, TogetherCommand, VariableReading, line,
 };
 use crate::action::ActionReceipt;
-use crate::journal::Change;
+use crate::journal::JournalChange;
 use crate::process::Pid;
 use crate::revert::RevertReceipt;
 use crate::writer::Receipt;
@@ -210,7 +210,7 @@ impl ActuatorClient {
     }
 
     /// The changes of a process, oldest first, and the number of older ones that did not fit.
-    pub fn changes(&mut self, pid: Pid) -> Result<(Vec<Change>, usize), ClientError> {
+    pub fn changes(&mut self, pid: Pid) -> Result<(Vec<JournalChange>, usize), ClientError> {
         expect!(self.request(ActuatorCommand::Changes { pid })?, ActuatorAnswer::Changes { changes, omitted } => (changes, omitted))
     }
 

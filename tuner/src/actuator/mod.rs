@@ -44,7 +44,7 @@ pub use warm_up::SetWarmUp;
 use crate::action::ActionReceipt;
 use crate::address::Address;
 use crate::author::Author;
-use crate::journal::{Change, Reason};
+use crate::journal::{JournalChange, Reason};
 use crate::process::Pid;
 use crate::revert::RevertReceipt;
 use crate::writer::Receipt;
@@ -249,7 +249,7 @@ pub enum ActuatorAnswer {
     /// To changes: oldest first.
     Changes {
         /// The newest that fit into a reply.
-        changes: Vec<Change>,
+        changes: Vec<JournalChange>,
         /// Number of older ones left out.
         omitted: usize,
     },

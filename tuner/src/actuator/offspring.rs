@@ -20,7 +20,7 @@ use super::session::Session;
 use super::{ActuatorRefusalKind, Refusal};
 use crate::address::Address;
 use crate::clock;
-use crate::journal::{ActionRecord, Assignment, Change, Status};
+use crate::journal::{ActionRecord, Assignment, JournalChange, Status};
 use crate::memory::Memory;
 use crate::process::{Pid, Process, auxiliary, children};
 use crate::revert::{Attempt, has_inherited};
@@ -33,7 +33,7 @@ const OFFSPRING_MAX: usize = 4096;
 const MARGIN_TICKS: u64 = 1;
 
 /// AT_RANDOM: the random bytes that the kernel gives each program at exec. A fork copies them.
-type Mark = [u8; 16];
+type RandomBytes = [u8; 16];
 
 /// A process that runs the program that it was forked from.
 struct Fork {
@@ -71,7 +71,7 @@ impl Session {
         }
         let known = self.writer(parent).map(|writer| writer.changes());
         let known = known.unwrap_or_default().into_iter().rev();
-        let back: Vec<Change> = known
+        let back: Vec<JournalChange> = known
             .filter(|known| changes.contains(&known.intent.change) && is_reverted(known))
             .collect();
         let Some(mark) = self.open(parent).ok().and_then(|parent| mark(&parent)) else {
@@ -99,7 +99,7 @@ impl Session {
         &mut self,
         parent: Pid,
         fork: &Fork,
-        (change, set): (&Change, &Assignment),
+        (change, set): (&JournalChange, &Assignment),
     ) -> Result<Option<Tried>, Refusal> {
         let child = fork.pid;
         let suspended_ns = clock::suspended_ns();
@@ -121,7 +121,7 @@ impl Session {
         }
         let writer = self.writer(child)?;
         let action = &change.intent.action;
-        let is_own = |own: &Change| !own.status.is_over() && own.intent.action.overlaps(action);
+        let is_own = |own: &JournalChange| !own.status.is_over() && own.intent.action.overlaps(action);
         if writer.changes().iter().any(is_own) {
             return Ok(None);
         }
@@ -135,7 +135,7 @@ impl Session {
 }
 
 /// Why a process is not changed that was forked at about the time of the write.
-fn unknown(parent: Pid, change: &Change, set: &Assignment) -> Refusal {
+fn unknown(parent: Pid, change: &JournalChange, set: &Assignment) -> Refusal {
     let value = |bytes| {
         Value::from_bytes(set.value_type, bytes).map_or_else(|_| "?".to_owned(), |value| value.to_string())
     };
@@ -154,7 +154,7 @@ fn unknown(parent: Pid, change: &Change, set: &Assignment) -> Refusal {
 }
 
 /// The processes that descend from `parent` and run the same program, nearest first.
-fn forks(parent: Pid, mark: Mark) -> Vec<Fork> {
+fn forks(parent: Pid, mark: RandomBytes) -> Vec<Fork> {
     let mut found: Vec<Fork> = Vec::new();
     let mut waiting = VecDeque::from([(parent.number, u64::MAX)]);
     let mut seen = 0;
@@ -180,22 +180,22 @@ fn forks(parent: Pid, mark: Mark) -> Vec<Fork> {
 }
 
 /// The assignment, if it has no sync point.
-fn plain(change: &Change) -> Option<&Assignment> {
+fn plain(change: &JournalChange) -> Option<&Assignment> {
     match &change.intent.action {
         ActionRecord::Set(set) if set.sync.is_none() && set.together.is_none() => Some(set),
         _ => None,
     }
 }
 
-fn is_reverted(change: &Change) -> bool {
+fn is_reverted(change: &JournalChange) -> bool {
     plain(change).is_some() && matches!(change.status, Status::Reverted | Status::ChangedSince)
 }
 
 /// `None` if the process cannot be inspected.
-fn mark(process: &Process) -> Option<Mark> {
+fn mark(process: &Process) -> Option<RandomBytes> {
     let vector = fs::read(process.pid.proc_path("auxv")).ok()?;
     let address = Address(auxiliary(&vector, libc::AT_RANDOM)?);
-    let mut mark = Mark::default();
+    let mut mark = RandomBytes::default();
     Memory::open(process).ok()?.read(address, &mut mark).ok()?;
     Some(mark)
 }

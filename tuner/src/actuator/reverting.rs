@@ -10,7 +10,7 @@ use super::calling::InverseAtSyncPoint;
 use super::session::Session;
 use super::waiting::not_reached;
 use super::{ChangeNumber, Refusal, RevertSummary};
-use crate::journal::{ActionRecord, Change, RevertOutcome, Status};
+use crate::journal::{ActionRecord, JournalChange, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::revert::{Attempt, PendingRevert, Returning, RevertReceipt, outcome_of};
 use crate::sync::ResolvedPoint;
@@ -49,7 +49,7 @@ impl Session {
     ) -> (Vec<Result<RevertReceipt, Refusal>>, RevertSummary) {
         let these: BTreeSet<_> = changes.iter().map(|number| (number.pid, number.change)).collect();
         let pids: BTreeSet<Pid> = these.iter().map(|(pid, _)| *pid).collect();
-        let is_one = |pid: Pid, change: &Change| these.contains(&(pid, change.intent.change));
+        let is_one = |pid: Pid, change: &JournalChange| these.contains(&(pid, change.intent.change));
         let (mut results, mut inherited) = (BTreeMap::new(), RevertSummary::default());
         for (pid, tried) in self.revert_all(pids.into_iter().collect(), &is_one) {
             let of = these.iter().filter(|(of, _)| *of == pid);
@@ -93,7 +93,7 @@ impl Session {
     pub(super) fn revert_all(
         &mut self,
         pids: Vec<Pid>,
-        wanted: &dyn Fn(Pid, &Change) -> bool,
+        wanted: &dyn Fn(Pid, &JournalChange) -> bool,
     ) -> BTreeMap<Pid, TriedIn> {
         let mut reverting = Reverting {
             wanted,
@@ -161,21 +161,22 @@ impl Session {
         reverting: &mut Reverting,
     ) -> Result<Option<ArmedRevert>, Refusal> {
         loop {
-            let is_left =
-                |change: &Change| reverting.is_left(pid, change) && change.intent.action.together().is_none();
-            let has_point = |change: &Change| {
+            let is_left = |change: &JournalChange| {
+                reverting.is_left(pid, change) && change.intent.action.together().is_none()
+            };
+            let has_point = |change: &JournalChange| {
                 change.status == Status::Applied && change.intent.action.sync().is_some() && is_left(change)
             };
             let next = self.writer(pid)?.changes().into_iter().rev().find(has_point);
-            let at_once = |change: &Change| {
-                let is_newer = |next: &Change| change.intent.change > next.intent.change;
+            let at_once = |change: &JournalChange| {
+                let is_newer = |next: &JournalChange| change.intent.change > next.intent.change;
                 let may_go = matches!(change.intent.action, ActionRecord::Set(_))
                     || next.as_ref().is_none_or(is_newer);
                 is_left(change) && change.intent.action.sync().is_none() && may_go
             };
             let gone = self.writer(pid)?.revert_all(at_once)?;
             reverting.have_tried(pid, gone.into_iter().map(Tried::from));
-            let Some(Change { intent, .. }) = next else {
+            let Some(JournalChange { intent, .. }) = next else {
                 return Ok(None);
             };
             let change = intent.change;
@@ -204,7 +205,7 @@ impl Session {
         &mut self,
         pid: Pid,
         change: u64,
-        with_it: &dyn Fn(&Change) -> bool,
+        with_it: &dyn Fn(&JournalChange) -> bool,
     ) -> Result<ArmedSet, Refusal> {
         let PendingRevert {
             space,
@@ -268,7 +269,7 @@ impl Session {
 
 /// The state of reverting: which changes are wanted, and which were tried.
 pub(super) struct Reverting<'a> {
-    pub(super) wanted: &'a dyn Fn(Pid, &Change) -> bool,
+    pub(super) wanted: &'a dyn Fn(Pid, &JournalChange) -> bool,
     until: Instant,
     tried: BTreeSet<(Pid, u64)>,
     done: BTreeMap<Pid, Vec<Tried>>,
@@ -277,7 +278,7 @@ pub(super) struct Reverting<'a> {
 
 impl Reverting<'_> {
     /// It is wanted and was not tried, whether in force or superseded.
-    pub(super) fn is_left(&self, pid: Pid, change: &Change) -> bool {
+    pub(super) fn is_left(&self, pid: Pid, change: &JournalChange) -> bool {
         (self.wanted)(pid, change) && !self.tried.contains(&(pid, change.intent.change))
     }
 

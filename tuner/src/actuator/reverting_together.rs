@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::assembly::{Assembled, Assembly, AssemblyError, Member};
+use super::assembly::{Assembled, Assembly, AssemblyError, Participant};
 use super::reverting::{REVERT_LOOK, REVERT_WAIT, Reverting, Tried};
 use super::session::Session;
 use super::waiting::refused;
 use super::{ActuatorRefusalKind, Refusal};
-use crate::journal::{Change, ChangeGroup, Mechanism, RevertOutcome, Status, WriteHold};
+use crate::journal::{ChangeGroup, JournalChange, Mechanism, RevertOutcome, Status, WriteHold};
 use crate::process::Pid;
 use crate::revert::{PendingRevert, Returning};
-use crate::sync::{self, Passage, ResolvedPoint};
+use crate::sync::{self, HoldStatistics, ResolvedPoint};
 use crate::write::Hooks;
 
 impl Session {
@@ -60,7 +60,7 @@ impl Session {
     fn revert_group(
         &mut self,
         shared: &ChangeGroup,
-        wanted: &dyn Fn(Pid, &Change) -> bool,
+        wanted: &dyn Fn(Pid, &JournalChange) -> bool,
         until: Instant,
     ) -> BTreeMap<Pid, Vec<Tried>> {
         let mut done: BTreeMap<Pid, Vec<Tried>> = BTreeMap::new();
@@ -72,7 +72,7 @@ impl Session {
             match self.in_force_of(*pid, shared) {
                 Ok(change) => in_force.extend(change.map(|change| (*pid, change))),
                 Err(refusal) if refusal.kind == ActuatorRefusalKind::Ended => {}
-                Err(source) => hindered = Some(AssemblyError::Member { pid: *pid, source }),
+                Err(source) => hindered = Some(AssemblyError::Participant { pid: *pid, source }),
             }
         }
         let run = self.groups_before(&in_force, wanted);
@@ -86,7 +86,7 @@ impl Session {
                     // If it runs another program now, that has no such change.
                     if refusal.kind != ActuatorRefusalKind::Ended {
                         let source = refusal.clone();
-                        hindered = Some(AssemblyError::Member { pid, source });
+                        hindered = Some(AssemblyError::Participant { pid, source });
                     }
                     let result = Err(refusal);
                     done.entry(pid).or_default().push(Tried { change, result });
@@ -102,7 +102,7 @@ impl Session {
         let count = returning.len();
         let Assembled { result, holds } = assembled.unwrap_or_else(|why| Assembled {
             result: Err(why),
-            holds: vec![WriteHold::at(Mechanism::Stop, Passage::default()); count],
+            holds: vec![WriteHold::at(Mechanism::Stop, HoldStatistics::default()); count],
         });
         for ((pid, mut back), hold) in returning.into_iter().zip(holds) {
             let outcome = match &result {
@@ -122,8 +122,9 @@ impl Session {
     /// The change of a group in one of its processes, if it is in force there.
     fn in_force_of(&mut self, pid: Pid, shared: &ChangeGroup) -> Result<Option<u64>, Refusal> {
         let changes = self.writer(pid)?.changes();
-        let is_it =
-            |known: &&Change| known.status == Status::Applied && group_of(known) == Some(&shared.group);
+        let is_it = |known: &&JournalChange| {
+            known.status == Status::Applied && group_of(known) == Some(&shared.group)
+        };
         Ok(changes.iter().find(is_it).map(|change| change.intent.change))
     }
 
@@ -132,7 +133,7 @@ impl Session {
     fn groups_before(
         &mut self,
         changes: &[(Pid, u64)],
-        wanted: &dyn Fn(Pid, &Change) -> bool,
+        wanted: &dyn Fn(Pid, &JournalChange) -> bool,
     ) -> Vec<String> {
         let mut common: Option<Vec<String>> = None;
         for (pid, change) in changes {
@@ -157,7 +158,7 @@ impl Session {
 
     fn assemble(
         &mut self,
-        members: Vec<Member>,
+        members: Vec<Participant>,
         hooks: Hooks,
         until: Instant,
     ) -> Result<Assembled, AssemblyError> {
@@ -177,8 +178,8 @@ impl Session {
         change: u64,
         shared: &ChangeGroup,
         run: &[String],
-    ) -> Result<(Returning, Member), Refusal> {
-        let is_in_run = |earlier: &Change| group_of(earlier).is_some_and(|group| run.contains(group));
+    ) -> Result<(Returning, Participant), Refusal> {
+        let is_in_run = |earlier: &JournalChange| group_of(earlier).is_some_and(|group| run.contains(group));
         let PendingRevert {
             space,
             place,
@@ -193,7 +194,7 @@ impl Session {
             });
         let values = (returning.set.new, returning.set.old);
         match prepared {
-            Ok((point, key)) => Ok((returning, Member::new(point, key, Arc::new(place), values))),
+            Ok((point, key)) => Ok((returning, Participant::new(point, key, Arc::new(place), values))),
             Err(why) => {
                 let outcome = RevertOutcome::Failed(why.clone());
                 self.writer(pid)?.conclude_revert(returning, outcome, None)?;
@@ -203,6 +204,6 @@ impl Session {
     }
 }
 
-fn group_of(change: &Change) -> Option<&String> {
+fn group_of(change: &JournalChange) -> Option<&String> {
     change.intent.action.together().map(|shared| &shared.group)
 }

@@ -13,7 +13,7 @@ use super::{
     REPLY_BYTES_MAX, Refusal, RevertSummary, ServeOptions, SetCommand, SetWarmUp, VariableReading,
 };
 use crate::author::Author;
-use crate::journal::{Change, StateDir, Status};
+use crate::journal::{JournalChange, StateDir, Status};
 use crate::memory::Memory;
 use crate::module::Images;
 use crate::process::{Pid, Process, ProcessError};
@@ -298,12 +298,13 @@ impl Session {
             let _ = writer.reconcile();
             newest_before.insert(*pid, writer.newest_before);
         }
-        let is_mine = |pid: Pid, change: &Change| {
+        let is_mine = |pid: Pid, change: &JournalChange| {
             newest_before
                 .get(&pid)
                 .is_some_and(|before| change.intent.change > *before)
         };
-        let must_revert = |pid: Pid, change: &Change| is_mine(pid, change) && !(keep && change.confirmed);
+        let must_revert =
+            |pid: Pid, change: &JournalChange| is_mine(pid, change) && !(keep && change.confirmed);
         let results = self.revert_all(newest_before.keys().copied().collect(), &must_revert);
         for (pid, result) in results {
             let Some(writer) = self.writers.remove(&pid) else {
@@ -393,7 +394,7 @@ impl RevertSummary {
     }
 
     /// Adds changes whose state is still unknown, such as calls that have not returned: nothing was tried.
-    fn add_undecided(&mut self, pid: Pid, changes: impl IntoIterator<Item = Change>) {
+    fn add_undecided(&mut self, pid: Pid, changes: impl IntoIterator<Item = JournalChange>) {
         for change in changes {
             let number = change.intent.change;
             let is_reported = self

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plan::{Key, SyncPoint};
 
-use super::assembly::{Assembled, Assembly, AssemblyError, Member};
+use super::assembly::{Assembled, Assembly, AssemblyError, Participant};
 use super::reverting::REVERT_LOOK;
 use super::session::Session;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, refused};
@@ -42,7 +42,7 @@ impl WaitingGroup {
 }
 
 /// One resolved set of a group.
-struct Prepared {
+struct PreparedSet {
     pid: Pid,
     place: Arc<WritablePlace>,
     request: SetRequest,
@@ -70,7 +70,7 @@ impl Session {
                 "a process can take part once in a change together".to_owned(),
             ));
         }
-        let prepared: Result<Vec<Prepared>, Refusal> = sets
+        let prepared: Result<Vec<PreparedSet>, Refusal> = sets
             .into_iter()
             .map(|set| self.prepare_member(set, &at, &key))
             .collect();
@@ -87,7 +87,12 @@ impl Session {
             });
             match set {
                 Ok(set) => {
-                    members.push(Member::new(one.point, one.key, one.place, (set.old, set.new)));
+                    members.push(Participant::new(
+                        one.point,
+                        one.key,
+                        one.place,
+                        (set.old, set.new),
+                    ));
                     announced.push((one.pid, set));
                 }
                 Err(refusal) => {
@@ -118,7 +123,7 @@ impl Session {
         Ok(tickets)
     }
 
-    fn prepare_member(&mut self, set: SetCommand, at: &SyncPoint, key: &Key) -> Result<Prepared, Refusal> {
+    fn prepare_member(&mut self, set: SetCommand, at: &SyncPoint, key: &Key) -> Result<PreparedSet, Refusal> {
         let pid = set.pid;
         let (place, request) = self.prepare(set)?;
         let space = AddressSpace::read(&self.open(pid)?, &self.images())?;
@@ -127,7 +132,7 @@ impl Session {
                 "which iteration it is cannot be read in process {pid}: {why}"
             ))
         })?;
-        Ok(Prepared {
+        Ok(PreparedSet {
             pid,
             place: Arc::new(place),
             request,

@@ -19,7 +19,7 @@ use crate::journal::RevertOutcome;
 use crate::process::Pid;
 use crate::rendezvous::{ANSWER_NS_MAX, Progress, Rendezvous};
 use crate::space::AddressSpace;
-use crate::sync::{Passage, ResolvedPoint};
+use crate::sync::{HoldStatistics, ResolvedPoint};
 use crate::writable_place::WritablePlace;
 use crate::write::WriteError;
 use crate::writer::{Announced, Receipt};
@@ -104,7 +104,7 @@ impl Waiting {
     pub(super) fn stop(&mut self, armed: &Armed) -> WriteEnd {
         match self.rendezvous() {
             Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket)),
-            Err(_) => armed.over(Progress::Missed(Passage::default())),
+            Err(_) => armed.over(Progress::Missed(HoldStatistics::default())),
         }
     }
 }
@@ -299,12 +299,12 @@ pub(super) fn not_now(message: String) -> Refusal {
     }
 }
 
-pub(super) fn not_reached(place: &SyncPoint, passage: &Passage) -> String {
+pub(super) fn not_reached(place: &SyncPoint, passage: &HoldStatistics) -> String {
     format!("{}: nothing was written", in_vain(place, passage))
 }
 
 /// Describes how the program passed a place at which nothing was done.
-pub(super) fn in_vain(place: &SyncPoint, passage: &Passage) -> String {
+pub(super) fn in_vain(place: &SyncPoint, passage: &HoldStatistics) -> String {
     match (passage.hits, passage.misses) {
         (0, _) => format!("the program did not reach {place} in time"),
         (hits, misses) => {

@@ -28,7 +28,7 @@ use crate::path::PathStep;
 use search::{Needles, Words};
 use types::Shape;
 use view::{Entry, EntryRef, Found, Loaded, Scopes, View, fixed_address};
-use walk::Stop;
+use walk::WalkEnd;
 
 pub use file::DebugFile;
 pub use files::Origin;
@@ -113,11 +113,11 @@ pub enum StepError {
     Image(#[from] ImageError),
 }
 
-impl From<Stop> for StepError {
-    fn from(stop: Stop) -> StepError {
+impl From<WalkEnd> for StepError {
+    fn from(stop: WalkEnd) -> StepError {
         match stop {
-            Stop::Walk(error) => error.into(),
-            Stop::Damaged(error) => StepError::Image(error.into()),
+            WalkEnd::Walk(error) => error.into(),
+            WalkEnd::Damaged(error) => StepError::Image(error.into()),
         }
     }
 }

@@ -275,7 +275,7 @@ impl<'a> View<'a> {
         Ok(names)
     }
 
-    fn each_member(&self, of: &EntryRef<'a>, mut take: impl FnMut(Member<'a>)) -> Found<()> {
+    fn each_member(&self, of: &EntryRef<'a>, mut take: impl FnMut(StructMember<'a>)) -> Found<()> {
         let mut tree = of.unit.unit.entries_tree(Some(of.offset))?;
         let mut children = tree.root()?.children();
         while let Some(child) = children.next()? {
@@ -294,7 +294,7 @@ impl<'a> View<'a> {
                 Some(AttributeValue::Exprloc(_)) => None,
                 Some(value) => value.udata_value(),
             };
-            take(Member {
+            take(StructMember {
                 is_transparent: is_base || name.is_none(),
                 name,
                 offset,
@@ -357,7 +357,7 @@ impl<'a> View<'a> {
     }
 }
 
-struct Member<'a> {
+struct StructMember<'a> {
     name: Option<String>,
     /// Its fields count as fields of the enclosing struct.
     is_transparent: bool,
@@ -367,7 +367,7 @@ struct Member<'a> {
     bits: Option<u64>,
 }
 
-impl<'a> Member<'a> {
+impl<'a> StructMember<'a> {
     fn field(self) -> Option<Field<'a>> {
         Some(Field {
             offset: self.offset?,

@@ -88,20 +88,20 @@ impl Trail {
 }
 
 /// The two reasons for which a walk ends early.
-pub(super) enum Stop {
+pub(super) enum WalkEnd {
     Walk(WalkError),
     Damaged(gimli::Error),
 }
 
-impl From<gimli::Error> for Stop {
-    fn from(error: gimli::Error) -> Stop {
-        Stop::Damaged(error)
+impl From<gimli::Error> for WalkEnd {
+    fn from(error: gimli::Error) -> WalkEnd {
+        WalkEnd::Damaged(error)
     }
 }
 
-impl From<WalkError> for Stop {
-    fn from(error: WalkError) -> Stop {
-        Stop::Walk(error)
+impl From<WalkError> for WalkEnd {
+    fn from(error: WalkError) -> WalkEnd {
+        WalkEnd::Walk(error)
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn walk<'a>(
     from: EntryRef<'a>,
     by_reference: bool,
     steps: &[PathStep],
-) -> Result<Trail, Stop> {
+) -> Result<Trail, WalkEnd> {
     let mut walk = Walk {
         view,
         at: from,
@@ -159,20 +159,20 @@ impl<'a> Walk<'_, 'a> {
         self.view.type_text(Some(&self.at))
     }
 
-    fn shape(&self) -> Result<Shape<'a>, Stop> {
+    fn shape(&self) -> Result<Shape<'a>, WalkEnd> {
         match self.view.shape(&self.at)? {
             Some(shape) => Ok(shape),
             None => Err(WalkError::Unknown { of: self.text()? }.into()),
         }
     }
 
-    fn advance(&mut self, by: u64, to: EntryRef<'a>) -> Result<(), Stop> {
+    fn advance(&mut self, by: u64, to: EntryRef<'a>) -> Result<(), WalkEnd> {
         self.offset = self.offset.checked_add(by).ok_or(WalkError::TooFar)?;
         self.at = to;
         Ok(())
     }
 
-    fn hop(&mut self, to: Option<EntryRef<'a>>) -> Result<(), Stop> {
+    fn hop(&mut self, to: Option<EntryRef<'a>>) -> Result<(), WalkEnd> {
         let Some(to) = to else {
             return Err(WalkError::NoPointer { of: self.text()? }.into());
         };
@@ -182,7 +182,7 @@ impl<'a> Walk<'_, 'a> {
     }
 
     /// A reference is replaced by its target.
-    fn follow_references(&mut self) -> Result<(), Stop> {
+    fn follow_references(&mut self) -> Result<(), WalkEnd> {
         for _ in 0..CHAIN_MAX {
             match self.view.shape(&self.at)? {
                 Some(Shape::Reference { to, .. }) => self.hop(to)?,
@@ -192,7 +192,7 @@ impl<'a> Walk<'_, 'a> {
         Ok(())
     }
 
-    fn deref(&mut self) -> Result<(), Stop> {
+    fn deref(&mut self) -> Result<(), WalkEnd> {
         match self.shape()? {
             Shape::Pointer { to, .. } => self.hop(to),
             // As in C, an array decays to its first element.
@@ -206,7 +206,7 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    fn field(&mut self, name: &str) -> Result<(), Stop> {
+    fn field(&mut self, name: &str) -> Result<(), WalkEnd> {
         // C writes `->` through a pointer; debuggers, and users of several languages, write a dot.
         if let Shape::Pointer { to: to @ Some(_), .. } = self.shape()? {
             self.hop(to)?;
@@ -248,7 +248,7 @@ impl<'a> Walk<'_, 'a> {
     }
 
     /// Consumes as many indices as the array has dimensions, and returns their number.
-    fn index(&mut self, indices: &[i64]) -> Result<usize, Stop> {
+    fn index(&mut self, indices: &[i64]) -> Result<usize, WalkEnd> {
         let [first, ..] = indices else { return Ok(0) };
         let array = match self.shape()? {
             Shape::Array(array) => array,
@@ -280,7 +280,7 @@ impl<'a> Walk<'_, 'a> {
         Ok(dimensions)
     }
 
-    fn element_number(&self, array: &Array<'a>, indices: &[i64]) -> Result<u64, Stop> {
+    fn element_number(&self, array: &Array<'a>, indices: &[i64]) -> Result<u64, WalkEnd> {
         let mut pairs: Vec<_> = array.dimensions.iter().zip(indices).collect();
         if array.column_major {
             pairs.reverse();
@@ -308,7 +308,7 @@ impl<'a> Walk<'_, 'a> {
         Ok(number)
     }
 
-    fn size_of(&self, place: &EntryRef<'a>) -> Result<u64, Stop> {
+    fn size_of(&self, place: &EntryRef<'a>) -> Result<u64, WalkEnd> {
         let shape = self.view.shape(place)?;
         let size = shape.map(|shape| self.view.size(&shape)).transpose()?.flatten();
         match size {
@@ -320,7 +320,7 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    fn leaf(&self) -> Result<Leaf, Stop> {
+    fn leaf(&self) -> Result<Leaf, WalkEnd> {
         let shape = self.shape()?;
         let size = self.view.size(&shape)?;
         let type_name = self.text()?;

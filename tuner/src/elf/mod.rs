@@ -19,7 +19,7 @@ use crate::address::{FileOffset, LinkAddress};
 
 mod read;
 
-use read::{Reader, compression, decompress, old_compression, refuse_large, string_at};
+use read::{FileReader, compression, decompress, old_compression, refuse_large, string_at};
 
 /// Bytes of the largest section that is read. Debug information has its own bound.
 const SECTION_BYTES_MAX: u64 = 1 << 30;
@@ -160,7 +160,7 @@ impl Elf {
         let file_size = meta.len();
         // Some file systems report no blocks at all.
         let stored = Some(meta.blocks().saturating_mul(BLOCK_BYTES)).filter(|bytes| *bytes > 0);
-        let reader = Reader {
+        let reader = FileReader {
             file: &file,
             file_size,
             stored,
@@ -430,8 +430,8 @@ impl Elf {
         self.reader().bytes(offset.0, length, "a segment")
     }
 
-    fn reader(&self) -> Reader<'_> {
-        Reader {
+    fn reader(&self) -> FileReader<'_> {
+        FileReader {
             file: &self.file,
             file_size: self.file_size,
             stored: self.stored,

@@ -66,14 +66,14 @@ fn zeros<T: Copy + Default>(count: usize) -> Result<Vec<T>, ImageError> {
 }
 
 /// A file and its length.
-pub(super) struct Reader<'a> {
+pub(super) struct FileReader<'a> {
     pub(super) file: &'a File,
     pub(super) file_size: u64,
     /// Bytes of its blocks on disk; `None` if the file system does not report them.
     pub(super) stored: Option<u64>,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     /// The size of a part, if it may be read.
     fn checked(&self, offset: u64, size: u64, what: &'static str) -> Result<usize, ImageError> {
         if offset.checked_add(size).is_none_or(|end| end > self.file_size) {
@@ -309,7 +309,7 @@ mod tests {
             file.write_all(&vec![b'-'; before]).unwrap();
             file.write_all(b"wanted").unwrap();
             let file_size = file.metadata().unwrap().len();
-            let reader = Reader {
+            let reader = FileReader {
                 file: &file,
                 file_size,
                 stored: None,

@@ -56,7 +56,7 @@ pub(super) struct TailJump {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct JumpOut {
     pub(super) at: u64,
-    pub(super) to: Target,
+    pub(super) to: JumpTarget,
     pub(super) is_always: bool,
     pub(super) condition: Option<u8>,
     /// The kernel emulates it.
@@ -64,7 +64,7 @@ pub(super) struct JumpOut {
 }
 
 impl JumpOut {
-    pub(super) fn of(jump: &Instruction, to: Target) -> JumpOut {
+    pub(super) fn of(jump: &Instruction, to: JumpTarget) -> JumpOut {
         let is_direct = jump.op0_kind() == OpKind::NearBranch64;
         let is_always = jump.flow_control() != FlowControl::ConditionalBranch;
         JumpOut {
@@ -84,7 +84,7 @@ pub(super) fn condition(jump: &Instruction) -> Option<u8> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum JumpTarget {
     Code(u64),
     /// The address that the word at this address has.
     Slot(u64),
@@ -112,12 +112,14 @@ pub(super) fn scan(bytes: &[u8], start: u64, never_returns: &dyn Fn(u64) -> bool
             {
                 let target = instruction.near_branch64();
                 if !inside.contains(&target) {
-                    found.out.push(JumpOut::of(&instruction, Target::Code(target)));
+                    found
+                        .out
+                        .push(JumpOut::of(&instruction, JumpTarget::Code(target)));
                 }
             }
             FlowControl::IndirectBranch if instruction.is_ip_rel_memory_operand() => {
                 let slot = instruction.ip_rel_memory_address();
-                found.out.push(JumpOut::of(&instruction, Target::Slot(slot)));
+                found.out.push(JumpOut::of(&instruction, JumpTarget::Slot(slot)));
             }
             FlowControl::IndirectBranch if !stays_inside(&instruction, &before) => found.last.push(at),
             _ => {}
@@ -183,14 +185,14 @@ pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn
     let found: Vec<JumpOut> = all
         .iter()
         .filter(leads)
-        .map(|jump| JumpOut::of(jump, Target::Code(jump.near_branch64())))
+        .map(|jump| JumpOut::of(jump, JumpTarget::Code(jump.near_branch64())))
         .collect();
     // A loop executes its jump repeatedly before the call ends.
     let is_in_loop = tail.jumps.iter().any(|jump| jump.is_in_loop(all, never_returns));
     tail.is_closed &= !is_in_loop;
     for jump in found {
         tail.is_closed &= jump.is_done_by_kernel;
-        if let Target::Code(to) = jump.to {
+        if let JumpTarget::Code(to) = jump.to {
             let jump = TailJump {
                 at: jump.at,
                 to,

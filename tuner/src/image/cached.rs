@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_once_and_again_when_it_was_forgotten() {
+    fn a_cached_image_is_read_once_and_again_after_its_removal() {
         let (cached, mut reads) = (Cached::default(), 0);
         let mut read = || -> Result<u32, ()> {
             reads += 1;

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use rustix::fs::{FlockOperation, flock, statfs};
 use thiserror::Error;
 
-use super::history::{Change, History};
+use super::history::{History, JournalChange};
 use super::record::{Intent, JournalRecord};
 use crate::process::Pid;
 
@@ -247,7 +247,7 @@ impl Journal {
         &self.history
     }
 
-    pub fn change(&self, number: u64) -> Option<Change> {
+    pub fn change(&self, number: u64) -> Option<JournalChange> {
         self.history.change(number)
     }
 

@@ -42,7 +42,7 @@ impl Status {
 
 /// A change and its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct JournalChange {
     /// What was to be written, and why.
     pub intent: Intent,
     pub status: Status,
@@ -88,7 +88,7 @@ pub struct Unreadable {
 /// All changes of a journal.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
-    changes: BTreeMap<u64, Change>,
+    changes: BTreeMap<u64, JournalChange>,
     lines: usize,
     /// Lines that cannot be parsed.
     pub unreadable: Vec<Unreadable>,
@@ -135,7 +135,7 @@ impl History {
     fn record(&mut self, record: JournalRecord) {
         match record {
             JournalRecord::Intent(intent) => {
-                let change = Change::announced(*intent);
+                let change = JournalChange::announced(*intent);
                 self.changes.entry(change.intent.change).or_insert(change);
             }
             JournalRecord::Outcome {
@@ -228,7 +228,7 @@ impl History {
     }
 
     /// All changes, oldest first.
-    pub fn changes(&self) -> Vec<Change> {
+    pub fn changes(&self) -> Vec<JournalChange> {
         self.changes
             .keys()
             .filter_map(|number| self.change(*number))
@@ -236,15 +236,15 @@ impl History {
     }
 
     /// All changes as recorded, oldest first, without checking whether a later one supersedes them.
-    pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
+    pub(crate) fn written(&self) -> impl Iterator<Item = &JournalChange> {
         self.changes.values()
     }
 
     /// One change. An applied change is superseded while a later change of the same variable is in force.
-    pub fn change(&self, number: u64) -> Option<Change> {
+    pub fn change(&self, number: u64) -> Option<JournalChange> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
-            let again = |later: &&Change| {
+            let again = |later: &&JournalChange| {
                 !later.status.is_over() && later.intent.action.overlaps(&change.intent.action)
             };
             let by = self
@@ -268,7 +268,7 @@ impl History {
         let mut last = newest.and_then(|newest| Some((newest, set_of(newest)?)));
         std::iter::from_fn(move || {
             let (change, set) = last.take()?;
-            let is_there = |known: &&Change| {
+            let is_there = |known: &&JournalChange| {
                 !known.status.is_over() && known.intent.action.overlaps(&change.intent.action)
             };
             last = earlier
@@ -281,7 +281,7 @@ impl History {
     }
 
     /// The changes that may still be in force, newest first, including those that a crash left undecided.
-    pub fn standing(&self) -> Vec<Change> {
+    pub fn standing(&self) -> Vec<JournalChange> {
         let mut standing = self.changes();
         standing.retain(|change| {
             matches!(
@@ -319,17 +319,17 @@ pub fn settle(set: &Assignment, found: Bytes) -> Settled {
     }
 }
 
-fn set_of(change: &Change) -> Option<&Assignment> {
+fn set_of(change: &JournalChange) -> Option<&Assignment> {
     match &change.intent.action {
         ActionRecord::Set(set) => Some(set),
         _ => None,
     }
 }
 
-impl Change {
+impl JournalChange {
     /// A change with only its intent known.
-    fn announced(intent: Intent) -> Change {
-        Change {
+    fn announced(intent: Intent) -> JournalChange {
+        JournalChange {
             intent,
             status: Status::Pending,
             confirmed: false,

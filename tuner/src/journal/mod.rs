@@ -19,7 +19,7 @@ pub use action::{
 };
 pub(crate) use file::boot_id;
 pub use file::{Journal, JournalError, StateDir};
-pub use history::{Change, History, Settled, Status, Unreadable, settle};
+pub use history::{History, JournalChange, Settled, Status, Unreadable, settle};
 pub use record::{
     ChangedProcess, Intent, JournalRecord, Mechanism, Outcome, Reason, RevertOutcome, WriteHold,
 };

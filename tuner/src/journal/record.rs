@@ -8,7 +8,7 @@ use crate::arena::Arena;
 use crate::author::Author;
 use crate::clock::Instant;
 use crate::process::{Pid, ThreadId};
-use crate::sync::Passage;
+use crate::sync::HoldStatistics;
 
 /// The identity of the process that is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct WriteHold {
     pub hold_ns: u64,
     /// How it met its sync point, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub passage: Option<Passage>,
+    pub passage: Option<HoldStatistics>,
 }
 
 impl WriteHold {
@@ -87,7 +87,7 @@ impl WriteHold {
     }
 
     /// An action that met, or missed, its sync point.
-    pub(crate) fn at(mechanism: Mechanism, passage: Passage) -> WriteHold {
+    pub(crate) fn at(mechanism: Mechanism, passage: HoldStatistics) -> WriteHold {
         WriteHold {
             mechanism,
             hold_ns: passage.hold_ns,

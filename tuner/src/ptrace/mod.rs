@@ -26,7 +26,7 @@ use crate::arch::RawRegisters;
 use crate::arch::x86_64::restart;
 use crate::process::{Pid, Process, ProcessError, ThreadId};
 use crate::seccomp::Filters;
-use sys::Event;
+use sys::ThreadEvent;
 
 /// More threads than any program has. Bounds the listing, which is repeated until no thread is new.
 const THREADS_MAX: usize = 65_536;
@@ -119,16 +119,18 @@ impl HeldThread {
     pub(crate) fn signal(&mut self) -> Result<Option<i32>, PtraceError> {
         let (pid, tid) = (self.pid, self.tid);
         match self.poll() {
-            Ok(Some(Event::Signal(signal))) => {
+            Ok(Some(ThreadEvent::Signal(signal))) => {
                 self.state = State::Stopped;
                 Ok(Some(signal))
             }
-            Ok(Some(Event::GroupStop)) => sys::listen(tid)
+            Ok(Some(ThreadEvent::GroupStop)) => sys::listen(tid)
                 .map(|()| None)
                 .map_err(|source| self.error("resume", source)),
-            Ok(Some(Event::Interrupted | Event::SystemCall | Event::Other)) => self.pass(0).map(|()| None),
+            Ok(Some(ThreadEvent::Interrupted | ThreadEvent::SystemCall | ThreadEvent::Other)) => {
+                self.pass(0).map(|()| None)
+            }
             Ok(None) => Ok(None),
-            Ok(Some(Event::Ended)) => {
+            Ok(Some(ThreadEvent::Ended)) => {
                 self.state = State::Ended;
                 Err(PtraceError::ThreadEnded { pid, tid })
             }
@@ -163,25 +165,25 @@ impl HeldThread {
             let event = match self.poll() {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(matches!(self.state, State::Stopped | State::StoppedBySignal)),
-                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Event::Ended,
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => ThreadEvent::Ended,
                 Err(source) => return Err(self.error("wait for", source)),
             };
             let signal = match event {
-                Event::Ended => {
+                ThreadEvent::Ended => {
                     self.state = State::Ended;
                     let (pid, tid) = (self.pid, self.tid);
                     return Err(PtraceError::ThreadEnded { pid, tid });
                 }
-                Event::Interrupted => {
+                ThreadEvent::Interrupted => {
                     self.state = State::Stopped;
                     return Ok(true);
                 }
-                Event::GroupStop => {
+                ThreadEvent::GroupStop => {
                     self.state = State::StoppedBySignal;
                     return Ok(true);
                 }
-                Event::Signal(signal) => signal,
-                Event::SystemCall | Event::Other => 0,
+                ThreadEvent::Signal(signal) => signal,
+                ThreadEvent::SystemCall | ThreadEvent::Other => 0,
             };
             sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))?;
         }
@@ -245,9 +247,12 @@ impl HeldThread {
             let event = self.next_event(began, wait)?;
             self.state = State::Stopped;
             match event {
-                Event::SystemCall => return Ok(()),
-                Event::Signal(number) => signal = number,
-                Event::Interrupted | Event::GroupStop | Event::Other | Event::Ended => signal = 0,
+                ThreadEvent::SystemCall => return Ok(()),
+                ThreadEvent::Signal(number) => signal = number,
+                ThreadEvent::Interrupted
+                | ThreadEvent::GroupStop
+                | ThreadEvent::Other
+                | ThreadEvent::Ended => signal = 0,
             }
         }
     }
@@ -264,27 +269,27 @@ impl HeldThread {
     fn await_stop(&mut self, began: Instant, wait: Duration) -> Result<(), PtraceError> {
         loop {
             let signal = match self.next_event(began, wait)? {
-                Event::Interrupted => {
+                ThreadEvent::Interrupted => {
                     self.state = State::Stopped;
                     return Ok(());
                 }
-                Event::GroupStop => {
+                ThreadEvent::GroupStop => {
                     self.state = State::StoppedBySignal;
                     return Ok(());
                 }
-                Event::Signal(signal) => signal,
-                Event::SystemCall | Event::Other | Event::Ended => 0,
+                ThreadEvent::Signal(signal) => signal,
+                ThreadEvent::SystemCall | ThreadEvent::Other | ThreadEvent::Ended => 0,
             };
             sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))?;
         }
     }
 
-    fn next_event(&mut self, began: Instant, wait: Duration) -> Result<Event, PtraceError> {
+    fn next_event(&mut self, began: Instant, wait: Duration) -> Result<ThreadEvent, PtraceError> {
         let (pid, tid) = (self.pid, self.tid);
         let mut looks = 0;
         loop {
             match self.poll() {
-                Ok(Some(Event::Ended)) => {
+                Ok(Some(ThreadEvent::Ended)) => {
                     self.state = State::Ended;
                     return Err(PtraceError::ThreadEnded { pid, tid });
                 }
@@ -310,11 +315,11 @@ impl HeldThread {
     /// The next event since the last poll; does not wait. At every stop at which the kernel is about to
     /// decide how an interrupted system call goes on, makes sure that the call does not fail because of our
     /// stop.
-    fn poll(&self) -> io::Result<Option<Event>> {
+    fn poll(&self) -> io::Result<Option<ThreadEvent>> {
         let event = sys::poll(self.tid)?;
         if matches!(
             event,
-            Some(Event::Interrupted | Event::GroupStop | Event::Signal(_))
+            Some(ThreadEvent::Interrupted | ThreadEvent::GroupStop | ThreadEvent::Signal(_))
         ) {
             self.leave_call_undecided();
         }

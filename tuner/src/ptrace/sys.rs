@@ -26,7 +26,7 @@ const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
 
 /// What a traced thread reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum ThreadEvent {
     /// It stopped on request.
     Interrupted,
     /// It stopped with its process by a signal.
@@ -202,7 +202,7 @@ pub(super) fn store(tid: pid_t, address: u64, word: u64) -> io::Result<()> {
 }
 
 /// The next event since the last poll; does not wait.
-pub(super) fn poll(tid: pid_t) -> io::Result<Option<Event>> {
+pub(super) fn poll(tid: pid_t) -> io::Result<Option<ThreadEvent>> {
     let mut status: c_int = 0;
     // SAFETY: `status` is a live integer.
     match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
@@ -212,16 +212,16 @@ pub(super) fn poll(tid: pid_t) -> io::Result<Option<Event>> {
     }
 }
 
-fn event(status: c_int) -> Event {
+fn event(status: c_int) -> ThreadEvent {
     if !libc::WIFSTOPPED(status) {
-        return Event::Ended;
+        return ThreadEvent::Ended;
     }
     let signal = libc::WSTOPSIG(status);
     match status >> 16 {
-        0 if signal == libc::SIGTRAP | 0x80 => Event::SystemCall,
-        0 => Event::Signal(signal),
-        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Event::Interrupted,
-        libc::PTRACE_EVENT_STOP => Event::GroupStop,
-        _ => Event::Other,
+        0 if signal == libc::SIGTRAP | 0x80 => ThreadEvent::SystemCall,
+        0 => ThreadEvent::Signal(signal),
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => ThreadEvent::Interrupted,
+        libc::PTRACE_EVENT_STOP => ThreadEvent::GroupStop,
+        _ => ThreadEvent::Other,
     }
 }

@@ -15,7 +15,7 @@ mod worker;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-pub(crate) use self::standing::View;
+pub(crate) use self::standing::StackView;
 pub(crate) use self::worker::{
     HeldResult, RemoteSetup, STOP_WAIT, fill, in_the_way, insist, is_ours, refuse_function, unmap,
     unmap_held, with_all, with_thread,

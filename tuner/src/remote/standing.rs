@@ -12,7 +12,7 @@ use crate::unwind::Trace;
 
 /// The position and the stack of a held thread.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct StackView {
     tid: i32,
     instruction: Address,
     words: Vec<u64>,
@@ -29,11 +29,15 @@ const STACK_BYTES_MAX: u64 = 8 << 20;
 /// Bound on nested signal handlers.
 const HANDLERS_MAX: usize = 8;
 
-impl View {
+impl StackView {
     /// Reads the state of a held thread.
-    pub(crate) fn of(thread: &HeldThread, memory: &ProcessMemory, gate: &Gate) -> Result<View, ActionError> {
+    pub(crate) fn of(
+        thread: &HeldThread,
+        memory: &ProcessMemory,
+        gate: &Gate,
+    ) -> Result<StackView, ActionError> {
         let registers = thread.registers()?;
-        let mut view = View {
+        let mut view = StackView {
             tid: thread.tid(),
             instruction: arch::instruction(&registers),
             words: Vec::new(),

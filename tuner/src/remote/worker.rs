@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::{Gate, Task, View, Worker, pages};
+use super::{Gate, StackView, Task, Worker, pages};
 use crate::address::{Address, LoadBias};
 use crate::arena::Arena;
 use crate::error::ActionError;
@@ -79,7 +79,7 @@ impl RemoteSetup {
     }
 
     /// Why a thread must not call a function; `None` if no check prevents it.
-    pub(crate) fn keeps_from_calling(&self, view: &View, memory: &ProcessMemory) -> Option<String> {
+    pub(crate) fn keeps_from_calling(&self, view: &StackView, memory: &ProcessMemory) -> Option<String> {
         if view.in_handler {
             return Some(view.says("runs a signal handler"));
         }
@@ -162,7 +162,7 @@ pub(crate) fn with_thread(
     gate: &Gate,
     task: Task<'_>,
     only: Option<i32>,
-    unsuitable: impl Fn(&View) -> Option<String>,
+    unsuitable: impl Fn(&StackView) -> Option<String>,
     act: impl FnOnce(Worker<'_>) -> Result<(), ActionError>,
 ) -> Result<Worked, ActionError> {
     let pid = process.pid;
@@ -191,7 +191,7 @@ pub(crate) fn with_thread(
                 }
                 Err(error) => return Err(error.into()),
             };
-            let view = View::of(&thread, memory, gate)?;
+            let view = StackView::of(&thread, memory, gate)?;
             if let Some(reason) = unsuitable(&view) {
                 (why, others) = (reason, true);
                 continue;
@@ -353,7 +353,7 @@ pub(crate) fn in_the_way(
     range: &Range<u64>,
 ) -> Result<Option<String>, ActionError> {
     for thread in stopped.threads() {
-        let view = View::of(thread, memory, gate)?;
+        let view = StackView::of(thread, memory, gate)?;
         if let Some(why) = view.is_in_the_way_of(range) {
             return Ok(Some(why));
         }

@@ -34,7 +34,7 @@ pub(crate) const LEAD: i64 = 2;
 const SIGNAL_BIT: u64 = 1 << (HOLD_SIGNAL - 1);
 
 /// The write in one of the processes.
-pub(crate) struct Part {
+pub(crate) struct ProcessWrite {
     pub(crate) place: Arc<WritablePlace>,
     /// The expected and the new value.
     pub(crate) change: (Bytes, Bytes),
@@ -104,7 +104,7 @@ pub(crate) struct Gathered {
 
 /// One attempt, `lead` iterations after the newest one. Returns when all threads run again.
 pub(crate) fn gather(
-    parts: &[Part],
+    parts: &[ProcessWrite],
     keyed_hits: &dyn KeyedHits,
     lead: i64,
     called_off: &AtomicBool,
@@ -133,26 +133,26 @@ struct Gathering<'a> {
     keyed_hits: &'a dyn KeyedHits,
     called_off: &'a AtomicBool,
     /// In the order of the parts.
-    members: Vec<Member>,
+    members: Vec<GatheredThread>,
     held_ns: Vec<u64>,
     /// When the first arrived.
     first: Option<Instant>,
 }
 
-struct Member {
+struct GatheredThread {
     thread: HeldThread,
     has_arrived: bool,
 }
 
 impl Gathering<'_> {
-    fn seize(&mut self, parts: &[Part]) -> Result<(), Scattered> {
+    fn seize(&mut self, parts: &[ProcessWrite]) -> Result<(), Scattered> {
         for part in parts {
             let tid = self.keyed_hits.seen(part.ticket).thread.cast_signed();
             let pid = part.place.pid();
             if blocks_signal(pid, tid) {
                 return Err(Scattered::Blocked { pid, tid });
             }
-            self.members.push(Member {
+            self.members.push(GatheredThread {
                 thread: HeldThread::seize(pid, tid)?,
                 has_arrived: false,
             });
@@ -161,7 +161,7 @@ impl Gathering<'_> {
     }
 
     /// Chooses an iteration that no process has begun.
-    fn choose(&self, parts: &[Part], lead: i64) -> Result<(), Scattered> {
+    fn choose(&self, parts: &[ProcessWrite], lead: i64) -> Result<(), Scattered> {
         let seen: Vec<_> = parts
             .iter()
             .map(|part| self.keyed_hits.seen(part.ticket))
@@ -183,7 +183,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    fn await_all(&mut self, parts: &[Part]) -> Result<(), Scattered> {
+    fn await_all(&mut self, parts: &[ProcessWrite]) -> Result<(), Scattered> {
         loop {
             for (member, part) in self.members.iter_mut().zip(parts) {
                 let pid = part.place.pid();
@@ -219,7 +219,7 @@ impl Gathering<'_> {
     }
 
     /// Resumes all threads and stops further signals.
-    fn let_go(&mut self, parts: &[Part]) {
+    fn let_go(&mut self, parts: &[ProcessWrite]) {
         let under_way: Vec<bool> = parts
             .iter()
             .map(|part| {
@@ -260,7 +260,7 @@ fn blocks_signal(pid: Pid, tid: i32) -> bool {
     mask.is_some_and(|mask| mask & SIGNAL_BIT != 0)
 }
 
-fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
+fn write_all(parts: &[ProcessWrite], hooks: Hooks) -> Result<(), Scattered> {
     if let Some(part) = parts.iter().find(|part| !part.place.pid().is_alive()) {
         return Err(Scattered::Ended(part.place.pid()));
     }
@@ -280,7 +280,7 @@ fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
     Ok(())
 }
 
-impl Part {
+impl ProcessWrite {
     fn write(&self) -> Result<(), Scattered> {
         let (expected, new) = self.change;
         let pid = self.place.pid();
@@ -292,8 +292,8 @@ impl Part {
 }
 
 /// Reverts the writes, and describes those that could not be reverted.
-fn revert_writes(parts: &[Part]) -> String {
-    let back = |part: &Part| {
+fn revert_writes(parts: &[ProcessWrite]) -> String {
+    let back = |part: &ProcessWrite| {
         let (old, new) = part.change;
         let pid = part.place.pid();
         match write::commit(&part.place, new, old, || {}) {

@@ -9,14 +9,14 @@ mod stop;
 
 use std::sync::Arc;
 
-pub(crate) use gathering::{Gathered, LEAD, NextAttempt, Part, Scattered, gather};
+pub(crate) use gathering::{Gathered, LEAD, NextAttempt, ProcessWrite, Scattered, gather};
 pub use stop::{PendingAction, PendingState, Then};
 pub(crate) use stop::{StopResult, Stopping};
 
 use thiserror::Error;
 
 use crate::address::Address;
-use crate::sync::{KeyPlace, Passage, ResolvedPoint};
+use crate::sync::{HoldStatistics, KeyPlace, ResolvedPoint};
 
 /// Nanoseconds for which a thread is held until it is answered, unless the request states another bound. An
 /// answer takes 20 to 60 us, and half a millisecond on a virtual machine with ten busy processes per CPU. An
@@ -170,20 +170,20 @@ impl Store {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Still armed: the point was not reached, or no hit was answered.
-    Pending(Passage),
+    Pending(HoldStatistics),
     /// The action was called, and returned while the thread was held.
-    Done(Passage),
+    Done(HoldStatistics),
     /// The action was called, but the thread was let go before it returned: the instant is unknown.
-    Late(Passage),
+    Late(HoldStatistics),
     /// The permitted number of hits was unanswered. The action was not called and will not be.
-    Missed(Passage),
+    Missed(HoldStatistics),
     /// The expected hit passed without a hold. The action was not called and will not be.
-    GoneBy(Passage),
+    GoneBy(HoldStatistics),
     /// The probe itself compared, and wrote if the expected value was there.
     Stored {
         /// What was there: after the write, or instead of what was expected.
         found: u64,
         written: bool,
-        passage: Passage,
+        passage: HoldStatistics,
     },
 }

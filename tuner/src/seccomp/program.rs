@@ -122,7 +122,7 @@ struct Way {
 }
 
 /// The continuation of a path after an instruction.
-enum Step {
+enum Successors {
     On,
     Jump(usize),
     Either(usize, usize),
@@ -148,16 +148,16 @@ impl Program {
                 };
                 way.next += 1;
                 match way.step(*instruction, call) {
-                    Step::On => {}
-                    Step::Jump(over) => way.next += over,
-                    Step::Either(over, other) => {
+                    Successors::On => {}
+                    Successors::Jump(over) => way.next += over,
+                    Successors::Either(over, other) => {
                         ways.push(Way {
                             next: way.next + other,
                             ..way
                         });
                         way.next += over;
                     }
-                    Step::End(answer) => {
+                    Successors::End(answer) => {
                         worst = worst.and(answer);
                         break;
                     }
@@ -188,7 +188,7 @@ const FROM_ACCUMULATOR: u16 = 0x10;
 const TO_ACCUMULATOR: u16 = 0x80;
 
 impl Way {
-    fn step(&mut self, instruction: Instruction, call: &SystemCall) -> Step {
+    fn step(&mut self, instruction: Instruction, call: &SystemCall) -> Successors {
         let Instruction { code, operand, .. } = instruction;
         let word = operand as usize % MEMORY_WORDS;
         let source = match code & FROM_INDEX {
@@ -202,18 +202,18 @@ impl Way {
             STX => self.memory[word] = self.index,
             ALU => match arithmetic(code & OPERATION, self.accumulator, source) {
                 Ok(result) => self.accumulator = result,
-                Err(answer) => return Step::End(answer),
+                Err(answer) => return Successors::End(answer),
             },
             JMP => return self.jump(instruction, source),
             RET if code & FROM_ACCUMULATOR != 0 => {
-                return Step::End(self.accumulator.map_or(FilterResult::KILL_PROCESS, FilterResult));
+                return Successors::End(self.accumulator.map_or(FilterResult::KILL_PROCESS, FilterResult));
             }
-            RET => return Step::End(FilterResult(operand)),
+            RET => return Successors::End(FilterResult(operand)),
             // MISC: copies one register to the other.
             _ if code & TO_ACCUMULATOR != 0 => self.accumulator = self.index,
             _ => self.index = self.accumulator,
         }
-        Step::On
+        Successors::On
     }
 
     fn load(&self, code: u16, operand: u32, call: &SystemCall) -> Option<u32> {
@@ -226,23 +226,23 @@ impl Way {
         }
     }
 
-    fn jump(&self, instruction: Instruction, source: Option<u32>) -> Step {
+    fn jump(&self, instruction: Instruction, source: Option<u32>) -> Successors {
         let (over, other) = (
             usize::from(instruction.jump_true),
             usize::from(instruction.jump_false),
         );
         let compare: fn(u32, u32) -> bool = match instruction.code & OPERATION {
-            0x00 => return Step::Jump(instruction.operand as usize),
+            0x00 => return Successors::Jump(instruction.operand as usize),
             0x10 => |left, right| left == right,
             0x20 => |left, right| left > right,
             0x30 => |left, right| left >= right,
             0x40 => |left, right| left & right != 0,
-            _ => return Step::End(FilterResult::KILL_PROCESS),
+            _ => return Successors::End(FilterResult::KILL_PROCESS),
         };
         match (self.accumulator, source) {
-            (Some(left), Some(right)) if compare(left, right) => Step::Jump(over),
-            (Some(_), Some(_)) => Step::Jump(other),
-            _ => Step::Either(over, other),
+            (Some(left), Some(right)) if compare(left, right) => Successors::Jump(over),
+            (Some(_), Some(_)) => Successors::Jump(other),
+            _ => Successors::Either(over, other),
         }
     }
 }
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_filter_says_of_a_call_is_what_the_kernel_would_do() {
+    fn the_result_of_a_filter_is_that_of_the_kernel() {
         // The architecture, then the number, as every filter begins.
         let by_number = |other: u32| {
             vec![

@@ -30,7 +30,7 @@ pub enum KeyPlace {
 
 /// How the program passed the sync point while an action waited for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Passage {
+pub struct HoldStatistics {
     /// Hits since the action was armed; it took effect at the last one.
     pub hits: u64,
     /// Hits that were held up to the bound without an answer.

@@ -36,7 +36,7 @@ use crate::spelling;
 use crate::symbol::{Binding, Symbol, SymbolKind};
 
 #[derive(Debug)]
-struct Candidate {
+struct CandidateSymbol {
     module: usize,
     symbol: Symbol,
     address: Address,
@@ -69,12 +69,12 @@ struct FittingVariables<'a> {
     wanted: &'a VariableName,
     resolved: NamedVariable,
     searches: Vec<Search<'a>>,
-    places: Vec<Seen>,
+    places: Vec<VisibleBytes>,
 }
 
 /// Bytes that some code sees under a name.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct VisibleBytes {
     search: usize,
     address: Address,
     /// The dynamic linker's own entry confirms it.
@@ -102,7 +102,7 @@ impl<'a> FittingVariables<'a> {
             };
             for (address, is_confirmed) in seen {
                 if !found.places.iter().any(|place| place.address == address) {
-                    found.places.push(Seen {
+                    found.places.push(VisibleBytes {
                         search: found.searches.len(),
                         address,
                         is_confirmed,
@@ -114,15 +114,15 @@ impl<'a> FittingVariables<'a> {
         Ok(found)
     }
 
-    fn location(&self, place: &Seen) -> Result<Location, VariableError> {
+    fn location(&self, place: &VisibleBytes) -> Result<Location, VariableError> {
         match self.searches.get(place.search) {
             Some(search) => search.location(place, &self.wanted.name, &self.resolved.steps),
             None => Err(self.nothing()),
         }
     }
 
-    fn ambiguous(&self, places: &[Seen]) -> VariableError {
-        let definition = |place: &Seen| self.searches.get(place.search)?.definition(place.address);
+    fn ambiguous(&self, places: &[VisibleBytes]) -> VariableError {
+        let definition = |place: &VisibleBytes| self.searches.get(place.search)?.definition(place.address);
         let pid = self.searches.first().map(|search| search.space.process.pid);
         match pid {
             Some(pid) => VariableError::Ambiguous {
@@ -157,8 +157,8 @@ type View = BTreeMap<Address, bool>;
 struct Search<'a> {
     space: &'a AddressSpace,
     name: String,
-    candidates: Vec<Candidate>,
-    others: Vec<Candidate>,
+    candidates: Vec<CandidateSymbol>,
+    others: Vec<CandidateSymbol>,
     users: HashSet<usize>,
     global: Option<Address>,
 }
@@ -189,7 +189,7 @@ impl<'a> Search<'a> {
                 self.users.insert(index);
                 continue;
             }
-            let candidate = Candidate {
+            let candidate = CandidateSymbol {
                 module: index,
                 address: module.address(symbol.address),
                 symbol,
@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let at_start = self.space.loaded_at_start();
-        let is_global = |candidate: &&Candidate| {
+        let is_global = |candidate: &&CandidateSymbol| {
             candidate.symbol.exported
                 && (at_start.contains(&candidate.module) || candidate.symbol.binding == Binding::Unique)
         };
@@ -292,18 +292,18 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let module = &self.space.modules[index];
-        let own: Vec<&Candidate> = self
+        let own: Vec<&CandidateSymbol> = self
             .candidates
             .iter()
             .filter(|candidate| candidate.module == index)
             .collect();
-        let binds_itself = |own: &&&Candidate| {
+        let binds_itself = |own: &&&CandidateSymbol| {
             !own.symbol.exported
                 || own.symbol.protected
                 || module.image.dynamic.symbolic
                 || module.is_executable
         };
-        let private: Vec<&&Candidate> = own.iter().filter(binds_itself).collect();
+        let private: Vec<&&CandidateSymbol> = own.iter().filter(binds_itself).collect();
         if !private.is_empty() {
             private
                 .iter()
@@ -339,7 +339,12 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    fn location(&self, place: &Seen, wanted: &str, steps: &[PathStep]) -> Result<Location, VariableError> {
+    fn location(
+        &self,
+        place: &VisibleBytes,
+        wanted: &str,
+        steps: &[PathStep],
+    ) -> Result<Location, VariableError> {
         let Some(found) = self
             .candidates
             .iter()
@@ -386,7 +391,7 @@ impl<'a> Search<'a> {
     /// only the declaration; the library's has the type.
     fn trail(
         &self,
-        described: [Option<&Candidate>; 2],
+        described: [Option<&CandidateSymbol>; 2],
         wanted: &str,
         steps: &[PathStep],
     ) -> Result<Option<Trail>, VariableError> {
@@ -457,8 +462,9 @@ impl<'a> Search<'a> {
 
     fn nothing_found(&self, module: Option<&str>) -> VariableError {
         let name = self.name.clone();
-        let resolved =
-            |other: &&Candidate| module.is_none_or(|name| self.space.modules[other.module].is_called(name));
+        let resolved = |other: &&CandidateSymbol| {
+            module.is_none_or(|name| self.space.modules[other.module].is_called(name))
+        };
         let Some(other) = self.others.iter().find(resolved) else {
             let unreadable = self.space.unreadable.len();
             return VariableError::NotFound {

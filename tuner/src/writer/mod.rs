@@ -17,14 +17,14 @@ pub use error::WriterError;
 use crate::author::Author;
 use crate::clock::{self, Instant};
 use crate::journal::{
-    ActionRecord, Assignment, Change, ChangeGroup, ChangedProcess, Intent, Journal, JournalRecord, Mechanism,
-    Outcome, Reason, StateDir, WriteHold,
+    ActionRecord, Assignment, ChangeGroup, ChangedProcess, Intent, Journal, JournalChange, JournalRecord,
+    Mechanism, Outcome, Reason, StateDir, WriteHold,
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
 use crate::process::{Pid, Process};
 use crate::space::AddressSpace;
-use crate::sync::Passage;
+use crate::sync::HoldStatistics;
 use crate::writable_place::WritablePlace;
 use crate::write::{self, Hooks, WriteError};
 
@@ -52,7 +52,7 @@ pub struct Receipt {
     pub hold_ns: u64,
     pub mechanism: Mechanism,
     /// How it met its sync point, if it has one.
-    pub passage: Option<Passage>,
+    pub passage: Option<HoldStatistics>,
     pub outcome: Outcome,
     pub at: Instant,
     /// Nanoseconds from reading the old value to the last record.
@@ -122,12 +122,12 @@ impl Writer {
     }
 
     /// All changes of this process, oldest first, including those of earlier sessions.
-    pub fn changes(&self) -> Vec<Change> {
+    pub fn changes(&self) -> Vec<JournalChange> {
         self.journal.history().changes()
     }
 
     /// As [`Writer::changes`], without copying.
-    pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
+    pub(crate) fn written(&self) -> impl Iterator<Item = &JournalChange> {
         self.journal.history().written()
     }
 
@@ -269,7 +269,7 @@ impl Writer {
         })?)
     }
 
-    pub(crate) fn known(&self, change: u64) -> Result<Change, WriterError> {
+    pub(crate) fn known(&self, change: u64) -> Result<JournalChange, WriterError> {
         let pid = self.process.pid;
         self.journal
             .change(change)
@@ -344,7 +344,7 @@ impl Writer {
     pub(crate) fn inherit(
         &mut self,
         parent: Pid,
-        change: &Change,
+        change: &JournalChange,
         set: Assignment,
     ) -> Result<u64, WriterError> {
         let number = change.intent.change;

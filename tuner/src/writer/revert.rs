@@ -3,11 +3,13 @@
 use super::{Writer, WriterError};
 use crate::arena::Arena;
 use crate::clock;
-use crate::journal::{ActionRecord, Assignment, Change, JournalRecord, RevertOutcome, Status, WriteHold};
+use crate::journal::{
+    ActionRecord, Assignment, JournalChange, JournalRecord, RevertOutcome, Status, WriteHold,
+};
 
 impl Writer {
     /// The change, if it is in force.
-    pub(crate) fn in_force(&self, change: u64) -> Result<Change, WriterError> {
+    pub(crate) fn in_force(&self, change: u64) -> Result<JournalChange, WriterError> {
         let known = self.known(change)?;
         match known.status {
             Status::Applied => Ok(known),
@@ -16,7 +18,7 @@ impl Writer {
     }
 
     /// The earlier sets that the same write reverts: newest first, as long as they are wanted.
-    pub(crate) fn before_it(&self, change: u64, wanted: &dyn Fn(&Change) -> bool) -> Vec<u64> {
+    pub(crate) fn before_it(&self, change: u64, wanted: &dyn Fn(&JournalChange) -> bool) -> Vec<u64> {
         let history = self.journal.history();
         let earlier = history.run_of(change).skip(1).map(|(number, _)| number);
         earlier

@@ -237,7 +237,7 @@ fn threads_are_bound_and_get_back_what_each_had() {
 }
 
 #[test]
-fn what_must_not_be_patched_is_refused_with_the_reason() {
+fn code_that_must_not_be_patched_is_refused_with_the_reason() {
     let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();

@@ -256,7 +256,7 @@ fn a_first_write_to_a_place_that_was_requested_reads_no_more_than_any_later_one(
 }
 
 #[test]
-fn what_was_kept_of_a_place_is_replaced_when_it_is_requested_in_the_program_that_followed() {
+fn a_cached_place_is_replaced_after_the_process_executes_another_program() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.get(setting.read("knob")).unwrap();

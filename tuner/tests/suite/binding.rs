@@ -215,7 +215,7 @@ fn a_name_that_is_no_variable_is_refused_with_what_it_is() {
 }
 
 #[test]
-fn a_library_whose_file_was_changed_in_place_is_not_written() {
+fn a_library_with_a_changed_file_is_not_written() {
     let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
     let program = or_skip!(Program::start(&user(&workshop, &["-fPIC"]), &[]));

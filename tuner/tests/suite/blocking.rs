@@ -1,9 +1,10 @@
 //! Threads that sleep in system calls are held, and make calls for us: which of their system calls may fail.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plan::CallRequest;
+use tuneagent_e2e::wait::{SOON, wait_until};
 use tuner::journal::Reason;
 use tuner::{HeldThread, Stopped, Writer};
 
@@ -12,8 +13,6 @@ use crate::underload::{call, patch, replace, result, take_back};
 
 const USR2: i32 = 12;
 const WINCH: i32 = 28;
-/// A limit for anything that works.
-const SOON: Duration = Duration::from_secs(120);
 const HOLD_WAIT: Duration = Duration::from_secs(20);
 /// Calls that the kernel restarts after a handler with SA_RESTART (signal(7)).
 const RESTARTED: [&str; 3] = ["futex", "read", "wait4"];
@@ -59,17 +58,13 @@ impl Blocking {
 
     /// Waits until every thread sleeps in its call.
     fn all_sleep(&self) {
-        let until = Instant::now() + SOON;
         let pid = self.program.pid();
         for (kind, tid) in &self.threads {
-            loop {
+            wait_until(&format!("the sleep of {kind}"), SOON, || {
                 let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap();
-                if stat.rsplit_once(") ").unwrap().1.starts_with('S') {
-                    break;
-                }
-                assert!(Instant::now() < until, "{kind} does not sleep: {stat}");
-                std::thread::yield_now();
-            }
+                Ok(stat.rsplit_once(") ").unwrap().1.starts_with('S'))
+            })
+            .unwrap();
         }
     }
 
@@ -120,17 +115,14 @@ impl Blocking {
 
     /// Kinds that failed, after each thread has run a handler and sleeps again.
     fn failed_by_handlers(&mut self) -> BTreeSet<String> {
-        let until = Instant::now() + SOON;
         let mut failed = BTreeSet::new();
-        loop {
+        wait_until("a handler in every thread", SOON, || {
             let answer = self.say("?");
             assert_eq!((answer.without, answer.wrong), (0, 0));
-            failed.extend(answer.failed.iter().cloned());
-            if answer.handled == self.threads.len() {
-                break;
-            }
-            assert!(Instant::now() < until, "{answer:?}");
-        }
+            failed.extend(answer.failed);
+            Ok(answer.handled == self.threads.len())
+        })
+        .unwrap();
         // A call that a handler has ended is counted before it is repeated.
         self.all_sleep();
         failed.extend(self.say("?").failed);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plan::{Argument, CallRequest, Moment, Value, ValueType};
-use tuner::journal::{Change, Reason, RevertOutcome, Status};
+use tuner::journal::{JournalChange, Reason, RevertOutcome, Status};
 use tuner::{ActionError, Stopped, Writer, WriterError};
 
 use crate::programs::{Program, Workshop, skip, to};
@@ -148,7 +148,7 @@ fn a_program_with_a_filter_is_changed_as_far_as_that_permits_and_lives_on_as_roo
         filtered.mapping(&mut writer, permits);
         filtered.without_calls(&mut writer, mode);
         let changes = writer.changes();
-        let in_force = |change: &&Change| change.status == Status::Applied;
+        let in_force = |change: &&JournalChange| change.status == Status::Applied;
         assert_eq!(changes.iter().filter(in_force).count(), 0, "{mode}");
         filtered.answers(" knob=10");
     }

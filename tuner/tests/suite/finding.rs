@@ -215,7 +215,7 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
 }
 
 #[test]
-fn what_leads_nowhere_is_refused_with_what_would() {
+fn paths_that_lead_nowhere_are_refused_with_valid_ones() {
     let workshop = or_skip!(Workshop::open());
     let program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));
     let cases = [

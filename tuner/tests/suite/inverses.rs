@@ -1,6 +1,7 @@
 //! Calls that are reverted by their inverse, in the same thread and with the value read before.
 
 use plan::CallRequest;
+use tuneagent_e2e::wait::{SOON, wait_until};
 use tuner::journal::{Reason, RevertOutcome, Status};
 use tuner::{ActionOutcome, Writer};
 
@@ -127,7 +128,7 @@ fn an_inverse_passes_what_was_read_as_its_parameter_wants_it_or_nothing_that_was
 }
 
 #[test]
-fn a_call_whose_thread_has_ended_is_said_to_stay_and_no_other_thread_makes_its_inverse() {
+fn a_call_of_an_ended_thread_stays_and_no_other_thread_makes_its_inverse() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let tid: i32 = load.program.say("guest").parse().unwrap();
@@ -162,11 +163,11 @@ fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
         error.contains("it is not known whether it was written"),
         "{error}"
     );
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while writer.changes()[0].status == Status::Pending {
-        assert!(std::time::Instant::now() < until, "it has not returned");
+    wait_until("the return of the call", SOON, || {
         writer.reconcile().unwrap();
-    }
+        Ok(writer.changes()[0].status != Status::Pending)
+    })
+    .unwrap();
     assert_eq!((having(&mut load, "300"), writer.changes()[0].was), (1, Some(3)));
     assert_eq!(
         writer.revert(receipt.change).unwrap().outcome,
@@ -289,7 +290,7 @@ fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
 }
 
 #[test]
-fn what_does_not_fit_a_parameter_is_refused_where_its_type_is_known() {
+fn an_argument_of_another_type_is_refused_if_the_type_is_known() {
     let load = or_skip!(Load::start());
     let mut writer = load.writer();
     for (text, wanted) in [

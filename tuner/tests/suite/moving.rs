@@ -88,7 +88,7 @@ fn nothing_is_written_where_a_library_was() {
 
 /// The write method itself would override the page protection.
 #[test]
-fn what_the_program_has_made_read_only_since_it_was_validated_stays_as_it_is() {
+fn memory_made_read_only_after_its_validation_is_not_written() {
     let workshop = or_skip!(Workshop::open());
     let path = workshop.build("protects.c", "protects", &["-g"]);
     let mut program = or_skip!(Program::start(&path, &[]));

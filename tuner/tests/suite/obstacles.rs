@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plan::Moment;
 use rustix::process::{Pid as RawPid, Signal, kill_process};
+use tuneagent_e2e::wait::{SOON, wait_for};
 use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
 use tuner::{ActionError, PtraceError, Stopped, Writer, WriterError};
 
@@ -42,16 +43,11 @@ fn is_traced(error: &ActionError) -> bool {
 
 /// Waits until the process is traced. Returns false if the tracer ends before.
 fn await_tracer(load: &Load, tracer: &mut Child) -> bool {
-    for _ in 0..1_000 {
-        if load.program.process().tracer().unwrap().is_some() {
-            return true;
-        }
-        if tracer.try_wait().unwrap().is_some() {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
+    let is_traced = || match load.program.process().tracer().unwrap() {
+        Some(_) => Ok(Some(true)),
+        None => Ok(tracer.try_wait().unwrap().map(|_| false)),
+    };
+    wait_for("the tracer", SOON, is_traced).unwrap()
 }
 
 fn under(tracer: &str, arguments: &[&str]) {
@@ -183,7 +179,7 @@ fn all_threads_are_stopped_and_let_go_again() {
 }
 
 #[test]
-fn code_that_somebody_changed_since_is_left_alone_and_said() {
+fn code_changed_by_others_is_kept_and_reported() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let change = writer
@@ -211,7 +207,7 @@ fn code_that_somebody_changed_since_is_left_alone_and_said() {
 }
 
 #[test]
-fn threads_that_somebody_bound_since_are_left_alone_and_it_is_said() {
+fn threads_bound_by_others_are_kept_and_reported() {
     let load = or_skip!(Load::start());
     let mut writer = load.writer();
     let bound = writer

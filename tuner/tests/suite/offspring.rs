@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use tuner::actuator::RevertSummary;
-use tuner::journal::{Change, RevertOutcome, StateDir, Status};
+use tuner::journal::{JournalChange, RevertOutcome, StateDir, Status};
 use tuner::{Pid, Process};
 
 use crate::actuator::Setting;
@@ -26,7 +26,7 @@ fn worker(setting: &mut Setting, words: &str) -> Pid {
     Process::open(number).unwrap().pid
 }
 
-fn changes(setting: &Setting, pid: Pid) -> Vec<Change> {
+fn changes(setting: &Setting, pid: Pid) -> Vec<JournalChange> {
     StateDir::at(setting.state()).history(pid).unwrap().changes()
 }
 
@@ -187,7 +187,7 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
 }
 
 #[test]
-fn what_is_to_stay_stays_in_what_was_forked_too() {
+fn lasting_changes_stay_in_forked_processes_too() {
     let mut setting = or_skip!(Setting::forking());
     let (mut session, mut process) = setting.session(true, &[]);
     session.set(setting.write("knob", "20")).unwrap();

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use plan::{Moment, Value};
+use tuneagent_e2e::wait::{SOON, wait_until};
 use tuner::journal::{JournalError, Reason, RevertOutcome, StateDir, Status};
 use tuner::{
     AddressSpace, Author, Hooks, MemoryError, Process, ProcessError, SpaceError, WritablePlaceError, Writer,
@@ -37,14 +37,6 @@ impl Drop for Ended {
     }
 }
 
-/// Waits for a condition, with a limit.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-    }
-}
-
 #[test]
 fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
     let (workshop, mut program) = or_skip!(variables());
@@ -63,10 +55,11 @@ fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
         let mut debugger = Ended(child);
         let tracer = debugger.0.id().cast_signed();
         let mut has_given_up = false;
-        until("traced", || {
+        wait_until("the tracer", SOON, || {
             has_given_up = debugger.0.try_wait().unwrap().is_some();
-            has_given_up || program.process().tracer().unwrap() == Some(tracer)
-        });
+            Ok(has_given_up || program.process().tracer().unwrap() == Some(tracer))
+        })
+        .unwrap();
         if has_given_up {
             skip(&format!("{name} may not debug a process that is not its child"));
             continue;
@@ -82,7 +75,10 @@ fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
             rustix::process::kill_process(raw, rustix::process::Signal::INT).unwrap();
         }
         debugger.0.wait().unwrap();
-        until("let go", || program.process().tracer().unwrap().is_none());
+        wait_until("the tracer to let go", SOON, || {
+            Ok(program.process().tracer().unwrap().is_none())
+        })
+        .unwrap();
         assert_eq!(program.sees("knob"), "10", "{name}");
     }
     let mut writer = program.writer(workshop.path()).unwrap();

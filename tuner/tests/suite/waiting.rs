@@ -3,9 +3,9 @@
 
 use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, Instant};
 
 use plan::{Action, ValueType};
+use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
 use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, SetCommand};
 use tuner::journal::{Mechanism, Reason, RevertOutcome, StateDir, Status};
 use tuner::{Receipt, RevertReceipt};
@@ -25,15 +25,13 @@ fn at_main(set: SetCommand) -> ArmCommand {
 
 /// Waits for the only receipt.
 fn collect(session: &mut ActuatorClient) -> Result<Receipt, String> {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
+    let receipt = wait_for("a receipt", SOON, || {
         let mut collected = session.collect().unwrap();
-        if let Some((_, result)) = collected.finished.pop() {
-            assert!(collected.finished.is_empty() && collected.left == 0);
-            return result.map_err(|refusal| refusal.message);
-        }
-        assert!(Instant::now() < until, "no receipt came");
-    }
+        let receipt = collected.finished.pop();
+        assert!(receipt.is_none() || collected.finished.is_empty() && collected.left == 0);
+        Ok(receipt)
+    });
+    receipt.unwrap().1.map_err(|refusal| refusal.message)
 }
 
 fn scripted(setting: &Setting, how: &str) -> (ActuatorClient, Child) {
@@ -85,7 +83,7 @@ fn a_change_without_an_answer_is_never_written() {
 }
 
 #[test]
-fn a_change_whose_instant_is_not_known_is_taken_back_and_reported() {
+fn a_change_at_an_unknown_iteration_is_reverted_and_reported() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = scripted(&setting, "late");
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
@@ -172,7 +170,7 @@ fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync
 }
 
 #[test]
-fn what_waits_is_let_go_by_word_and_at_the_end_of_its_time_and_of_the_session() {
+fn a_waiting_change_is_dropped_by_command_at_its_deadline_and_at_the_end_of_the_session() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = scripted(&setting, "/no/such/gate");
     let ticket = session.arm(at_main(setting.write("knob", "11"))).unwrap();
@@ -191,7 +189,7 @@ fn what_waits_is_let_go_by_word_and_at_the_end_of_its_time_and_of_the_session() 
 }
 
 #[test]
-fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_reported() {
+fn a_change_that_cannot_be_reverted_at_its_sync_point_stays_and_is_reported() {
     let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     std::fs::write(&gate, "").unwrap();
@@ -310,11 +308,10 @@ fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory(
         let (session, mut process) = changed_three_times(&setting, &gate);
         std::fs::remove_file(&gate).unwrap();
         let leaving = std::thread::spawn(move || session.shutdown());
-        let until = Instant::now() + Duration::from_secs(20);
-        while setting.status(3) != Status::RevertPending {
-            assert!(Instant::now() < until, "it is not reverted");
-            std::thread::yield_now();
-        }
+        wait_until("the revert", SOON, || {
+            Ok(setting.status(3) == Status::RevertPending)
+        })
+        .unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
         assert!(leaving.join().unwrap().is_err());

@@ -90,7 +90,7 @@ fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
 }
 
 #[test]
-fn what_must_not_be_written_is_refused_and_stays_as_it_is() {
+fn memory_that_must_not_be_written_is_refused_and_unchanged() {
     let (_workshop, mut program) = or_skip!(without_types());
     let before = program.say("?");
     let refused = |name, value_type| program.place(name, Some(value_type)).unwrap_err();
@@ -249,7 +249,7 @@ fn a_value_of_another_type_or_process_is_refused_by_the_writer() {
 }
 
 #[test]
-fn what_the_program_changed_since_is_left_alone_and_said() {
+fn values_that_the_program_changed_since_are_kept_and_reported() {
     let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.path()).unwrap();
     let place = program.place("knob", None).unwrap();
@@ -398,7 +398,7 @@ fn a_second_writer_is_shown_the_first() {
 
 /// A file that every user can open could be locked by every user.
 #[test]
-fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
+fn a_user_without_access_to_a_process_cannot_keep_others_from_writing() {
     let (workshop, program) = or_skip!(variables());
     let directory = std::fs::File::open(format!("/proc/{}", program.pid())).unwrap();
     flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();

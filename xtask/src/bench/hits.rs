@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_here_is_not_judged() {
+    fn missing_measurements_are_not_judged() {
         let site = place(ENDBR64, 4, "emulated");
         let mut added = Added::default();
         added.add(site.clone(), EMPTY, 100.0).unwrap();

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_probe_adds_is_counted_from_the_bare_call_of_its_place() {
+    fn the_cost_of_a_probe_is_relative_to_a_call_without_probe() {
         let lines = [
             (0, "bare", 2.0),
             (0, "count", 902.0),

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sha256_is_written_as_everybody_writes_it() {
+    fn a_sha256_is_written_in_hexadecimal() {
         assert_eq!(
             hash_of(b"abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

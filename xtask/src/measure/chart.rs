@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_lies_within_the_picture_and_is_named() {
+    fn curves_lie_within_the_picture_and_are_named() {
         let line = Line {
             name: "fixed < tuned".to_owned(),
             points: vec![

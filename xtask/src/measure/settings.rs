@@ -132,7 +132,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_mistyped_is_refused_with_what_there_is() {
+    fn unknown_settings_are_refused_with_the_known_ones() {
         for (words, expected) in [
             (&["hist"][..], "there is no bench hist\n  idle"),
             (&[], "which bench?"),

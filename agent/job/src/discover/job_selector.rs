@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_started_by_another_member_comes_with_it() {
+    fn processes_started_by_a_selected_process_are_selected() {
         let table = ProcessTable::of(&[
             (10, 1, "bash"),
             (11, 10, "mpirun"),

@@ -70,6 +70,10 @@ impl FailedSearches {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use tuneagent_e2e::wait::{SOON, wait_until};
+
     use super::*;
 
     #[test]
@@ -88,13 +92,17 @@ mod tests {
             "what it had used before the walk is not known"
         );
         // It may still be starting.
-        let became_still = (0..200).any(|_| {
+        let mut since = Instant::now();
+        let became_still = wait_until("no use for 20 ms", SOON, || {
+            if still.holds(&none) {
+                return Ok(since.elapsed() > Duration::from_millis(20));
+            }
             let used = still.used();
             still.walked(tree(), &none, used);
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            still.holds(&none)
+            since = Instant::now();
+            Ok(false)
         });
-        assert!(became_still);
+        became_still.unwrap();
         assert!(!still.holds(&tree()), "the session has one more of them");
         let used = still.used();
         still.walked(BTreeSet::from([child.id() as i32, 1]), &none, used);

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_show_the_rank_of_the_launcher_is_not_known() {
+    fn handles_without_the_launchers_rank_are_unknown() {
         let mut other = Library::new();
         other.half(BUILT_IN + 64, 3);
         assert_eq!(other.world().comms, Objects::default());
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_itself_twice_is_not_known() {
+    fn handles_found_twice_are_unknown() {
         let mut twice = Library::new();
         twice.pool(400, COMM, COMMS);
         assert_eq!(twice.world().comms, Objects::default());

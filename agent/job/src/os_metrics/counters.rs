@@ -270,6 +270,8 @@ fn number(status: &str, key: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
+
     use super::*;
 
     #[test]
@@ -281,28 +283,26 @@ mod tests {
             .unwrap();
         let mut sampler = Sampler::open(child.id() as i32).unwrap();
         // It may still be starting.
-        let slept = (0..200).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+        let slept = wait_until("its sleep", SOON, || {
             sampler.sample().unwrap();
-            sampler.still > 0
+            Ok(sampler.still > 0)
         });
         let before = sampler.sample().unwrap();
         let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         std::io::Write::write_all(&mut input, b"wake up").unwrap();
         let mut observed = [0; 7];
         output.read_exact(&mut observed).unwrap();
-        let woke = (0..200).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            sampler.sample().unwrap().switches_voluntary > before.switches_voluntary
+        let woke = wait_until("its end of sleep", SOON, || {
+            Ok(sampler.sample().unwrap().switches_voluntary > before.switches_voluntary)
         });
         drop(input);
         child.wait().unwrap();
-        assert!(slept && woke, "{slept} {woke}");
+        slept.and(woke).unwrap();
         assert!(sampler.sample().is_err(), "it is gone");
     }
 
     #[test]
-    fn what_a_process_did_until_its_end_is_counted_until_it_is_collected() {
+    fn a_zombie_is_counted_until_it_is_collected() {
         let mut child = std::process::Command::new("bash")
             .args([
                 "-c",
@@ -314,24 +314,20 @@ mod tests {
             .unwrap();
         let mut sampler = Sampler::open(child.id() as i32).unwrap();
         // The kernel adds up the pages of a process late: a new one has none at first.
-        let before = (0..2000).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        let before = wait_for("its pages", SOON, || {
             sampler.still = STILL_MAX;
-            Some(sampler.sample().unwrap()).filter(|sample| sample.resident_bytes > 0)
+            Ok(Some(sampler.sample().unwrap()).filter(|sample| sample.resident_bytes > 0))
         });
         let before = before.unwrap();
         drop(child.stdin.take());
-        let ended = (0..2000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            sampler.process.stat().unwrap().state == 'Z'
-        });
+        wait_until("its end", SOON, || {
+            Ok(sampler.process.stat().unwrap().state == 'Z')
+        })
+        .unwrap();
         let after = sampler.sample().unwrap();
         let clock = sampler.clock.and_then(CpuClock::ns).unwrap();
         child.wait().unwrap();
-        assert!(
-            ended && after.cpu_ns > before.cpu_ns + 20_000_000,
-            "{before:?} {after:?}"
-        );
+        assert!(after.cpu_ns > before.cpu_ns + 20_000_000, "{before:?} {after:?}");
         assert!(clock.abs_diff(after.cpu_ns) < 5_000_000, "{clock} {after:?}");
         assert!(
             after.resident_bytes > 0 && after.resident_peak_bytes.is_some(),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_pages_of_free_blocks_are_found_by_the_chain_of_blocks() {
+    fn free_pages_are_found_by_the_chain_of_blocks() {
         let free = 0x1_0001..0x1_0003;
         type Row<'a> = (&'a [(u64, bool)], u64, (u64, Vec<Range<u64>>));
         let table: [Row<'_>; 8] = [

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_do_ourselves_is_not_done_by_others() {
+    fn our_own_cpu_time_is_not_that_of_others() {
         let here: BTreeSet<usize> = std::thread::available_parallelism()
             .map(|n| (0..n.get()).collect())
             .unwrap();

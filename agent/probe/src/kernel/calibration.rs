@@ -5,7 +5,7 @@
 //! The measured price is that in a loop with warm caches. The probes stay until the session ends, because
 //! closing them takes a grace period of the kernel; the functions are not called any more.
 
-use profile::cost::Prices;
+use profile::{cost::Prices, error::ErrorText};
 
 use super::{
     KernelError, Link, LinkKind,
@@ -29,7 +29,7 @@ pub fn measure(kernel: &mut Kernel) -> Calibration {
     if kernel.link_kind() == LinkKind::Tracefs {
         return table("on this kernel (tracefs) each probe takes too long to come off".to_owned());
     }
-    functions::measure(kernel).unwrap_or_else(|error| table(error.to_string()))
+    functions::measure(kernel).unwrap_or_else(|error| table(ErrorText::new(error).to_string()))
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -351,6 +351,7 @@ mod tests {
     use std::{fs::File, os::fd::OwnedFd};
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use tuneagent_e2e::wait::{SOON, wait_until};
 
     use super::*;
 
@@ -408,15 +409,11 @@ mod tests {
 
     /// Not immediately: a process just started by another test may have the other end for a moment.
     fn comes_to_rest(closer: &mut Closer) -> bool {
-        let given_up = Instant::now() + Duration::from_secs(60);
-        while closer.is_busy() && Instant::now() < given_up {
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        !closer.is_busy()
+        wait_until("the rest of the closer", SOON, || Ok(!closer.is_busy())).is_ok()
     }
 
     #[test]
-    fn what_is_handed_over_is_closed_by_the_other_side_alone() {
+    fn links_handed_over_are_closed_by_the_other_side_alone() {
         let (ours, theirs) = pair().unwrap();
         let mut closer = by_process(ours);
         let (links, readers): (Vec<Link>, Vec<File>) = (0..2 * DESCRIPTORS_MAX + 1).map(|_| link()).unzip();

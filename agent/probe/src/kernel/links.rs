@@ -240,7 +240,7 @@ impl Nothing {
 }
 
 fn load_nothing(attach_type: u32) -> Result<OwnedFd, (io::Error, String)> {
-    sys::load_program(&sys::Text {
+    sys::load_program(&sys::ProgramInput {
         instructions: &nothing(),
         license: c"Dual MIT/GPL",
         name: "nothing",

@@ -13,8 +13,8 @@ use std::{
 };
 
 use abi::{
-    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, Row, SpecFlags, SumCell, Thread,
-    Totals, World,
+    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, LossEffect, Pair, ProbeSpec, Row, SpecFlags,
+    SumCell, Thread, Totals, World,
 };
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
@@ -422,19 +422,17 @@ impl Kernel {
 
     /// Losses so far, by kind.
     pub fn losses(&self) -> Vec<(&'static str, u64)> {
-        self.counted(&Loss::REPORTED)
+        self.counted(LossEffect::Hits)
     }
 
     /// Losses that affect only the matrix, by kind.
     pub fn losses_of_matrix(&self) -> Vec<(&'static str, u64)> {
-        self.counted(&Loss::OF_MATRIX)
+        self.counted(LossEffect::Matrix)
     }
 
-    fn counted(&self, kinds: &[(Loss, &'static str)]) -> Vec<(&'static str, u64)> {
-        kinds
-            .iter()
-            .map(|(loss, name)| (*name, self.lost(*loss)))
-            .collect()
+    fn counted(&self, effect: LossEffect) -> Vec<(&'static str, u64)> {
+        let kinds = Loss::ALL.iter().filter(|loss| loss.effect() == effect);
+        kinds.map(|loss| (loss.name(), self.lost(*loss))).collect()
     }
 
     fn lost(&self, what: Loss) -> u64 {

@@ -83,7 +83,7 @@ impl ProgramText {
             .ok_or_else(|| missing(name))?;
         let license = CString::from(program.license.as_c_str());
         let functions = function.func_info.func_info_bytes();
-        let text = sys::Text {
+        let text = sys::ProgramInput {
             instructions: &function.instructions,
             license: &license,
             name,

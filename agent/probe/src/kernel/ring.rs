@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_record_has_come_to_is_not_mapped() {
+    fn pages_of_the_ring_without_records_are_not_mapped() {
         let (mut kernel, mut ring) = Kernel::of(256 << 10);
         for round in 0..100 {
             kernel.write(0, round, 7);

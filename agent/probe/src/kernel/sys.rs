@@ -251,7 +251,7 @@ impl Drop for Mapping {
 }
 
 /// The input for loading a program.
-pub(super) struct Text<'a> {
+pub(super) struct ProgramInput<'a> {
     pub(super) instructions: &'a [bpf_insn],
     pub(super) license: &'a CStr,
     pub(super) name: &'a str,
@@ -280,7 +280,7 @@ pub(super) fn load_btf(bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Loads a program. If it is refused, the verifier's log is returned with the error.
-pub(super) fn load_program(text: &Text<'_>) -> Result<OwnedFd, (io::Error, String)> {
+pub(super) fn load_program(text: &ProgramInput<'_>) -> Result<OwnedFd, (io::Error, String)> {
     let mut attr = ProgLoad {
         prog_type: text.kind,
         insn_cnt: u32::try_from(text.instructions.len()).unwrap_or(u32::MAX),

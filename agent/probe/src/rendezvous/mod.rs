@@ -12,7 +12,7 @@ use plan::Moment;
 use tuner::rendezvous::{
     HOLD_SIGNAL, HeldAction, HoldError, HoldRequest, HoldTicket, KeyedHits, Progress, Rendezvous, Store,
 };
-use tuner::{KeyPlace, Passage};
+use tuner::{HoldStatistics, KeyPlace};
 
 use crate::{
     awake::Awake,
@@ -122,8 +122,8 @@ impl KernelRendezvous {
         }
     }
 
-    fn passage(&self, hold: &Hold) -> Passage {
-        Passage {
+    fn passage(&self, hold: &Hold) -> HoldStatistics {
+        HoldStatistics {
             hits: hold.hits,
             misses: hold.misses,
             passed: hold.passed,
@@ -137,7 +137,7 @@ impl KernelRendezvous {
     /// The progress of an action, and whether it is final.
     fn look(&self, index: u32) -> (Progress, bool) {
         let Some(hold) = self.held_actions.records().get(index) else {
-            return (Progress::Missed(Passage::default()), true);
+            return (Progress::Missed(HoldStatistics::default()), true);
         };
         let passage = self.passage(&hold);
         // The probe writes the time of release last; a late action may still be running.
@@ -156,7 +156,7 @@ impl KernelRendezvous {
                 (stored, true)
             }
             _ => (
-                Progress::Pending(Passage {
+                Progress::Pending(HoldStatistics {
                     hold_ns: 0,
                     ..passage
                 }),
@@ -243,7 +243,7 @@ impl Rendezvous for KernelRendezvous {
             self.held_actions
                 .records()
                 .get(index)
-                .map_or_else(Passage::default, |hold| self.passage(&hold)),
+                .map_or_else(HoldStatistics::default, |hold| self.passage(&hold)),
         )
     }
 

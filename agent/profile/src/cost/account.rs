@@ -298,7 +298,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_processes_cost_together_is_the_sum_of_what_each_costs(processes in prop::collection::vec(process(), 0..6)) {
+        fn the_cost_of_several_processes_is_the_sum_of_their_costs(processes in prop::collection::vec(process(), 0..6)) {
             let mut together = Account::default();
             let mut apart = 0.0;
             for (calls, cpu_ns) in &processes {
@@ -312,7 +312,7 @@ mod tests {
         }
 
         #[test]
-        fn the_dearest_comes_first_and_what_was_not_called_not_at_all((calls, cpu_ns) in process()) {
+        fn the_most_expensive_probe_comes_first_and_uncalled_ones_are_left_out((calls, cpu_ns) in process()) {
             let mut account = Account::default();
             account.add(calls, cpu_ns);
             let costs = account.costs(priced);
@@ -321,7 +321,7 @@ mod tests {
         }
 
         #[test]
-        fn the_dearest_is_a_part_of_the_probes_and_these_of_all((calls, cpu_ns) in process(), agent_ns in 0_u64..1_000_000_000) {
+        fn the_most_expensive_probe_costs_no_more_than_all_probes_and_these_no_more_than_all((calls, cpu_ns) in process(), agent_ns in 0_u64..1_000_000_000) {
             let mut account = Account::default();
             account.add(calls, cpu_ns);
             let late = account.of_late(&account.costs(priced), Some((agent_ns, 1_000_000_000)));

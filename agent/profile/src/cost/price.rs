@@ -236,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn who_does_more_at_a_hit_pays_no_less(measured in times(), probed in probed()) {
+        fn a_hit_with_more_work_has_no_lower_price(measured in times(), probed in probed()) {
             let prices = Prices::from(&measured);
             let cost = prices.call_ns(&probed);
             let more = [

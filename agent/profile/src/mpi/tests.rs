@@ -25,7 +25,7 @@ fn large_count_variants_are_found_where_they_exist() {
 }
 
 #[test]
-fn what_sends_nothing_is_distinguished_from_what_is_not_known() {
+fn functions_that_send_nothing_differ_from_unknown_ones() {
     let nothing = |name| find(name).map(|called| called.function.sends_nothing());
     for name in ["MPI_Recv", "MPI_Barrier", "MPI_Waitall", "MPI_Scatter"] {
         assert_eq!(nothing(name), Some(true), "{name}");

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_starts_a_team_is_known_by_name() {
+    fn functions_that_start_a_team_are_known_by_name() {
         for name in ["GOMP_parallel", "GOMP_parallel_loop_dynamic", "__kmpc_fork_call"] {
             assert!(ProbeSelector::OpenmpRegion.means(name, false), "{name}");
         }

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_side_has_counted_is_the_histogram_of_the_same_calls() {
+    fn the_histogram_of_the_kernel_side_is_that_of_the_same_calls() {
         let mut counts = vec![0; abi::Durations::BUCKETS];
         let mut histogram = Histogram::default();
         for duration_ns in [0, 900, 1024, 3_000_000_000] {

@@ -79,7 +79,7 @@ pub(crate) enum MetricKind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Metric {
+pub(crate) struct DeclaredMetric {
     /// The name: the unit comes last, followed by `_total` for counters.
     pub name: &'static str,
     pub labels: Labels,
@@ -89,7 +89,7 @@ pub(crate) struct Metric {
     pub help: &'static str,
 }
 
-impl Metric {
+impl DeclaredMetric {
     /// Maximum number of series in one session.
     pub(crate) fn series_max(&self) -> usize {
         let values = |label: &&str| {
@@ -103,8 +103,8 @@ impl Metric {
 
 type Labels = &'static [&'static str];
 
-const fn counter(name: &'static str, labels: Labels, help: &'static str) -> Metric {
-    Metric {
+const fn counter(name: &'static str, labels: Labels, help: &'static str) -> DeclaredMetric {
+    DeclaredMetric {
         name,
         labels,
         kind: MetricKind::Counter,
@@ -113,8 +113,8 @@ const fn counter(name: &'static str, labels: Labels, help: &'static str) -> Metr
     }
 }
 
-const fn gauge(name: &'static str, labels: Labels, help: &'static str) -> Metric {
-    Metric {
+const fn gauge(name: &'static str, labels: Labels, help: &'static str) -> DeclaredMetric {
+    DeclaredMetric {
         name,
         labels,
         kind: MetricKind::Gauge,
@@ -138,8 +138,8 @@ pub(super) const SIZES_UP_TO: [u64; 8] = [
 /// Series of a histogram for each function: the buckets, the unbounded bucket, sum and count.
 const SERIES_OF_SIZES: usize = SIZES_UP_TO.len() + 3;
 
-const fn histogram(name: &'static str, help: &'static str) -> Metric {
-    Metric {
+const fn histogram(name: &'static str, help: &'static str) -> DeclaredMetric {
+    DeclaredMetric {
         name,
         labels: FUNCTION,
         kind: MetricKind::Histogram,
@@ -149,8 +149,8 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// A metric whose labels are texts, with its maximum number of series.
-const fn info(name: &'static str, labels: Labels, series: usize, help: &'static str) -> Metric {
-    Metric {
+const fn info(name: &'static str, labels: Labels, series: usize, help: &'static str) -> DeclaredMetric {
+    DeclaredMetric {
         name,
         labels,
         kind: MetricKind::Gauge,
@@ -171,7 +171,7 @@ const RULE: Labels = &["jobid", "rule"];
 const RULE_REASON: Labels = &["jobid", "rule", "reason"];
 
 table! {
-    METRICS: Metric =
+    METRICS: DeclaredMetric =
     info "tuneagent_build_info", &["version"], 1, "1, with the version of tuneagent.";
     info "tuneagent_job_info", &["jobid", "program", "user", "host", "mpi", "mpi_version"], 1,
         "1, with what does not change while the job runs: join it by jobid.";

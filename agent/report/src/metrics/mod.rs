@@ -17,7 +17,7 @@ use profile::{
     ChangeView, FunctionTotals, ProcessView, RegionsView, ScalingView, SequenceView, SizeView, Snapshot,
 };
 
-pub(crate) use declared::{LABELS, METRICS, Metric};
+pub(crate) use declared::{DeclaredMetric, LABELS, METRICS};
 
 use self::{
     declared::{CHANGES_MAX, SIZES_MAX, SIZES_UP_TO},
@@ -523,7 +523,7 @@ impl Filling {
 
 fn series_max(name: &str) -> usize {
     let metric = METRICS.iter().find(|metric| metric.name == name);
-    metric.map_or(0, Metric::series_max)
+    metric.map_or(0, DeclaredMetric::series_max)
 }
 
 /// MPI reserves this prefix.

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder, proto};
 
-use super::declared::{METRICS, Metric, MetricKind};
+use super::declared::{DeclaredMetric, METRICS, MetricKind};
 
-enum Family {
+enum MetricVec {
     Counter(CounterVec),
     Gauge(GaugeVec),
     /// Filled directly, because the crate can only count single observations.
@@ -23,7 +23,7 @@ pub(super) struct Distribution {
 
 pub(super) struct Page {
     registry: Registry,
-    families: Vec<(&'static Metric, Family)>,
+    families: Vec<(&'static DeclaredMetric, MetricVec)>,
 }
 
 impl Page {
@@ -36,14 +36,14 @@ impl Page {
                 MetricKind::Counter => {
                     let family = CounterVec::new(options, metric.labels)?;
                     registry.register(Box::new(family.clone()))?;
-                    Family::Counter(family)
+                    MetricVec::Counter(family)
                 }
                 MetricKind::Gauge => {
                     let family = GaugeVec::new(options, metric.labels)?;
                     registry.register(Box::new(family.clone()))?;
-                    Family::Gauge(family)
+                    MetricVec::Gauge(family)
                 }
-                MetricKind::Histogram => Family::Histogram(RefCell::default()),
+                MetricKind::Histogram => MetricVec::Histogram(RefCell::default()),
             };
             families.push((metric, family));
         }
@@ -63,16 +63,16 @@ impl Page {
         );
         let values: Vec<&str> = labels.iter().map(|(_, value)| *value).collect();
         match family {
-            Family::Counter(family) => family.with_label_values(&values).inc_by(value),
-            Family::Gauge(family) => family.with_label_values(&values).add(value),
-            Family::Histogram(_) => debug_assert!(false, "{name} is a distribution"),
+            MetricVec::Counter(family) => family.with_label_values(&values).inc_by(value),
+            MetricVec::Gauge(family) => family.with_label_values(&values).add(value),
+            MetricVec::Histogram(_) => debug_assert!(false, "{name} is a distribution"),
         }
     }
 
     pub(super) fn distribute(&self, name: &str, labels: &[(&str, &str)], of: &Distribution) {
         let mut families = self.families.iter();
         let family = families.find_map(|(metric, family)| match family {
-            Family::Histogram(series) if metric.name == name => Some(series),
+            MetricVec::Histogram(series) if metric.name == name => Some(series),
             _ => None,
         });
         let Some(family) = family else {
@@ -105,7 +105,7 @@ impl Page {
     pub(super) fn text(&self) -> prometheus::Result<String> {
         let mut gathered = self.registry.gather();
         for (metric, family) in &self.families {
-            let Family::Histogram(series) = family else {
+            let MetricVec::Histogram(series) = family else {
                 continue;
             };
             if series.borrow().is_empty() {

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Mark, Plot, PlotMarkKind, Series};
+use super::{Plot, PlotMark, PlotMarkKind, Series};
 
 pub(super) const PANELS_MAX: usize = 5;
 pub(super) const DRAWN_MAX: usize = 12;
@@ -12,17 +12,17 @@ pub(super) const DRAWN_MAX: usize = 12;
 pub(super) struct Group<'a> {
     pub(super) rule: &'a str,
     pub(super) series: Vec<&'a Series>,
-    pub(super) marks: Vec<(&'a Mark, usize)>,
+    pub(super) marks: Vec<(&'a PlotMark, usize)>,
 }
 
 /// What is drawn, and how much is left out.
 pub(super) struct Choice<'a> {
     /// The result of the changes in one sentence: the last verdict, else the last change, else the last
     /// finding.
-    pub(super) headline: Option<&'a Mark>,
+    pub(super) headline: Option<&'a PlotMark>,
     pub(super) groups: Vec<Group<'a>>,
     /// In the order of time.
-    pub(super) marks: Vec<&'a Mark>,
+    pub(super) marks: Vec<&'a PlotMark>,
     /// Number of metrics with values that have no panel, and of metrics that never had a value.
     pub(super) left_out: (usize, usize),
     pub(super) more_marks: usize,
@@ -57,14 +57,14 @@ impl<'a> Choice<'a> {
 
 /// The marks that the session reported during the recording, and for other rules those of the replay. If the
 /// replay changes something, only its own marks apply.
-fn marks(plot: &Plot) -> Vec<&Mark> {
+fn marks(plot: &Plot) -> Vec<&PlotMark> {
     let is_applied = plot.marks.iter().any(|mark| mark.kind.is_of_change());
-    let recorded: &[Mark] = if is_applied { &[] } else { &plot.recorded };
+    let recorded: &[PlotMark] = if is_applied { &[] } else { &plot.recorded };
     let anew = plot
         .marks
         .iter()
         .filter(|mark| recorded.iter().all(|known| known.rule != mark.rule));
-    let mut all: Vec<&Mark> = recorded.iter().chain(anew).collect();
+    let mut all: Vec<&PlotMark> = recorded.iter().chain(anew).collect();
     all.sort_by(|one, other| one.time_s.total_cmp(&other.time_s));
     all
 }
@@ -78,7 +78,7 @@ fn rank(kind: PlotMarkKind) -> u8 {
     }
 }
 
-fn most_important(mut marks: Vec<&Mark>) -> Vec<&Mark> {
+fn most_important(mut marks: Vec<&PlotMark>) -> Vec<&PlotMark> {
     marks.sort_by_key(|mark| Reverse(rank(mark.kind)));
     marks.truncate(DRAWN_MAX);
     marks.sort_by(|one, other| one.time_s.total_cmp(&other.time_s));
@@ -95,7 +95,7 @@ fn is_objective(plot: &Plot, series: &Series) -> bool {
     objectives.any(|(rule, text)| *rule == series.rule && is_word(text))
 }
 
-fn groups<'a>(series: &[&'a Series], marks: &[&'a Mark]) -> Vec<Group<'a>> {
+fn groups<'a>(series: &[&'a Series], marks: &[&'a PlotMark]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     let names = series.iter().map(|series| series.rule.as_str());
     for rule in names.chain(marks.iter().map(|mark| mark.rule.as_str())) {

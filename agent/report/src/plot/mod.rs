@@ -54,16 +54,16 @@ impl From<plan::MarkKind> for PlotMarkKind {
 
 /// A report of a rule at a moment.
 #[derive(Clone, Debug)]
-struct Mark {
+struct PlotMark {
     time_s: f64,
     rule: String,
     kind: PlotMarkKind,
     text: String,
 }
 
-impl Mark {
-    fn new(time_s: f64, rule: &str, kind: PlotMarkKind, text: &str) -> Mark {
-        Mark {
+impl PlotMark {
+    fn new(time_s: f64, rule: &str, kind: PlotMarkKind, text: &str) -> PlotMark {
+        PlotMark {
             time_s,
             rule: rule.to_owned(),
             kind,
@@ -73,7 +73,7 @@ impl Mark {
 }
 
 /// Keeps a mark if there is room; returns the number of dropped marks.
-fn keep(marks: &mut Vec<Mark>, mark: Mark) -> usize {
+fn keep(marks: &mut Vec<PlotMark>, mark: PlotMark) -> usize {
     let has_room = marks.len() < MARKS_MAX;
     marks.extend(has_room.then_some(mark));
     usize::from(!has_room)
@@ -166,9 +166,9 @@ pub struct Plot {
     /// The objectives of rules: the rule, and the objective as written in it.
     objectives: Vec<(String, String)>,
     series: Vec<Series>,
-    marks: Vec<Mark>,
+    marks: Vec<PlotMark>,
     /// What the session itself reported during the recording.
-    recorded: Vec<Mark>,
+    recorded: Vec<PlotMark>,
     end_s: f64,
     more_metrics: std::collections::BTreeSet<(String, String)>,
     more_marks: usize,
@@ -235,13 +235,13 @@ impl Plot {
 
     /// A rule found, decided or judged something in the replay, `since_ns` after the begin.
     pub fn mark(&mut self, since_ns: u64, rule: &str, kind: PlotMarkKind, text: &str) {
-        let mark = Mark::new(self.at(since_ns), rule, kind, text);
+        let mark = PlotMark::new(self.at(since_ns), rule, kind, text);
         self.more_marks += keep(&mut self.marks, mark);
     }
 
     /// The recorded session printed this text of a rule.
     pub fn recorded(&mut self, since_ns: u64, rule: &str, kind: PlotMarkKind, text: &str) {
-        let mark = Mark::new(self.at(since_ns), rule, kind, text);
+        let mark = PlotMark::new(self.at(since_ns), rule, kind, text);
         self.more_marks += keep(&mut self.recorded, mark);
     }
 

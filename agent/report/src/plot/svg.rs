@@ -11,7 +11,7 @@ use rules::{
 };
 
 use super::{
-    Mark, Plot, PlotMarkKind, Point, Series,
+    Plot, PlotMark, PlotMarkKind, Point, Series,
     choice::{Choice, Group},
     scale::Scale,
 };
@@ -301,7 +301,7 @@ fn lines(text: &str, length: usize) -> Vec<String> {
 }
 
 /// The row for the number of each mark, such that neighbours do not overlap.
-fn rows(marks: &[(&Mark, usize)], time: &Scale) -> Vec<usize> {
+fn rows(marks: &[(&PlotMark, usize)], time: &Scale) -> Vec<usize> {
     let mut ends = [f64::MIN; BADGE_ROWS];
     let mut rows = Vec::with_capacity(marks.len());
     for (mark, _) in marks {
@@ -314,7 +314,7 @@ fn rows(marks: &[(&Mark, usize)], time: &Scale) -> Vec<usize> {
     rows
 }
 
-fn rendered(mark: &Mark) -> String {
+fn rendered(mark: &PlotMark) -> String {
     let (kind, rule) = (mark.kind.name(), &mark.rule);
     match mark.text.as_str() {
         "" => format!("{kind} {rule}"),

@@ -133,7 +133,7 @@ fn height(svg: &str) -> f64 {
 }
 
 #[test]
-fn what_a_change_came_to_and_its_objective_come_first_and_the_picture_is_one_screen_tall() {
+fn outcome_and_objective_come_first_and_the_picture_is_one_screen_tall() {
     let mut plot = plot();
     for rule in ["another", "third"] {
         for window in 1..=100_u64 {
@@ -161,7 +161,7 @@ fn what_a_change_came_to_and_its_objective_come_first_and_the_picture_is_one_scr
 }
 
 #[test]
-fn what_a_recorded_session_decided_is_drawn_as_it_decided_it_unless_the_replay_decides_anew() {
+fn recorded_decisions_are_drawn_unless_the_replay_decides_anew() {
     let reading = || [("pace", reading(1.0, 1.0))].into_iter();
     let recorded = || {
         let mut plot = Plot::default();

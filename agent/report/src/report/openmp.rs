@@ -24,6 +24,10 @@ fn teams(view: &TeamsView) -> Value {
         "starting_share": view.starting,
         "waiting_share": view.waiting,
         "ending_share": view.ending,
+        "working_time_s": super::seconds(view.of.working_ns),
+        "starting_time_s": super::seconds(view.of.starting_ns),
+        "waiting_time_s": super::seconds(view.of.waiting_ns),
+        "ending_time_s": super::seconds(view.of.ending_ns),
         "load_balance": view.load_balance,
     })
 }

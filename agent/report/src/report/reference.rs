@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_report_lacks_to_be_a_reference_is_said() {
+    fn a_report_that_cannot_be_a_reference_is_refused_with_the_reason() {
         for (text, why) in [
             ("{".to_owned(), "not valid JSON"),
             ("{}".to_owned(), "not a tuneagent report"),

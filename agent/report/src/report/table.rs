@@ -1,219 +1,233 @@
-//! The report as one table in long format: each row has a number, and columns that identify it.
-//! docs/exports.md describes it.
+//! The report as one table in long format: each row has a number, and columns that identify it. Numbers are
+//! those of the JSON report; the tables below say which. docs/exports.md describes the result.
 
 use std::fmt::Write;
 
+use profile::Snapshot;
 use profile::format::csv_field;
-use profile::{CallSiteView, Counters, FunctionTotals, ProcessView, RegionsView, Snapshot, TeamTotals};
-
-use super::seconds;
+use serde_json::Value;
 
 const HEADER: &str = "table,host,rank,pid,function,caller,file,line,quantity,unit,value";
 
-/// What the number of a row refers to.
-#[derive(Clone, Default)]
-struct RowSubject {
+/// The name of a number in the table, its unit, and its place in the part of the report (RFC 6901).
+type Quantity = (&'static str, &'static str, &'static str);
+
+const OF_JOB: [Quantity; 16] = [
+    ("elapsed", "s", "/elapsed_s"),
+    ("size", "1", "/job/size"),
+    ("iterations", "1", "/iteration/count"),
+    ("iteration_mean", "s", "/iteration/mean_s"),
+    ("parallel_efficiency", "1", "/efficiencies/parallel_efficiency"),
+    ("load_balance", "1", "/efficiencies/load_balance"),
+    (
+        "load_balance_within_nodes",
+        "1",
+        "/efficiencies/load_balance_within_nodes",
+    ),
+    (
+        "load_balance_between_nodes",
+        "1",
+        "/efficiencies/load_balance_between_nodes",
+    ),
+    (
+        "communication_efficiency",
+        "1",
+        "/efficiencies/communication_efficiency",
+    ),
+    (
+        "serialisation_efficiency",
+        "1",
+        "/efficiencies/serialisation_efficiency",
+    ),
+    ("transfer_efficiency", "1", "/efficiencies/transfer_efficiency"),
+    (
+        "calls_under_way_when_armed",
+        "1",
+        "/completeness/calls_under_way_when_armed",
+    ),
+    ("events_received", "1", "/completeness/events_received"),
+    ("hits_added_up", "1", "/completeness/hits_added_up"),
+    ("hits_not_added_up", "1", "/completeness/hits_not_added_up"),
+    ("unseen_calls", "1", "/call_sites/unseen_calls"),
+];
+
+const OF_PROCESS: [Quantity; 12] = [
+    ("watched", "s", "/watched_s"),
+    ("mpi_time", "s", "/mpi_time_s"),
+    ("mpi_runqueue_time", "s", "/mpi_runqueue_time_s"),
+    ("useful_share", "1", "/useful_share"),
+    ("cpu_time", "s", "/cpu_time_s"),
+    ("runqueue_time", "s", "/runqueue_time_s"),
+    ("switches_involuntary", "1", "/switches_involuntary"),
+    ("switches_voluntary", "1", "/switches_voluntary"),
+    ("faults_minor", "1", "/page_faults_minor"),
+    ("faults_major", "1", "/page_faults_major"),
+    ("memory_resident", "B", "/resident_bytes"),
+    ("memory_resident_peak", "B", "/resident_bytes_peak"),
+];
+
+/// Of processes with parallel regions only.
+const OF_REGIONS: [Quantity; 10] = [
+    ("regions", "1", "/regions"),
+    ("region_time", "s", "/time_inside_s"),
+    ("regions_probed", "s", "/probed_s"),
+    ("team_regions", "1", "/teams/regions"),
+    ("team_threads_least", "1", "/teams/threads_least"),
+    ("team_threads_most", "1", "/teams/threads_most"),
+    ("team_working_time", "s", "/teams/working_time_s"),
+    ("team_starting_time", "s", "/teams/starting_time_s"),
+    ("team_waiting_time", "s", "/teams/waiting_time_s"),
+    ("team_ending_time", "s", "/teams/ending_time_s"),
+];
+
+/// Without the bytes, whose name depends on what they are.
+const OF_FUNCTION: [Quantity; 6] = [
+    ("calls", "1", "/calls"),
+    ("nested_calls", "1", "/nested_calls"),
+    ("untimed_calls", "1", "/untimed_calls"),
+    ("unreturned_calls", "1", "/unreturned_calls"),
+    ("time", "s", "/time_s"),
+    ("bytes_unknown_calls", "1", "/bytes_unknown_calls"),
+];
+
+const OF_CALL_SITE: [Quantity; 3] = [
+    ("ranks", "1", "/ranks"),
+    ("calls", "1", "/calls"),
+    ("time", "s", "/time_s"),
+];
+
+/// Rows of one part of the report.
+struct ReportPart<'a> {
     table: &'static str,
-    host: String,
-    rank: Option<u32>,
-    pid: Option<i32>,
-    function: String,
-    caller: String,
-    file: String,
-    line: Option<u64>,
+    /// The columns that identify the part, from `host` to `line`.
+    subject: [String; 7],
+    values: &'a Value,
 }
 
 struct Table(String);
 
 /// All rows, with the header. A number that was not measured is an empty field.
 pub fn table(snapshot: &Snapshot) -> String {
+    let report = super::report(snapshot);
     let mut table = Table(format!("{HEADER}\n"));
-    job(&mut table, snapshot);
-    for process in &snapshot.processes {
-        let of = RowSubject {
-            table: "process",
-            host: process.host.clone().unwrap_or_else(|| snapshot.job.host.clone()),
-            rank: process.rank,
-            // Processes of a recording have no process ids.
-            pid: Some(process.pid).filter(|pid| *pid != 0),
-            ..RowSubject::default()
+    job(&mut table, &report);
+    for process in array(&report["processes"]) {
+        let of = |table: &'static str, values, function: &Value| ReportPart {
+            table,
+            subject: [
+                text(&process["host"]),
+                text(&process["rank"]),
+                text(&process["pid"]),
+                text(function),
+                String::new(),
+                String::new(),
+                String::new(),
+            ],
+            values,
         };
-        self::process(&mut table, &of, process);
-        let regions = process.regions.iter();
-        regions.for_each(|regions| self::regions(&mut table, &of, regions));
-        for function in &process.functions {
-            let of = RowSubject {
-                table: "function",
-                function: function.name.clone(),
-                ..of.clone()
-            };
-            self::function(&mut table, &of, function);
+        table.rows(&of("process", process, &Value::Null), &OF_PROCESS);
+        if process["openmp"].is_object() {
+            table.rows(&of("process", &process["openmp"], &Value::Null), &OF_REGIONS);
+        }
+        for function in array(&process["functions"]) {
+            self::function(&mut table, &of("function", function, &function["name"]));
         }
     }
-    for site in &snapshot.sequence.call_sites {
-        call_site(&mut table, snapshot, site);
+    for site in array(&report["call_sites"]["sites"]) {
+        let caller = Some(&site["caller"]).filter(|caller| !caller.is_null());
+        let subject = [
+            &report["host"],
+            &Value::Null,
+            &Value::Null,
+            &site["function"],
+            caller.unwrap_or(&site["module"]),
+            &site["file"],
+            &site["line"],
+        ];
+        let part = ReportPart {
+            table: "call_site",
+            subject: subject.map(text),
+            values: site,
+        };
+        table.rows(&part, &OF_CALL_SITE);
     }
     table.0
 }
 
+/// The text of a cell; empty for what is not known.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        number => number.to_string(),
+    }
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
 impl Table {
-    fn row(&mut self, of: &RowSubject, quantity: &str, unit: &str, value: Option<f64>) {
-        let number = |number: Option<String>| number.unwrap_or_default();
-        let fields = [
-            of.table.to_owned(),
-            csv_field(&of.host),
-            number(of.rank.map(|rank| rank.to_string())),
-            number(of.pid.map(|pid| pid.to_string())),
-            csv_field(&of.function),
-            csv_field(&of.caller),
-            csv_field(&of.file),
-            number(of.line.map(|line| line.to_string())),
-            quantity.to_owned(),
-            unit.to_owned(),
-            // The shortest representation that parses to the same number.
-            number(value.map(|value| value.to_string())),
-        ];
+    fn row(&mut self, of: &ReportPart<'_>, (quantity, unit): (&str, &str), value: Option<f64>) {
+        let subject: Vec<String> = of.subject.iter().map(|field| csv_field(field)).collect();
+        // The shortest representation that parses to the same number.
+        let value = value.map(|value| value.to_string()).unwrap_or_default();
         // Writing into memory does not fail.
-        let _ = writeln!(self.0, "{}", fields.join(","));
+        let _ = writeln!(
+            self.0,
+            "{},{},{quantity},{unit},{value}",
+            of.table,
+            subject.join(",")
+        );
     }
 
-    fn count(&mut self, of: &RowSubject, quantity: &str, count: Option<u64>) {
-        self.row(of, quantity, "1", count.map(|count| count as f64));
-    }
-
-    fn bytes(&mut self, of: &RowSubject, quantity: &str, bytes: Option<u64>) {
-        self.row(of, quantity, "B", bytes.map(|bytes| bytes as f64));
-    }
-
-    fn time(&mut self, of: &RowSubject, quantity: &str, ns: Option<u64>) {
-        self.row(of, quantity, "s", ns.map(seconds));
+    fn rows(&mut self, of: &ReportPart<'_>, quantities: &[Quantity]) {
+        for (quantity, unit, place) in quantities {
+            let value = of.values.pointer(place).and_then(Value::as_f64);
+            self.row(of, (quantity, unit), value);
+        }
     }
 }
 
-fn job(table: &mut Table, snapshot: &Snapshot) {
-    let of = RowSubject {
+fn job(table: &mut Table, report: &Value) {
+    let mut subject = [const { String::new() }; 7];
+    subject[0] = text(&report["host"]);
+    let of = ReportPart {
         table: "job",
-        host: snapshot.job.host.clone(),
-        ..RowSubject::default()
+        subject,
+        values: report,
     };
-    table.row(&of, "elapsed", "s", Some(snapshot.elapsed.as_secs_f64()));
-    table.count(&of, "size", snapshot.job.size.map(|size| size as u64));
-    let iteration = snapshot.sequence.iteration.as_ref();
-    table.count(&of, "iterations", iteration.map(|iteration| iteration.count));
-    let mean = iteration.map(|iteration| iteration.mean_ns / 1e9);
-    table.row(&of, "iteration_mean", "s", mean);
-    let all = snapshot.sequence.efficiencies.as_ref();
-    let split = all.and_then(|all| all.split);
-    for (name, value) in [
-        ("parallel_efficiency", all.map(|all| all.of.parallel)),
-        ("load_balance", all.map(|all| all.of.load_balance)),
-        ("load_balance_within_nodes", all.map(|all| all.of.within_nodes)),
-        (
-            "load_balance_between_nodes",
-            all.and_then(|all| all.between_nodes),
-        ),
-        ("communication_efficiency", all.map(|all| all.of.communication)),
-        ("serialisation_efficiency", split.map(|of| of.serialisation)),
-        ("transfer_efficiency", split.map(|of| of.transfer)),
-    ] {
-        table.row(&of, name, "1", value);
+    table.rows(&of, &OF_JOB);
+    for (kind, lost) in report["completeness"]["lost"].as_object().into_iter().flatten() {
+        table.row(&of, (&format!("lost_{kind}"), "1"), lost.as_f64());
     }
-    for (kind, lost) in &snapshot.lost {
-        table.count(&of, &format!("lost_{kind}"), Some(*lost));
-    }
-    table.count(&of, "calls_under_way_when_armed", snapshot.under_way);
-    table.count(&of, "events_received", Some(snapshot.events.received));
-    table.count(&of, "hits_added_up", Some(snapshot.events.added_up));
-    table.count(&of, "hits_not_added_up", Some(snapshot.events.sent_alone));
-    let has_mpi = snapshot.job.mpi.is_some();
-    table.count(&of, "unseen_calls", has_mpi.then_some(snapshot.sequence.unseen));
 }
 
-fn process(table: &mut Table, of: &RowSubject, view: &ProcessView) {
-    let counters = view.counters.as_ref();
-    let counted = |number: fn(&Counters) -> u64| counters.map(number);
-    table.time(of, "watched", Some(view.watched_ns));
-    table.time(of, "mpi_time", view.mpi_ns);
-    table.time(of, "mpi_runqueue_time", view.mpi_waited_ns);
-    table.row(of, "useful_share", "1", view.useful);
-    table.time(of, "cpu_time", counted(|all| all.cpu_ns));
-    table.time(of, "runqueue_time", counted(|all| all.runqueue_ns));
-    table.count(
-        of,
-        "switches_involuntary",
-        counted(|all| all.switches_involuntary),
-    );
-    table.count(of, "switches_voluntary", counted(|all| all.switches_voluntary));
-    table.count(of, "faults_minor", counted(|all| all.faults_minor));
-    table.count(of, "faults_major", counted(|all| all.faults_major));
-    table.bytes(of, "memory_resident", counted(|all| all.resident_bytes));
-    let peak = counters.and_then(|all| all.resident_peak_bytes);
-    table.bytes(of, "memory_resident_peak", peak);
-}
-
-/// Rows that exist only for programs with parallel regions.
-fn regions(table: &mut Table, of: &RowSubject, view: &RegionsView) {
-    table.count(of, "regions", Some(view.regions));
-    table.time(of, "region_time", view.inside_ns);
-    table.time(of, "regions_probed", Some(view.watched_ns));
-    let teams = view.teams.as_ref().map(|teams| teams.of);
-    let of_teams = |number: fn(&TeamTotals) -> u64| teams.as_ref().map(number);
-    table.count(of, "team_regions", of_teams(|teams| teams.regions));
-    table.count(of, "team_threads_least", of_teams(|teams| teams.threads_least));
-    table.count(of, "team_threads_most", of_teams(|teams| teams.threads_most));
-    table.time(of, "team_working_time", of_teams(|teams| teams.working_ns));
-    table.time(of, "team_starting_time", of_teams(|teams| teams.starting_ns));
-    table.time(of, "team_waiting_time", of_teams(|teams| teams.waiting_ns));
-    table.time(of, "team_ending_time", of_teams(|teams| teams.ending_ns));
-}
-
-fn function(table: &mut Table, of: &RowSubject, view: &FunctionTotals) {
-    table.count(of, "calls", Some(view.calls));
-    table.count(of, "nested_calls", Some(view.nested));
-    table.count(of, "untimed_calls", Some(view.untimed));
-    table.count(of, "unreturned_calls", Some(view.unreturned));
-    table.time(of, "time", view.time_ns);
-    let bytes = match view.bytes_kind {
+fn function(table: &mut Table, of: &ReportPart<'_>) {
+    table.rows(of, &OF_FUNCTION);
+    let bytes = match of.values["bytes_kind"].as_str() {
         Some(kind) => format!("bytes_{kind}"),
         None => "bytes".to_owned(),
     };
-    table.bytes(of, &bytes, view.bytes);
-    table.count(of, "bytes_unknown_calls", Some(view.bytes_unknown));
-    let sizes = view.sizes.iter().enumerate();
-    for (size, messages) in sizes.filter(|(_, messages)| **messages > 0) {
-        let quantity = match abi::Sizes::greatest(size) {
+    table.row(of, (&bytes, "B"), of.values["bytes"].as_f64());
+    for size in array(&of.values["sizes"]) {
+        let quantity = match size["up_to_bytes"].as_u64() {
             Some(most) => format!("messages_up_to_{most}B"),
             None => "messages_greater".to_owned(),
         };
-        table.count(of, &quantity, Some(*messages));
+        table.row(of, (&quantity, "1"), size["messages"].as_f64());
     }
-    for (from_ns, calls) in view.durations.iter().flat_map(|durations| durations.buckets()) {
-        table.count(of, &format!("calls_from_{from_ns}ns"), Some(calls));
+    let durations = &of.values["durations"];
+    for (from_ns, calls) in array(&durations["from_ns"]).zip(array(&durations["count"])) {
+        table.row(of, (&format!("calls_from_{from_ns}ns"), "1"), calls.as_f64());
     }
-}
-
-/// Rows of a call site, over all ranks.
-fn call_site(table: &mut Table, snapshot: &Snapshot, site: &CallSiteView) {
-    let place = &site.place;
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let of = RowSubject {
-        table: "call_site",
-        host: snapshot.job.host.clone(),
-        function: site.function.clone(),
-        caller: text(&place.function.clone().or_else(|| place.module.clone())),
-        file: text(&place.file),
-        line: place.line,
-        ..RowSubject::default()
-    };
-    table.count(&of, "ranks", Some(site.ranks));
-    table.count(&of, "calls", Some(site.calls));
-    table.time(&of, "time", Some(site.time_ns));
 }
 
 #[cfg(test)]
 mod tests {
+    use profile::{CallSiteView, FunctionTotals, Histogram, JobView, ProcessView, RegionsView, SourcePlace};
+
     use super::*;
-    use profile::{Histogram, JobView, SourcePlace};
 
     #[test]
     fn each_number_has_a_row_and_what_was_not_measured_an_empty_field() {
@@ -262,5 +276,48 @@ mod tests {
             ranks: 2,
         });
         insta::assert_snapshot!(table(&snapshot));
+    }
+
+    /// Quantities with the part of a report in which they are.
+    fn all() -> impl Iterator<Item = (&'static str, &'static Quantity)> {
+        let of = |part, quantities: &'static [Quantity]| quantities.iter().map(move |one| (part, one));
+        of("", &OF_JOB)
+            .chain(of("/processes/0", &OF_PROCESS))
+            .chain(of("/processes/0/openmp", &OF_REGIONS))
+            .chain(of("/processes/0/functions/0", &OF_FUNCTION))
+            .chain(of("/call_sites/sites/0", &OF_CALL_SITE))
+    }
+
+    #[test]
+    fn each_quantity_is_a_number_of_the_report_with_the_same_unit() {
+        let report = super::super::report(&super::super::tests::everything());
+        for (part, (quantity, unit, place)) in all() {
+            let place = format!("{part}{place}");
+            let value = report.pointer(&place);
+            assert!(
+                value.is_some_and(Value::is_number),
+                "{quantity}: {place} is {value:?}"
+            );
+            let field = place.rsplit('/').next().unwrap_or_default();
+            let of_field = match field {
+                _ if field.ends_with("_s") => "s",
+                _ if field.starts_with("resident_bytes") => "B",
+                _ => "1",
+            };
+            assert_eq!(*unit, of_field, "{quantity}: {place}");
+        }
+    }
+
+    #[test]
+    fn each_quantity_is_on_the_page() {
+        let page = include_str!("../../../../docs/exports.md");
+        let unstated: Vec<&str> = all()
+            .map(|(_, (quantity, _, _))| *quantity)
+            .filter(|quantity| !page.contains(&format!("`{quantity}`")))
+            .collect();
+        assert!(
+            unstated.is_empty(),
+            "docs/exports.md says nothing of {unstated:?}"
+        );
     }
 }

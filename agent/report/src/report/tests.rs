@@ -5,7 +5,7 @@ use std::time::Duration;
 use profile::cost::Estimate;
 use profile::{
     Counters, EfficienciesView, Frequency, GuardView, IterationView, JobView, MatrixView, Messages, PaceView,
-    PairView, RuleView, SequenceView, Standing,
+    PairView, RegionsView, RuleView, SequenceView, Standing, TeamTotals,
 };
 use serde_json::Value;
 
@@ -39,6 +39,17 @@ fn rank() -> ProcessView {
         durations: Some(Histogram::of(calls)),
         ..FunctionTotals::default()
     };
+    let teams = TeamTotals {
+        regions: 4,
+        threads_least: 2,
+        threads_most: 2,
+        team_ns: 1_600_000_000,
+        working_ns: 1_200_000_000,
+        starting_ns: 100_000_000,
+        waiting_ns: 200_000_000,
+        ending_ns: 100_000_000,
+        ..TeamTotals::default()
+    };
     ProcessView {
         pid: 8120,
         rank: Some(0),
@@ -68,6 +79,13 @@ fn rank() -> ProcessView {
             cpu: Some(0.75),
             runqueue: None,
         }],
+        regions: Some(RegionsView {
+            regions: 5,
+            inside_ns: Some(900_000_000),
+            watched_ns: 1_000_000_000,
+            teams: Some(teams.into()),
+            ..RegionsView::default()
+        }),
         ..ProcessView::default()
     }
 }
@@ -127,7 +145,7 @@ fn change() -> ChangeView {
 }
 
 /// Nothing could be measured for the second rank.
-fn everything() -> Snapshot {
+pub(super) fn everything() -> Snapshot {
     let pair = PairView {
         from: 0,
         to: 1,
@@ -178,6 +196,7 @@ fn everything() -> Snapshot {
         }],
         changes: vec![change()],
         lost: vec![("ring_full", 0)],
+        under_way: Some(0),
         trace: Some(TraceView {
             file: "trace.json".into(),
             bytes: 100,
@@ -242,7 +261,7 @@ fn every_field_of_a_report_is_on_its_page() {
 }
 
 #[test]
-fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
+fn losses_make_a_report_partial_and_are_in_it() {
     let whole = Snapshot {
         lost: vec![("ring_full", 0)],
         under_way: Some(2),

@@ -43,7 +43,7 @@ fn written(limit: u64, fill: impl FnOnce(&mut Trace)) -> (Value, TraceView) {
 }
 
 #[test]
-fn what_rules_find_and_change_is_marked_at_its_moment() {
+fn findings_and_changes_are_marked_at_their_time() {
     let (trace, view) = written(BYTES_MIN, |trace| {
         trace.mark("finding", "busy", "4 ranks \"spin\"\nand wait", 1_500_000);
         trace.mark("change", "busy", "4 changes written and read back", 1_750_500);

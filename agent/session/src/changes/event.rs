@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::outcome::ChangeOutcome;
 use super::outcome::NotDone;
 use super::switch::ProbeSwitch;
-use crate::error::ErrorText;
 pub use crate::process::{ActuatorPid, MachineId, MemberProcess};
+use profile::error::ErrorText;
 use profile::{ChangeView, GuardView, Reaction};
 
 /// A change of a process, by its number in the journal of that process.

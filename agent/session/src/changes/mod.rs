@@ -32,8 +32,8 @@ pub use self::{
 use self::{
     findings::Findings, ledger::Ledger, made::Made, retry::Retry, reverting::Reverting, summary::Left,
 };
-use crate::error::ErrorText;
 use profile::cost::HoldTotals;
+use profile::error::ErrorText;
 use profile::format::plural;
 use profile::{GuardView, outcome as words};
 use rules::{DecisionId, Time};

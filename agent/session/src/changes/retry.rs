@@ -13,7 +13,7 @@ const PAUSE_NS: u64 = 1_000_000_000;
 const PAUSE_NS_MAX: u64 = 64 * PAUSE_NS;
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingRetry {
     due_ns: u64,
     pause_ns: u64,
 }
@@ -21,7 +21,7 @@ struct Waiting {
 /// The changes to retry: at most those of the session.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
-    waiting: BTreeMap<ChangeId, Waiting>,
+    waiting: BTreeMap<ChangeId, PendingRetry>,
 }
 
 impl Retry {
@@ -30,7 +30,7 @@ impl Retry {
         let before = self.waiting.get(&change).map(|waiting| waiting.pause_ns);
         let pause_ns = before.map_or(PAUSE_NS, |pause_ns| (2 * pause_ns).min(PAUSE_NS_MAX));
         let due_ns = now.0.saturating_add(pause_ns);
-        self.waiting.insert(change, Waiting { due_ns, pause_ns });
+        self.waiting.insert(change, PendingRetry { due_ns, pause_ns });
         before.is_none()
     }
 

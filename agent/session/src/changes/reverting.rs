@@ -25,18 +25,18 @@ pub(super) enum Judgement {
 /// Verdicts of guards whose changes are being reverted, or could not be.
 #[derive(Debug, Default)]
 pub(super) struct Reverting {
-    verdicts: BTreeMap<DecisionId, Verdict>,
+    verdicts: BTreeMap<DecisionId, PendingVerdict>,
     decisions: BTreeMap<ChangeId, DecisionId>,
 }
 
 #[derive(Debug)]
-struct Verdict {
+struct PendingVerdict {
     guard: GuardView,
     waiting: BTreeSet<ChangeId>,
     failed: BTreeMap<ChangeId, String>,
 }
 
-impl Verdict {
+impl PendingVerdict {
     /// `None` while the result of some change is unknown.
     fn known(&self) -> Option<(Judgement, GuardView)> {
         if !self.waiting.is_empty() {
@@ -91,7 +91,7 @@ impl Reverting {
         };
         let of = changes.iter().map(|change| (*change, decision));
         self.decisions.extend(of);
-        let verdict = self.verdicts.entry(decision).or_insert_with(|| Verdict {
+        let verdict = self.verdicts.entry(decision).or_insert_with(|| PendingVerdict {
             guard,
             waiting: BTreeSet::new(),
             failed: BTreeMap::new(),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_is_looked_for_shortly_before_it_falls_due_and_not_for_long() {
+    fn repeated_hits_are_awaited_shortly_before_they_are_due_and_not_for_long() {
         let (prediction, now) = after([27, 27, 27, 90, 27, 27, 27, 27].map(|interval| interval * MS));
         let expected = prediction.next(now).unwrap();
         assert_eq!(expected.from_ns, now + 27 * MS - SLACK_NS);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_irregular_or_too_frequent_is_not_looked_for() {
+    fn irregular_and_too_frequent_hits_are_not_awaited() {
         let (irregular, now) = after([27, 31, 22, 40, 27, 33, 25, 29].map(|interval| interval * MS));
         assert_eq!(irregular.next(now), None);
         let (frequent, now) = after([MS; 8]);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_sleeps_until_the_warm_up_and_not_at_all_once_it_is_over() {
+    fn the_reader_sleeps_until_the_warm_up_and_not_after_it() {
         let expected = Expected {
             from_ns: 10 * MS,
             until_ns: 11 * MS,

@@ -66,7 +66,7 @@ fn is_fine(it: Leaving, changes: LeaveEvent) -> bool {
 }
 
 #[test]
-fn what_came_last_is_read_and_the_recording_completed_before_anything_is_put_back_or_shown() {
+fn the_last_hits_are_read_and_recorded_before_anything_is_reverted_or_shown() {
     for (has_actuator, then) in [(false, LeaveEffect::Show), (true, LeaveEffect::Revert)] {
         let mut it = Leaving::default();
         let effects = it.on(stop("Ctrl-C", false, has_actuator));
@@ -192,7 +192,7 @@ fn a_guard_that_took_something_back_is_no_success() {
 }
 
 #[test]
-fn what_could_not_be_put_back_is_no_success() {
+fn a_failed_revert_is_no_success() {
     for has_failed in [true, false] {
         let it = writing(ActuatorEnd {
             has_failed,
@@ -220,7 +220,7 @@ fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
 }
 
 #[test]
-fn what_could_not_be_written_is_a_failure_and_all_of_it_is_named() {
+fn files_that_could_not_be_written_are_failures_and_are_all_named() {
     let full = std::io::Error::other("no space");
     let failed = |what: &str| Err(ErrorText::new(format!("{what} could not be written")).caused_by(&full));
     let mut it = watching();

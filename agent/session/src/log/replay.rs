@@ -115,7 +115,7 @@ pub fn replay(text: &str, check: Check, mut report: impl FnMut(ReplayStep)) -> R
     let mut lines = (1..).zip(text.lines());
     let (_, first) = lines.next().unwrap_or((1, ""));
     let header = header(first)?;
-    let mut parts = Parts {
+    let mut parts = StateMachines {
         members: header.members(),
         changes: Changes::default(),
         leaving: Leaving::default(),
@@ -199,14 +199,14 @@ struct Line {
     effects: Vec<Value>,
 }
 
-struct Parts {
+struct StateMachines {
     members: Members,
     changes: Changes,
     leaving: Leaving,
     requests: Requests,
 }
 
-impl Parts {
+impl StateMachines {
     fn on(&mut self, part: LogPart, event: Value, now: Time) -> serde_json::Result<String> {
         match part {
             LogPart::Members => again(&mut self.members, event, now),

@@ -219,7 +219,7 @@ fn a_request_is_replayed_with_the_rule_that_it_brings() {
 }
 
 #[test]
-fn what_has_no_room_is_counted_and_what_has_is_replayed() {
+fn events_without_room_are_counted_and_the_others_are_replayed() {
     let mut lines = lines();
     let mut members = Members::new(ORIGIN, Vec::new(), Time(0));
     let text = "x".repeat(LOG_BYTES_MAX / 4);

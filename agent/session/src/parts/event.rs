@@ -6,13 +6,12 @@ use std::{
 };
 
 use plan::MarkKind;
-use profile::{FindingView, GuardView};
+use profile::{FindingView, GuardView, error::ErrorText};
 use rules::{CheckedRule, DecisionId};
 
 use crate::{
     changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
     decision::ResolvedDecision,
-    error::ErrorText,
     leave::{self, ActuatorEnd},
     request::{Answer, Mode, Request},
     requests::{NotAdded, NotSwitched, RemoveResult},

@@ -10,7 +10,6 @@ pub use self::event::{Effect, EffectQueue, Effects, Event};
 use crate::{
     changes::{self, Changes, NotDone},
     decision::ResolvedDecision,
-    error::ErrorText,
     leave::{self, Leaving},
     log::{Log, LogFile, LogHeader, Requests},
     members::{self, MachineId, MemberProcess, Members, MembersOrigin},
@@ -20,7 +19,7 @@ use crate::{
 use plan::MarkKind;
 use profile::format::duration;
 use profile::outcome::{NOT_UNDONE, UNDONE};
-use profile::{FindingView, GuardView};
+use profile::{FindingView, GuardView, error::ErrorText};
 use rules::{DecisionId, Time};
 
 /// How a session was started.

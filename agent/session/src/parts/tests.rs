@@ -219,7 +219,7 @@ fn an_order_without_room_is_a_refusal_that_may_pass() {
 }
 
 #[test]
-fn what_the_rules_wait_for_no_longer_is_given_up_once() {
+fn changes_that_rules_no_longer_await_are_given_up_once() {
     let mut it = after!(writing(); decided(1), ms(1); resolved(1), ms(1));
     assert_eq!(it.given_up(|_| true).len(), 0);
     let given_up = it.given_up(|decision| decision != DecisionId(1));
@@ -339,7 +339,7 @@ fn probes_that_cannot_be_switched_back_are_said() {
 }
 
 #[test]
-fn what_a_request_needs_is_done_before_it_is_answered() {
+fn the_effects_of_a_request_precede_its_answer() {
     let rule = || "r".to_owned();
     let switch = |mode| Request::Switch { rule: rule(), mode };
     let switched = |result| Event::Switched(rule(), Mode::Advising, result, "no such rule".to_owned());
@@ -443,7 +443,7 @@ fn a_request_to_stop_is_answered_and_the_first_reason_is_the_one() {
 }
 
 #[test]
-fn a_session_that_ends_begins_nothing_and_refuses_what_is_asked() {
+fn an_ending_session_begins_nothing_and_refuses_requests() {
     let mut it = writing();
     assert_eq!(
         it.does(Event::Stop("Ctrl-C"), 1),
@@ -518,7 +518,7 @@ fn the_program_has_ended_when_all_its_processes_have() {
 }
 
 #[test]
-fn the_last_words_know_who_has_ended_and_how_many_changes_the_actuator_did_not_name() {
+fn the_last_report_has_ended_processes_and_the_number_of_unnamed_changes() {
     for (ended, unnamed, words) in [
         (vec![], 0, "the state of the changes is not known"),
         (vec![], 2, "2 changes more are in the journal alone"),
@@ -545,7 +545,7 @@ fn the_last_words_know_who_has_ended_and_how_many_changes_the_actuator_did_not_n
 }
 
 #[test]
-fn what_follows_comes_before_what_is_left_and_steps_of_the_end_one_after_the_other() {
+fn effects_precede_the_remaining_events_and_steps_of_the_end_are_sequential() {
     let step = |step| Effect::Leaving(step);
     let say = |line: &str| Effect::Say(line.to_owned());
     let mut pending = EffectQueue::default();

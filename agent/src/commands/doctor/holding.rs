@@ -11,7 +11,7 @@ use plan::{Literal, SyncPoint, ValueType};
 use tuner::actuator::{ArmCommand, Collected, SetCommand};
 use tuner::{Pid, Receipt};
 
-use super::Step;
+use super::CheckResult;
 use crate::actuator::{Actuator, StartOptions, passage_text};
 
 /// The function that `cat` calls for each line.
@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(20);
 
 /// Sets a variable of the child twice at the write of its input: once while it is held, and once while it is
 /// stopped. Then ends the child, so that nothing needs to be reverted. Returns a description.
-pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> Step<String> {
+pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> CheckResult<String> {
     let options = StartOptions {
         keeps: false,
         has_sync_points: true,
@@ -55,7 +55,11 @@ pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) 
 }
 
 /// On a busy machine a hit can be missed, so the child writes repeatedly until the change is done.
-fn at_its_next_write(child: &mut Child, actuator: &mut Actuator, command: ArmCommand) -> Step<Receipt> {
+fn at_its_next_write(
+    child: &mut Child,
+    actuator: &mut Actuator,
+    command: ArmCommand,
+) -> CheckResult<Receipt> {
     let ticket = actuator.client.arm(command)?;
     let input = child.stdin.as_mut().ok_or("the child ended")?;
     let output = child.stdout.as_mut().ok_or("the child ended")?;

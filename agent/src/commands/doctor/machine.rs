@@ -12,15 +12,15 @@ use plan::{Value, ValueType};
 use probe::kernel::{
     self, CallMoment, Kernel, KernelError, LinkChoice, LinkKind, LinkRequest, LoadOptions, ProbeSite,
 };
+use profile::error::ErrorText;
 use rustix::process::{getpid, getpriority_process};
-use session::error::ErrorText;
 use tuner::journal::StateDir;
 use tuner::{
     Address, AddressSpace, Author, Hooks, Images, Process, SetRequest, VariableName, WritablePlace, Writer,
     parse_maps,
 };
 
-use super::{super::history, Check, Step, versions};
+use super::{super::history, Check, CheckResult, versions};
 use crate::rights::{self, Need};
 
 /// Inode numbers of the initial namespaces (include/linux/proc_ns.h).
@@ -135,7 +135,7 @@ fn own_offset() -> Option<u64> {
 
 /// Attaches to a function of our own file, and detaches.
 fn attach_to_ourselves(name: &'static str, links: LinkChoice) -> Check {
-    let attached = (|| -> Step<()> {
+    let attached = (|| -> CheckResult<()> {
         let site = ProbeSite::new(own_offset().ok_or("our own code was not found in our file")?, 0);
         let kernel = Kernel::load(LoadOptions {
             links,
@@ -171,7 +171,7 @@ impl Testee {
         Ok(Testee(child))
     }
 
-    fn space(&self, images: &Images) -> Step<AddressSpace> {
+    fn space(&self, images: &Images) -> CheckResult<AddressSpace> {
         let process = Process::open(self.0.id().cast_signed())?;
         Ok(AddressSpace::read(&process, images)?)
     }
@@ -186,7 +186,7 @@ impl Drop for Testee {
 
 /// Reads the memory of a child process.
 fn reading() -> Check {
-    let read = || -> Step<()> {
+    let read = || -> CheckResult<()> {
         let testee = Testee::start()?;
         let space = testee.space(&Images::new())?;
         let start = space.maps.first().ok_or("nothing is mapped in it")?.start;
@@ -216,7 +216,7 @@ fn writing() -> Check {
     }
 }
 
-fn write_into_child(folder: &Path) -> Step<&'static str> {
+fn write_into_child(folder: &Path) -> CheckResult<&'static str> {
     let testee = Testee::start()?;
     let images = Arc::new(Images::new());
     let space = testee.space(&images)?;

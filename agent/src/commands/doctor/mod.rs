@@ -18,7 +18,7 @@ use crate::{
 const SCHEMA: &str = "tuneagent.doctor/1";
 
 /// A step of an attempt. Whatever its error is, it is shown.
-type Step<T> = Result<T, Box<dyn std::error::Error>>;
+type CheckResult<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,7 +45,7 @@ struct Check {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct DoctorReport<'a> {
     schema: &'static str,
     tuneagent: &'static str,
     checks: &'a [Check],
@@ -117,7 +117,7 @@ pub(super) fn run(args: &DoctorArgs) -> CommandResult {
     let mut checks = machine::checks();
     checks.extend(target.into_iter().flat_map(target::checks));
     if args.json {
-        let report = Report {
+        let report = DoctorReport {
             schema: SCHEMA,
             tuneagent: env!("CARGO_PKG_VERSION"),
             checks: &checks,

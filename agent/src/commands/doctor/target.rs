@@ -6,7 +6,7 @@ use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
 use tuner::journal::StateDir;
 use tuner::{LockError, ProcessError, VariableName, WritablePlace, WritablePlaceError, WriterLock};
 
-use super::{super::target::of_process, Check, Step};
+use super::{super::target::of_process, Check, CheckResult};
 use crate::{exit::Failure, rights};
 
 /// A variable that every program with a C library has.
@@ -93,7 +93,7 @@ fn files(member: &Member) -> Check {
 
 /// Attaches to the entry of the program in this process only, and detaches.
 fn probed(member: &Member) -> Check {
-    let attached = (|| -> Step<()> {
+    let attached = (|| -> CheckResult<()> {
         let module = member.space.executable().ok_or("it has no program")?;
         let functions = module.image.functions(&["main", "_start"])?;
         let first = functions

@@ -1,14 +1,14 @@
 //! Changes as `journal` lists them: the alternations of one session's trial are one entry, and so is a change
 //! that was made in several processes at once.
 
-use tuner::journal::{Change, Status};
+use tuner::journal::{JournalChange, Status};
 
 /// Repetitions of a change of a process, and the last one.
-pub(super) struct Entry {
+pub(super) struct HistoryEntry {
     /// Number of the first change, and when it was made.
     pub(super) first: (u64, String),
     pub(super) times: usize,
-    pub(super) last: Change,
+    pub(super) last: JournalChange,
     /// Further processes with the same change, by number.
     pub(super) others: Vec<i32>,
 }
@@ -16,8 +16,8 @@ pub(super) struct Entry {
 /// The changes of a process as entries. Repetitions of a rule's changes, which its guard reverts to compare,
 /// form one entry for each action. A change that another session made or reverted, or a user by hand, is no
 /// part of a trial.
-pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
+pub(super) fn entries(changes: Vec<JournalChange>) -> Vec<HistoryEntry> {
+    let mut entries: Vec<HistoryEntry> = Vec::new();
     for change in changes {
         let rule = change.intent.rule.clone();
         let action = change.intent.action.to_string();
@@ -30,7 +30,7 @@ pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
                 entry.times += 1;
                 entry.last = change;
             }
-            _ => entries.push(Entry {
+            _ => entries.push(HistoryEntry {
                 first: (change.intent.change, change.intent.at.wall.clone()),
                 times: 1,
                 last: change,
@@ -43,11 +43,14 @@ pub(super) fn entries(changes: Vec<Change>) -> Vec<Entry> {
 
 /// The entries of several processes, in order of time: those that differ only in the process and in time are one.
 /// `details` is what else is shown of a change.
-pub(super) fn merged(mut entries: Vec<Entry>, details: impl Fn(&Change) -> String) -> Vec<Entry> {
+pub(super) fn merged(
+    mut entries: Vec<HistoryEntry>,
+    details: impl Fn(&JournalChange) -> String,
+) -> Vec<HistoryEntry> {
     entries.sort_by(|one, other| one.last.intent.at.wall.cmp(&other.last.intent.at.wall));
-    let mut merged: Vec<Entry> = Vec::new();
+    let mut merged: Vec<HistoryEntry> = Vec::new();
     for entry in entries {
-        let is_same = |shown: &&mut Entry| {
+        let is_same = |shown: &&mut HistoryEntry| {
             shown.first.0 == entry.first.0
                 && shown.times == entry.times
                 && is_same_decision(&shown.last, &entry.last)
@@ -62,9 +65,9 @@ pub(super) fn merged(mut entries: Vec<Entry>, details: impl Fn(&Change) -> Strin
 }
 
 /// Whether a session or command made the same change in two processes of a program, for the same reasons.
-fn is_same_decision(one: &Change, other: &Change) -> bool {
+fn is_same_decision(one: &JournalChange, other: &JournalChange) -> bool {
     let (intent, of_other) = (&one.intent, &other.intent);
-    let reverted_by = |change: &Change| change.revert.as_ref().map(|(_, who)| who.clone());
+    let reverted_by = |change: &JournalChange| change.revert.as_ref().map(|(_, who)| who.clone());
     intent.target.pid != of_other.target.pid
         && intent.target.executable == of_other.target.executable
         && intent.who == of_other.who
@@ -75,7 +78,7 @@ fn is_same_decision(one: &Change, other: &Change) -> bool {
 }
 
 /// Whether the session that made a change reverted it itself and then made the next one.
-fn was_reverted_to_compare(change: &Change, next: &Change) -> bool {
+fn was_reverted_to_compare(change: &JournalChange, next: &JournalChange) -> bool {
     let session = &change.intent.who;
     let reverted_by = change.revert.as_ref().map(|(_, who)| who);
     change.status == Status::Reverted && reverted_by == Some(session) && next.intent.who == *session
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     /// A change of a rule (or by hand) that binds a thread to a CPU, made and reverted by these processes.
-    fn change(number: u64, rule: Option<&str>, cpu: &str, status: Status, by: (i32, i32)) -> Change {
+    fn change(number: u64, rule: Option<&str>, cpu: &str, status: Status, by: (i32, i32)) -> JournalChange {
         let who = |pid: i32| json!({"uid": 0, "user": "root", "pid": pid});
         let at = json!({"wall": "2026-11-20T15:04:23.420Z", "monotonic_ns": number});
         let revert = (status == Status::Reverted).then(|| json!([at, who(by.1)]));

@@ -6,7 +6,7 @@ use profile::format::plural;
 use profile::outcome::COMPARED;
 
 /// Who reported a revert: the recorded session or the replay; and the rule.
-type Trial = (&'static str, String);
+type RevertKey = (&'static str, String);
 
 /// Reverts that are not printed yet.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ struct Reverts {
 
 /// The trials whose change was reverted to compare, until the next line about them.
 #[derive(Debug, Default)]
-pub(super) struct Compared(BTreeMap<Trial, Reverts>);
+pub(super) struct Compared(BTreeMap<RevertKey, Reverts>);
 
 /// The reverts of a trial, to be printed.
 #[derive(Debug, PartialEq)]
@@ -64,7 +64,7 @@ impl Compared {
     }
 }
 
-fn line((source, rule): Trial, reverts: Reverts) -> Alternations {
+fn line((source, rule): RevertKey, reverts: Reverts) -> Alternations {
     let text = match reverts.count {
         1 => reverts.text,
         count => {

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_offered_is_in_the_program() {
+    fn candidates_are_functions_of_the_program() {
         // The program of this test: it has symbols, and no MPI.
         let path = std::env::current_exe().unwrap();
         let image = Image::read(std::fs::File::open(path).unwrap()).unwrap();

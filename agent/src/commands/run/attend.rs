@@ -41,7 +41,7 @@ const HANDED_ON: [&str; 9] = [
 
 /// The order to watch a process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct WatchRequest {
     /// The process that will become the command.
     pub(super) pid: i32,
     /// Files that its processes are expected to use.
@@ -79,7 +79,7 @@ impl Watcher {
     }
 
     /// Returns when the probes are attached. On failure the process has reported the reason itself.
-    pub(super) fn arm(&mut self, order: &Order) -> Result<(), Failure> {
+    pub(super) fn arm(&mut self, order: &WatchRequest) -> Result<(), Failure> {
         let mut text = serde_json::to_string(order).map_err(super::not_started)?;
         text.push('\n');
         // If it has ended, this fails; the missing answer shows it.
@@ -180,7 +180,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     leave_keys_to_the_command().map_err(Failure::no)?;
     let mut text = String::new();
     io::stdin().read_line(&mut text).map_err(Failure::not_there)?;
-    let order: Order = serde_json::from_str(&text).map_err(Failure::not_there)?;
+    let order: WatchRequest = serde_json::from_str(&text).map_err(Failure::not_there)?;
     let process = Process::open(order.pid).map_err(Failure::not_there)?;
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     target::may_look(&process, &words.join(" "), false)?;

@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 pub(super) use self::{attend::attend, environment::Environment, gate::pass};
 use self::{
-    attend::{Order, Watcher},
+    attend::{WatchRequest, Watcher},
     files::ExpectedFiles,
     gate::Gate,
 };
@@ -41,7 +41,7 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
     program.transpose()?;
     let gate = Gate::start(&args.command, environment).map_err(not_started)?;
     let files = ExpectedFiles::of(&args.command, environment);
-    let order = Order {
+    let order = WatchRequest {
         pid: gate.pid(),
         files,
     };

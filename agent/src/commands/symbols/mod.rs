@@ -40,7 +40,7 @@ struct Listed {
 
 /// A function or variable for display.
 #[derive(Debug, Serialize, Default)]
-struct Row {
+struct SymbolRow {
     name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     symbol: String,
@@ -63,7 +63,7 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct FileSymbols {
     file: String,
-    symbols: Vec<Row>,
+    symbols: Vec<SymbolRow>,
     omitted: usize,
     /// Symbols of the compiler and the C library that a list without a pattern leaves out.
     #[serde(skip)]
@@ -346,7 +346,7 @@ fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
 }
 
 /// One row per mark and set of values that it passes, regardless of its number of places.
-fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::ImageError> {
+fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<SymbolRow>, tuner::ImageError> {
     let mut places: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for mark in image.marks()?.iter().filter(|mark| wanted.takes_name(&mark.name)) {
         let arguments = mark.arguments().into_iter();
@@ -355,7 +355,7 @@ fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::Imag
             .collect();
         *places.entry((&mark.name, types.join(", "))).or_default() += 1;
     }
-    let row = |((name, types), count): ((&str, String), usize)| Row {
+    let row = |((name, types), count): ((&str, String), usize)| SymbolRow {
         name: name.to_owned(),
         kind: "mark",
         type_name: Some(format!("({types})")),
@@ -363,26 +363,26 @@ fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::Imag
             1 => "probe".to_owned(),
             count => format!("probe ({count} places)"),
         },
-        ..Row::default()
+        ..SymbolRow::default()
     };
     Ok(places.into_iter().map(row).collect())
 }
 
 const INLINED: &str = "inlined";
 
-fn inlined_row(place: Inlined) -> Row {
-    Row {
+fn inlined_row(place: Inlined) -> SymbolRow {
+    SymbolRow {
         can: format!(
             "inlined into {} at {}:{}: probe that",
             place.into, place.file, place.line
         ),
         name: place.name,
         kind: INLINED,
-        ..Row::default()
+        ..SymbolRow::default()
     }
 }
 
-fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::LinkAddress, Description>) -> Row {
+fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::LinkAddress, Description>) -> SymbolRow {
     let known = known.get(&entry.address);
     let can = match entry.can(known) {
         SymbolUse::Probe => "probe".to_owned(),
@@ -397,7 +397,7 @@ fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::LinkAddress, Description>) 
     let unit = known
         .map(|known| known.unit.clone())
         .filter(|unit| !unit.is_empty());
-    Row {
+    SymbolRow {
         kind: if entry.is_function() {
             "function"
         } else {
@@ -419,7 +419,7 @@ mod tests {
     use super::is_of_toolchain;
 
     #[test]
-    fn what_the_toolchain_adds_is_distinguished_from_what_the_program_has() {
+    fn functions_of_the_toolchain_differ_from_those_of_the_program() {
         for (name, source, expected) in [
             ("completed.0", Some("crtstuff.c"), true),
             ("deregister_tm_clones", None, true),

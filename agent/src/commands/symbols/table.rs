@@ -4,7 +4,7 @@
 use profile::format::count;
 use report::view::columns;
 
-use super::{INLINED, Row};
+use super::{INLINED, SymbolRow};
 
 /// The width if standard output is no terminal.
 const WIDTH: usize = 80;
@@ -23,10 +23,10 @@ pub(super) fn width() -> usize {
 }
 
 /// The lines, with a heading. The last column depends on the options.
-pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
+pub(super) fn lines(rows: &[SymbolRow], width: usize) -> Vec<String> {
     let has_sites = rows.iter().any(|row| row.site.is_some());
     let heading = if has_sites { "probed at" } else { "can" };
-    let longest = |text: &dyn Fn(&Row) -> usize, most: usize| {
+    let longest = |text: &dyn Fn(&SymbolRow) -> usize, most: usize| {
         rows.iter()
             .map(text)
             .filter(|length| *length <= most)
@@ -73,7 +73,7 @@ pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
     lines
 }
 
-fn last(row: &Row) -> String {
+fn last(row: &SymbolRow) -> String {
     match &row.site {
         Some(site) => site.to_string(),
         None => row.can.clone(),
@@ -81,7 +81,7 @@ fn last(row: &Row) -> String {
 }
 
 /// A private name with its source file, which distinguishes it from others.
-fn shown(row: &Row) -> String {
+fn shown(row: &SymbolRow) -> String {
     let unit = row.unit.as_deref().filter(|_| row.kind == "variable");
     let unit = unit.and_then(|unit| unit.rsplit('/').next());
     match unit {
@@ -90,12 +90,12 @@ fn shown(row: &Row) -> String {
     }
 }
 
-fn type_of(row: &Row) -> &str {
+fn type_of(row: &SymbolRow) -> &str {
     row.type_name.as_deref().unwrap_or("?")
 }
 
 /// Symbols of the linker have no size.
-fn size_of(row: &Row) -> String {
+fn size_of(row: &SymbolRow) -> String {
     match row.size {
         0 => "-".to_owned(),
         size => count(size as f64),
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
     use crate::commands::symbols::sites::SiteRow;
 
-    fn row(name: &str, type_name: Option<&str>, size: u64, can: &str) -> Row {
-        Row {
+    fn row(name: &str, type_name: Option<&str>, size: u64, can: &str) -> SymbolRow {
+        SymbolRow {
             name: name.into(),
             symbol: name.into(),
             kind: "variable",
@@ -139,11 +139,11 @@ mod tests {
             })
         };
         let rows = [
-            Row {
+            SymbolRow {
                 site: site(7, "push", "emulated", None),
                 ..row("PMPI_Waitall", None, 215, "probe")
             },
-            Row {
+            SymbolRow {
                 site: site(0, "sub", "single-stepped", Some("then the stack moves")),
                 ..row("PMPI_Wtime", Some("double ()"), 52, "probe")
             },
@@ -164,12 +164,12 @@ mod tests {
                 48,
                 "set NAME.member",
             ),
-            Row {
+            SymbolRow {
                 kind: INLINED,
                 ..row("half", None, 0, "inlined into step at paths.c:30: probe that")
             },
             row("__TMC_END__", None, 0, "read (constant)"),
-            Row {
+            SymbolRow {
                 unit: Some("src/solver.c".into()),
                 ..row("limit", Some("int"), 4, "set")
             },

@@ -75,14 +75,14 @@ pub(super) fn serve(
 }
 
 /// Changes that wait for sync points: decision and part by ticket.
-type Waiting = BTreeMap<u64, (DecisionId, usize)>;
+type PendingParts = BTreeMap<u64, (DecisionId, usize)>;
 
 /// Returns a receipt for each process if the command was refused; otherwise they come later.
 fn arm_together(
     client: &mut ActuatorClient,
     (decision, parts): (DecisionId, usize),
     command: TogetherCommand,
-    waiting: &mut Waiting,
+    waiting: &mut PendingParts,
 ) -> Vec<OrderReceipt> {
     match client.together(command) {
         Ok(tickets) => {
@@ -106,7 +106,7 @@ fn arm_together(
 }
 
 /// The receipts of cancelled changes are collected like all others.
-fn give_up(client: &mut ActuatorClient, decision: DecisionId, waiting: &Waiting) -> Vec<OrderReceipt> {
+fn give_up(client: &mut ActuatorClient, decision: DecisionId, waiting: &PendingParts) -> Vec<OrderReceipt> {
     let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
     for ticket in of.map(|(ticket, _)| *ticket) {
         // If this fails, the actuator is gone, and so are the waiting changes.
@@ -116,7 +116,7 @@ fn give_up(client: &mut ActuatorClient, decision: DecisionId, waiting: &Waiting)
 }
 
 /// Returns the receipts, except those that come later.
-fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting) -> Vec<OrderReceipt> {
+fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut PendingParts) -> Vec<OrderReceipt> {
     let client = &mut actuator.client;
     let (decision, part, result) = match order {
         QueuedOrder::Do {
@@ -197,7 +197,7 @@ fn revert(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderRec
 }
 
 /// The receipts of changes that have reached their sync points, or never will.
-fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<OrderReceipt> {
+fn collect(actuator: &mut Actuator, waiting: &mut PendingParts) -> Vec<OrderReceipt> {
     let Collected { finished, acted, .. } = match actuator.client.collect() {
         Ok(collected) => collected,
         // The actuator is gone, and reverts what it has begun.

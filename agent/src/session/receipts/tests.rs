@@ -35,7 +35,7 @@ fn reverted_as(outcome: RevertOutcome) -> RevertReceipt {
 }
 
 #[test]
-fn what_could_not_be_put_back_has_failed_unless_its_process_has_ended() {
+fn a_failed_revert_is_a_failure_unless_its_process_has_ended() {
     let reverted = |outcome| Said {
         reverted: vec![(pid(7), reverted_as(outcome))],
         ..Said::default()

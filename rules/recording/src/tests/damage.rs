@@ -68,7 +68,7 @@ fn a_block_that_is_too_large_is_not_decompressed() {
 }
 
 #[test]
-fn what_a_newer_version_adds_is_left_out_and_counted() {
+fn records_of_newer_versions_are_left_out_and_counted() {
     let watermark = |time| Record::Watermark {
         process: ProcessId(1),
         time: Time(time),
@@ -107,7 +107,7 @@ fn what_a_newer_version_adds_is_left_out_and_counted() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
+fn invalid_values_are_named() {
     let captures = vec![Captured::Boolean(true); CAPTURES_MAX + 1];
     let hit = Stored::Hit {
         after_ns: 0,
@@ -205,7 +205,7 @@ fn each_way_of_not_being_a_recording_says_what_to_do() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_the_recording_goes_on() {
+fn a_record_that_is_too_large_is_refused_and_the_recording_continues() {
     let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     let good = Record::Loss {
         time: Time(7),
@@ -271,7 +271,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
 
 /// A recording is untrusted, and its texts may be printed on a terminal of root.
 #[test]
-fn what_a_terminal_would_act_on_is_replaced() {
+fn control_characters_are_replaced() {
     let header = Header {
         host: "a\x1b[2J\u{202e}b\n".to_owned(),
         ..Header::default()

@@ -76,7 +76,7 @@ fn records() -> Vec<Record> {
 
 /// The compressed bytes may change; the contents may not.
 #[test]
-fn what_was_recorded_in_this_format_is_read() {
+fn recordings_in_this_format_are_read() {
     assert_eq!(read(SEED), (records(), None));
     assert_eq!(Reader::new(SEED).unwrap().header(), &header());
 }

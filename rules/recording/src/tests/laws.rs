@@ -22,7 +22,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn what_was_written_is_read_in_its_order(
+    fn records_are_read_in_the_order_in_which_they_were_written(
         header in header(), records in proptest::collection::vec((record(), any::<bool>()), 0..60)
     ) {
         let (bytes, _) = chunked(&header, &records);

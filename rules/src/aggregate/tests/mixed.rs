@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn the_rank_is_the_least_whose_share_reaches(q in 0.0..=1.0, count in 1..2000_u64) {
+    fn the_rank_is_the_lowest_that_reaches_the_share(q in 0.0..=1.0, count in 1..2000_u64) {
         let least = (1..=count).find(|r| *r as f64 / count as f64 >= q);
         prop_assert_eq!(Some(rank(q, count)), least);
     }

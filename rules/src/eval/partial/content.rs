@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::source::{cell, holds, key, number_in};
-use super::state::{HitPosition, State};
+use super::state::{AggregateState, HitPosition};
 use crate::folds::Source;
 use crate::folds::{Intake, WindowFolds};
 use crate::hit::Hit;
@@ -23,7 +23,7 @@ pub(super) const ROWS_MAX: usize = 65_536;
 pub(crate) struct Content {
     pub(super) folds: Arc<WindowFolds>,
     /// Ordered by process and probe; each has the folds of the probe in the order of its table.
-    pub(super) rows: Vec<((ProcessId, usize), Vec<Row>)>,
+    pub(super) rows: Vec<((ProcessId, usize), Vec<ProcessFold>)>,
     /// For each probe, its hits, if a fold waits for the close.
     pub(super) kept: Vec<Vec<Hit>>,
     hits: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Content {
 
 /// The state of one fold for one process.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Row {
+pub(super) struct ProcessFold {
     pub(super) groups: Groups,
     /// Why a hit could not be filtered or assigned to a row: the lexicographically smallest reasons.
     pub(super) unchosen: Option<Box<str>>,
@@ -44,8 +44,8 @@ pub(super) struct Row {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Groups {
-    One(State),
-    Keyed(BTreeMap<Key, State>),
+    One(AggregateState),
+    Keyed(BTreeMap<Key, AggregateState>),
 }
 
 /// Contents are equal if they contain the same hits, in any order.
@@ -182,11 +182,11 @@ impl Content {
 
 /// The rows of a probe's folds for a process, with the number of states that were created.
 fn row<'r>(
-    rows: &'r mut Vec<((ProcessId, usize), Vec<Row>)>,
+    rows: &'r mut Vec<((ProcessId, usize), Vec<ProcessFold>)>,
     folds: &WindowFolds,
     of: (ProcessId, usize),
     hint: &mut usize,
-) -> (&'r mut Vec<Row>, usize) {
+) -> (&'r mut Vec<ProcessFold>, usize) {
     let is_it = |place: &usize| rows.get(*place).is_some_and(|(known, _)| *known == of);
     // Processes are often consecutive, and the probes of one process alternate.
     let near = [*hint, *hint + 1, hint.saturating_sub(1)];
@@ -199,7 +199,7 @@ fn row<'r>(
         Err(place) => {
             let of_probe = folds.of_probe.get(of.1).map_or(&[][..], Vec::as_slice);
             let intakes = of_probe.iter().filter_map(|place| folds.folds.get(*place));
-            rows.insert(place, (of, intakes.map(Row::new).collect()));
+            rows.insert(place, (of, intakes.map(ProcessFold::new).collect()));
             (place, of_probe.len())
         }
     };
@@ -207,9 +207,9 @@ fn row<'r>(
     (&mut rows[place].1, more)
 }
 
-impl Row {
-    fn new(fold: &Intake) -> Row {
-        Row {
+impl ProcessFold {
+    fn new(fold: &Intake) -> ProcessFold {
+        ProcessFold {
             groups: match fold.by {
                 Some(_) => Groups::Keyed(BTreeMap::new()),
                 None => Groups::One(fold.empty()),
@@ -252,7 +252,7 @@ impl Row {
     }
 
     /// Returns the number of states that were created.
-    fn merge(&mut self, other: &Row) -> usize {
+    fn merge(&mut self, other: &ProcessFold) -> usize {
         for (mine, other) in [
             (&mut self.unchosen, &other.unchosen),
             (&mut self.unkeyed, &other.unkeyed),
@@ -281,7 +281,7 @@ impl Row {
 }
 
 /// Adds a hit to the state of a fold.
-fn add(state: &mut State, fold: &Intake, hit: &Hit) {
+fn add(state: &mut AggregateState, fold: &Intake, hit: &Hit) {
     let place = HitPosition::of(hit);
     match &fold.of {
         Source::Hits => state.count(),

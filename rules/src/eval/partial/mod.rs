@@ -16,7 +16,7 @@ mod state;
 pub(crate) use content::Content;
 pub(crate) use past::Past;
 pub(crate) use read::{of_values, value};
-pub(crate) use state::{HitPosition, State};
+pub(crate) use state::{AggregateState, HitPosition};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::content::{Content, Groups, ROWS_MAX, least};
-use super::state::{HitPosition, State};
+use super::state::{AggregateState, HitPosition};
 use crate::eval::rows::fix;
 use crate::eval::{Context, WindowData, boolean};
 use crate::folds::Intake;
@@ -13,8 +13,8 @@ use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing};
 
 /// The combined state of a fold over all processes, before it is read.
 struct Sum {
-    overall: State,
-    rows: BTreeMap<Key, State>,
+    overall: AggregateState,
+    rows: BTreeMap<Key, AggregateState>,
     unchosen: Option<Box<str>>,
     unkeyed: Option<Box<str>>,
 }
@@ -87,7 +87,7 @@ impl Content {
         let rows = of_probe.filter_map(|(_, rows)| rows.get(at?));
         rows.map(|row| match &row.groups {
             Groups::One(state) => state.values(),
-            Groups::Keyed(groups) => groups.values().map(State::values).sum(),
+            Groups::Keyed(groups) => groups.values().map(AggregateState::values).sum(),
         })
         .sum()
     }
@@ -156,7 +156,7 @@ impl Sum {
         }
     }
 
-    fn row(&mut self, intake: &Intake, key: Key) -> &mut State {
+    fn row(&mut self, intake: &Intake, key: Key) -> &mut AggregateState {
         self.rows.entry(key).or_insert_with(|| intake.empty())
     }
 
@@ -215,13 +215,13 @@ impl Sum {
 
     fn read(mut self, window: &WindowData, fold: &Fold, name: &str) -> Result<Value, WhyMissing> {
         let never = || Err(format!("{name} was hit 0 times in the window"));
-        let cell = |state: &State| -> Cell { state.read(fold.reduction).unwrap_or_else(never) };
+        let cell = |state: &AggregateState| -> Cell { state.read(fold.reduction).unwrap_or_else(never) };
         if fold.by.is_none() {
             return Ok(Value::Single(cell(&self.overall)));
         }
         if matches!(fold.by, Some(Rowed::ByProcess)) {
             for process in window.members(fold.probe) {
-                let empty = || State::new(fold.reduction, false);
+                let empty = || AggregateState::new(fold.reduction, false);
                 self.rows.entry(Key::Process(process)).or_insert_with(empty);
             }
         }
@@ -237,7 +237,7 @@ impl Sum {
 
 /// The fold of ordered values, such as the rows of a table.
 pub(crate) fn of_values(reduction: crate::function::Reduction, values: &[Scalar]) -> Option<Cell> {
-    let mut state = State::new(reduction, false);
+    let mut state = AggregateState::new(reduction, false);
     for (number, value) in (0..).zip(values) {
         match value {
             Scalar::Number(value) => state.add_number(*value, HitPosition::number(number)),

@@ -47,7 +47,7 @@ impl HitPosition {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct State {
+pub(crate) struct AggregateState {
     values: u64,
     /// Why a value was none: the lexicographically smallest reason.
     wrong: Option<Box<str>>,
@@ -86,14 +86,14 @@ fn order(a: &Scalar, b: &Scalar) -> std::cmp::Ordering {
 }
 
 impl Intake {
-    pub(super) fn empty(&self) -> State {
-        State::new(self.reduction, matches!(self.of, Source::Duration))
+    pub(super) fn empty(&self) -> AggregateState {
+        AggregateState::new(self.reduction, matches!(self.of, Source::Duration))
     }
 }
 
-impl State {
+impl AggregateState {
     /// The empty state; `durations` if the values are nanoseconds.
-    pub(crate) fn new(reduction: Reduction, durations: bool) -> State {
+    pub(crate) fn new(reduction: Reduction, durations: bool) -> AggregateState {
         let kept = match reduction {
             Reduction::Sum | Reduction::Mean | Reduction::Stddev if durations => {
                 Kept::Durations(Integers::default())
@@ -110,7 +110,7 @@ impl State {
             Reduction::Quantile(_) => Kept::Quantiles(Box::default()),
             Reduction::Slope | Reduction::Intercept => Kept::Line(Box::default()),
         };
-        State {
+        AggregateState {
             values: 0,
             wrong: None,
             kept,
@@ -202,7 +202,7 @@ impl State {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &State) {
+    pub(crate) fn merge(&mut self, other: &AggregateState) {
         self.values = self.values.saturating_add(other.values);
         if let Some(reason) = &other.wrong {
             self.none(reason);

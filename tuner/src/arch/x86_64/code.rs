@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_moved_is_refused_with_the_reason() {
+    fn instructions_that_cannot_be_moved_are_refused_with_the_reason() {
         let cases: [(&[u8], &str); 4] = [
             (&[0x90, 0xc3], "it takes 2 bytes, a jump takes 5"),
             (

@@ -43,7 +43,7 @@ const BEFORE_TILE_DATA: usize = 2_816;
 const STATE_BITS: usize = 512;
 
 /// A stack to be written.
-pub(crate) struct Frame {
+pub(crate) struct SignalFrame {
     /// Where it begins: the stack pointer with which the system call is entered.
     pub(crate) address: Address,
     pub(crate) bytes: Vec<u8>,
@@ -57,7 +57,7 @@ pub(crate) struct ThreadState<'a> {
 }
 
 /// The frame that restores `state`, below `top`.
-pub(crate) fn frame(state: &ThreadState<'_>, top: Address, signal_return: Address) -> Option<Frame> {
+pub(crate) fn frame(state: &ThreadState<'_>, top: Address, signal_return: Address) -> Option<SignalFrame> {
     let mut extended = state.extended.to_vec();
     let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let mut features = word(&extended, SOFTWARE_BYTES)?;
@@ -91,7 +91,7 @@ pub(crate) fn frame(state: &ThreadState<'_>, top: Address, signal_return: Addres
     put(FLOATING_POINT, area);
     put(SIGNAL_MASK, state.signal_mask);
     bytes.extend(extended);
-    Some(Frame {
+    Some(SignalFrame {
         address: Address(start),
         bytes,
     })

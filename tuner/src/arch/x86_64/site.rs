@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_what_a_probe_sees_is_not_passed_over() {
+    fn instructions_that_change_captured_values_are_not_passed_over() {
         let cases: [(&[u8], Obstacle); 9] = [
             (&[0x48, 0x83, 0xec, 0x18, 0x53], Obstacle::MovesStack), // sub rsp, 24
             (&[0x31, 0xff, 0x53], Obstacle::ChangesArgument),        // xor edi, edi

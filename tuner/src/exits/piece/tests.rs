@@ -24,9 +24,9 @@ fn returns_and_jumps_out_are_distinguished_from_what_looks_like_them() {
     assert_eq!(
         out.collect::<Vec<_>>(),
         [
-            (0x100c, Target::Code(0x2011), true),
-            (0x1011, Target::Code(0x2017), false),
-            (0x1017, Target::Slot(0x201d), true),
+            (0x100c, JumpTarget::Code(0x2011), true),
+            (0x1011, JumpTarget::Code(0x2017), false),
+            (0x1017, JumpTarget::Slot(0x201d), true),
         ]
     );
 }

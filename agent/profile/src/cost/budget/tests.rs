@@ -36,7 +36,7 @@ fn loads() -> impl Strategy<Value = Load> {
 
 proptest! {
     #[test]
-    fn what_is_planned_costs_no_more_than_there_is_left(load in loads(), share in 0.001..0.2_f64) {
+    fn the_plan_costs_no_more_than_the_rest_of_the_budget(load in loads(), share in 0.001..0.2_f64) {
         let functions = chosen(&load, share);
         let part = part(&load, share, &functions);
         let [expensive, others] = [true, false].map(|is_chosen| load.of(|probe| functions.contains(&probe) == is_chosen));
@@ -128,7 +128,7 @@ fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
 }
 
 #[test]
-fn what_takes_most_of_the_job_is_not_watched_for_three_seconds_first() {
+fn an_expensive_function_is_not_watched_for_three_seconds_first() {
     let load = job([function(7, 0.9, true)]);
     let mut windows = Windows::new(BudgetShare::default(), 1);
     assert_eq!(windows.look(&load, 0), SamplingStep::Sample(BTreeSet::from([7])));
@@ -199,7 +199,7 @@ fn watched_while_they_come(every_ms: u64) -> (f64, u64) {
 }
 
 #[test]
-fn a_job_whose_ranks_keep_coming_costs_no_more_than_it_may_and_the_first_of_them_are_seen() {
+fn a_job_with_new_ranks_stays_in_its_budget_and_the_first_ranks_are_seen() {
     for every_ms in [500, 2_000, 10_000, 60_000] {
         let (watched, seen) = watched_while_they_come(every_ms);
         assert!(
@@ -236,7 +236,7 @@ fn a_budget_is_a_percentage_or_none() {
 }
 
 #[test]
-fn what_rules_count_rests_until_the_budget_has_made_up_for_it() {
+fn probes_of_rules_pause_until_the_budget_has_recovered() {
     let second = 1_000_000_000;
     let load = |counted| Load {
         job: 2.0,

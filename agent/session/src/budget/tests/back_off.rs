@@ -54,7 +54,7 @@ fn an_agent_that_is_expensive_predicts_no_decision_until_there_is_room_for_it() 
 }
 
 #[test]
-fn what_is_left_is_said_with_its_cost() {
+fn remaining_probes_are_reported_with_their_cost() {
     let mut back_off = BackOff::default();
     let mut effects = BudgetEffects::new();
     for _ in 0..EXPENSIVE_LOOKS {
@@ -74,7 +74,7 @@ fn what_is_left_is_said_with_its_cost() {
 }
 
 #[test]
-fn who_has_not_run_for_a_while_is_idle_until_he_runs() {
+fn a_process_without_cpu_time_is_idle_until_it_runs() {
     let mut back_off = BackOff::default();
     let mut tick = |is_still| (back_off.have_ticked(is_still, 0), back_off.is_idle());
     assert!((1..4).all(|_| tick(true) == (false, false)));

@@ -30,7 +30,7 @@ fn probed() -> Probed {
 }
 
 #[test]
-fn what_the_agent_took_before_the_first_look_is_apart() {
+fn the_agents_time_before_the_first_reading_is_separate() {
     let mut costs = Costs::armed_in(5);
     assert_eq!(costs.agent(), AgentCost::default());
     costs.take(S, agent(700));
@@ -126,7 +126,7 @@ fn hits_cost_their_prices_and_the_process_that_they_delay_most_is_the_slowdown()
 }
 
 #[test]
-fn what_is_not_probed_costs_nothing() {
+fn functions_without_probes_cost_nothing() {
     let view = view(&Costs::default(), None);
     assert!(view.probes.is_empty() && view.slowdown.probes == 0.0);
 }

@@ -9,14 +9,14 @@ fn in_gap() -> Budget {
 }
 
 #[test]
-fn who_joins_while_all_is_watched_needs_no_window() {
+fn a_process_that_joins_outside_a_gap_gets_no_window() {
     let mut budget = budget();
     assert!(!budget.sampling.join(7, Detaching::Possible, S));
     assert_eq!(budget.missing().count(), 0);
 }
 
 #[test]
-fn who_joins_in_a_gap_gets_a_window_and_is_seen_for_two_seconds() {
+fn a_process_that_joins_in_a_gap_gets_a_window_of_two_seconds() {
     let mut budget = in_gap();
     let now_ns = 4 * S + S / 2;
     assert!(budget.sampling.join(7, Detaching::Possible, now_ns));
@@ -29,7 +29,7 @@ fn who_joins_in_a_gap_gets_a_window_and_is_seen_for_two_seconds() {
 }
 
 #[test]
-fn who_joins_while_links_are_closed_is_seen_when_they_are() {
+fn a_process_that_joins_while_links_are_closed_is_seen_afterwards() {
     let mut budget = in_gap();
     let now_ns = 4 * S + S / 2;
     assert!(budget.sampling.join(7, Detaching::Possible, now_ns));

@@ -135,7 +135,7 @@ fn costs_are_looked_at_every_second_reading_and_only_without_windows() {
 }
 
 #[test]
-fn who_does_nothing_costs_nothing_and_a_pause_is_no_part_of_the_next_look() {
+fn an_idle_job_costs_nothing_and_a_pause_is_no_part_of_the_next_reading() {
     let mut budget = budget();
     assert_eq!(budget.look_at_nothing(S, STATE), None, "there was no look yet");
     budget.look(spent(1, EXPENSIVE), &functions(), STATE);
@@ -288,7 +288,7 @@ fn windows_name_the_functions_that_cost_most_first_and_not_those_that_were_not_c
 }
 
 #[test]
-fn what_functions_cost_is_taken_from_the_window_and_all_else_from_the_cycle() {
+fn costs_of_functions_come_from_the_window_and_others_from_the_cycle() {
     let (before, opened) = (spent(10, [0.0; 4]), spent(18, [0.0; 4]));
     // 1 s of function 0 in the two seconds of the window; 1 s each of 2 and 3 in ten seconds.
     let mut now = spent(20, [0.0; 4]);

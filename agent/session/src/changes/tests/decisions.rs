@@ -37,7 +37,7 @@ fn a_receipt_of_nothing_that_was_ordered_is_ignored() {
 }
 
 #[test]
-fn what_is_promised_is_said_when_it_is_done() {
+fn a_change_is_reported_when_it_is_made() {
     let mut it = after!(new(); promised(1, "2x", [R0]), ms(0));
     let effects = it.on(written(1, 0, 1), ms(1));
     assert_eq!(effects[0], say_did("1 change written and read back, promised 2x"));
@@ -88,7 +88,7 @@ fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
 }
 
 #[test]
-fn what_all_have_already_is_no_change_whatever_the_action() {
+fn an_action_without_effect_in_any_process_is_no_change() {
     // A value has no number if nothing was written; a call that was made has one.
     for (action, number) in [("set", 0), ("call", 7), ("set_arg", 0)] {
         let mut it = after!(new(); acts(action, 1, [R0, R1]), ms(0);
@@ -102,7 +102,7 @@ fn what_all_have_already_is_no_change_whatever_the_action() {
 }
 
 #[test]
-fn what_one_of_two_has_already_is_a_change_of_the_other() {
+fn an_action_with_effect_in_one_of_two_processes_is_a_change_there() {
     let mut it = after!(new(); decided(1, [R0, R1]), ms(0);
         came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
     gives!(it, written(1, 1, 1), ms(2) => [say_done(1), applied(1)]);
@@ -238,7 +238,7 @@ fn a_decision_without_waiting_orders_is_given_up_once() {
 }
 
 #[test]
-fn what_is_written_too_late_is_said_and_undone() {
+fn a_late_write_is_reported_and_reverted() {
     let mut it = after!(new(); decided(1, [R0]), ms(0); ChangeEvent::GaveUp(DecisionId(1)), ms(1));
     let effects = [say_done(1), say_too_late(), undo([change(R0, 3)])];
     gives!(it, written(1, 0, 3), ms(2) => effects);
@@ -252,7 +252,7 @@ fn a_refusal_of_an_abandoned_decision_is_not_shown_and_what_was_written_is_undon
 }
 
 #[test]
-fn a_decision_whose_receipts_are_in_cannot_be_given_up() {
+fn a_decision_with_all_receipts_cannot_be_given_up() {
     let mut it = with_one_change();
     gives!(it, ChangeEvent::GaveUp(DecisionId(1)), ms(9) => []);
 }
@@ -348,7 +348,7 @@ fn where_ranks_run_elsewhere_a_common_change_is_refused_and_shown_of_each() {
 // Code that is changed twice.
 
 #[test]
-fn what_a_rule_did_to_the_same_code_before_goes_first() {
+fn an_earlier_change_of_the_same_code_is_reverted_first() {
     for action in ["set_arg", "insert_call"] {
         let mut it = after!(new(); acts(action, 1, [R0, R1]), ms(0);
             came(1, 0, ChangeOutcome::InForce, 5), ms(1); came(1, 1, ChangeOutcome::InForce, 6), ms(1));
@@ -358,7 +358,7 @@ fn what_a_rule_did_to_the_same_code_before_goes_first() {
 }
 
 #[test]
-fn what_was_taken_back_is_not_replaced() {
+fn a_reverted_change_is_not_replaced() {
     let mut it = after!(new(); acts("set_arg", 1, [R0]), ms(0);
         came(1, 0, ChangeOutcome::InForce, 5), ms(1); taken_back(1), ms(2); reverted(R0, 5), ms(3));
     gives!(it, acts("set_arg", 2, [R0]), ms(4) => [order(R0, 2, 0)]);
@@ -442,7 +442,7 @@ fn an_event_names_the_process_in_which_something_was_not_done() {
 }
 
 #[test]
-fn before_an_answer_it_is_known_who_has_ended_and_that_it_is_not_awaited() {
+fn ended_processes_are_known_before_an_answer_and_not_awaited() {
     let it = after!(new(); decided(1, [R0, R1]), ms(0));
     let ended = |rank| format!("{:?}", ChangeEvent::Ended(rank));
     let given_up = || format!("{:?}", ChangeEvent::GaveUp(DecisionId(1)));

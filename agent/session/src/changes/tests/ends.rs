@@ -102,7 +102,7 @@ fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
 }
 
 #[test]
-fn what_cannot_be_put_back_is_reported() {
+fn a_failed_revert_is_reported() {
     let mut it = after!(with_two_changes(); stop(), s(1));
     let actuator_end = MachineReverts {
         reverted: vec![(change(R0, 1), failed("busy", true))],
@@ -121,7 +121,7 @@ fn what_cannot_be_put_back_is_reported() {
 }
 
 #[test]
-fn what_ended_with_its_process_is_said_to_have() {
+fn a_change_that_ended_with_its_process_is_reported_so() {
     let it = after!(with_two_changes(); ChangeEvent::Ended(R0), ms(2); stop(), s(1);
         reverts(&[change(R1, 1)], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted; 1 change ended with app");
@@ -237,7 +237,7 @@ fn while_a_change_is_made_again_the_first_result_stands_beside_how_far_its_trial
 }
 
 #[test]
-fn what_was_not_made_has_no_trial() {
+fn a_change_that_was_not_made_has_no_trial() {
     let it = after!(new(); decided(1, [R0]), ms(0); refused(1, 0, "read-only"), ms(1));
     let (decision, seen, over) = (DecisionId(1), 2, 5);
     assert_eq!(it.views(&[TrialProgress { decision, seen, over }])[0].guard, None);

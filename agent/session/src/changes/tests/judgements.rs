@@ -14,7 +14,7 @@ fn a_guard_that_keeps_confirms_each_change() {
 }
 
 #[test]
-fn what_was_repaired_stays_listed_as_it_was_found() {
+fn a_repaired_finding_stays_listed() {
     let mut it = with_one_change();
     found(&mut it, "6 ranks");
     it.on(kept(1), ms(2));
@@ -96,7 +96,7 @@ fn a_verdict_on_some_ranks_takes_back_what_these_have() {
 }
 
 #[test]
-fn what_is_gone_with_its_process_needs_no_undo() {
+fn changes_of_ended_processes_need_no_revert() {
     let mut it = after!(with_two_changes(); ChangeEvent::Ended(R0), ms(2));
     gives!(it, taken_back(1), ms(3) => [undo([change(R1, 1)])]);
     gives!(it, reverted(R1, 1), ms(4) => [say_guard("undone")]);
@@ -109,7 +109,7 @@ fn where_all_ranks_have_ended_the_guard_says_undone_at_once() {
 }
 
 #[test]
-fn what_the_program_changed_since_is_left_alone_and_said() {
+fn values_that_the_program_changed_since_are_kept_and_reported() {
     let mut it = after!(with_one_change(); taken_back(1), ms(2));
     let said = say_guard("not undone: the program changed it since");
     gives!(it, changed_since(R0, 1), ms(3) => [said]);
@@ -170,7 +170,7 @@ fn a_failed_undo_is_said_once_and_its_success_too() {
 }
 
 #[test]
-fn what_the_program_changes_while_it_is_retried_is_settled() {
+fn a_value_that_the_program_changes_during_a_retry_is_settled() {
     let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0);
         ChangeEvent::Tick, s(1));
     let effects = it.on(changed_since(R0, 1), s(1));
@@ -272,7 +272,7 @@ fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
 }
 
 #[test]
-fn what_was_changed_by_hand_meanwhile_is_left_alone_at_the_end() {
+fn values_changed_by_hand_are_kept_at_the_end() {
     let mut it = after!(with_one_change(); stop(), s(1));
     let reverted = vec![(change(R0, 1), RevertResult::ChangedSince)];
     let actuator_end = MachineReverts {

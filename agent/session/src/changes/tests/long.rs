@@ -31,7 +31,7 @@ const SETTLED: [Fate; 4] = [
 ];
 
 #[test]
-fn what_is_settled_is_counted_and_forgotten_and_what_is_in_force_stays() {
+fn settled_changes_are_counted_and_forgotten_and_those_in_force_stay() {
     let mut it = new();
     let in_force = 1..=3;
     for id in in_force.clone() {
@@ -64,7 +64,7 @@ fn what_is_settled_is_counted_and_forgotten_and_what_is_in_force_stays() {
 }
 
 #[test]
-fn what_waits_or_could_not_be_undone_is_not_forgotten() {
+fn waiting_changes_and_failed_reverts_are_not_forgotten() {
     let mut it = after!(new(); decided(1, [R0, R1]), ms(0); refused(1, 0, "read-only"), ms(0);
         decided(2, [R1]), ms(0); written(2, 0, 2), ms(0); taken_back(2), ms(0); stuck(R1, 2), ms(0));
     for id in 3..3 + 3 * SHOWN_MAX as u64 {

@@ -48,7 +48,7 @@ fn a_log_is_written_once_also_by_a_session_that_fails() {
 }
 
 #[test]
-fn what_of_a_log_is_not_written_is_an_error() {
+fn an_incomplete_log_is_an_error() {
     let written = Rc::default();
     let said = log(&written, Err(io::ErrorKind::StorageFull)).complete();
     assert_eq!(

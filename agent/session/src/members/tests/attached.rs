@@ -213,7 +213,7 @@ fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them(
 }
 
 #[test]
-fn a_rank_whose_program_was_replaced_meanwhile_has_not_loaded_its_mpi_late() {
+fn a_rank_that_executed_another_program_has_not_loaded_mpi_late() {
     let mut it = after!(launched([bare(0)]); runs(0, "/bin/other"), s(2));
     gives!(it, MemberEvent::LoadedMpi(slot(0), rank(0)), s(2) => []);
     gives!(it, found([rank(0)]), s(2) => [watch(&rank(0))]);
@@ -227,7 +227,7 @@ fn a_rank_is_checked_for_a_late_mpi_only_once() {
 }
 
 #[test]
-fn what_the_job_has_that_is_not_watched_is_listed_from_the_start_and_what_comes_later_behind_it() {
+fn unwatched_parts_of_the_job_are_listed_in_the_order_in_which_they_appear() {
     let origin = MembersOrigin::Attached { has_launcher: true };
     let mut it = Members::new(
         origin,

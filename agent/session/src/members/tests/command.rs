@@ -95,7 +95,7 @@ fn those_that_were_not_seen_while_mpi_was_not_watched_are_counted() {
 }
 
 #[test]
-fn what_the_kernel_side_could_not_measure_is_said_of_a_command() {
+fn quantities_that_the_kernel_side_cannot_measure_are_reported_for_a_command() {
     let unmeasured = Unmeasured {
         without_slot: 3,
         privileged: 2,
@@ -238,7 +238,7 @@ fn one_that_is_the_same_or_not_linked_yet_or_another_process_is_left_as_it_is() 
 }
 
 #[test]
-fn one_whose_linker_was_at_work_is_attached_to_again_once_it_is_done() {
+fn a_process_that_was_being_linked_is_attached_again_afterwards() {
     let before = Candidate {
         is_linked: false,
         ..plain(7)
@@ -265,7 +265,7 @@ fn late(is_again: bool, begins: bool) -> LateAttachment {
 }
 
 #[test]
-fn what_a_process_did_before_it_was_attached_to_is_said() {
+fn activity_before_attaching_is_reported() {
     let started = |at_ms| Candidate {
         started: ms(at_ms),
         ..rank(1)
@@ -310,7 +310,7 @@ fn the_command_itself_waited_for_the_probes_whenever_it_started() {
 }
 
 #[test]
-fn what_is_missing_of_a_process_is_said_once() {
+fn missing_parts_of_a_process_are_reported_once() {
     let mut it = after!(command(); MemberEvent::Came(slot(0), plain(7)), ms(1));
     assert_eq!(
         it.on(watched_late(0, &plain(7), late(false, false)), ms(1)).len(),
