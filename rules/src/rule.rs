@@ -31,7 +31,7 @@ pub struct CheckedRule {
     pub(crate) priority: i64,
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) roles: Vec<Role>,
-    pub(crate) probes: Vec<Probe>,
+    pub(crate) probes: Vec<CheckedProbe>,
     /// Pairs of hits; formulas see a join as a probe, with indices after those of the probes.
     pub(crate) joins: Vec<Join>,
     pub(crate) windows: Vec<Window>,
@@ -58,7 +58,7 @@ pub(crate) struct Role {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Probe {
+pub(crate) struct CheckedProbe {
     pub(crate) name: String,
     pub(crate) role: usize,
     pub(crate) site: Site,

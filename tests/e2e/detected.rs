@@ -9,7 +9,7 @@ use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, with_folder};
-use crate::iterations::wait_for;
+use crate::iterations::wait_for_report;
 
 /// An iteration of the program `loops` has one broadcast, and both ranks take part in it.
 const EACH_ITERATION: &str = "\
@@ -46,7 +46,7 @@ fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis_as_root() -
         job.events("ready", 2, SOON)?;
         let rules = ["--rules", "none", "--rules", &rule.to_string_lossy()];
         let mut agent = Agent::attach_armed(job.pid(), &rules)?;
-        wait_for(&agent, |now| finding(now, "each-iteration").is_some())?;
+        wait_for_report(&agent, |now| finding(now, "each-iteration").is_some())?;
         let report = agent.stop()?;
         assert_eq!(
             finding(&report, "each-iteration").as_deref(),
@@ -89,7 +89,7 @@ fn speedup_without_a_name(program: &Path) -> Outcome {
     };
     // T(4) / T(8) times Amdahl's factor of four threads.
     let expected = 26.8 / 17.1 * 3.756;
-    wait_for(&agent, |now| {
+    wait_for_report(&agent, |now| {
         of_eight(now).is_some_and(|speedup| (speedup / expected - 1.0).abs() < 0.04)
     })?;
     agent.stop()?;

@@ -50,7 +50,7 @@ use session::request::Settings;
 use self::{
     act::{found, newest_first},
     pairs::Pairs,
-    probe_requests::{ProbeRequest, Reads},
+    probe_requests::{ProbeRequest, ReadsByProbe},
     readings::{MpiMoment, Summed},
     switches::Switches,
     texts::Waiting,
@@ -63,7 +63,7 @@ pub(crate) struct RuleBook {
     engine: Engine,
     /// The probe requests of the rules, by the number of the [`Wanted`].
     requests: BTreeMap<usize, ProbeRequest>,
-    reads: Reads,
+    reads: ReadsByProbe,
     variables: Variables,
     /// Slots of the current processes.
     slots: BTreeSet<u32>,

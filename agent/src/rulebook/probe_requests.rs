@@ -111,7 +111,7 @@ impl ProbeRequest {
 /// The captures and partial sums of each probe of a rule. They are computed once, because there may be
 /// millions of hits.
 #[derive(Debug, Default)]
-pub(super) struct Reads(BTreeMap<(RuleId, ProbeId), ProbeReads>);
+pub(super) struct ReadsByProbe(BTreeMap<(RuleId, ProbeId), ProbeReads>);
 
 #[derive(Debug)]
 pub(super) struct ProbeReads {
@@ -120,7 +120,7 @@ pub(super) struct ProbeReads {
     pub(super) partial_sum: Option<WantedSum>,
 }
 
-impl Reads {
+impl ReadsByProbe {
     pub(super) fn of(&mut self, request: ProbeRequest, planned: &PlannedProbe) -> &ProbeReads {
         self.0.entry((request.rule, request.probe)).or_insert_with(|| {
             let captures = planned.captures.iter();

@@ -353,7 +353,7 @@ impl Recorder {
                 capture.type_name,
             ),
         });
-        self.put(&Record::Hit(recording::Hit {
+        self.put(&Record::Hit(recording::RecordedHit {
             probe: if is_return { span } else { entry },
             process: ProcessId(hit.process),
             thread: hit.thread,

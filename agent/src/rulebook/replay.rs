@@ -462,7 +462,7 @@ impl Functions {
     }
 
     /// Reconstructs the hit as the kernel side sent it.
-    fn hit(&self, recorded: &recording::Hit) -> Option<(HitRecord, Texts)> {
+    fn hit(&self, recorded: &recording::RecordedHit) -> Option<(HitRecord, Texts)> {
         let (index, is_span) = *self.keys.get(&recorded.probe)?;
         let mut hit = HitRecord {
             time_ns: recorded.time.0,

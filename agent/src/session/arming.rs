@@ -7,7 +7,7 @@ use job::{Job, Member};
 use probe::{ArmError, Probes};
 use profile::probe::{ProbeSelector, Wanted};
 
-use super::{Options, Started, kernel_failure, parts::Setup, target::Target};
+use super::{Options, Started, kernel_failure, parts::Setup, target::WatchedJob};
 use crate::{
     exit::Failure,
     rulebook::{RuleBook, Time},
@@ -91,7 +91,7 @@ fn threads_of(member: &Member) -> u64 {
 }
 
 /// What the state machines know when the probes are attached.
-pub(super) fn setup(options: &Options, target: &Target, armed_ns: u64) -> Setup {
+pub(super) fn setup(options: &Options, target: &WatchedJob, armed_ns: u64) -> Setup {
     Setup {
         may_write: options.applies,
         keeps: options.keep,

@@ -48,7 +48,7 @@ use self::{
     requests::Check,
     screen::Screen,
     start::{Liveness, Start, kernel_failure},
-    target::Target,
+    target::WatchedJob,
     views::Views,
 };
 pub(crate) use self::{options::Options, options::Started, views::job_view};
@@ -69,7 +69,7 @@ use report::view::give_back_terminal;
 pub(crate) struct Session {
     options: Options,
     start: Start,
-    target: Target,
+    target: WatchedJob,
     parts: Parts,
     measuring: Measuring,
     rules: RuleBook,
@@ -95,7 +95,7 @@ impl Session {
         let now = monotonic_ns();
         let start = Start::new(&job, now);
         let is_beside = options.started.is_some();
-        let target = Target::new(job, discovery, options.started.take(), &mut probes)?;
+        let target = WatchedJob::new(job, discovery, options.started.take(), &mut probes)?;
         let times = (now.saturating_sub(began), now);
         let budget = Budget::new(options.budget, options.busy_poll, regions, times);
         let setup = setup(&options, &target, now);

@@ -16,7 +16,7 @@ use super::{
     changes::{self, Decided, Execution, MachineId, MemberProcess, OrderPart},
     resolve,
     switching::switched,
-    target::Target,
+    target::WatchedJob,
     together, warm_up,
 };
 use crate::rulebook::{ResolvedAction, ResolvedDecision};
@@ -102,7 +102,7 @@ pub(super) enum OrderError {
 
 /// The data that resolving a decision needs.
 pub(super) struct Resolver<'a> {
-    pub(super) target: &'a Target,
+    pub(super) target: &'a WatchedJob,
     pub(super) processes: &'a [Metered],
     pub(super) start: &'a Start,
 }

@@ -4,7 +4,7 @@ use job::{Job, Member};
 use profile::progress::{ProgressSource, ProgressView, StepCount, StepProgress};
 use tuner::Memory;
 
-use super::{Options, target::Target, written::TargetVariable};
+use super::{Options, target::WatchedJob, written::TargetVariable};
 use crate::exit::Failure;
 
 /// Reads the variables of one process.
@@ -40,7 +40,7 @@ impl ProgressReader {
     }
 
     /// Reads the variables. Takes the first process that has them, and stays with it until it ends.
-    pub(super) fn read(&mut self, target: &Target, slots: &[u32], now_ns: u64) {
+    pub(super) fn read(&mut self, target: &WatchedJob, slots: &[u32], now_ns: u64) {
         let is_there = |slot: u32| target.member(slot).is_some();
         if self.found.as_ref().is_none_or(|(slot, ..)| !is_there(*slot)) {
             let found = slots.iter().find_map(|slot| {

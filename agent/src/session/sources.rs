@@ -26,7 +26,7 @@ use super::{
     members,
     screen::next_input,
     signals::Signals,
-    target::Target,
+    target::WatchedJob,
     waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
@@ -135,7 +135,7 @@ impl Sources {
     /// For a session of at most `duration` that writes a snapshot every `series`. In the session of a
     /// command, Ctrl-C is left to the command. Must be called inside the tokio runtime.
     pub(super) fn new(
-        target: &Target,
+        target: &WatchedJob,
         measuring: &Measuring,
         ends: mpsc::Receiver<u32>,
         (duration, series): (Option<Duration>, Option<Duration>),

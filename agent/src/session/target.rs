@@ -31,7 +31,7 @@ pub(super) enum Arrival {
 }
 
 /// The job, and the means to find its processes.
-pub(super) struct Target {
+pub(super) struct WatchedJob {
     pub(super) job: Job,
     pub(super) discovery: Discovery,
     /// The command that the session was started with.
@@ -42,16 +42,16 @@ pub(super) struct Target {
     pub(super) ends: Option<Ends>,
 }
 
-impl Target {
+impl WatchedJob {
     pub(super) fn new(
         job: Job,
         discovery: Discovery,
         started: Option<Started>,
         probes: &mut Probes,
-    ) -> Result<Target, Failure> {
+    ) -> Result<WatchedJob, Failure> {
         let kernel = probes.kernel_mut().filter(|_| started.is_some());
         let family_events = kernel.map(Kernel::take_family_events).transpose();
-        Ok(Target {
+        Ok(WatchedJob {
             job,
             discovery,
             started,

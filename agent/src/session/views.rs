@@ -24,7 +24,7 @@ use super::{
     parts::{Event, Parts},
     progress::ProgressReader,
     sequence::{self, JobCalls},
-    target::Target,
+    target::WatchedJob,
 };
 use crate::rulebook::{Act, RuleBook};
 
@@ -38,7 +38,7 @@ const PIDS_MAX: usize = 4096;
 pub(super) struct Views<'a> {
     pub(super) options: &'a Options,
     pub(super) start: &'a Start,
-    pub(super) target: &'a Target,
+    pub(super) target: &'a WatchedJob,
     pub(super) parts: &'a Parts,
     pub(super) measuring: &'a Measuring,
     pub(super) rules: &'a RuleBook,

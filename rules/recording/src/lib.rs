@@ -45,7 +45,7 @@ pub use error::{ReadError, TooLarge};
 pub use merge::{Broken, Merged, RecordingMerge};
 pub use reader::Reader;
 pub use record::{
-    Captured, CapturedType, Header, Hit, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record,
+    Captured, CapturedType, Header, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record, RecordedHit,
 };
 pub use writer::RecordingWriter;
 

@@ -54,7 +54,7 @@ pub enum Record {
         definition: ProbeDefinition,
     },
     #[serde(skip)]
-    Hit(Hit),
+    Hit(RecordedHit),
     /// A running total since an arbitrary moment.
     #[serde(skip)]
     Counter {
@@ -207,7 +207,7 @@ pub enum ProbePlace {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
+pub struct RecordedHit {
     pub probe: ProbeKey,
     pub process: ProcessId,
     /// The thread, as the recording agent numbers them.

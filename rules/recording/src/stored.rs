@@ -5,7 +5,7 @@ use bitcode::{Decode, Encode};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::record::{Captured, Header, Hit, ProbeKey, Record};
+use super::record::{Captured, Header, ProbeKey, Record, RecordedHit};
 use super::{CAPTURES_MAX, NOTES_MAX, RECORD_MAX, TEXT_MAX, TooLarge};
 use rules::{Measure, ProcessId, Time};
 
@@ -136,7 +136,7 @@ impl Stored {
                 thread,
                 duration_ns,
                 captures,
-            } => Some(Record::Hit(Hit {
+            } => Some(Record::Hit(RecordedHit {
                 probe: ProbeKey(probe),
                 process: ProcessId(process),
                 thread,
@@ -220,7 +220,7 @@ fn text_size(value: &Captured) -> usize {
     }
 }
 
-fn stored_hit(hit: &Hit, after_ns: i64) -> Result<Stored, TooLarge> {
+fn stored_hit(hit: &RecordedHit, after_ns: i64) -> Result<Stored, TooLarge> {
     within("the list of a hit's captures", hit.captures.len(), CAPTURES_MAX)?;
     for value in &hit.captures {
         within("a captured text", text_size(value), TEXT_MAX)?;

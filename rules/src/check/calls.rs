@@ -13,14 +13,14 @@ use crate::types::{KeyKind, Type};
 
 /// The meaning of `call` in the present condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallIs {
+pub(crate) enum CallMeaning {
     Variable(usize),
     Function,
 }
 
 /// The selection of calls while a formula about them is inferred.
 #[derive(Clone, Debug)]
-pub(crate) struct Calls {
+pub(crate) struct CallSelection {
     condition: Expr,
     used: bool,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Calls {
 impl Infer<'_> {
     /// Infers a formula whose measures of MPI cover the calls that satisfy the condition.
     pub(super) fn of_calls(&mut self, of: &Expr, condition: &Expr) -> Option<Typed> {
-        let calls = Calls {
+        let calls = CallSelection {
             condition: condition.clone(),
             used: false,
         };
@@ -61,7 +61,7 @@ impl Infer<'_> {
 
     fn counted_calls(&mut self, measure: Measure, condition: &Expr, span: Span) -> Option<Typed> {
         let depth = self.variables.len();
-        let outer = self.call_is.replace(CallIs::Variable(depth));
+        let outer = self.call_is.replace(CallMeaning::Variable(depth));
         let filter = self.infer_boolean(condition);
         self.call_is = outer;
         let filter = filter?;
@@ -85,7 +85,10 @@ impl Infer<'_> {
 
     fn folded_calls(&mut self, measure: Measure, condition: &Expr, span: Span) -> Option<Typed> {
         let probe = self.names.probes.get(MPI)?.index;
-        let outer = (self.stream.replace(probe), self.call_is.replace(CallIs::Function));
+        let outer = (
+            self.stream.replace(probe),
+            self.call_is.replace(CallMeaning::Function),
+        );
         let filter = self.infer_boolean(condition);
         (self.stream, self.call_is) = outer;
         let filter = filter?;
@@ -116,8 +119,8 @@ impl Infer<'_> {
     /// `call` in such a condition.
     pub(super) fn call_name(&mut self, span: Span) -> Option<Option<Typed>> {
         match self.call_is? {
-            CallIs::Variable(depth) => Some(Some(Typed::new(Type::TEXT, span, Term::Variable(depth)))),
-            CallIs::Function => self.part_of_hit("function", span),
+            CallMeaning::Variable(depth) => Some(Some(Typed::new(Type::TEXT, span, Term::Variable(depth)))),
+            CallMeaning::Function => self.part_of_hit("function", span),
         }
     }
 }

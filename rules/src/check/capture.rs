@@ -7,7 +7,7 @@ use super::{Checker, infer::Reads};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::Expr;
 use crate::read::{Base, IterationValue, Known, Layout, PlannedCapture, Source};
-use crate::rule::Probe;
+use crate::rule::CheckedProbe;
 use crate::target::Site;
 use crate::target::{FunctionSet, Target};
 use crate::term::{Term, Typed};
@@ -34,7 +34,7 @@ pub(crate) const READS_MAX: usize = 6;
 
 impl Checker<'_> {
     /// Adds its captures to every probe.
-    pub(super) fn captures(&mut self, probes: &mut [Probe]) {
+    pub(super) fn captures(&mut self, probes: &mut [CheckedProbe]) {
         for probe in probes.iter_mut() {
             self.known_of(probe);
         }
@@ -83,7 +83,7 @@ impl Checker<'_> {
         }
     }
 
-    fn add_capture(&mut self, probe: &mut Probe, field: &str, value: Option<Typed>) {
+    fn add_capture(&mut self, probe: &mut CheckedProbe, field: &str, value: Option<Typed>) {
         if let Some(names) = self.names.probes.get_mut(&probe.name) {
             let of = value.as_ref().map(|value| value.of);
             names.captures.push((field.to_string(), of));
@@ -95,7 +95,7 @@ impl Checker<'_> {
 
     /// Adds the values that every hit of a pattern or a set has: the called function, unless they are probed
     /// as one, and other known values.
-    fn known_of(&mut self, probe: &mut Probe) {
+    fn known_of(&mut self, probe: &mut CheckedProbe) {
         let known: &[(&str, Known, Type)] = match &probe.target {
             Target::Function(_) | Target::Mark(_) | Target::Set(FunctionSet::Gpu(_)) => &[],
             Target::Pattern(_) | Target::Set(FunctionSet::BlasCall) => {
@@ -128,7 +128,7 @@ impl Checker<'_> {
         }
     }
 
-    fn not_too_many(&mut self, probe: &Probe, place: Span) {
+    fn not_too_many(&mut self, probe: &CheckedProbe, place: Span) {
         let reads = probe.reads.iter();
         let read = reads.filter(|read| !matches!(read.source.base, Base::Known(_)));
         if read.count() == READS_MAX + 1 {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::calls::{CallIs, Calls};
-pub(crate) use super::names::{MetricNames, Names, ProbeNames, WindowNames};
+use super::calls::{CallMeaning, CallSelection};
+pub(crate) use super::names::{MetricNames, ProbeNames, RuleNames, WindowNames};
 use super::operators::different;
 use super::scope::MetricScope;
 use crate::diag::{Diagnostic, Span, did_you_mean};
@@ -41,7 +41,7 @@ pub(crate) struct Reads {
 
 /// Infers formulas of one place; errors are added to `wrong` once, and the erroneous part has no type.
 pub(crate) struct Infer<'a> {
-    pub(crate) names: &'a Names,
+    pub(crate) names: &'a RuleNames,
     pub(crate) place: FormulaPosition,
     /// The type of `value`, in a range.
     pub(crate) proposed: Option<Type>,
@@ -62,9 +62,9 @@ pub(crate) struct Infer<'a> {
     /// The table whose rows are selected.
     pub(crate) rows: Option<Typed>,
     /// The selection of MPI calls for measures.
-    pub(crate) calls: Option<Calls>,
+    pub(crate) calls: Option<CallSelection>,
     /// The meaning of `call`.
-    pub(crate) call_is: Option<CallIs>,
+    pub(crate) call_is: Option<CallMeaning>,
     pub(crate) runs: &'a mut Vec<Run>,
     pub(crate) wrong: &'a mut Vec<Diagnostic>,
 }

@@ -2,7 +2,7 @@
 //! fields of both: `chunk.send.tasks`, `chunk.compute.duration`.
 
 use super::infer::ProbeNames;
-use super::{Checker, infer::Names};
+use super::{Checker, infer::RuleNames};
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::file::JoinEntry;
 use crate::lang::text::Text;
@@ -105,7 +105,7 @@ impl Checker<'_> {
     }
 }
 
-impl Names {
+impl RuleNames {
     /// The fields of a probe's hits: name, field and type.
     fn parts_of(&self, index: usize) -> Vec<(String, Field, Type)> {
         let Some(probe) = self.probes.values().find(|probe| probe.index == index) else {

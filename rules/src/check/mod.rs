@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use capture::READS_MAX;
-use infer::{FormulaPosition, Infer, MetricNames, Names, ProbeNames};
+use infer::{FormulaPosition, Infer, MetricNames, ProbeNames, RuleNames};
 
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
@@ -48,7 +48,7 @@ use crate::lang::text::Text;
 use crate::measure::Measure;
 use crate::plan::{Delivery, Plan};
 use crate::requirements::Requirements;
-use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Run, Tune};
+use crate::rule::{CheckedProbe, CheckedRule, Filled, FilledPart, Metric, Role, Run, Tune};
 use crate::term::{Term, Typed};
 use crate::types::{Kind, Type};
 use crate::unit::Dimension;
@@ -65,7 +65,7 @@ impl RuleFile {
         let file = self.with_implied();
         let mut checker = Checker {
             file: &file,
-            names: Names::default(),
+            names: RuleNames::default(),
             probe_roles: Vec::new(),
             runs: Vec::new(),
             wrong: Vec::new(),
@@ -96,7 +96,7 @@ impl RuleFile {
 
 pub(crate) struct Checker<'a> {
     file: &'a RuleFile,
-    names: Names,
+    names: RuleNames,
     /// For each probe, its role.
     probe_roles: Vec<usize>,
     /// Folds over the run, in order of evaluation.
@@ -125,7 +125,7 @@ impl Checker<'_> {
             roles.push(Role::everybody());
             self.names.roles.insert(roles::EVERYBODY.to_string(), 0);
         }
-        let mut probes: Vec<Probe> = Vec::new();
+        let mut probes: Vec<CheckedProbe> = Vec::new();
         for entry in &file.probes {
             probes.extend(self.probe(entry, &mut roles));
         }

@@ -11,7 +11,7 @@ use crate::value::Scalar;
 
 /// The names of a rule.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct RuleNames {
     pub(crate) parameters: BTreeMap<String, Option<(Scalar, Type)>>,
     /// Parameters that depend on the processes: counts of roles.
     pub(crate) counted: BTreeMap<String, Typed>,

@@ -4,7 +4,7 @@ use ::plan::{Action, Keyword, Set};
 
 use crate::change::Change;
 use crate::read::{Base, Source};
-use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune};
+use crate::rule::{CheckedProbe, Join, Metric, Role, Run, Trigger, Tune};
 use crate::target::{Site, Target};
 use crate::term::{Statistic, Term, Typed};
 use crate::types::Kind;
@@ -20,7 +20,7 @@ use crate::plan::{
 pub(crate) struct Parts<'a> {
     pub(crate) rule: &'a str,
     pub(crate) roles: &'a [Role],
-    pub(crate) probes: &'a [Probe],
+    pub(crate) probes: &'a [CheckedProbe],
     pub(crate) joins: &'a [Join],
     pub(crate) windows: &'a [Window],
     pub(crate) metrics: &'a [Metric],
@@ -91,7 +91,7 @@ pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
     plan
 }
 
-fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
+fn planned_probe(probe: &CheckedProbe, role: String) -> PlannedProbe {
     let function = match &probe.to {
         Some(to) => format!("{} to {to}", probe.target),
         None => probe.target.to_string(),

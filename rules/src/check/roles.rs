@@ -5,7 +5,7 @@ use super::infer::FormulaPosition;
 use crate::diag::{Diagnostic, Span};
 use crate::file::{ProbeEntry, RoleEntry};
 use crate::lang::text::Text;
-use crate::rule::{Probe, Role};
+use crate::rule::{CheckedProbe, Role};
 use crate::target::{SETS, Site, Target};
 use crate::term::{Term, Typed};
 use crate::types::Type;
@@ -62,7 +62,7 @@ impl Checker<'_> {
         self.report(Diagnostic::wrong("E0111", place, message).help(help))
     }
 
-    pub(super) fn probe(&mut self, entry: &ProbeEntry, roles: &mut Vec<Role>) -> Option<Probe> {
+    pub(super) fn probe(&mut self, entry: &ProbeEntry, roles: &mut Vec<Role>) -> Option<CheckedProbe> {
         let role = match &entry.role {
             Some(name) => self.role_named(name),
             None if entry.implied => Some(any_of(roles)),
@@ -81,7 +81,7 @@ impl Checker<'_> {
             Some(to) => Some(self.end_of_span(entry, to)?),
             None => None,
         };
-        Some(Probe {
+        Some(CheckedProbe {
             name: entry.name.raw.clone(),
             role: role?,
             site: entry.site,

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Checker;
-use super::infer::Names;
+use super::infer::RuleNames;
 use crate::diag::{Diagnostic, Span};
 use crate::file::{MetricEntry, TuneEntry};
 use crate::function::{Meaning, function_named};
@@ -167,7 +167,7 @@ impl Checker<'_> {
     }
 }
 
-impl Names {
+impl RuleNames {
     pub(super) fn is_timed(&self, window: usize) -> bool {
         self.windows.get(window).is_some_and(|window| window.timed)
     }

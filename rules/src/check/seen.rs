@@ -1,7 +1,7 @@
 //! References of formulas to other windows: metrics and instances of inner windows; data so far, boundaries
 //! and earlier instances of enclosing windows; and values at a hit.
 
-use super::infer::{Infer, MetricNames, Names};
+use super::infer::{Infer, MetricNames, RuleNames};
 use crate::diag::{Diagnostic, Span};
 use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope};
@@ -132,7 +132,7 @@ impl Infer<'_> {
     }
 }
 
-impl Names {
+impl RuleNames {
     pub(super) fn window_name(&self, window: usize) -> &str {
         self.windows.get(window).map_or("", |window| window.name.as_str())
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::instance::{Closed, Instance, Surroundings};
+use super::instance::{Closed, Instance, InstanceEnvironment};
 use super::instance_table::InstanceTable;
 use super::keyed_intake::Instances;
 use super::nest::{Nest, Nesting};
@@ -59,7 +59,7 @@ impl Inside {
 
 /// The windows of a rule while hits are released.
 struct Release<'a> {
-    around: Surroundings<'a>,
+    around: InstanceEnvironment<'a>,
     tracks: &'a mut [Open],
     nesting: &'a Nesting,
     dropped: &'a mut Dropped,
@@ -145,7 +145,7 @@ impl Running {
         tracks.for_each(|track| track.look_again(&self.stream));
         let hits = self.stream.release(reach);
         let mut release = Release {
-            around: Surroundings {
+            around: InstanceEnvironment {
                 rule: &self.rule,
                 roles: &self.roles,
                 ranks,

@@ -2,7 +2,7 @@
 
 use crate::eval::Context;
 use crate::lang::ast::Operator;
-use crate::rule::Probe;
+use crate::rule::CheckedProbe;
 use crate::term::{Term, Typed};
 use crate::value::{Cell, Reads, Scalar, finite};
 
@@ -23,7 +23,7 @@ enum CaptureSource {
 }
 
 impl Captures {
-    pub(super) fn of(probe: &Probe) -> Captures {
+    pub(super) fn of(probe: &CheckedProbe) -> Captures {
         let makes: Vec<CaptureSource> = probe.captures.iter().map(|(_, of)| make(of)).collect();
         let own = |(place, make): (usize, &CaptureSource)| match make {
             CaptureSource::Read(read) | CaptureSource::Times(read, _) => *read == place,

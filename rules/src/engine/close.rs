@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::advance::DueInstance;
-use super::instance::{Closed, HITS_LOST, Instance, Surroundings};
+use super::instance::{Closed, HITS_LOST, Instance, InstanceEnvironment};
 use super::tune::{Outbox, TuneEvaluation, TuneState};
 use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Running};
 use crate::eval::called::{Memory, Past};
@@ -149,7 +149,7 @@ impl Engine {
     fn probed_window(&mut self, id: RuleId, place: usize, closed: Closed, now: Time) -> Option<WindowData> {
         let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let running = self.rules.get(id.0)?;
-        let around = Surroundings {
+        let around = InstanceEnvironment {
             rule: &running.rule,
             roles: &running.roles,
             ranks: &ranks,
@@ -201,7 +201,7 @@ impl Engine {
         let Some(running) = self.rules.get(id.0).filter(|running| running.mode != Mode::Off) else {
             return;
         };
-        let around = Surroundings {
+        let around = InstanceEnvironment {
             rule: &running.rule,
             roles: &running.roles,
             ranks: &ranks,

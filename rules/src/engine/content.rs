@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use super::instance::Surroundings;
+use super::instance::InstanceEnvironment;
 use crate::eval::WindowData;
 use crate::eval::partial::Content;
 
 /// The data of the instance with this content, without measures.
-pub(super) fn data(content: &Arc<Content>, index: u64, around: &Surroundings<'_>) -> WindowData {
+pub(super) fn data(content: &Arc<Content>, index: u64, around: &InstanceEnvironment<'_>) -> WindowData {
     WindowData {
         index,
         duration: Ok(0.0),

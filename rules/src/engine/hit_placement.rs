@@ -2,7 +2,7 @@
 //!
 //! The instance is chosen elsewhere, see [`super::track`].
 
-use super::instance::{Instance, Surroundings};
+use super::instance::{Instance, InstanceEnvironment};
 use super::nest::Nest;
 use super::output::Dropped;
 use super::stream::Arrived;
@@ -33,7 +33,7 @@ impl HitPlacement<'_> {
 }
 
 /// Whether one process hits the boundaries of a window for all.
-pub(super) fn is_shared(boundaries: &Boundaries, around: &Surroundings<'_>) -> bool {
+pub(super) fn is_shared(boundaries: &Boundaries, around: &InstanceEnvironment<'_>) -> bool {
     around.owners(boundaries).is_none_or(|owners| owners.len() <= 1)
 }
 

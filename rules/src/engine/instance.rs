@@ -19,7 +19,7 @@ pub(super) const HITS_LOST: &str = "hits were lost in it";
 pub(super) const WITHOUT_KEY: &str = "a hit without its key";
 
 /// The environment of an instance.
-pub(super) struct Surroundings<'a> {
+pub(super) struct InstanceEnvironment<'a> {
     pub(super) rule: &'a CheckedRule,
     pub(super) roles: &'a [BTreeSet<ProcessId>],
     pub(super) ranks: &'a BTreeMap<ProcessId, u32>,
@@ -27,7 +27,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) joined: &'a BTreeMap<ProcessId, Time>,
 }
 
-impl Surroundings<'_> {
+impl InstanceEnvironment<'_> {
     /// The processes that begin instances of a window.
     pub(super) fn owners(&self, boundaries: &Boundaries) -> Option<&BTreeSet<ProcessId>> {
         let role = self.rule.role_of_begin(boundaries);
@@ -150,7 +150,7 @@ impl Instance {
     }
 
     /// The data for formulas, without measures.
-    pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
+    pub(super) fn data(&self, around: &InstanceEnvironment<'_>) -> WindowData {
         WindowData {
             window: self.frame.window,
             number: self.frame.number,
@@ -169,7 +169,7 @@ impl Instance {
     pub(super) fn awaited<'a>(
         &'a self,
         boundaries: &Boundaries,
-        around: &'a Surroundings<'_>,
+        around: &'a InstanceEnvironment<'_>,
     ) -> impl Iterator<Item = ProcessId> + 'a {
         let start = self.start();
         let is_alone = self
@@ -183,7 +183,11 @@ impl Instance {
     }
 
     /// What has not arrived yet; `None` if it is complete.
-    pub(super) fn missing(&self, boundaries: &Boundaries, around: &Surroundings<'_>) -> Option<String> {
+    pub(super) fn missing(
+        &self,
+        boundaries: &Boundaries,
+        around: &InstanceEnvironment<'_>,
+    ) -> Option<String> {
         let name = |process: &ProcessId| match around.ranks.get(process) {
             Some(rank) => format!("rank {rank}"),
             None => format!("process {}", process.0),

@@ -1,7 +1,7 @@
 //! Nested windows: the instance that encloses a hit, and its data at that moment.
 
 use super::Open;
-use super::instance::{Frame, Instance, Surroundings};
+use super::instance::{Frame, Instance, InstanceEnvironment};
 use super::stream::Arrived;
 use super::track::Track;
 use crate::eval::EnclosingInstance;
@@ -50,7 +50,7 @@ impl Nesting {
 /// A window with the other windows of its rule. `tracks` has all windows except this one.
 pub(super) struct Nest<'a> {
     pub(super) tracks: &'a [Open],
-    pub(super) around: &'a Surroundings<'a>,
+    pub(super) around: &'a InstanceEnvironment<'a>,
     pub(super) window: usize,
     /// Whether its formulas read the data of enclosing instances.
     pub(super) looks_out: bool,

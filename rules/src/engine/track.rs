@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::hit_placement::{HitPlacement, Name, began, is_shared, key_of, may_end, put};
-use super::instance::{Closed, Frame, HITS_LOST, Instance, Surroundings, WITHOUT_KEY};
+use super::instance::{Closed, Frame, HITS_LOST, Instance, InstanceEnvironment, WITHOUT_KEY};
 use super::instance_table::InstanceTable;
 use super::nest::Nest;
 use super::output::Dropped;
@@ -119,7 +119,7 @@ impl Track {
         &self,
         arrived: &Arrived,
         boundaries: &Boundaries,
-        around: &Surroundings<'_>,
+        around: &InstanceEnvironment<'_>,
     ) -> Option<&Instance> {
         if let Some(key) = key_of(arrived, boundaries)? {
             return self
@@ -500,7 +500,7 @@ impl Track {
         time: Time,
         inclusive: bool,
         boundaries: &Boundaries,
-        around: &Surroundings<'_>,
+        around: &InstanceEnvironment<'_>,
     ) -> Option<EndedInstance> {
         let first = self.open.front()?;
         let known_end = first.end();

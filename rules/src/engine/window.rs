@@ -9,7 +9,7 @@ use crate::eval::{Calls, HitsByProcess, WindowData};
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind, Scope};
 use crate::plan::Delivery;
-use crate::rule::Probe;
+use crate::rule::CheckedProbe;
 use crate::unit::Dimension;
 use crate::value::{Key, Machine, ProcessId, Subject, Time, Value, WhyMissing, finite};
 use crate::window::{Boundaries, Window};
@@ -293,7 +293,7 @@ impl Engine {
     ) -> (Content, Vec<Option<String>>) {
         let mut content = Content::new(running.rule.folds.get(place).cloned().unwrap_or_default());
         let no_process = BTreeSet::new();
-        let mut of_probe = |place: usize, probe: &Probe| {
+        let mut of_probe = |place: usize, probe: &CheckedProbe| {
             let members = running.roles.get(probe.role).unwrap_or(&no_process);
             for process in members.intersection(complete) {
                 let found = self.samples.each_hit((id, ProbeId(place), *process), boundaries);

@@ -4,7 +4,7 @@
 //! line in `keys!`: `"name" => Shape, "One sentence.";`, followed by `required` if every such mapping must
 //! have it.
 
-use Names::{Captured, Metric, Plain};
+use NameForm::{Captured, Metric, Plain};
 use Shape::{Either, Entries, Formula, List, Mapping, Name, Symbol, Template, Text, Words};
 
 /// The keys of one kind of mapping.
@@ -12,7 +12,7 @@ use Shape::{Either, Entries, Formula, List, Mapping, Name, Symbol, Template, Tex
 pub(crate) struct Keys {
     /// The name of the mapping in messages.
     pub(crate) place: &'static str,
-    pub(crate) known: &'static [Key],
+    pub(crate) known: &'static [KeyDeclaration],
     /// Exactly one key of each group must be present.
     pub(crate) one_of: &'static [&'static [&'static str]],
 }
@@ -25,7 +25,7 @@ impl Keys {
 
 /// A key, with the shape of its value and its purpose.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(crate) struct KeyDeclaration {
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
     pub(crate) doc: &'static str,
@@ -34,8 +34,8 @@ pub(crate) struct Key {
     pub(crate) beside: &'static [&'static str],
 }
 
-const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
-    Key {
+const fn key(name: &'static str, shape: Shape, doc: &'static str) -> KeyDeclaration {
+    KeyDeclaration {
         name,
         shape,
         doc,
@@ -44,13 +44,13 @@ const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     }
 }
 
-impl Key {
-    const fn required(mut self) -> Key {
+impl KeyDeclaration {
+    const fn required(mut self) -> KeyDeclaration {
         self.required = true;
         self
     }
 
-    const fn beside(mut self, others: &'static [&'static str]) -> Key {
+    const fn beside(mut self, others: &'static [&'static str]) -> KeyDeclaration {
         self.beside = others;
         self
     }
@@ -70,14 +70,14 @@ pub(crate) enum Shape {
     Words(&'static [&'static str]),
     Mapping(&'static Keys),
     /// Names chosen by the author, each with a value of this shape.
-    Entries(Names, &'static Shape),
+    Entries(NameForm, &'static Shape),
     List(&'static Shape),
     Either(&'static [Shape]),
 }
 
 /// The form of names chosen by the author.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Names {
+pub(crate) enum NameForm {
     /// `step`
     Plain,
     /// `step.rows`

@@ -7,7 +7,7 @@ use super::keys::{self, Keys};
 use super::sections::{capture, declared, join, metric, named, probe, role, texts, window};
 use super::template::{Template, parse_template};
 use super::tunes::tunes;
-use super::yaml::{Node, Tree};
+use super::yaml::{Tree, YamlNode};
 use super::{Bindings, CaptureEntry, MetricEntry, Named, RuleFile};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::Expr;
@@ -106,7 +106,7 @@ pub(super) fn is_rule_name(name: &str) -> bool {
 
 /// Whether a file has the keys of a bindings file and none that a rule requires.
 pub(super) fn is_bindings(tree: &Tree) -> bool {
-    let Node::Mapping(entries) = &tree.node else {
+    let YamlNode::Mapping(entries) = &tree.node else {
         return false;
     };
     let has = |name: &str| entries.iter().any(|(key, _)| key.raw == name);
@@ -251,7 +251,7 @@ fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
 }
 
 pub(super) fn wrong_shape(tree: &Tree, place: &str, wanted: &str, wrong: Wrong<'_>) {
-    if !matches!(tree.node, Node::Broken) {
+    if !matches!(tree.node, YamlNode::Broken) {
         let message = format!("{place} must be {wanted}, this is {}", tree.what());
         wrong.push(Diagnostic::wrong("E0112", tree.span, message));
     }
@@ -263,7 +263,7 @@ pub(super) fn mapping<'a>(
     wrong: Wrong<'_>,
 ) -> Option<Vec<(&'a Text, &'a Tree)>> {
     match &tree.node {
-        Node::Mapping(entries) => Some(entries.iter().map(|(key, value)| (key, value)).collect()),
+        YamlNode::Mapping(entries) => Some(entries.iter().map(|(key, value)| (key, value)).collect()),
         _ => {
             wrong_shape(tree, place, "a mapping (`key: value` lines)", wrong);
             None
@@ -273,7 +273,7 @@ pub(super) fn mapping<'a>(
 
 pub(super) fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
     match &tree.node {
-        Node::Scalar(text) => Some(text.clone()),
+        YamlNode::Scalar(text) => Some(text.clone()),
         _ => {
             wrong_shape(tree, "this value", "a text", wrong);
             None
@@ -283,7 +283,7 @@ pub(super) fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
 
 pub(super) fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
     let text = match &tree.node {
-        Node::Scalar(text) => text,
+        YamlNode::Scalar(text) => text,
         _ => {
             wrong_shape(tree, "this value", "a formula", wrong);
             return None;
@@ -307,7 +307,7 @@ pub(super) fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
 }
 
 fn parameter(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Named, Option<Text>)> {
-    if !matches!(tree.node, Node::Mapping(_)) {
+    if !matches!(tree.node, YamlNode::Mapping(_)) {
         return Some((named(name, tree, wrong)?, None));
     }
     let fields = Fields::of(tree, &keys::PARAMETER, wrong)?;

@@ -5,7 +5,7 @@
 //! must still be checked.
 
 use super::json::{Json, Object, object};
-use super::keys::{Keys, Names, RULE, Shape};
+use super::keys::{Keys, NameForm, RULE, Shape};
 
 /// Approximates a name in formulas; the check decides what is a letter.
 const WORD: &str = r"[^\s.()\[\]0-9-][^\s.()\[\]-]*";
@@ -110,11 +110,11 @@ fn reference(name: &str) -> Object {
     object([("$ref", format!("#/$defs/{name}").as_str().into())])
 }
 
-fn pattern(names: Names) -> String {
+fn pattern(names: NameForm) -> String {
     match names {
-        Names::Plain => format!("^{WORD}$"),
-        Names::Captured => format!(r"^{WORD}\.{WORD}$"),
-        Names::Metric => format!(r"^{WORD}(\({WORD}\))?$"),
+        NameForm::Plain => format!("^{WORD}$"),
+        NameForm::Captured => format!(r"^{WORD}\.{WORD}$"),
+        NameForm::Metric => format!(r"^{WORD}(\({WORD}\))?$"),
     }
 }
 
@@ -122,21 +122,21 @@ fn pattern(names: Names) -> String {
 mod tests {
     use serde_json::{Map, Value};
 
-    use super::super::keys::{ALL, Key};
-    use super::super::yaml::{self, Node, Tree};
+    use super::super::keys::{ALL, KeyDeclaration};
+    use super::super::yaml::{self, Tree, YamlNode};
     use super::*;
     use crate::file::RuleFile;
 
     /// The file as an editor reads it, with all scalars plain.
     fn as_json(tree: &Tree) -> Value {
         match &tree.node {
-            Node::Mapping(entries) => entries
+            YamlNode::Mapping(entries) => entries
                 .iter()
                 .map(|(key, value)| (key.raw.clone(), as_json(value)))
                 .collect::<Map<_, _>>()
                 .into(),
-            Node::Sequence(items) => items.iter().map(as_json).collect(),
-            Node::Scalar(text) => match (text.raw.parse::<f64>(), text.raw.parse::<bool>()) {
+            YamlNode::Sequence(items) => items.iter().map(as_json).collect(),
+            YamlNode::Scalar(text) => match (text.raw.parse::<f64>(), text.raw.parse::<bool>()) {
                 (Ok(number), _) => number.into(),
                 (_, Ok(switch)) => switch.into(),
                 _ => text.raw.clone().into(),
@@ -239,7 +239,8 @@ mod tests {
         ];
         for (place, at) in places {
             let keys = ALL.iter().find(|keys| keys.place == place).unwrap();
-            let there = |key: &&Key| whole.pointer(at).is_some_and(|of| of.get(key.name).is_some());
+            let there =
+                |key: &&KeyDeclaration| whole.pointer(at).is_some_and(|of| of.get(key.name).is_some());
             let beside = keys.known.iter().filter(there);
             let beside = beside.flat_map(|key| key.beside.iter().copied());
             let required = keys.known.iter().filter(|key| key.required).map(|key| key.name);
@@ -257,7 +258,7 @@ mod tests {
         }
     }
 
-    fn row(key: &Key) -> String {
+    fn row(key: &KeyDeclaration) -> String {
         let must = if key.required { "yes" } else { "" };
         format!("| `{}` | {} | {must} | {} |", key.name, what(&key.shape), key.doc)
     }
@@ -271,9 +272,9 @@ mod tests {
             Shape::Symbol => "name in the program".into(),
             Shape::Words(words) => words.join(", "),
             Shape::Mapping(keys) => keys.place.into(),
-            Shape::Entries(Names::Plain, of) => format!("`name:` {}", what(of)),
-            Shape::Entries(Names::Captured, of) => format!("`probe.name:` {}", what(of)),
-            Shape::Entries(Names::Metric, of) => format!("`name:` or `T(n):` {}", what(of)),
+            Shape::Entries(NameForm::Plain, of) => format!("`name:` {}", what(of)),
+            Shape::Entries(NameForm::Captured, of) => format!("`probe.name:` {}", what(of)),
+            Shape::Entries(NameForm::Metric, of) => format!("`name:` or `T(n):` {}", what(of)),
             Shape::List(of) => format!("list, each {}", what(of)),
             Shape::Either(shapes) => shapes.iter().map(what).collect::<Vec<_>>().join(", or "),
         }

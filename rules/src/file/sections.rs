@@ -2,7 +2,7 @@
 
 use super::keys;
 use super::lower::{ENTRIES_MAX, Fields, Wrong, check_name, formula, mapping, text, wrong_shape};
-use super::yaml::{Node, Tree};
+use super::yaml::{Tree, YamlNode};
 use super::{
     CaptureEntry, JoinEntry, KeyEntry, MetricEntry, Named, ProbeEntry, RoleEntry, Site, WindowEntry,
 };
@@ -11,7 +11,7 @@ use crate::lang::lexer::WORDS;
 use crate::lang::text::Text;
 
 pub(super) fn named(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Named> {
-    if let Node::Mapping(_) = tree.node {
+    if let YamlNode::Mapping(_) = tree.node {
         let message = "this value has no keys of its own";
         let wrong_one = Diagnostic::wrong("E0112", name.span, message);
         wrong.push(wrong_one.help("write `name: formula`"));
@@ -35,7 +35,7 @@ pub(super) fn role(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<RoleEnt
         least: 0,
         most: None,
     };
-    if !matches!(tree.node, Node::Mapping(_)) {
+    if !matches!(tree.node, YamlNode::Mapping(_)) {
         return Some(RoleEntry {
             expr: Some(formula(tree, wrong)?),
             ..everybody
@@ -99,7 +99,7 @@ pub(super) fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeE
         return None;
     };
     let (function, to) = match &function.node {
-        Node::Sequence(_) if *site == Site::Span => match texts(function, wrong).as_slice() {
+        YamlNode::Sequence(_) if *site == Site::Span => match texts(function, wrong).as_slice() {
             [first, second] => (first.clone(), Some(second.clone())),
             _ => {
                 let message = "a span between functions has two: where it begins and where it ends";
@@ -172,7 +172,7 @@ pub(super) fn join(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<JoinEnt
 
 pub(super) fn texts(tree: &Tree, wrong: Wrong<'_>) -> Vec<Text> {
     match &tree.node {
-        Node::Sequence(items) if items.len() <= ENTRIES_MAX => {
+        YamlNode::Sequence(items) if items.len() <= ENTRIES_MAX => {
             items.iter().filter_map(|item| text(item, wrong)).collect()
         }
         _ => {
@@ -184,7 +184,7 @@ pub(super) fn texts(tree: &Tree, wrong: Wrong<'_>) -> Vec<Text> {
 
 fn one_or_more(tree: &Tree, wrong: Wrong<'_>) -> Vec<Text> {
     match &tree.node {
-        Node::Sequence(_) => texts(tree, wrong),
+        YamlNode::Sequence(_) => texts(tree, wrong),
         _ => text(tree, wrong).into_iter().collect(),
     }
 }
@@ -242,7 +242,7 @@ fn only_of_loop(fields: &Fields<'_>, detect: &Text, wrong: Wrong<'_>) {
 }
 
 fn key(tree: &Tree, wrong: Wrong<'_>) -> Option<KeyEntry> {
-    let Node::Mapping(entries) = &tree.node else {
+    let YamlNode::Mapping(entries) = &tree.node else {
         return text(tree, wrong).map(KeyEntry::Same);
     };
     let entries = entries.iter();
@@ -273,7 +273,7 @@ fn name_and_parameter(name: &Text) -> (Text, Option<Text>) {
 }
 
 fn metric_value(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Named, Option<Text>)> {
-    if !matches!(tree.node, Node::Mapping(_)) {
+    if !matches!(tree.node, YamlNode::Mapping(_)) {
         return Some((named(name, tree, wrong)?, None));
     }
     let fields = Fields::of(tree, &keys::METRIC, wrong)?;

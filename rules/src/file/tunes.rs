@@ -4,13 +4,13 @@ use plan::{Keyword, Moment};
 
 use super::keys;
 use super::lower::{ENTRIES_MAX, Fields, Wrong, formula, wrong_shape};
-use super::yaml::{Node, Tree};
+use super::yaml::{Tree, YamlNode};
 use super::{ActionEntry, GuardEntry, InverseEntry, SyncEntry, TuneEntry};
 use crate::diag::{Diagnostic, Span};
 
 pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
     match &tree.node {
-        Node::Sequence(items) if items.len() > ENTRIES_MAX => {
+        YamlNode::Sequence(items) if items.len() > ENTRIES_MAX => {
             let message = format!(
                 "`tune` may have at most {ENTRIES_MAX} entries, here are {}",
                 items.len()
@@ -18,7 +18,7 @@ pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
             wrong.push(Diagnostic::wrong("E0123", tree.span, message));
             Vec::new()
         }
-        Node::Sequence(items) => items.iter().filter_map(|item| tune(item, wrong)).collect(),
+        YamlNode::Sequence(items) => items.iter().filter_map(|item| tune(item, wrong)).collect(),
         _ => {
             wrong_shape(tree, "`tune`", "a list (`- set: …`)", wrong);
             Vec::new()

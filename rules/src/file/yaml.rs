@@ -19,13 +19,13 @@ const DEEPEST: usize = 16;
 /// A value of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    pub(crate) node: Node,
+    pub(crate) node: YamlNode,
     pub(crate) span: Span,
 }
 
 /// The kind of a value of the file.
 #[derive(Clone, Debug)]
-pub(crate) enum Node {
+pub(crate) enum YamlNode {
     Scalar(Text),
     /// A key without a value.
     Missing,
@@ -39,10 +39,10 @@ impl Tree {
     /// Its description in messages.
     pub(crate) fn what(&self) -> &'static str {
         match self.node {
-            Node::Scalar(_) => "a text",
-            Node::Missing | Node::Broken => "nothing",
-            Node::Mapping(_) => "a mapping",
-            Node::Sequence(_) => "a list",
+            YamlNode::Scalar(_) => "a text",
+            YamlNode::Missing | YamlNode::Broken => "nothing",
+            YamlNode::Mapping(_) => "a mapping",
+            YamlNode::Sequence(_) => "a list",
         }
     }
 }
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
             Event::MappingStart(..) => self.mapping(depth)?,
             _ => {
                 self.refuse("an alias (`*`)", span);
-                Node::Broken
+                YamlNode::Broken
             }
         };
         Ok(Tree { node, span })
@@ -175,10 +175,10 @@ impl<'a> Reader<'a> {
         );
     }
 
-    fn scalar(&mut self, raw: &str, style: ScalarStyle, span: Span) -> Node {
+    fn scalar(&mut self, raw: &str, style: ScalarStyle, span: Span) -> YamlNode {
         let plain = style == ScalarStyle::Plain;
         if plain && matches!(raw, "" | "~" | "null") {
-            return Node::Missing;
+            return YamlNode::Missing;
         }
         if plain && is_switch(raw) {
             let help = if raw.starts_with(['o', 'O', 'y', 'Y']) && !raw.eq_ignore_ascii_case("off") {
@@ -189,10 +189,10 @@ impl<'a> Reader<'a> {
             self.switch(raw, span, help);
         }
         if let Some(place) = self.place {
-            return Node::Scalar(Text::elsewhere(raw, place));
+            return YamlNode::Scalar(Text::elsewhere(raw, place));
         }
         let quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
-        Node::Scalar(Text::locate(
+        YamlNode::Scalar(Text::locate(
             raw,
             self.source,
             span,
@@ -206,24 +206,24 @@ impl<'a> Reader<'a> {
             .push(Diagnostic::wrong("E0109", span, message).help(help));
     }
 
-    fn sequence(&mut self, depth: usize) -> Result<Node, Stop> {
+    fn sequence(&mut self, depth: usize) -> Result<YamlNode, Stop> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
-                (Event::SequenceEnd, _) => return Ok(Node::Sequence(items)),
+                (Event::SequenceEnd, _) => return Ok(YamlNode::Sequence(items)),
                 (event, span) => items.push(self.value(event, span, depth + 1)?),
             }
         }
     }
 
-    fn mapping(&mut self, depth: usize) -> Result<Node, Stop> {
+    fn mapping(&mut self, depth: usize) -> Result<YamlNode, Stop> {
         let mut entries: Vec<(Text, Tree)> = Vec::new();
         let mut keys: BTreeMap<String, Span> = BTreeMap::new();
         let mut cut = false;
         loop {
             let (event, span) = self.next()?;
             if event == Event::MappingEnd {
-                return Ok(Node::Mapping(entries));
+                return Ok(YamlNode::Mapping(entries));
             }
             let switch = matches!(&event, Event::Scalar(raw, ScalarStyle::Plain, ..) if is_switch(raw));
             let before = self.wrong.len();
@@ -235,16 +235,16 @@ impl<'a> Reader<'a> {
             }
             let (event, span) = self.next()?;
             let mut value = self.value(event, span, depth + 1)?;
-            let Node::Scalar(key) = key.node else {
+            let YamlNode::Scalar(key) = key.node else {
                 self.wrong
                     .push(Diagnostic::wrong("E0112", key.span, "a key must be a word"));
                 continue;
             };
-            if matches!(value.node, Node::Missing) {
+            if matches!(value.node, YamlNode::Missing) {
                 if self.missing(&key, &mut entries, &mut cut) {
                     continue;
                 }
-                value.node = Node::Broken;
+                value.node = YamlNode::Broken;
             }
             if key.raw == "<<" {
                 self.refuse("a merge (`<<`)", key.span);
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
     /// comma: it follows a value with an open bracket.
     fn missing(&mut self, key: &Text, entries: &mut [(Text, Tree)], cut: &mut bool) -> bool {
         if let Some((_, Tree { node, .. })) = entries.last_mut()
-            && let Node::Scalar(open) = node
+            && let YamlNode::Scalar(open) = node
             && unbalanced(&open.raw)
         {
             self.wrong.push(
@@ -273,7 +273,7 @@ impl<'a> Reader<'a> {
                 .at(key.span, "taken for a key of its own")
                 .help("put the formula into quotes, or write the mapping on lines of its own"),
             );
-            *node = Node::Broken;
+            *node = YamlNode::Broken;
             *cut = true;
             return true;
         }

@@ -2,8 +2,8 @@
 //! Has no tests itself.
 
 use recording::{
-    Captured, CapturedType, Header, Hit, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Reader,
-    Record, RecordingWriter,
+    Captured, CapturedType, Header, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record,
+    RecordedHit, RecordingWriter,
 };
 use rules::{
     Base, CheckedRule, Layout, LoopIteration, LoopNumber, Machine, Observation, PlannedCapture, PlannedProbe,
@@ -75,7 +75,7 @@ impl Tape {
             }
         };
         let is_return = probe.site != Site::Entry;
-        let hit = Hit {
+        let hit = RecordedHit {
             probe: key(place, is_return),
             process: ProcessId(rank),
             thread: 0,
@@ -340,7 +340,12 @@ fn looking_at<'p>(
         .collect()
 }
 
-fn observed(place: usize, planned: &PlannedProbe, definition: &ProbeDefinition, hit: &Hit) -> Observation {
+fn observed(
+    place: usize,
+    planned: &PlannedProbe,
+    definition: &ProbeDefinition,
+    hit: &RecordedHit,
+) -> Observation {
     let read = |capture: &PlannedCapture| {
         let label = label(capture, planned.site);
         let found = definition.captures.iter().position(|(known, _)| *known == label);

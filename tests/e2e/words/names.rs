@@ -25,11 +25,6 @@ const TYPES: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
 /// Types of different modules may have the same name if it is no word of the glossary: maximum number.
 const PRIVATE_NAMESAKES_MAX: usize = 2;
 
-/// Names that are still to be replaced.
-const AMBIGUOUS: [&str; 10] = [
-    "Calls", "Hit", "Key", "Mark", "Names", "Node", "Probe", "Rank", "Reads", "Window",
-];
-
 /// Maximum number of words in a comment that is considered empty.
 const EMPTY_WORDS_MAX: usize = 3;
 
@@ -161,9 +156,6 @@ fn a_name_stands_for_one_type() -> Outcome {
     }
     let glossary = glossary()?;
     types.retain(|name, namesakes| {
-        if AMBIGUOUS.contains(&name.as_str()) {
-            return false;
-        }
         let bound = if glossary.contains(name) {
             1
         } else {

@@ -108,7 +108,7 @@ struct Visit {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Rank {
+struct RankVisits {
     visits: VecDeque<Visit>,
     thread: Option<u32>,
     /// No call was missed since the newest visit.
@@ -135,7 +135,7 @@ struct Sums {
 /// Matches the collectives of all ranks of a job as they are read.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
-    ranks: Vec<Rank>,
+    ranks: Vec<RankVisits>,
     /// Arrival of the last rank at the newest matched collective, and each rank's visit to it.
     newest: Option<(u64, Vec<Visit>)>,
     sums: Sums,
@@ -154,7 +154,7 @@ impl Collectives {
     pub fn expect(&mut self, ranks: usize) {
         if ranks != self.ranks.len() {
             *self = Collectives {
-                ranks: vec![Rank::default(); ranks],
+                ranks: vec![RankVisits::default(); ranks],
                 ..Collectives::default()
             };
         }
@@ -276,7 +276,7 @@ impl Collectives {
 
     /// The oldest visits of all ranks form one collective.
     fn add(&mut self, came: u64) {
-        let heads: Vec<Visit> = self.ranks.iter_mut().filter_map(Rank::leave).collect();
+        let heads: Vec<Visit> = self.ranks.iter_mut().filter_map(RankVisits::leave).collect();
         let is_broken = self
             .ranks
             .iter_mut()
@@ -289,7 +289,7 @@ impl Collectives {
     }
 }
 
-impl Rank {
+impl RankVisits {
     /// Removes the oldest visit.
     fn leave(&mut self) -> Option<Visit> {
         let oldest = self.visits.pop_front()?;

@@ -85,7 +85,7 @@ struct Body {
 
 /// The work of one thread in a region.
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct ThreadWork {
     thread: u32,
     entered_ns: u64,
     left_ns: u64,
@@ -158,8 +158,8 @@ impl Body {
 
 /// The threads that were in bodies within a region. A body nested in another one of its thread is part of its
 /// work.
-fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<Member> {
-    let mut team: Vec<Member> = Vec::new();
+fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<ThreadWork> {
+    let mut team: Vec<ThreadWork> = Vec::new();
     // A nested body comes before the one around it, so iterate from the last to the first.
     for body in bodies
         .iter()
@@ -172,7 +172,7 @@ fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<Member> {
                 member.entered_ns = body.entered_ns;
                 member.working_ns += body.left_ns - body.entered_ns;
             }
-            None => team.push(Member {
+            None => team.push(ThreadWork {
                 thread: body.thread,
                 entered_ns: body.entered_ns,
                 left_ns: body.left_ns,
@@ -184,7 +184,7 @@ fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<Member> {
 }
 
 impl TeamParts {
-    fn of(begin: u64, end: u64, team: &[Member]) -> TeamParts {
+    fn of(begin: u64, end: u64, team: &[ThreadWork]) -> TeamParts {
         let last = team.iter().map(|member| member.left_ns).max().unwrap_or(end);
         let mut parts = TeamParts {
             threads: team.len() as u32,

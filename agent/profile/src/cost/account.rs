@@ -46,11 +46,11 @@ pub struct AgentCost {
 
 /// The costs in the last period.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OfLate {
+pub struct RecentCost {
     /// Cost of the probes as share of the job's CPU time; `None` if the job used none.
     pub probes: Option<f64>,
     /// The most expensive probe, and its share of the job's CPU time.
-    pub dearest: Option<(String, f64)>,
+    pub most_expensive: Option<(String, f64)>,
     /// CPUs that the agent used.
     pub agent: Option<f64>,
     /// Cost of agent and probes together, as share of the job's CPU time.
@@ -161,7 +161,7 @@ pub struct CostView {
     pub agent: AgentCost,
     /// The estimated slowdown over the complete session.
     pub slowdown: Slowdown,
-    pub of_late: OfLate,
+    pub of_late: RecentCost,
     /// How long hits stayed in the ring until they were read; `None` without hits.
     pub unread: Option<UnreadView>,
     /// What is sampled in windows now; `None` if everything is watched all the time.
@@ -263,12 +263,13 @@ impl Account {
     }
 
     /// The costs of the last period, in which the agent used `agent_ns` of CPU time in `elapsed_ns`.
-    pub fn of_late(&self, costs: &[ProbeCost], agent: Option<(u64, u64)>) -> OfLate {
+    pub fn of_late(&self, costs: &[ProbeCost], agent: Option<(u64, u64)>) -> RecentCost {
         let probes: f64 = costs.iter().map(|cost| cost.ns).sum();
-        let dearest = costs.first();
-        OfLate {
+        let most_expensive = costs.first();
+        RecentCost {
             probes: share(probes, self.job_ns),
-            dearest: dearest.and_then(|cost| Some((cost.name.clone(), share(cost.ns, self.job_ns)?))),
+            most_expensive: most_expensive
+                .and_then(|cost| Some((cost.name.clone(), share(cost.ns, self.job_ns)?))),
             agent: agent.and_then(|(cpu_ns, elapsed_ns)| share(cpu_ns as f64, elapsed_ns)),
             together: agent.and_then(|(cpu_ns, _)| share(probes + cpu_ns as f64, self.job_ns)),
             slowdown: None,
@@ -328,7 +329,7 @@ mod tests {
             prop_assert_eq!(late.probes.is_some(), cpu_ns > 0);
             if let (Some(probes), Some(together)) = (late.probes, late.together) {
                 prop_assert!(probes <= together * (1.0 + 1e-12));
-                prop_assert!(late.dearest.is_none_or(|(_, part)| part <= probes * (1.0 + 1e-12)));
+                prop_assert!(late.most_expensive.is_none_or(|(_, part)| part <= probes * (1.0 + 1e-12)));
             }
         }
     }
@@ -351,7 +352,7 @@ mod tests {
                 ..AgentCost::default()
             },
             slowdown: Slowdown::default(),
-            of_late: OfLate::default(),
+            of_late: RecentCost::default(),
             unread: None,
             windows: None,
             required: None,

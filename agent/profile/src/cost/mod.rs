@@ -11,9 +11,9 @@ mod price;
 mod unwatched;
 
 pub use account::{
-    AboveBudget, Account, AgentCost, CostView, Fullness, HoldTotals, OfLate, ProbeCost, Slowdown, TOO_MUCH,
-    UnreadView, WindowsView,
+    AboveBudget, Account, AgentCost, CostView, Fullness, HoldTotals, ProbeCost, RecentCost, Slowdown,
+    TOO_MUCH, UnreadView, WindowsView,
 };
 pub use budget::{BudgetFunction, BudgetShare, BudgetShareError, Load, SamplingStep, Windows};
 pub use price::{Measured, PriceSource, Prices, Probed, ReturnKind};
-pub use unwatched::{CountTime, Estimate, Unwatched, Window};
+pub use unwatched::{CountTime, Estimate, ProcessWindow, Unwatched};

@@ -45,7 +45,7 @@ impl CountTime {
 
 /// One process in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Window {
+pub struct ProcessWindow {
     pub length: CountTime,
     pub threads: u64,
     /// CPU time of the process that its hits took, in nanoseconds.
@@ -67,7 +67,7 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(windows: impl Iterator<Item = Window>) -> Pace {
+    fn of(windows: impl Iterator<Item = ProcessWindow>) -> Pace {
         let (mut ns, mut cpu_ns, mut own, mut cost, mut others) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for window in windows {
             let threads = window.threads.max(1) as f64;
@@ -231,7 +231,7 @@ impl Estimate {
 pub struct Unwatched {
     /// The begin of the open window, and the counters at that time.
     opened: Option<(CountTime, Vec<Totals>)>,
-    windows: VecDeque<(Window, Vec<(u32, Amounts)>)>,
+    windows: VecDeque<(ProcessWindow, Vec<(u32, Amounts)>)>,
     gap: Option<Gap>,
     beyond: Vec<GapEstimate>,
     /// Total length of past gaps, by function.
@@ -281,7 +281,7 @@ impl Unwatched {
         counted: &[Totals],
         open: &[(u32, u64)],
         functions: &BTreeSet<u32>,
-        window: Window,
+        window: ProcessWindow,
     ) {
         // A process that joined while no window was open has no counters at the begin.
         let opened = self.opened.take();

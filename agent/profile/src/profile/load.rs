@@ -14,7 +14,7 @@ const LENGTH_NS: u64 = 1_000_000_000;
 
 /// Totals at the end of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Mark {
+struct PartEnd {
     at_ns: u64,
     mpi_ns: u64,
     is_mpi_unknown: bool,
@@ -22,9 +22,9 @@ struct Mark {
     cpu_ns: Option<(u64, u64)>,
 }
 
-impl Mark {
-    fn of(reading: &Reading) -> Mark {
-        Mark {
+impl PartEnd {
+    fn of(reading: &Reading) -> PartEnd {
+        PartEnd {
             at_ns: reading.at_ns,
             mpi_ns: reading.mpi_ns,
             is_mpi_unknown: reading.is_mpi_unknown,
@@ -39,7 +39,7 @@ impl Mark {
 #[derive(Debug)]
 pub(super) struct LoadParts {
     /// The begin of the first part, then the end of each.
-    marks: Vec<Mark>,
+    marks: Vec<PartEnd>,
     length_ns: u64,
 }
 
@@ -55,11 +55,11 @@ impl Default for LoadParts {
 impl LoadParts {
     /// Adds a reading; the times of readings only grow.
     pub(super) fn add(&mut self, reading: &Reading) {
-        self.enter(Mark::of(reading));
+        self.enter(PartEnd::of(reading));
     }
 
-    fn enter(&mut self, mark: Mark) {
-        let is_within = |last: &Mark| mark.at_ns.saturating_sub(last.at_ns) < self.length_ns;
+    fn enter(&mut self, mark: PartEnd) {
+        let is_within = |last: &PartEnd| mark.at_ns.saturating_sub(last.at_ns) < self.length_ns;
         if self.marks.last().is_some_and(is_within) {
             return;
         }
@@ -73,14 +73,14 @@ impl LoadParts {
 
     /// The parts up to the last reading, by the time since all probes were armed.
     pub(super) fn view(&self, last: &Reading, armed_ns: u64, has_mpi: bool) -> Vec<LoadView> {
-        self.parts(Mark::of(last), armed_ns, has_mpi)
+        self.parts(PartEnd::of(last), armed_ns, has_mpi)
     }
 
-    fn parts(&self, last: Mark, armed_ns: u64, has_mpi: bool) -> Vec<LoadView> {
+    fn parts(&self, last: PartEnd, armed_ns: u64, has_mpi: bool) -> Vec<LoadView> {
         let goes_on = self.marks.last().is_some_and(|end| last.at_ns > end.at_ns);
         let ends = self.marks.iter().copied().chain(goes_on.then_some(last));
         let begins = self.marks.iter();
-        let part = |(from, to): (&Mark, Mark)| {
+        let part = |(from, to): (&PartEnd, PartEnd)| {
             let length = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
             let share = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / length;
             let cpu = from.cpu_ns.zip(to.cpu_ns);
@@ -100,8 +100,8 @@ impl LoadParts {
 mod tests {
     use super::*;
 
-    fn mark(at_ns: u64, mpi_ns: u64, cpu_ns: u64) -> Mark {
-        Mark {
+    fn mark(at_ns: u64, mpi_ns: u64, cpu_ns: u64) -> PartEnd {
+        PartEnd {
             at_ns,
             mpi_ns,
             is_mpi_unknown: false,
@@ -130,7 +130,7 @@ mod tests {
             ]
         );
         // Unmeasured values are `None`.
-        let unread = Mark { cpu_ns: None, ..last };
+        let unread = PartEnd { cpu_ns: None, ..last };
         let parts = load.parts(unread, 0, false);
         assert_eq!((parts[1].mpi, parts[1].cpu), (None, None));
         assert_eq!(LoadParts::default().parts(last, 0, true), []);

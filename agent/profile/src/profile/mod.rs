@@ -24,7 +24,7 @@ pub use self::{
 };
 use crate::{
     calls::Collectives,
-    cost::{CountTime, Window},
+    cost::{CountTime, ProcessWindow},
     os_metrics::Frequency,
 };
 
@@ -126,10 +126,14 @@ impl Profile {
 
     /// The data of each process in the open sampling window. `prices` are the costs of a call by function,
     /// `is_of_mpi` selects the functions that belong to the library.
-    pub fn windows(&self, prices: &BTreeMap<u32, f64>, is_of_mpi: impl Fn(usize) -> bool) -> Vec<Window> {
+    pub fn windows(
+        &self,
+        prices: &BTreeMap<u32, f64>,
+        is_of_mpi: impl Fn(usize) -> bool,
+    ) -> Vec<ProcessWindow> {
         let window = |process: &Metered| process.window(prices, &is_of_mpi).unwrap_or_default();
-        let mut windows: Vec<Window> = self.processes.iter().map(window).collect();
-        let of_a_thread = |window: &Window| window.cost_ns / window.threads.max(1) as f64;
+        let mut windows: Vec<ProcessWindow> = self.processes.iter().map(window).collect();
+        let of_a_thread = |window: &ProcessWindow| window.cost_ns / window.threads.max(1) as f64;
         let all: f64 = windows.iter().map(of_a_thread).sum();
         for window in &mut windows {
             window.others_ns = all - of_a_thread(window);
@@ -150,7 +154,7 @@ impl Profile {
 
     /// These functions are not watched from the last reading on; `windows` has the data of each process in
     /// the window that ended.
-    pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<Window>) {
+    pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<ProcessWindow>) {
         for (process, window) in self.processes.iter_mut().zip(windows) {
             let last = process.last().filter(|_| !process.ended);
             let last = last.map(|last| (last.moment(), last.counted.clone(), last.open.clone()));
@@ -189,7 +193,7 @@ impl Metered {
     /// are missed.
     pub fn join(&mut self, at: CountTime, gap: Option<&BTreeSet<u32>>) {
         match gap {
-            Some(functions) => (self.unwatched).shut(at, &[], &[], functions, Window::default()),
+            Some(functions) => (self.unwatched).shut(at, &[], &[], functions, ProcessWindow::default()),
             None => self.unwatched.open(at, &[]),
         }
     }
@@ -199,13 +203,17 @@ impl Metered {
         self.unwatched.opened().map(|(_, counted)| counted)
     }
 
-    fn window(&self, prices: &BTreeMap<u32, f64>, is_of_mpi: &impl Fn(usize) -> bool) -> Option<Window> {
+    fn window(
+        &self,
+        prices: &BTreeMap<u32, f64>,
+        is_of_mpi: &impl Fn(usize) -> bool,
+    ) -> Option<ProcessWindow> {
         let (last, (since, before)) = self.last().zip(self.unwatched.opened())?;
         let nothing = Totals::default();
-        let mut window = Window {
+        let mut window = ProcessWindow {
             length: last.moment().since(since),
             threads: last.callers.max(1),
-            ..Window::default()
+            ..ProcessWindow::default()
         };
         for (probe, totals) in last.counted.iter().enumerate() {
             let before = before.get(probe).unwrap_or(&nothing);

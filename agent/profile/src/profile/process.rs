@@ -82,7 +82,7 @@ pub struct Inputs<'a> {
 
 /// Time for which a probe was not watched.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rested {
+pub(super) struct UnwatchedTime {
     /// Nanoseconds until the last reading.
     pub(super) ns: u64,
     /// It is not watched now.
@@ -113,7 +113,7 @@ pub struct Metered {
     /// The estimates for functions while they are not watched.
     pub(super) unwatched: Unwatched,
     /// By probe: the time for which it was not watched.
-    pub(super) rested: Vec<Rested>,
+    pub(super) rested: Vec<UnwatchedTime>,
     /// It used no CPU time between the last two readings.
     slept: bool,
     /// The counters of the kernel side by probe, and whether they have grown since the previous read.
@@ -384,7 +384,7 @@ impl Metered {
     fn read_rests(&mut self, reading: &Reading, probes: &[Probe]) {
         let before_ns = self.last().map_or(reading.at_ns, |last| last.at_ns);
         let passed_ns = reading.at_ns.saturating_sub(before_ns);
-        self.rested.resize(probes.len(), Rested::default());
+        self.rested.resize(probes.len(), UnwatchedTime::default());
         for (index, (rested, probe)) in self.rested.iter_mut().zip(probes).enumerate() {
             if rested.rests {
                 let calls = |reading: &Reading| counted_calls((index, probe), reading);

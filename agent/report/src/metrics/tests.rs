@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use profile::cost::{AgentCost, CostView, HoldTotals, OfLate, Prices, ProbeCost, Slowdown, UnreadView};
+use profile::cost::{AgentCost, CostView, HoldTotals, Prices, ProbeCost, RecentCost, Slowdown, UnreadView};
 use profile::progress::{Eta, ProgressView};
 use profile::{
     Counters, EfficienciesView, GuardView, Inflation, IterationView, JobView, Losses, MatrixView, Messages,
@@ -372,11 +372,11 @@ fn absurd() -> Snapshot {
             resident_bytes: Some(1),
             ..AgentCost::default()
         },
-        of_late: OfLate {
+        of_late: RecentCost {
             probes: Some(0.1),
             together: Some(0.2),
             slowdown: Some(Slowdown::default()),
-            ..OfLate::default()
+            ..RecentCost::default()
         },
         slowdown: Slowdown::default(),
         required: None,

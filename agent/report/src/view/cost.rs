@@ -17,9 +17,9 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
         return Vec::new();
     };
     let late = &cost.of_late;
-    let dearest = late.dearest.as_ref().map(|(name, _)| name.as_str());
+    let most_expensive = late.most_expensive.as_ref().map(|(name, _)| name.as_str());
     let shown = Shown {
-        dearest,
+        most_expensive,
         agent: late.agent,
         of_cpu: late.probes,
         are: "are",
@@ -33,11 +33,11 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let Some(cost) = &snapshot.cost else {
         return Vec::new();
     };
-    let dearest = cost.probes.first().map(|probe| probe.name.as_str());
+    let most_expensive = cost.probes.first().map(|probe| probe.name.as_str());
     let elapsed_ns = snapshot.elapsed.as_nanos() as f64;
     let agent = (elapsed_ns > 0.0).then(|| cost.agent.cpu_ns as f64 / elapsed_ns);
     let shown = Shown {
-        dearest,
+        most_expensive,
         agent,
         of_cpu: cost.probes_share(),
         are: "were",
@@ -47,7 +47,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
 
 /// The displayed values, recent or over the entire session.
 struct Shown<'a> {
-    dearest: Option<&'a str>,
+    most_expensive: Option<&'a str>,
     /// CPUs that the agent uses.
     agent: Option<f64>,
     /// CPU time of hits as a share of the job's CPU time, to which the budget refers.
@@ -62,14 +62,14 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let mut parts = Vec::new();
     let is_full = agent.is_some_and(|agent| slowdown.agent > agent / 2.0);
     if slowdown.probes > 0.0 {
-        let dearest = shown.dearest;
-        let dearest = dearest.map_or_else(String::new, |name| format!(" (most of it {name})"));
+        let most_expensive = shown.most_expensive;
+        let most_expensive = most_expensive.map_or_else(String::new, |name| format!(" (most of it {name})"));
         let of_cpu = shown.of_cpu.filter(|_| cost.windows.is_some());
         let of_cpu = of_cpu.map_or_else(String::new, |share| {
             format!(" and {} of its CPU time", percent(share))
         });
         parts.push(format!(
-            "probes {} of its time{of_cpu}{dearest}",
+            "probes {} of its time{of_cpu}{most_expensive}",
             percent(slowdown.probes)
         ));
     }
@@ -163,7 +163,7 @@ fn windows(view: &WindowsView, snapshot: &Snapshot, are: &str) -> String {
 mod tests {
     use super::*;
     use crate::example;
-    use profile::cost::{AgentCost, BudgetShare, Estimate, Fullness, OfLate, Prices, ProbeCost};
+    use profile::cost::{AgentCost, BudgetShare, Estimate, Fullness, Prices, ProbeCost, RecentCost};
     use profile::{FunctionTotals, ProcessView, Standing};
     use std::collections::BTreeMap;
 
@@ -193,9 +193,9 @@ mod tests {
                     starting_ns: 1,
                     resident_bytes: Some(21 << 20),
                 },
-                of_late: OfLate {
+                of_late: RecentCost {
                     probes: Some(share),
-                    dearest: Some(("MPI_Iprobe".to_owned(), share * 0.75)),
+                    most_expensive: Some(("MPI_Iprobe".to_owned(), share * 0.75)),
                     agent: Some(0.004),
                     together: Some(share + 0.002),
                     slowdown: Some(Slowdown {

@@ -132,7 +132,7 @@ impl Costs {
         // The last second may cover a complete window, or none.
         if let Some(shares) = of_late {
             (late.probes, late.together) = shares.unzip();
-            late.dearest = None;
+            late.most_expensive = None;
             slowdown_of_late.probes = slowdown.probes;
         }
         let full = self.fullness.part();

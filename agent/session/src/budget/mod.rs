@@ -111,8 +111,9 @@ impl Budget {
     pub fn view<'a>(&self, shown: CostContext<'_>, functions: impl FnOnce() -> Functions<'a>) -> CostView {
         let functions = functions();
         let view = self.costs.view(shown, self.sampling.of_late());
-        let dearest = view.probes.first().map(|probe| probe.name.as_str());
-        let is_required = |of: &&WatchedFunction<'_>| of.need == CallNeed::Each && Some(of.name) == dearest;
+        let most_expensive = view.probes.first().map(|probe| probe.name.as_str());
+        let is_required =
+            |of: &&WatchedFunction<'_>| of.need == CallNeed::Each && Some(of.name) == most_expensive;
         CostView {
             windows: self.sampling.view(&functions),
             required: functions.values().find(is_required).map(|of| of.name.to_owned()),

@@ -450,8 +450,8 @@ impl Sampling {
         let needed = needed.filter(|(_, watched)| {
             state.detaching == Detaching::Impossible || watched.need == CallNeed::Each
         });
-        let dearest = needed.max_by(|one, other| cost(*one.0).total_cmp(&cost(*other.0)));
-        let name = dearest.map_or("a function", |(_, watched)| watched.name);
+        let most_expensive = needed.max_by(|one, other| cost(*one.0).total_cmp(&cost(*other.0)));
+        let name = most_expensive.map_or("a function", |(_, watched)| watched.name);
         let why = match state.detaching {
             Detaching::Possible => format!(
                 "{name} is watched for a rule that needs every call of it, or for the recording: remove the rule or --record"

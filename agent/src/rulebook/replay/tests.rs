@@ -1,5 +1,6 @@
 use recording::{
-    Captured, CapturedType, Header, Hit, ProbeDefinition, ProbeKey, ProbePlace, Record, RecordingWriter,
+    Captured, CapturedType, Header, ProbeDefinition, ProbeKey, ProbePlace, Record, RecordedHit,
+    RecordingWriter,
 };
 use rules::{Measure, ProcessFacts, ProcessId, Time};
 use session::request::Settings;
@@ -104,7 +105,7 @@ impl Host {
     }
 
     fn hit(&mut self, probe: u32, slot: u32, ms: u64, duration_ms: Option<u64>, number: Option<i64>) {
-        let hit = Hit {
+        let hit = RecordedHit {
             probe: ProbeKey(probe),
             process: ProcessId(slot),
             thread: 1,

@@ -20,7 +20,7 @@ use crate::{
         orders::{pid_here, pid_of, process_here},
         prefetch,
         requests::{NotAdded, RemoveResult},
-        target::{Arrival, Read, Target, candidate},
+        target::{Arrival, Read, WatchedJob, candidate},
     },
 };
 
@@ -203,7 +203,7 @@ impl Measuring {
     }
 
     /// A process of the command started or ended: the event, and the data that was read of the process.
-    fn arrived(&mut self, target: &mut Target, arrival: Arrival) -> (MemberEvent, Read) {
+    fn arrived(&mut self, target: &mut WatchedJob, arrival: Arrival) -> (MemberEvent, Read) {
         let mut read = Read::new();
         let event = match arrival {
             Arrival::Came(slot, member) => {
@@ -330,7 +330,7 @@ impl Measuring {
 
     /// Puts a process into its slot. Slots are assigned in the order of first hits, so lower ones may still
     /// be empty.
-    fn put(&mut self, target: &mut Target, process: Metered, member: Member) {
+    fn put(&mut self, target: &mut WatchedJob, process: Metered, member: Member) {
         let place = process.slot as usize;
         let processes = &mut self.profile.processes;
         while let (Some(started), true) = (&target.started, processes.len() <= place) {
@@ -349,7 +349,7 @@ impl Measuring {
     }
 
     /// Checks for probed code whose pages were discarded, and processes links that were attached since.
-    fn settle(&mut self, target: &mut Target) -> Result<(), KernelError> {
+    fn settle(&mut self, target: &mut WatchedJob) -> Result<(), KernelError> {
         if !target.is_of_command() {
             // A process that uses no CPU time discards no pages.
             let awake = self.profile.running().filter(|process| !process.is_still());

@@ -19,7 +19,7 @@ use super::{
     progress::ProgressReader,
     screen::Screen,
     system::{System, own_cpu_ns},
-    target::Target,
+    target::WatchedJob,
     written::TargetVariables,
 };
 use crate::rulebook::RuleBook;
@@ -30,7 +30,7 @@ use profile::{IterationNumbers, Profile};
 /// The parts of the session that measuring needs.
 pub(super) struct Context<'a> {
     pub(super) rules: &'a mut RuleBook,
-    pub(super) target: &'a mut Target,
+    pub(super) target: &'a mut WatchedJob,
     pub(super) screen: &'a mut Screen,
     /// Decides which processes belong to the job.
     pub(super) parts: &'a mut Parts,
@@ -121,7 +121,7 @@ impl Measuring {
 
     /// Whether none of the processes has run between the last two readings, and no change is being judged.
     /// False for a command, whose processes may start and end at any time.
-    pub(super) fn is_still(&self, rules: &RuleBook, target: &Target) -> bool {
+    pub(super) fn is_still(&self, rules: &RuleBook, target: &WatchedJob) -> bool {
         let are_still = !self.profile.processes.is_empty() && self.profile.are_still();
         are_still && !target.is_of_command() && !rules.is_judging()
     }
@@ -134,7 +134,7 @@ impl Measuring {
 
     /// The interval at which counters are read and timed windows are evaluated. Ticks are rare without a live
     /// view if all windows may be longer than stated.
-    pub(super) fn tick(&self, rules: &RuleBook, target: &Target, screen: &Screen) -> Duration {
+    pub(super) fn tick(&self, rules: &RuleBook, target: &WatchedJob, screen: &Screen) -> Duration {
         let is_still = self.is_still(rules, target);
         let may_linger = || rules.may_linger() && !screen.is_live();
         self.budget

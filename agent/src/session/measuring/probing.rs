@@ -15,7 +15,7 @@ use crate::session::{
         self, BudgetEffect, BudgetEffects, CallNeed, Costs, Detaching, Due, Functions, RegionCounts,
         SamplingState, Spent, WatchedFunction,
     },
-    target::Target,
+    target::WatchedJob,
 };
 
 /// All functions that are or were probed, with the cost of a call of each.
@@ -314,7 +314,7 @@ impl Measuring {
         self.read(context)
     }
 
-    fn switch_regions(&mut self, target: &Target, on: bool) -> Result<(), KernelError> {
+    fn switch_regions(&mut self, target: &WatchedJob, on: bool) -> Result<(), KernelError> {
         let members = target.watched(&self.profile.processes);
         for want in self.budget.regions.wanted() {
             self.probes.switch(want, on, &members)?;

@@ -12,7 +12,7 @@ use crate::{
     rulebook::RuleBook,
     session::{
         sequence::{self, Rings},
-        target::Target,
+        target::WatchedJob,
     },
 };
 
@@ -81,14 +81,14 @@ impl Measuring {
     }
 
     /// The CPUs that the job may use, and other processes on them.
-    fn look_at_shares(&mut self, target: &Target, now: u64) -> Option<(CpuShare, CpuLimits)> {
+    fn look_at_shares(&mut self, target: &WatchedJob, now: u64) -> Option<(CpuShare, CpuLimits)> {
         let pids: Vec<i32> = self.profile.running().map(|process| process.pid).collect();
         let are_still = self.profile.are_still();
         let share = (self.system.shares).look(&pids, &target.roots(), are_still, now);
         share.map(|(share, limits)| (share, limits.clone()))
     }
 
-    fn read_processes(&mut self, threads: &[(u64, Thread)], target: &Target, now: u64) {
+    fn read_processes(&mut self, threads: &[(u64, Thread)], target: &WatchedJob, now: u64) {
         let sampled = self.budget.sampling.sampled();
         let is_stale = |frame: &Frame| sampled.is_stale(frame);
         let has_waits = self.probes.kernel().is_some_and(|kernel| kernel.reports_waits);

@@ -216,7 +216,7 @@ fn a_record_that_is_too_large_is_refused_and_the_recording_continues() {
     let long = "x".repeat(TEXT_MAX + 1);
     let hit = |captures| {
         let (probe, process) = (ProbeKey(0), ProcessId(0));
-        Record::Hit(Hit {
+        Record::Hit(RecordedHit {
             probe,
             process,
             thread: 0,

@@ -17,7 +17,7 @@ fn header() -> Header {
 
 fn records() -> Vec<Record> {
     let hit = |time, duration, number, bytes| {
-        Record::Hit(Hit {
+        Record::Hit(RecordedHit {
             probe: ProbeKey(0),
             process: ProcessId(0),
             thread: 4711,

@@ -35,13 +35,13 @@ proptest! {
     #[test]
     fn every_bit_of_a_float_is_kept(bits in proptest::collection::vec(any::<u64>(), 1..9)) {
         let captures = bits.iter().map(|bits| Captured::Float(f64::from_bits(*bits))).collect();
-        let hit = Hit {
+        let hit = RecordedHit {
             probe: ProbeKey(0), process: ProcessId(0), thread: 0, time: Time(0), duration_ns: None, captures
         };
         let (records, error) = read(&written(&Header::default(), &[Record::Hit(hit.clone()), Record::Hit(hit)]));
         prop_assert_eq!(error, None);
         for record in records {
-            let Record::Hit(Hit { captures, .. }) = record else { panic!() };
+            let Record::Hit(RecordedHit { captures, .. }) = record else { panic!() };
             let found: Vec<u64> = captures
                 .into_iter()
                 .map(|value| match value { Captured::Float(value) => value.to_bits(), _ => panic!() })

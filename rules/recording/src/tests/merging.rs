@@ -33,7 +33,7 @@ fn defined(probe: u32, name: &str) -> Record {
 }
 
 fn hit(probe: u32, process: u32, time: u64) -> Record {
-    Record::Hit(Hit {
+    Record::Hit(RecordedHit {
         probe: ProbeKey(probe),
         process: ProcessId(process),
         thread: 0,

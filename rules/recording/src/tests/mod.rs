@@ -118,7 +118,7 @@ fn hit() -> impl Strategy<Value = Record> {
     let duration = proptest::option::of(number());
     (small(), small(), small(), time(), duration, captures).prop_map(
         |(probe, process, thread, time, duration_ns, captures)| {
-            Record::Hit(Hit {
+            Record::Hit(RecordedHit {
                 probe: ProbeKey(probe),
                 process: ProcessId(process),
                 thread,

@@ -15,7 +15,7 @@ fn typical(count: u64) -> Vec<Record> {
     let mut time = 86_400_000_000_000_u64;
     let hit = |number: u64| {
         time += random(200_000);
-        Record::Hit(Hit {
+        Record::Hit(RecordedHit {
             probe: ProbeKey(3),
             process: ProcessId(u32::try_from(number % 16).unwrap()),
             thread: u32::try_from(4_000_000 + number % 32).unwrap(),

@@ -11,7 +11,7 @@ use plan::GuardEffect;
 
 use super::judgement::{Judgement, ObjectiveAim, Scale};
 use super::mixed;
-use super::statistics::{Middle, mean};
+use super::statistics::{TrimmedSample, mean};
 
 /// Numbers of pairs after which the trial is judged, and the bound of the statistic there: without an effect
 /// 1 % of trials exceed one of the bounds in one direction. The shape is that of Wang and Tsiatis (1987) for
@@ -163,7 +163,10 @@ impl Alternation {
         let values = sides.without.iter().chain(&sides.with).copied();
         let scale = Scale::of(values, found.before);
         let gain = |with: f64, without: f64| aim.better(with, scale) - aim.better(without, scale);
-        let means = (Middle::of(&sides.without).mean, Middle::of(&sides.with).mean);
+        let means = (
+            TrimmedSample::of(&sides.without).mean,
+            TrimmedSample::of(&sides.with).mean,
+        );
         let least = SHARE_REPEATED * gain(means.1, means.0);
         let is_repeated = self
             .pairs
@@ -200,10 +203,10 @@ fn in_turns(without: usize, with: usize) -> String {
 }
 
 /// The trimmed mean of the values of the pairs.
-fn middle(values: &[f64]) -> Middle {
+fn middle(values: &[f64]) -> TrimmedSample {
     match values.len() > ALL_COUNT {
-        true => Middle::trimmed(values, values.len() * TRIMMED.0 / TRIMMED.1),
-        false => Middle::trimmed(values, 0),
+        true => TrimmedSample::trimmed(values, values.len() * TRIMMED.0 / TRIMMED.1),
+        false => TrimmedSample::trimmed(values, 0),
     }
 }
 

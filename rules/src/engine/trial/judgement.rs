@@ -12,7 +12,7 @@
 
 use plan::GuardEffect;
 
-use super::statistics::{Interval, Middle, mean};
+use super::statistics::{Interval, TrimmedSample, mean};
 use crate::guard::Guard;
 use crate::quantity::{metric, quantity};
 
@@ -143,11 +143,11 @@ impl ObjectiveAim {
 
     /// Compares the windows before and after a change.
     pub(crate) fn compare(self, before: &[f64], after: &[f64]) -> Judgement {
-        let middles = (Middle::of(before), Middle::of(after));
+        let middles = (TrimmedSample::of(before), TrimmedSample::of(after));
         let scale = Scale::of(before.iter().chain(after).copied(), middles.0.mean);
         let better = |run: &[f64]| {
             let values: Vec<f64> = run.iter().map(|value| self.better(*value, scale)).collect();
-            Middle::of(&values)
+            TrimmedSample::of(&values)
         };
         let (of_before, of_after) = (better(before), better(after));
         let effect = Interval::of(&of_before, &of_after);
@@ -168,7 +168,7 @@ impl ObjectiveAim {
 
     fn is_bearable(
         self,
-        (before, after): &(Middle, Middle),
+        (before, after): &(TrimmedSample, TrimmedSample),
         (plain_before, plain_after): (f64, f64),
     ) -> bool {
         let worse = |before: f64, after: f64| {
@@ -179,7 +179,7 @@ impl ObjectiveAim {
             }
         };
         let allowed = self.margin * before.mean.abs();
-        let error = |middle: &Middle| middle.error_squared().unwrap_or(0.0);
+        let error = |middle: &TrimmedSample| middle.error_squared().unwrap_or(0.0);
         let noise = (error(before) + error(after)).sqrt();
         // NaN satisfies no bound.
         worse(before.mean, after.mean) <= allowed + noise.min(allowed)
@@ -203,7 +203,7 @@ fn largest_step(history: &[f64], over: usize) -> f64 {
     let logarithms: Vec<f64> = history.iter().map(|value| value.ln()).collect();
     let step = |windows: &[f64]| {
         let (first, next) = windows.split_at(over);
-        (Middle::of(next).mean - Middle::of(first).mean).abs()
+        (TrimmedSample::of(next).mean - TrimmedSample::of(first).mean).abs()
     };
     logarithms.windows(2 * over).map(step).fold(0.0, f64::max)
 }

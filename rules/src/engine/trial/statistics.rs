@@ -36,7 +36,7 @@ pub(super) fn mean(values: &[f64]) -> f64 {
 }
 
 /// The trimmed values of a run of windows.
-pub(super) struct Middle {
+pub(super) struct TrimmedSample {
     pub(super) mean: f64,
     /// The number of values left after trimming.
     left: usize,
@@ -46,14 +46,14 @@ pub(super) struct Middle {
     deviations: Vec<f64>,
 }
 
-impl Middle {
+impl TrimmedSample {
     /// Trims by Tukey and McLaughlin (1963).
-    pub(super) fn of(run: &[f64]) -> Middle {
-        Middle::trimmed(run, run.len() / TRIMMED_OF)
+    pub(super) fn of(run: &[f64]) -> TrimmedSample {
+        TrimmedSample::trimmed(run, run.len() / TRIMMED_OF)
     }
 
     /// Trims this number of values at either end.
-    pub(super) fn trimmed(run: &[f64], trimmed: usize) -> Middle {
+    pub(super) fn trimmed(run: &[f64], trimmed: usize) -> TrimmedSample {
         let mut sorted = run.to_vec();
         sorted.sort_by(f64::total_cmp);
         let left = sorted.get(trimmed..sorted.len() - trimmed).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Middle {
         let draw_in = |value: &f64| value.max(least).min(greatest);
         let centre = mean(&sorted.iter().map(draw_in).collect::<Vec<f64>>());
         let deviations: Vec<f64> = run.iter().map(|value| draw_in(value) - centre).collect();
-        Middle {
+        TrimmedSample {
             mean: mean(left),
             left: left.len(),
             squares: deviations.iter().map(|value| value.powi(2)).sum(),
@@ -97,7 +97,7 @@ pub(super) struct Interval {
 
 impl Interval {
     /// The interval of the mean after minus the mean before.
-    pub(super) fn of(before: &Middle, after: &Middle) -> Interval {
+    pub(super) fn of(before: &TrimmedSample, after: &TrimmedSample) -> Interval {
         let middle = after.mean - before.mean;
         let (error_squared, freedom) = error(before, after);
         let half = match error_squared {
@@ -118,7 +118,7 @@ impl Interval {
 
 /// The square of the standard error of the difference, and Welch's degrees of freedom. A single window is
 /// assumed to vary like the others.
-fn error(before: &Middle, after: &Middle) -> (f64, f64) {
+fn error(before: &TrimmedSample, after: &TrimmedSample) -> (f64, f64) {
     match (before.error_squared(), after.error_squared()) {
         (Some(one), Some(other)) => {
             let sum = one + other;
@@ -133,7 +133,7 @@ fn error(before: &Middle, after: &Middle) -> (f64, f64) {
 
 /// The factor by which the variance of a mean exceeds that of independent windows, from the correlation of
 /// consecutive windows.
-fn inflation(before: &Middle, after: &Middle) -> f64 {
+fn inflation(before: &TrimmedSample, after: &TrimmedSample) -> f64 {
     let runs = [&before.deviations, &after.deviations];
     let count: usize = runs.iter().map(|run| run.len()).sum();
     let pairs: usize = runs.iter().map(|run| run.len().saturating_sub(1)).sum();
@@ -198,10 +198,10 @@ mod tests {
     fn the_interval_is_that_of_yuens_test() {
         // The order makes the windows uncorrelated, so that only the assumed correlation widens the interval.
         let (before, after) = ([1.0, 3.0, 2.0, 4.0, 0.0], [11.0, 13.0, 12.0, 14.0, 10.0]);
-        let found = Interval::of(&Middle::of(&before), &Middle::of(&after));
+        let found = Interval::of(&TrimmedSample::of(&before), &TrimmedSample::of(&after));
         assert_eq!(found.middle, 10.0);
         // Winsorized to 1, 3, 2, 3, 1: squares 4, of the mean of three 4 / 6, twice; four degrees of freedom.
-        let (error, freedom) = error(&Middle::of(&before), &Middle::of(&after));
+        let (error, freedom) = error(&TrimmedSample::of(&before), &TrimmedSample::of(&after));
         assert!((error - 4.0 / 3.0).abs() < 1e-9 && (freedom - 4.0).abs() < 1e-9);
         assert!((found.high - found.middle - (found.middle - found.low)).abs() < 1e-9);
     }
@@ -210,7 +210,8 @@ mod tests {
     fn windows_that_follow_each_other_widen_the_interval() {
         let up: Vec<f64> = (0..40).map(f64::from).collect();
         let mixed: Vec<f64> = (0..40).map(|number| f64::from(number * 17 % 40)).collect();
-        let width = |values: &[f64]| Interval::of(&Middle::of(values), &Middle::of(values)).high;
+        let width =
+            |values: &[f64]| Interval::of(&TrimmedSample::of(values), &TrimmedSample::of(values)).high;
         assert!(width(&up) > 2.0 * width(&mixed));
     }
 }

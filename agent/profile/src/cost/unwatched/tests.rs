@@ -53,11 +53,11 @@ fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, estimat
     for (window_ns, gap_ns) in windows {
         let (began, before) = (program.now_ns, counted);
         counted += program.run(began + window_ns, price_ns);
-        let window = Window {
+        let window = ProcessWindow {
             length: at((program.now_ns - began) as u64),
             threads: 1,
             cost_ns: (counted - before) as f64 * price_ns * estimated,
-            ..Window::default()
+            ..ProcessWindow::default()
         };
         unwatched.shut(
             at(program.now_ns as u64),
@@ -139,7 +139,7 @@ proptest! {
         unwatched.open(at(now), &totals(counted));
         for (ns, calls, late) in steps {
             (now, counted) = (now + ns, counted + calls);
-            let window = Window { length: at(ns), threads: 1, cost_ns: calls as f64 * 500.0, ..Window::default() };
+            let window = ProcessWindow { length: at(ns), threads: 1, cost_ns: calls as f64 * 500.0, ..ProcessWindow::default() };
             unwatched.shut(at(now), &totals(counted), &[], &functions, window);
             // Probes are detached a moment later, and attached a moment before a window begins.
             for part in [1, 2, 1] {
@@ -182,29 +182,29 @@ fn a_pace_that_the_probe_sets_is_estimated_as_a_lower_bound_only() {
 
 #[test]
 fn ranks_that_may_wait_for_each_other_have_the_price_of_all_in_their_range() {
-    let alone = Window {
+    let alone = ProcessWindow {
         length: at(1_000_000),
         threads: 1,
         cost_ns: 50_000.0,
         inside_ns: 900_000,
-        ..Window::default()
+        ..ProcessWindow::default()
     };
-    let with = |window: Window| Pace::of([window].into_iter());
-    let of_three = with(Window {
+    let with = |window: ProcessWindow| Pace::of([window].into_iter());
+    let of_three = with(ProcessWindow {
         others_ns: 100_000.0,
         ..alone
     });
     assert_eq!(with(alone).estimated, of_three.estimated);
     assert!(of_three.most > with(alone).most, "{of_three:?}");
     // A process that is hardly ever inside does not wait for others.
-    let computing = with(Window {
+    let computing = with(ProcessWindow {
         others_ns: 100_000.0,
         inside_ns: 1_000,
         ..alone
     });
     assert!(computing.most < of_three.most, "{computing:?}");
     assert_eq!(
-        with(Window {
+        with(ProcessWindow {
             others_ns: 900_000.0,
             ..alone
         }),
@@ -219,11 +219,11 @@ fn ranks_that_may_wait_for_each_other_have_the_price_of_all_in_their_range() {
 fn no_calls_are_estimated_for_a_gap_in_which_a_process_was_kept_from_its_cpu() {
     let mut unwatched = Unwatched::default();
     unwatched.open(at(0), &totals(0));
-    let window = Window {
+    let window = ProcessWindow {
         length: at(1_000_000),
         threads: 1,
         cost_ns: 100_000.0,
-        ..Window::default()
+        ..ProcessWindow::default()
     };
     unwatched.shut(at(1_000_000), &totals(900), &[], &BTreeSet::from([0]), window);
     let later = CountTime {
@@ -250,7 +250,7 @@ fn returns_without_entries_at_the_ends_of_windows_are_no_loss_and_others_are() {
         &counted(2),
         &[],
         &BTreeSet::from([0]),
-        Window::default(),
+        ProcessWindow::default(),
     );
     assert_eq!(estimated(&unwatched, &counted(40)), 2);
     unwatched.open(at(2_000), &counted(50));
@@ -261,7 +261,13 @@ fn returns_without_entries_at_the_ends_of_windows_are_no_loss_and_others_are() {
 #[test]
 fn of_one_that_came_between_windows_it_is_said_that_nothing_bounds_it() {
     let mut unwatched = Unwatched::default();
-    unwatched.shut(at(1_000), &[], &[], &BTreeSet::from([0]), Window::default());
+    unwatched.shut(
+        at(1_000),
+        &[],
+        &[],
+        &BTreeSet::from([0]),
+        ProcessWindow::default(),
+    );
     unwatched.open(at(3_000), &totals(0));
     let estimate = unwatched.estimate(0, at(5_000), 4_000, &totals(7)).unwrap();
     assert_eq!(
@@ -285,12 +291,12 @@ fn time_inside_keeps_its_share_and_calls_that_were_open_count_up_to_the_gap() {
         [Totals::default(), of]
     };
     unwatched.open(at(0), &counted(0, 0));
-    let window = Window {
+    let window = ProcessWindow {
         length: at(1_000),
         threads: 1,
         inside_ns: 400,
         waited_ns: 100,
-        ..Window::default()
+        ..ProcessWindow::default()
     };
     unwatched.shut(
         at(1_000),

@@ -159,7 +159,7 @@ fn who_has_no_reading_has_no_window() {
     let mut profile = watched();
     profile.processes.push(Metered::new(102, Some(2), 2));
     let windows = profile.windows(&BTreeMap::new(), |_| true);
-    assert_eq!(windows[2], Window::default());
+    assert_eq!(windows[2], ProcessWindow::default());
 }
 
 #[test]

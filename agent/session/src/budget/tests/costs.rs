@@ -151,7 +151,7 @@ fn where_functions_are_sampled_shares_of_late_are_those_of_window_and_gap() {
     costs.take_probed((1, 1), || BTreeMap::from([(0, probed())]));
     let late = view(&costs, Some(Some((0.25, 0.5)))).of_late;
     assert_eq!(
-        (late.probes, late.together, late.dearest),
+        (late.probes, late.together, late.most_expensive),
         (Some(0.25), Some(0.5), None)
     );
     let late = view(&costs, Some(None)).of_late;
@@ -161,5 +161,5 @@ fn where_functions_are_sampled_shares_of_late_are_those_of_window_and_gap() {
         "no window is over yet"
     );
     let late = view(&costs, None).of_late;
-    assert_eq!(late.dearest.map(|(name, _)| name), Some("step".to_owned()));
+    assert_eq!(late.most_expensive.map(|(name, _)| name), Some("step".to_owned()));
 }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::rule::Probe;
+use crate::rule::CheckedProbe;
 
 /// Process 0 is the master, the others are workers.
 pub(super) const PROCESSES: u32 = 6;
@@ -221,7 +221,7 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
     out
 }
 
-fn sent(at: &ProcessIteration<'_>, (place, probe): (usize, &Probe), interval: &Interval) -> Sent {
+fn sent(at: &ProcessIteration<'_>, (place, probe): (usize, &CheckedProbe), interval: &Interval) -> Sent {
     let reads = probe.captures.iter().take(probe.reads.len());
     Sent {
         probe: place,
