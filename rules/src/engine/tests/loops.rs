@@ -204,3 +204,56 @@ fn each_hit_in_an_iteration_is_passed_in() {
     assert_eq!(send.delivers, crate::plan::Delivery::EachHit);
     assert!(probes.clone().all(|probe| !probe.parts_sums));
 }
+
+const FEWER: &str = "\
+rule: fewer
+about: sets a number of threads on trial
+probes:
+  step: {span: loop.iteration}
+windows:
+  iteration: {detect: period}
+metrics:
+  took: iteration.duration
+tune:
+  - set: size
+    value: 2
+    when: took > 5ms
+    guard: {minimize: took, over: 4, undo_if_worse_by: 2%}
+";
+
+/// Iterations take 10 ms, and 8 ms while the change is in force. They are read every 100 ms, so the engine gets
+/// to know about ten iterations that began before a change after it was made.
+#[test]
+fn a_guard_leaves_out_iterations_that_began_before_the_change_and_are_known_after_it() {
+    let mut engine = Engine::new(vec![checked(FEWER)], Time(0)).unwrap();
+    engine.process_joined(ProcessId(0), ProcessFacts::of_rank(0), Time(0));
+    engine.set_mode(RuleId(0), Mode::Applying);
+    let mut loops = Loops(engine, true);
+    let (mut number, mut at, mut is_in_force) = (0, 100, false);
+    let mut verdicts = Vec::new();
+    for read in (200..20_000).step_by(100) {
+        while at < read {
+            let took = if is_in_force { 8 } else { 10 };
+            loops.begin(0, number, at);
+            loops.end(0, number, (at, at + took), Ok(4));
+            (number, at) = (number + 1, at + took);
+        }
+        let (process, time) = (ProcessId(0), Time(read * MS));
+        loops.0.observe(Observation::LoopWatermark { process, time });
+        for output in loops.0.tick(time) {
+            match output {
+                Output::Decision(decision) => {
+                    is_in_force = true;
+                    loops.0.receipt(decision.id, DecisionOutcome::Applied, time);
+                }
+                Output::Verdict(verdict) if verdict.compares => is_in_force = false,
+                Output::Verdict(verdict) => verdicts.push(verdict),
+                _ => {}
+            }
+        }
+    }
+    let [verdict] = &verdicts[..] else {
+        panic!("{verdicts:?}")
+    };
+    assert!(verdict.keep && is_in_force, "{}", verdict.text);
+}
