@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::advance::DueInstance;
 use super::instance::{Closed, HITS_LOST, Instance, InstanceEnvironment};
 use super::tune::{Outbox, TuneEvaluation, TuneState};
-use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Running};
+use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Output, Running};
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::run::RunState;
@@ -290,6 +290,18 @@ impl Running {
         }
     }
 
+    /// Whether a window shows the program as it is after the last change. Iterations of the detected loop are
+    /// known later than they end: those that began before, and the next one, do not.
+    fn shows_state(&mut self, place: usize, begin: Time) -> bool {
+        let boundaries = self.rule.windows.get(place).and_then(Window::boundaries);
+        let is_of_loop = boundaries.is_some_and(|boundaries| self.rule.is_bounded_by_loop(boundaries));
+        match &mut self.switched {
+            Some((switched, _)) if is_of_loop && begin < *switched => false,
+            Some((_, is_next)) if is_of_loop => !std::mem::take(is_next),
+            _ => true,
+        }
+    }
+
     fn memory(&self) -> Memory<'_> {
         Memory {
             windows: &self.history,
@@ -401,11 +413,20 @@ impl Running {
         };
         let metrics = self.rule.evaluate(place, &window, memory);
         let of_window = |tune: &Tune| tune.trigger.window() == place;
+        let reverts = |output: &Output| matches!(output, Output::Verdict(verdict) if !verdict.keep);
         for at in 0..self.rule.tunes.len() {
-            if self.rule.tunes.get(at).is_some_and(of_window) {
-                self.turn(id, at, (&window, &metrics), now, |tune, turn| {
-                    tune.window_closed(turn, outbox)
-                });
+            if !self.rule.tunes.get(at).is_some_and(of_window) {
+                continue;
+            }
+            if !self.shows_state(place, window.span.0) {
+                break;
+            }
+            let said = outbox.outputs.len();
+            self.turn(id, at, (&window, &metrics), now, |tune, turn| {
+                tune.window_closed(turn, outbox)
+            });
+            if outbox.outputs.iter().skip(said).any(reverts) {
+                self.switched = Some((now, true));
             }
         }
         let keep = self.rule.windows.get(place).map_or(0, |window| window.history);

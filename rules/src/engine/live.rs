@@ -190,6 +190,7 @@ impl Running {
             saw_no_process: true,
             had_processes: false,
             closed: 0,
+            switched: None,
             rule,
         }
     }

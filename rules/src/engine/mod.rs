@@ -152,6 +152,8 @@ struct Running {
     had_processes: bool,
     /// Windows that closed and were evaluated.
     closed: u64,
+    /// When a change of the rule was made or reverted last; the window after it is still to come.
+    switched: Option<(Time, bool)>,
 }
 
 /// The open part of a window.
@@ -235,6 +237,7 @@ impl Engine {
         for running in &mut self.rules {
             for (tune, checked) in running.tunes.iter_mut().zip(&running.rule.tunes) {
                 if tune.receipt(decision, &outcome, checked, now) {
+                    running.switched = Some((now, true));
                     return true;
                 }
             }

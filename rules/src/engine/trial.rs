@@ -17,7 +17,7 @@ use self::judgement::{Judgement, ObjectiveAim, is_believable};
 use super::output::{Decision, Verdict};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
-use crate::value::{Cell, ProcessId, Scalar, Time};
+use crate::value::{Cell, ProcessId, Scalar};
 
 /// Consecutive windows without a value of the objective that a trial tolerates, as a multiple of the guard's
 /// `over`.
@@ -39,9 +39,6 @@ pub(super) struct Trial {
     pub(super) was: Option<Cell>,
     /// The window in which the change was made is still open.
     pub(super) disturbed: bool,
-    /// When the change was made or reverted last. Iterations of the detected loop that began before are known
-    /// later, and show nothing of it.
-    pub(super) switched: Time,
     /// Windows without a value of the objective, since the last one with a value.
     without: u32,
     /// The decision that is repeated after a revert; `None` if the trial only compares before and after.
@@ -82,8 +79,7 @@ impl Trial {
         }
     }
 
-    pub(super) fn add(&mut self, decision: DecisionId, changed: BTreeSet<ProcessId>, now: Time) {
-        self.switched = now;
+    pub(super) fn add(&mut self, decision: DecisionId, changed: BTreeSet<ProcessId>) {
         self.is_reverted = false;
         self.decisions.push((decision, changed));
         self.disturbed = true;

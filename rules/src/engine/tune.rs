@@ -495,7 +495,7 @@ impl TuneState {
                 let done = changes.into_iter().map(|change| (change.process, change.action));
                 self.done.extend(done);
                 self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
-                self.applied((decision, now), changed, trial, tune)
+                self.applied(decision, changed, trial, tune)
             }
             // Earlier decisions of the trial are in force and still to be judged.
             _ if !trial.decisions.is_empty() => Phase::Trial(trial),
@@ -512,14 +512,14 @@ impl TuneState {
     /// The phase after a change was made: a trial, or watching if there is no guard.
     fn applied(
         &mut self,
-        (decision, now): (DecisionId, Time),
+        decision: DecisionId,
         changed: BTreeSet<ProcessId>,
         mut trial: Trial,
         tune: &Tune,
     ) -> Phase {
         if tune.guard().is_some() {
             self.set_finding(FindingState::OnTrial);
-            trial.add(decision, changed, now);
+            trial.add(decision, changed);
             return Phase::Trial(trial);
         }
         self.applied = true;

@@ -29,13 +29,9 @@ impl TuneState {
         let Phase::Trial(trial) = &mut self.phase else {
             return false;
         };
-        if turn.is_of_loop() && turn.window.span.0 < trial.switched {
-            return false;
-        }
         let verdicts = match trial.window(objective, guard, (turn.id, turn.place)) {
             Step::Wait => return false,
             Step::Revert(verdict) => {
-                trial.switched = turn.now;
                 outbox.outputs.push(Output::Verdict(verdict));
                 return false;
             }

@@ -15,7 +15,6 @@ use crate::guard::Guard;
 use crate::ids::RuleId;
 use crate::rule::{CheckedRule, Tune};
 use crate::value::{Cell, Time, Value};
-use crate::window::Window;
 
 /// The inputs of one tune at a closed window.
 pub(super) struct TuneEvaluation<'a> {
@@ -65,13 +64,6 @@ impl Outbox<'_> {
 }
 
 impl<'a> TuneEvaluation<'a> {
-    /// Whether the window is an iteration of the detected loop, which closes later than others.
-    pub(super) fn is_of_loop(&self) -> bool {
-        let window = self.rule.windows.get(self.window.window);
-        let boundaries = window.and_then(Window::boundaries);
-        boundaries.is_some_and(|boundaries| self.rule.is_bounded_by_loop(boundaries))
-    }
-
     pub(super) fn context(&self) -> Context<'a> {
         Context {
             window: Some(self.window),

@@ -224,7 +224,7 @@ tune:
 /// Iterations take 10 ms, and 8 ms while the change is in force. They are read every 100 ms, so the engine gets
 /// to know about ten iterations that began before a change after it was made.
 #[test]
-fn a_guard_leaves_out_iterations_that_began_before_the_change_and_are_known_after_it() {
+fn a_guard_leaves_out_iterations_that_began_before_a_change_and_are_known_after_it() {
     let mut engine = Engine::new(vec![checked(FEWER)], Time(0)).unwrap();
     engine.process_joined(ProcessId(0), ProcessFacts::of_rank(0), Time(0));
     engine.set_mode(RuleId(0), Mode::Applying);
@@ -256,4 +256,36 @@ fn a_guard_leaves_out_iterations_that_began_before_the_change_and_are_known_afte
         panic!("{verdicts:?}")
     };
     assert!(verdict.keep && is_in_force, "{}", verdict.text);
+}
+
+/// The second tune is for the state that the first one has tried.
+#[test]
+fn no_tune_acts_on_iterations_that_began_before_another_change_was_reverted() {
+    let second = "  - set: other\n    value: 1\n    when: took > 11ms\n    guard: {minimize: took, over: 4, undo_if_worse_by: 2%}\n";
+    let mut engine = Engine::new(vec![checked(&format!("{FEWER}{second}"))], Time(0)).unwrap();
+    engine.process_joined(ProcessId(0), ProcessFacts::of_rank(0), Time(0));
+    engine.set_mode(RuleId(0), Mode::Applying);
+    let mut loops = Loops(engine, true);
+    let (mut number, mut at, mut is_in_force, mut decided) = (0, 100, false, 0);
+    for read in (200..5_000).step_by(100) {
+        while at < read {
+            let took = if is_in_force { 12 } else { 10 };
+            loops.begin(0, number, at);
+            loops.end(0, number, (at, at + took), Ok(4));
+            (number, at) = (number + 1, at + took);
+        }
+        let (process, time) = (ProcessId(0), Time(read * MS));
+        loops.0.observe(Observation::LoopWatermark { process, time });
+        for output in loops.0.tick(time) {
+            match output {
+                Output::Decision(decision) => {
+                    (is_in_force, decided) = (true, decided + 1);
+                    loops.0.receipt(decision.id, DecisionOutcome::Applied, time);
+                }
+                Output::Verdict(_) => is_in_force = false,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(decided, 1);
 }

@@ -53,12 +53,12 @@ fn decision(number: u64) -> Decision {
 fn tried(pace: &[f64], before: usize, guard: &Guard, number: u64, gain: f64) -> Option<GuardEffect> {
     let (history, rest) = pace.split_at_checked(before)?;
     let mut trial = Trial::new(history.to_vec(), None, Some(guard), &decision(number));
-    trial.add(DecisionId(number), BTreeSet::new(), Time(0));
+    trial.add(DecisionId(number), BTreeSet::new());
     for value in rest {
         let factor = if trial.is_reverted { 1.0 } else { gain };
         match trial.window(&Ok(Scalar::Number(value * factor)), guard, (RuleId(0), 0)) {
             Step::Wait | Step::Revert(_) => {}
-            Step::Again(_) => trial.add(DecisionId(number), BTreeSet::new(), Time(0)),
+            Step::Again(_) => trial.add(DecisionId(number), BTreeSet::new()),
             Step::Over(verdicts) => return verdicts[0].verdict,
         }
     }
