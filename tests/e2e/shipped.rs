@@ -65,7 +65,7 @@ enum Program {
         given: &'static [&'static str],
         names: &'static [(&'static str, &'static str)],
     },
-    /// The program `scaling` with its default size.
+    /// The program `losses` with four threads and two in turn.
     Scaling,
 }
 
@@ -263,8 +263,9 @@ impl Program {
                 (under_mpi(Mpi::Mpich, *ranks, &program, &given)?, *ranks)
             }
             Program::Scaling => {
-                let program = programs::openmp("scaling")?;
-                (Job::alone(&program, |folder| with_folder(folder, Vec::new()))?, 1)
+                let program = programs::openmp("losses")?;
+                let given = words(&["clause", "10000", "120000", "0", "0", "4", "2"]);
+                (Job::alone(&program, |folder| with_folder(folder, given))?, 1)
             }
         };
         job.events("ready", ranks, SOON)?;
@@ -313,9 +314,9 @@ impl Session {
             of.find(|function| function["name"] == name)?["calls"].as_u64()
         };
         let mut rules = report["rules"].as_array().into_iter().flatten();
-        // The program changes its number of threads every five iterations.
+        // The program changes its number of threads every sixty iterations.
         let least = if matches!(self.program, Program::Scaling) {
-            25
+            100
         } else {
             3
         };
