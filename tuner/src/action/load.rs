@@ -203,3 +203,30 @@ fn check(process: &Process, path: &str) -> Result<(), ActionError> {
         Err(error) => Err(not(Cause::failed("it cannot be read", error))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::io;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_library_that_cannot_be_opened_keeps_the_number_of_the_system_error() {
+        let waiting = Command::new("cat").stdin(Stdio::piped()).spawn();
+        let mut child = waiting.expect("cat starts");
+        let process = Process::open(child.id().cast_signed()).expect("the child is ours");
+        let error = check(&process, "/no/such/library.so").expect_err("it is not there");
+        drop(child.stdin.take());
+        child.wait().expect("cat ends");
+        let text = error.to_string();
+        assert!(
+            text.ends_with("as the process sees it: No such file or directory (os error 2)"),
+            "{text}"
+        );
+        let system_error = error.source().and_then(|cause| cause.source());
+        let system_error = system_error.and_then(|error| error.downcast_ref::<io::Error>());
+        assert_eq!(system_error.and_then(io::Error::raw_os_error), Some(libc::ENOENT));
+    }
+}
