@@ -15,6 +15,7 @@ use std::{
 use plan::SyncPoint;
 use probe::kernel::LinkChoice;
 use probe::{KernelRendezvous, Prepared, RendezvousError};
+use profile::error::ErrorText;
 use profile::format::{duration, plural};
 use tuner::actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions};
 use tuner::journal::{Mechanism, StateDir};
@@ -176,7 +177,11 @@ static PREPARED: Mutex<Option<Result<Prepared, RendezvousError>>> = Mutex::new(N
 fn rendezvous() -> Result<Box<dyn Rendezvous>, Box<dyn std::error::Error + Send + Sync>> {
     let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take();
     let prepared = prepared.ok_or("it was not prepared for")?;
-    Ok(Box::new(prepared.and_then(KernelRendezvous::start)?))
+    // The actuator shows the outermost text only.
+    let started = prepared.and_then(KernelRendezvous::start);
+    Ok(Box::new(
+        started.map_err(|error| ErrorText::new(error).to_string())?,
+    ))
 }
 
 /// How a change without a sync point was made, for people.

@@ -106,7 +106,7 @@ pub fn part(process: u32, since_ns: u64) {
 #[inline(always)]
 fn epoch(process: u32) -> Option<(u64, u64)> {
     let epoch = EPOCHS.get_ptr(process)?;
-    // SAFETY: as above.
+    // SAFETY: the kernel returned the address of a complete `Epoch`; its words are read in one piece each.
     unsafe {
         let number = (&raw const (*epoch).number).read_volatile();
         Some((number, (&raw const (*epoch).since_ns).read_volatile()))
@@ -209,7 +209,7 @@ fn lock(partial_sum: *mut SumCell) -> Option<u64> {
     for _ in 0..TRIES {
         // SAFETY: `partial_sum` points to a `SumCell` of the map; the word is read in one piece.
         let version = unsafe { core::ptr::read_volatile(&raw const (*partial_sum).version) };
-        // SAFETY: as above.
+        // SAFETY: the address of a field of the map's `SumCell`; nothing is read through it.
         let word = unsafe { &raw mut (*partial_sum).version };
         if version & 1 == 0 && compare_and_swap(word, version, version + 1) {
             return Some(version + 1);

@@ -107,6 +107,7 @@ fn given(key: u64) -> Option<u32> {
     let (pid, slot) = ((key >> 32) as u32, slot as u32);
     if PROCESSES.insert(pid, slot, BPF_NOEXIST).is_err() {
         // Another thread of the process, or the agent, was faster: this slot stays empty.
+        // SAFETY: a value of this map is not changed once it is there, and a u32 is read in one piece.
         return unsafe { PROCESSES.get(pid) }.copied();
     }
     maps::changed();
@@ -190,7 +191,7 @@ fn has_ended() -> bool {
 fn leave(member: u32, pid: u32) -> Option<()> {
     // Failure means that the entry is already gone.
     let _ = FAMILY.remove(member);
-    // SAFETY: as for every value of this map, see `Task::current`.
+    // SAFETY: a value of this map is not changed once it is there, and a u32 is read in one piece.
     let slot = *unsafe { PROCESSES.get(pid) }?;
     let _ = PROCESSES.remove(pid);
     maps::changed();

@@ -295,7 +295,7 @@ pub fn wakeup_flag(decides: bool, now_ns: u64) -> u64 {
         return 0;
     }
     let is_due = decides || now_ns >= looks_ns || HITS.query(UNREAD_BYTES) >= u64::from(abi::RING_BYTES / 2);
-    // SAFETY: as above.
+    // SAFETY: the address of a field of the map's `Alarm`; nothing is read through it.
     let state = unsafe { &raw mut (*alarm).state };
     match is_due && compare_and_swap(state, Alarm::ASLEEP, Alarm::AWAKE) {
         true => FORCE_WAKEUP,

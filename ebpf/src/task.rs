@@ -77,7 +77,7 @@ pub fn cookie(ctx: &impl EbpfContext) -> Option<u32> {
 
 /// Index of the spec of the probe at the current address in a thread's process.
 pub fn site(key: u64, regs: &pt_regs) -> Option<u32> {
-    // SAFETY: as for PROCESSES.
+    // SAFETY: a value of this map is not changed once it is there, and a u32 is read in one piece.
     unsafe { SITES.get([key >> 32, regs.rip]) }.copied()
 }
 

@@ -215,7 +215,7 @@ fn word(of: u64, offset: u16) -> Option<u32> {
 #[inline(always)]
 fn pointer(of: u64, offset: u16) -> Option<u64> {
     let place = of.wrapping_add(u64::from(offset)) as *const u64;
-    // SAFETY: as for `word`.
+    // SAFETY: the helper checks the address; a bad one is an error, not a fault.
     unsafe { bpf_probe_read_user(place) }
         .ok()
         .filter(|pointer| *pointer != 0)

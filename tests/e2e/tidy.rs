@@ -1,7 +1,9 @@
 //! Structure of the source: sizes, and where unsafe code and writes may be. `arrows` and `pure` check dependencies.
 //!
-//! Text search without a parser, because rustfmt makes the text regular. For the kernel side only sizes are
-//! checked.
+//! Text search without a parser, because rustfmt makes the text regular. For the kernel side only sizes and
+//! unsafe code are checked.
+
+mod unsafe_code;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,8 +15,6 @@ use tuneagent_e2e::problem::Context;
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
-/// Maximum number of lines in an unsafe block; safe code belongs outside.
-const UNSAFE_LINES_MAX: usize = 5;
 
 /// Maximum number of lines on the kernel side: they run at every hit, and all of them must pass the verifier. New
 /// work belongs to the user side, or replaces other work.
@@ -314,67 +314,6 @@ fn function_name(line: &str) -> Option<String> {
             .take_while(|c| c.is_alphanumeric() || *c == '_')
             .collect(),
     )
-}
-
-/// Each file in the list of ARCHITECTURE.md exists, and each file with unsafe code is in it.
-#[test]
-fn unsafe_code_is_where_the_architecture_says() -> Outcome {
-    let page = fs::read_to_string(root().join("ARCHITECTURE.md"))?;
-    let (_, list) = page
-        .split_once("**Unsafe code** is in these modules only")
-        .ok_or("no list")?;
-    let (list, _) = list.split_once("**No probe").ok_or("no end of the list")?;
-    let starts = [
-        "unsafe {",
-        "unsafe impl ",
-        "unsafe fn ",
-        "unsafe extern ",
-        "#[unsafe(",
-    ];
-    let is_unsafe = |line: &str| starts.iter().any(|start| line.contains(start));
-    let sources = sources(&agent_and(&[
-        "tuner/src",
-        "rules/src",
-        "rules/plan/src",
-        "rules/recording/src",
-        "xtask/src",
-    ]))?;
-    let files = sources
-        .iter()
-        .filter(|source| code(&source.product).any(|(_, line)| is_unsafe(line)));
-    let files: Vec<&str> = files.map(|source| source.name.as_str()).collect();
-    let is_named = |file: &str| list.contains(&format!("{}`", file.rsplit('/').next().unwrap_or(file)));
-    let missing: Vec<&&str> = files.iter().filter(|file| !is_named(file)).collect();
-    assert!(missing.is_empty(), "not in ARCHITECTURE: {missing:?}");
-    assert_eq!(files.len(), list.matches(".rs`").count(), "{files:?}\n{list}");
-    Ok(())
-}
-
-#[test]
-fn no_unsafe_block_is_longer_than_what_is_unsafe() -> Outcome {
-    let mut found = Vec::new();
-    for source in sources(&agent_and(&[
-        "tuner/src",
-        "rules/src",
-        "ebpf/src",
-        "ebpf/abi/src",
-    ]))? {
-        let lines: Vec<&str> = source.product.lines().collect();
-        for (number, line) in code(&source.product).filter(|(_, line)| line.trim_end().ends_with("unsafe {"))
-        {
-            let indent = |line: &str| line.len() - line.trim_start().len();
-            let inside = lines.iter().skip(number);
-            let inside = inside.take_while(|below| indent(below) > indent(line) || below.is_empty());
-            if inside.count() > UNSAFE_LINES_MAX {
-                found.push(format!("{}:{number}", source.name));
-            }
-        }
-    }
-    assert_none(
-        &found,
-        &format!("more than {UNSAFE_LINES_MAX} lines in an unsafe block"),
-    );
-    Ok(())
 }
 
 /// Maximum number of files with methods of `Session`: begin, loop, events, end.

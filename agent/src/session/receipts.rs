@@ -1,6 +1,7 @@
 //! Converts answers of the actuator for the changes. Decides nothing.
 
 use plan::{SyncPoint, Value};
+use profile::error::ErrorText;
 use tuner::actuator::{self, ActuatorRefusalKind, ChangeNumber, ClientError, Refusal};
 use tuner::journal::{self, RevertOutcome};
 use tuner::{ActionOutcome, ActionReceipt};
@@ -8,7 +9,7 @@ use tuner::{ActionOutcome, ActionReceipt};
 use super::{
     actuation::here,
     actuator_queue::Done,
-    changes::{ChangeOutcome, MachineReverts, NotDone, OrderAnswer, RevertResult, ShownChange},
+    changes::{ChangeOutcome, MachineReverts, NotDone, NotTried, OrderAnswer, RevertResult, ShownChange},
     leave::ActuatorEnd,
     orders::{Ordered, ProcessWork, pid_here},
 };
@@ -151,7 +152,11 @@ pub(super) fn actuator_end(summary: &actuator::RevertSummary) -> ActuatorEnd {
         reverts: MachineReverts {
             reverted,
             failed: failed
-                .map(|(number, refusal)| (of(number), refusal.to_string(), has_ended(refusal)))
+                .map(|(number, refusal)| NotTried {
+                    change: of(number),
+                    why: ErrorText::of(refusal),
+                    has_ended: has_ended(refusal),
+                })
                 .collect(),
             kept: summary.kept.iter().map(of).collect(),
         },

@@ -149,7 +149,7 @@ fn miss(hold: *mut Hold, wait: &mut Wait) -> bool {
     // SAFETY: the action is in the map; these words are written by its holder alone.
     let (misses, missed_ns, misses_max) = unsafe { ((*hold).misses, (*hold).missed_ns, (*hold).misses_max) };
     let is_last = misses.wrapping_add(1) >= misses_max;
-    // Counted before the step: after it another thread may own the action. SAFETY: as above.
+    // SAFETY: the action is in the map. Counted before the step: after it another thread may own the action.
     unsafe {
         (*hold).misses = misses.wrapping_add(1);
         (*hold).missed_ns = missed_ns.wrapping_add(held_ns);
@@ -163,7 +163,7 @@ fn miss(hold: *mut Hold, wait: &mut Wait) -> bool {
         wait.armed_again = u32::from(!is_last);
         return true;
     }
-    // SAFETY: as above.
+    // SAFETY: the action is in the map; an answering thread does not write these words.
     unsafe {
         (*hold).misses = misses;
         (*hold).missed_ns = missed_ns;

@@ -46,7 +46,7 @@ impl Reached {
         if !is_mine || state(hold) != HoldState::Armed as u64 {
             return None;
         }
-        // SAFETY: as above.
+        // SAFETY: the address of a counter in the map; `add` changes it by one atomic instruction.
         add(unsafe { &raw mut (*hold).hits }, 1);
         let thread = key & u64::from(u32::MAX);
         key::is_wanted(ctx, hold, thread).then_some(Reached { index, hold, thread })

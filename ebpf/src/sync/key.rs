@@ -13,12 +13,12 @@ pub fn is_wanted(ctx: &ProbeContext, hold: *mut Hold, thread: u64) -> bool {
     if source == 0 {
         return true;
     }
-    // SAFETY: as above.
+    // SAFETY: the action is in the map; its source does not change while it is armed.
     let (address, width) = unsafe { ((*hold).key_address, (*hold).key_width) };
     let Some(number) = number(ctx, source, address, width) else {
         return false;
     };
-    // SAFETY: as above; the last two words are written here alone, and the wanted one is read in one piece.
+    // SAFETY: the action is in the map; only this function writes the first three, and the last is one word.
     let wanted = unsafe {
         let before = (*hold).key_last;
         (*hold).thread = thread;
@@ -44,7 +44,7 @@ fn number(ctx: &ProbeContext, source: u64, address: u64, width: u64) -> Option<i
             // SAFETY: the helper checks the address; a bad one is an error, not a fault.
             u64::from(unsafe { bpf_probe_read_user(address as *const u32) }.ok()?)
         }
-        // SAFETY: as above.
+        // SAFETY: the helper checks the address; a bad one is an error, not a fault.
         KEY_IN_MEMORY => unsafe { bpf_probe_read_user(address as *const u64) }.ok()?,
         _ => return None,
     };

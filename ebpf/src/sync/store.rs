@@ -28,15 +28,15 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     };
     let next = match stored {
         Some(result) => {
-            // SAFETY: as above.
+            // SAFETY: the action is in the map, and ours until the next step.
             unsafe { (*hold).stored = result as u64 };
             HoldState::Stored
         }
         // The page is not resident or must be copied first: retry at the next hit, or leave it to others.
         None => {
-            // SAFETY: as above.
+            // SAFETY: the action is in the map, and ours until the next step.
             unsafe { (*hold).misses += 1 };
-            // SAFETY: as above.
+            // SAFETY: the action is in the map, and ours until the next step.
             if unsafe { (*hold).misses } >= misses_max {
                 HoldState::Missed
             } else {
@@ -45,7 +45,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         }
     };
     if next as u64 != HoldState::Armed as u64 {
-        // SAFETY: as above, and the helper has no preconditions.
+        // SAFETY: the action is in the map and ours until the next step; the helper has no preconditions.
         unsafe { core::ptr::write_volatile(&raw mut (*hold).released_at_ns, bpf_ktime_get_ns()) };
     }
     holds::step(hold, HoldState::Storing, next);
@@ -61,15 +61,15 @@ fn exchange<T: Copy + PartialEq + Into<u64>>(hold: *mut Hold, of: fn(u64) -> T) 
     // SAFETY: the helpers check the address; a bad one is an error, not a fault.
     let before = unsafe { bpf_probe_read_user(place.cast_const()) }.ok()?;
     let (found, result) = if before == expected {
-        // SAFETY: as above. The user side gave the address of a validated slot of this type.
+        // SAFETY: the helper checks the address; the user side gave that of a validated slot of this type.
         unsafe { bpf_probe_write_user(place, &raw const value) }.ok()?;
-        // SAFETY: as above.
+        // SAFETY: the helper checks the address; a bad one is an error, not a fault.
         let after = unsafe { bpf_probe_read_user(place.cast_const()) }.unwrap_or(value);
         (after, StoreResult::Written)
     } else {
         (before, StoreResult::Unexpected)
     };
-    // SAFETY: as above.
+    // SAFETY: the action is in the map, and ours until the next step.
     unsafe { (*hold).found = found.into() };
     Some(result)
 }

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
-use crate::error::ActionError;
+use crate::error::{ActionError, Cause};
 use crate::journal::{
     ActionRecord, JournalChange, Mechanism, Outcome, RevertOutcome, Status, ThreadAffinities, ThreadCpus,
     WriteHold,
@@ -33,7 +33,7 @@ impl Writer {
         let refused = |why: String| ActionError::Affinity {
             pid,
             cpus: cpus.with_noun(),
-            why,
+            why: why.into(),
         };
         ptrace::refuse_traced(pid).map_err(ActionError::from)?;
         let allowed = allowed(pid);
@@ -188,7 +188,7 @@ fn bind_all<'a>(pid: Pid, wanted: impl Fn(i32) -> &'a CpuList) -> Result<(), Act
     Err(ActionError::Affinity {
         pid,
         cpus: OTHER_CPUS.to_owned(),
-        why: "it starts threads faster than they can be bound".to_owned(),
+        why: "it starts threads faster than they can be bound".into(),
     })
 }
 
@@ -203,7 +203,7 @@ fn error(pid: Pid, cpus: &str, errno: Errno) -> ActionError {
     ActionError::Affinity {
         pid,
         cpus: cpus.to_owned(),
-        why: std::io::Error::from(errno).to_string(),
+        why: Cause::of(std::io::Error::from(errno)),
     }
 }
 

@@ -9,7 +9,7 @@ use super::progress::CallState;
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::address::Address;
 use crate::clock;
-use crate::error::ActionError;
+use crate::error::{ActionError, Cause};
 use crate::foreign;
 use crate::image::{Image, ImageError};
 use crate::journal::{ActionRecord, CallRecord, Mechanism, Outcome, RevertOutcome, Status};
@@ -48,7 +48,7 @@ impl Writer {
             let why = self.message(&space, &action);
             let hold = Some(call::hold(called.hold));
             self.record_outcome(change, Outcome::NotWritten(why.clone()), hold)?;
-            let path = path.to_owned();
+            let (path, why) = (path.to_owned(), why.into());
             return Err(ActionError::NotLoaded { path, why }.into());
         }
         let outcome = match self.returned(change, &action, &called, &setup)? {
@@ -182,7 +182,7 @@ fn linker_function(space: &AddressSpace, request: CallRequest) -> Result<CallPla
 /// Checks that the file is a library under this name in the root folder of the program. The dynamic linker
 /// searches a name without a slash.
 fn check(process: &Process, path: &str) -> Result<(), ActionError> {
-    let not = |why: String| ActionError::NotLoaded {
+    let not = |why: Cause| ActionError::NotLoaded {
         path: path.to_owned(),
         why,
     };
@@ -191,15 +191,42 @@ fn check(process: &Process, path: &str) -> Result<(), ActionError> {
     }
     if !Path::new(path).is_absolute() {
         return Err(not(
-            "its path must be absolute: the program may be in another directory".to_owned(),
+            "its path must be absolute: the program may be in another directory".into(),
         ));
     }
     let file = foreign::open_in(&process.pid.proc_path("root"), Path::new(path));
-    let file = file.map_err(|error| not(format!("as the process sees it: {error}")))?;
+    let file = file.map_err(|error| not(Cause::failed("as the process sees it", error)))?;
     match Image::read(file) {
         Ok(image) if image.dynamic_segment.is_some() => Ok(()),
-        Ok(_) => Err(not("it is not a shared library".to_owned())),
-        Err(error @ (ImageError::NotElf | ImageError::Unsupported)) => Err(not(error.to_string())),
-        Err(error) => Err(not(format!("it cannot be read: {error}"))),
+        Ok(_) => Err(not("it is not a shared library".into())),
+        Err(error @ (ImageError::NotElf | ImageError::Unsupported)) => Err(not(Cause::of(error))),
+        Err(error) => Err(not(Cause::failed("it cannot be read", error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::io;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_library_that_cannot_be_opened_keeps_the_number_of_the_system_error() {
+        let waiting = Command::new("cat").stdin(Stdio::piped()).spawn();
+        let mut child = waiting.expect("cat starts");
+        let process = Process::open(child.id().cast_signed()).expect("the child is ours");
+        let error = check(&process, "/no/such/library.so").expect_err("it is not there");
+        drop(child.stdin.take());
+        child.wait().expect("cat ends");
+        let text = error.to_string();
+        assert!(
+            text.ends_with("as the process sees it: No such file or directory (os error 2)"),
+            "{text}"
+        );
+        let system_error = error.source().and_then(|cause| cause.source());
+        let system_error = system_error.and_then(|error| error.downcast_ref::<io::Error>());
+        assert_eq!(system_error.and_then(io::Error::raw_os_error), Some(libc::ENOENT));
     }
 }

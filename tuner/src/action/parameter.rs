@@ -42,7 +42,7 @@ pub(super) fn set_team_size(context: &PlanContext<'_>, value: &Expression) -> Re
         return Err(ActionError::Refused {
             function: PatchRequest::TEAM_SIZE.to_owned(),
             done: DONE,
-            why: "the program calls no function to which the size of a team is stated".to_owned(),
+            why: "the program calls no function to which the size of a team is stated".into(),
         });
     }
     change(context, &called, usize::from(TEAM_SIZE_ARGUMENT), value)

@@ -187,18 +187,18 @@ impl Session {
             returning,
         } = self.writer(pid)?.prepare_revert(change, &is_in_run)?;
         let prepared = ResolvedPoint::resolve(&space, &sync)
-            .map_err(|error| error.to_string())
+            .map_err(Refusal::from)
             .and_then(|point| {
                 let key = sync::resolve(&shared.key, &space, &sync);
-                Ok((point, key.map_err(|error| error.to_string())?))
+                Ok((point, key.map_err(refused)?))
             });
         let values = (returning.set.new, returning.set.old);
         match prepared {
             Ok((point, key)) => Ok((returning, Participant::new(point, key, Arc::new(place), values))),
-            Err(why) => {
-                let outcome = RevertOutcome::Failed(why.clone());
+            Err(refusal) => {
+                let outcome = RevertOutcome::Failed(refusal.message.clone());
                 self.writer(pid)?.conclude_revert(returning, outcome, None)?;
-                Err(refused(why))
+                Err(refusal)
             }
         }
     }

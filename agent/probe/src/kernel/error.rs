@@ -71,3 +71,49 @@ impl KernelError {
         matches!(self, KernelError::Attach { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aya::sys::SyscallError;
+    use profile::error::ErrorText;
+
+    use super::*;
+
+    #[test]
+    fn each_error_of_the_kernel_is_shown_with_its_number() {
+        let not_permitted = || io::Error::from_raw_os_error(libc::EPERM);
+        let call_failed = || SyscallError {
+            call: "bpf_map_create",
+            io_error: not_permitted(),
+        };
+        let errors = [
+            KernelError::object(call_failed()),
+            KernelError::object(MapError::SyscallError(call_failed())),
+            KernelError::part("calls")(io::Error::other(call_failed())),
+            KernelError::Permission(not_permitted()),
+            KernelError::Verifier {
+                program: "entry",
+                source: not_permitted(),
+                reason: "no reason".to_owned(),
+            },
+            KernelError::NoStore {
+                source: not_permitted(),
+                reason: "lockdown".to_owned(),
+            },
+            KernelError::Attach {
+                path: "/bin/a".to_owned(),
+                count: 1,
+                source: io::Error::other(call_failed()),
+            },
+            KernelError::NotMapped {
+                name: "CALLS",
+                source: Arc::new(not_permitted()),
+            },
+            KernelError::Map(MapError::SyscallError(call_failed())),
+        ];
+        for error in errors {
+            let shown = ErrorText::of(&error).to_string();
+            assert_eq!(shown.matches("(os error 1)").count(), 1, "{shown}");
+        }
+    }
+}

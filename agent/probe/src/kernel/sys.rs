@@ -187,7 +187,7 @@ pub(super) struct Mapping {
 
 // SAFETY: the memory is only touched with atomic operations, and stays mapped as long as the value lives.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: all accesses are atomic operations, so several threads may do them at the same time.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

@@ -126,12 +126,20 @@ pub enum Ending {
     Session,
 }
 
+/// A change whose revert could not be tried at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotTried {
+    pub change: ChangeId,
+    pub why: ErrorText,
+    /// The process has ended, and the change with it.
+    pub has_ended: bool,
+}
+
 /// What the actuator of a machine did at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineReverts {
     pub reverted: Vec<(ChangeId, RevertResult)>,
-    /// Changes that could not be tried, the reason, and whether the process has ended.
-    pub failed: Vec<(ChangeId, String, bool)>,
+    pub failed: Vec<NotTried>,
     /// Changes that are still in force.
     pub kept: Vec<ChangeId>,
 }

@@ -9,7 +9,7 @@ use super::{
     Changes,
     event::{
         ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, Execution, MachineId, MachineReverts,
-        Order, RevertResult,
+        NotTried, Order, RevertResult,
     },
     made::Made,
     outcome::{ChangeOutcome, Standing},
@@ -197,9 +197,14 @@ impl Changes {
                 self.strangers.push(Left::stranger(outcome.standing()));
             }
         }
-        let failed: BTreeSet<ChangeId> = reverts.failed.iter().map(|(change, ..)| *change).collect();
-        for (change, reason, has_ended) in reverts.failed {
-            let outcome = ChangeOutcome::NotBack(reason);
+        let failed: BTreeSet<ChangeId> = reverts.failed.iter().map(|tried| tried.change).collect();
+        for NotTried {
+            change,
+            why,
+            has_ended,
+        } in reverts.failed
+        {
+            let outcome = ChangeOutcome::NotBack(why.to_string());
             self.retry.over(change);
             // An ended process holds no changes.
             if !self.settle(change, &outcome) && !has_ended {

@@ -23,8 +23,8 @@ use std::{
 pub use self::{
     event::{
         ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending,
-        Execution, MachineId, MachineReverts, MemberProcess, Order, OrderAnswer, OrderPart, RevertResult,
-        ShownChange,
+        Execution, MachineId, MachineReverts, MemberProcess, NotTried, Order, OrderAnswer, OrderPart,
+        RevertResult, ShownChange,
     },
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,

@@ -96,7 +96,7 @@ fn bpf(loaded: Result<&Kernel, &KernelError>) -> Check {
             LinkKind::UprobeMulti { by_process: false } => Check::works(name, "loaded; uprobe_multi links"),
             LinkKind::Tracefs => tracefs(name, kernel::perf_wants_admin()),
         },
-        Err(error) => Check::fails(name, ErrorText::of(error).to_string()).with_rights(),
+        Err(error) => Check::failed(name, error).with_rights(),
     }
 }
 
@@ -119,7 +119,7 @@ fn ring_buffer() -> Check {
     let name = "ring buffer";
     match Kernel::load(LoadOptions::ONE_PROBE).and_then(|mut kernel| kernel.take_hits()) {
         Ok(_) => Check::works(name, "mapped; hits can be received"),
-        Err(error) => Check::fails(name, ErrorText::of(&error).to_string()).with_rights(),
+        Err(error) => Check::failed(name, &error).with_rights(),
     }
 }
 
@@ -149,7 +149,7 @@ fn attach_to_ourselves(name: &'static str, links: LinkChoice) -> Check {
     match attached {
         Ok(()) => Check::works(name, "attached to a function and detached"),
         Err(error) if links == LinkChoice::Tracefs => Check::lacks(name, ErrorText::of(&*error).to_string()),
-        Err(error) => Check::fails(name, ErrorText::of(&*error).to_string()).with_rights(),
+        Err(error) => Check::failed(name, &*error).with_rights(),
     }
 }
 
@@ -194,7 +194,7 @@ fn reading() -> Check {
     };
     match read() {
         Ok(()) => Check::works("reading memory", "another process's memory can be read"),
-        Err(error) => Check::fails("reading memory", error.to_string()).with_rights(),
+        Err(error) => Check::failed("reading memory", &*error).with_rights(),
     }
 }
 
@@ -212,7 +212,7 @@ fn writing() -> Check {
             "writing memory",
             format!("written, read back, reverted ({mechanism})"),
         ),
-        Err(error) => Check::fails("writing memory", error.to_string()).with_rights(),
+        Err(error) => Check::failed("writing memory", &*error).with_rights(),
     }
 }
 
@@ -251,7 +251,10 @@ fn holding() -> Check {
         Ok(text) => Check::works(name, format!("a change at the entry of a function\n{text}")),
         Err(error) => Check::lacks(
             name,
-            format!("rules that change a program at a function's entry or return cannot act: {error}"),
+            format!(
+                "rules that change a program at a function's entry or return cannot act: {}",
+                ErrorText::of(&*error)
+            ),
         )
         .with_rights(),
     }
@@ -340,8 +343,7 @@ fn journal() -> Check {
     let directory = match StateDir::usual() {
         Ok(directory) => directory,
         Err(error) => {
-            return Check::fails(name, ErrorText::of(&error).to_string())
-                .by("export TUNEAGENT_STATE_DIR=$HOME/.tuneagent".to_owned());
+            return Check::failed(name, &error).by("export TUNEAGENT_STATE_DIR=$HOME/.tuneagent".to_owned());
         }
     };
     let path = directory.path();

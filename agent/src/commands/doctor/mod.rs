@@ -7,6 +7,9 @@ mod machine;
 mod target;
 mod versions;
 
+use std::error::Error;
+
+use profile::error::ErrorText;
 use serde::Serialize;
 
 use crate::{
@@ -18,7 +21,7 @@ use crate::{
 const SCHEMA: &str = "tuneagent.doctor/1";
 
 /// A step of an attempt. Whatever its error is, it is shown.
-type CheckResult<T> = Result<T, Box<dyn std::error::Error>>;
+type CheckResult<T> = Result<T, Box<dyn Error>>;
 
 /// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,6 +65,11 @@ impl Check {
 
     fn fails(name: &'static str, text: impl Into<String>) -> Check {
         Check::new(name, Status::Fails, text)
+    }
+
+    /// A step that failed with this error. All its causes are shown.
+    fn failed(name: &'static str, error: &(dyn Error + 'static)) -> Check {
+        Check::fails(name, ErrorText::of(error).to_string())
     }
 
     fn new(name: &'static str, status: Status, text: impl Into<String>) -> Check {

@@ -3,6 +3,7 @@
 use job::{Discovery, Job, Member};
 use plan::ValueType;
 use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
+use profile::error::ErrorText;
 use tuner::journal::StateDir;
 use tuner::{LockError, ProcessError, VariableName, WritablePlace, WritablePlaceError, WriterLock};
 
@@ -22,13 +23,18 @@ pub(super) fn checks(pid: i32) -> Vec<Check> {
         Ok(job) => job,
         Err(error) => {
             let needs_rights = matches!(of_process(&error), Some(ProcessError::NotPermitted { .. }));
-            let check = Check::fails("target", error.to_string());
+            let check = Check::failed("target", &error);
             return vec![if needs_rights { check.with_rights() } else { check }];
         }
     };
     let mut checks = vec![looked_into(&job)];
     if let Some(member) = job.members.first() {
-        checks.extend([owner(member), files(member), probed(member), written(member)]);
+        checks.extend([
+            owner(member),
+            files(member),
+            probed(attach(member)),
+            written(member),
+        ]);
         checks.extend([lock(member), left_behind(&job)]);
     }
     checks
@@ -85,33 +91,38 @@ fn files(member: &Member) -> Check {
         ),
         Some(error) => Check::lacks(
             "its files",
-            format!("{} cannot be read: {error}", member.space.unreadable.len()),
+            format!(
+                "{} cannot be read: {}",
+                member.space.unreadable.len(),
+                ErrorText::of(error)
+            ),
         )
         .with_rights(),
     }
 }
 
 /// Attaches to the entry of the program in this process only, and detaches.
-fn probed(member: &Member) -> Check {
-    let attached = (|| -> CheckResult<()> {
-        let module = member.space.executable().ok_or("it has no program")?;
-        let functions = module.image.functions(&["main", "_start"])?;
-        let first = functions
-            .first()
-            .ok_or("its program is stripped: no function has a name")?;
-        let kernel = Kernel::load(LoadOptions::ONE_PROBE)?;
-        let request = LinkRequest::new(
-            module.probe_path()?,
-            vec![ProbeSite::new(first.offset.0, 0)],
-            CallMoment::Entry,
-            Some(member.process.pid.number.unsigned_abs()),
-        );
-        kernel.attach(&request)?;
-        Ok(())
-    })();
+fn attach(member: &Member) -> CheckResult<()> {
+    let module = member.space.executable().ok_or("it has no program")?;
+    let functions = module.image.functions(&["main", "_start"])?;
+    let first = functions
+        .first()
+        .ok_or("its program is stripped: no function has a name")?;
+    let kernel = Kernel::load(LoadOptions::ONE_PROBE)?;
+    let request = LinkRequest::new(
+        module.probe_path()?,
+        vec![ProbeSite::new(first.offset.0, 0)],
+        CallMoment::Entry,
+        Some(member.process.pid.number.unsigned_abs()),
+    );
+    kernel.attach(&request)?;
+    Ok(())
+}
+
+fn probed(attached: CheckResult<()>) -> Check {
     match attached {
         Ok(()) => Check::works("probing it", "attached to its first function and detached"),
-        Err(error) => Check::fails("probing it", error.to_string()).with_rights(),
+        Err(error) => Check::failed("probing it", &*error).with_rights(),
     }
 }
 
@@ -124,8 +135,8 @@ fn written(member: &Member) -> Check {
     match WritablePlace::validate(&location, Some(ValueType::I32)) {
         Ok(_) => Check::works(name, "is permitted"),
         // No command helps: only the user of the debugger knows when it will detach.
-        Err(error @ WritablePlaceError::Traced { .. }) => Check::fails(name, error.to_string()),
-        Err(error) => Check::fails(name, error.to_string()).with_rights(),
+        Err(error @ WritablePlaceError::Traced { .. }) => Check::failed(name, &error),
+        Err(error) => Check::failed(name, &error).with_rights(),
     }
 }
 
@@ -133,9 +144,10 @@ fn lock(member: &Member) -> Check {
     match WriterLock::acquire(member.process.pid) {
         Ok(_) => Check::works("its writer", "no other session has the right to write now"),
         Err(error @ LockError::Held { pid, .. }) => {
-            Check::lacks("its writer", error.to_string()).by(format!("tuneagent session stop {pid}"))
+            Check::lacks("its writer", ErrorText::of(&error).to_string())
+                .by(format!("tuneagent session stop {pid}"))
         }
-        Err(error) => Check::lacks("its writer", error.to_string()),
+        Err(error) => Check::lacks("its writer", ErrorText::of(&error).to_string()),
     }
 }
 
@@ -160,5 +172,25 @@ fn left_behind(job: &Job) -> Check {
                 ),
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("`bpf_link_create` failed")]
+    struct CallFailed(#[source] io::Error);
+
+    #[test]
+    fn a_failed_probe_is_shown_with_the_number_of_the_system_error() {
+        let failed = CallFailed(io::Error::from_raw_os_error(libc::EPERM));
+        assert_eq!(
+            probed(Err(failed.into())).text,
+            "`bpf_link_create` failed: Operation not permitted (os error 1)"
+        );
     }
 }

@@ -77,6 +77,14 @@ fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
     );
 }
 
+fn not_tried(pid_number: i32, has_ended: bool) -> NotTried {
+    NotTried {
+        change: here(pid(pid_number), 1),
+        why: ErrorText::new("why"),
+        has_ended,
+    }
+}
+
 #[test]
 fn the_changes_get_what_was_undone_what_failed_and_what_is_kept() {
     let said = Said {
@@ -90,10 +98,7 @@ fn the_changes_get_what_was_undone_what_failed_and_what_is_kept() {
     };
     let wanted = MachineReverts {
         reverted: vec![(here(pid(7), 1), RevertResult::Reverted)],
-        failed: vec![
-            (here(pid(8), 1), "why".to_owned(), true),
-            (here(pid(9), 1), "why".to_owned(), false),
-        ],
+        failed: vec![not_tried(8, true), not_tried(9, false)],
         kept: vec![here(pid(10), 1)],
     };
     assert_eq!(actuator_end(&said).reverts, wanted);

@@ -1,5 +1,7 @@
 //! The end of a session in every state, and what is shown.
 
+use std::io;
+
 use super::vocabulary::*;
 use crate::changes::made::SHOWN_MAX;
 
@@ -103,16 +105,24 @@ fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
 
 #[test]
 fn a_failed_revert_is_reported() {
+    let not_permitted = io::Error::from_raw_os_error(1);
     let mut it = after!(with_two_changes(); stop(), s(1));
     let actuator_end = MachineReverts {
         reverted: vec![(change(R0, 1), failed("busy", true))],
-        failed: vec![(change(R1, 1), "not permitted".to_owned(), false)],
+        failed: vec![NotTried {
+            change: change(R1, 1),
+            why: ErrorText::new("it cannot be stopped").caused_by(&not_permitted),
+            has_ended: false,
+        }],
         kept: vec![change(R1, 1)],
     };
     it.on(ChangeEvent::ActuatorEnded(MachineId::HERE, actuator_end), s(1));
     assert_eq!(
         outcomes(&it),
-        ["not reverted: busy", "not reverted: not permitted"]
+        [
+            "not reverted: busy",
+            "not reverted: it cannot be stopped: Operation not permitted (os error 1)"
+        ]
     );
     assert_eq!(
         at_last(&it),
@@ -132,7 +142,11 @@ fn a_process_that_has_ended_is_no_failure_of_an_unknown_change() {
     let mut it = after!(new(); stop(), s(1));
     for has_ended in [true, false] {
         let actuator_end = MachineReverts {
-            failed: vec![(change(FAR, 3), "it has ended".to_owned(), has_ended)],
+            failed: vec![NotTried {
+                change: change(FAR, 3),
+                why: ErrorText::new("it has ended"),
+                has_ended,
+            }],
             ..MachineReverts::default()
         };
         it.on(ChangeEvent::ActuatorEnded(MachineId::HERE, actuator_end), s(1));
