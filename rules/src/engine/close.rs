@@ -395,6 +395,33 @@ impl Running {
         timeouts?.into_iter().max()
     }
 
+    /// Passes a closed window to the tunes that use it.
+    fn close_for_tunes(
+        &mut self,
+        (id, place): (RuleId, usize),
+        (window, metrics): (&WindowData, &[(String, Value)]),
+        now: Time,
+        outbox: &mut Outbox<'_>,
+    ) {
+        let of_window = |tune: &Tune| tune.trigger.window() == place;
+        let reverts = |output: &Output| matches!(output, Output::Verdict(verdict) if !verdict.keep);
+        for at in 0..self.rule.tunes.len() {
+            if !self.rule.tunes.get(at).is_some_and(of_window) {
+                continue;
+            }
+            if !self.shows_state(place, window.span.0) {
+                break;
+            }
+            let said = outbox.outputs.len();
+            self.turn(id, at, (window, metrics), now, |tune, turn| {
+                tune.window_closed(turn, outbox)
+            });
+            if outbox.outputs.iter().skip(said).any(reverts) {
+                self.switched = Some((now, true));
+            }
+        }
+    }
+
     fn evaluate(
         &mut self,
         id: RuleId,
@@ -412,23 +439,7 @@ impl Running {
             runs: &self.runs,
         };
         let metrics = self.rule.evaluate(place, &window, memory);
-        let of_window = |tune: &Tune| tune.trigger.window() == place;
-        let reverts = |output: &Output| matches!(output, Output::Verdict(verdict) if !verdict.keep);
-        for at in 0..self.rule.tunes.len() {
-            if !self.rule.tunes.get(at).is_some_and(of_window) {
-                continue;
-            }
-            if !self.shows_state(place, window.span.0) {
-                break;
-            }
-            let said = outbox.outputs.len();
-            self.turn(id, at, (&window, &metrics), now, |tune, turn| {
-                tune.window_closed(turn, outbox)
-            });
-            if outbox.outputs.iter().skip(said).any(reverts) {
-                self.switched = Some((now, true));
-            }
-        }
+        self.close_for_tunes((id, place), (&window, &metrics), now, outbox);
         let keep = self.rule.windows.get(place).map_or(0, |window| window.history);
         if let Some(history) = self.history.get_mut(place).filter(|_| keep > 0) {
             let number = window.number;
