@@ -193,7 +193,7 @@ pub struct ProbeDefinition {
     pub function: String,
     /// Where the probe sits in the function.
     pub place: ProbePlace,
-    /// Name and type of each capture, in the order of [`Hit::captures`]; at most [`super::CAPTURES_MAX`].
+    /// Name and type of each capture, in the order of [`RecordedHit::captures`]; at most [`super::CAPTURES_MAX`].
     pub captures: Vec<(String, CapturedType)>,
 }
 
