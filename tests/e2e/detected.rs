@@ -1,6 +1,6 @@
 //! Rules on the detected loop of programs that nobody prepared: windows that are its iterations.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -11,6 +11,7 @@ use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, with_folder};
 use crate::iterations::wait_for_report;
+use crate::scaling::start_with;
 
 /// An iteration of the program `loops` has one broadcast, and both ranks take part in it.
 const EACH_ITERATION: &str = "\
@@ -61,16 +62,9 @@ fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis_as_root() -
 }
 
 /// With p threads an iteration takes 5 + 80 (1 + 0.03 (p - 1)) / p ms, 2 ms of it outside of the region.
-fn speedup_without_a_name(program: &Path) -> Outcome {
+fn speedup_without_a_name(program: PathBuf) -> Outcome {
     let _machine = machine();
-    let job = Job::alone(Path::new("/usr/bin/env"), |folder| {
-        let program = program.to_string_lossy().into_owned();
-        let mut words = vec!["KMP_BLOCKTIME=0".to_owned(), program];
-        words.push(folder.to_string_lossy().into_owned());
-        words.extend("call 2000 80000 3000 30 4 8".split(' ').map(str::to_owned));
-        words
-    })?;
-    job.events("ready", 1, SOON)?;
+    let job = start_with(program, "KMP_BLOCKTIME=0", "call 2000 80000 3000 30 4 8")?;
     let rules = [
         "--rules",
         "none",
@@ -100,32 +94,21 @@ fn speedup_without_a_name(program: &Path) -> Outcome {
 #[test]
 fn the_rule_speedup_needs_no_named_function_as_root() -> Outcome {
     require!(Root, Cc);
-    speedup_without_a_name(&programs::openmp("losses")?)
+    speedup_without_a_name(programs::openmp("losses")?)
 }
 
 #[test]
 fn the_rule_speedup_needs_no_named_function_on_llvm_as_root() -> Outcome {
     require!(Root, Cc, LlvmOpenMp);
-    speedup_without_a_name(&programs::openmp_of_llvm("losses")?)
+    speedup_without_a_name(programs::openmp_of_llvm("losses")?)
 }
 
 /// The effects of the changes of the rule `threads`, until it has kept two or reverted one. With p threads an
 /// iteration takes 2 ms, and `work_us` (1 + `inflation` (p - 1) / 1000) / p.
 fn effects_of_threads(work_us: u32, inflation: u32) -> Outcome<Vec<String>> {
     let _machine = machine();
-    let program = programs::openmp("losses")?;
-    let mut job = Job::alone(Path::new("/usr/bin/env"), |folder| {
-        let program = program.to_string_lossy().into_owned();
-        let mut words = vec!["OMP_NUM_THREADS=4".to_owned(), program];
-        words.push(folder.to_string_lossy().into_owned());
-        words.extend(
-            format!("library 2000 {work_us} 0 {inflation}")
-                .split(' ')
-                .map(str::to_owned),
-        );
-        words
-    })?;
-    job.events("ready", 1, SOON)?;
+    let words = format!("library 2000 {work_us} 0 {inflation}");
+    let mut job = start_with(programs::openmp("losses")?, "OMP_NUM_THREADS=4", &words)?;
     let rules = ["--rules", "none", "--rules", "threads", "--apply=threads"];
     let mut agent = Agent::attach_armed(job.pid(), &rules)?;
     let effects = |report: &Value| -> Vec<String> {

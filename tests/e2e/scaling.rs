@@ -29,7 +29,7 @@ fn start(program: PathBuf, how: &str, environment: &str, sizes: &str) -> Outcome
     start_with(program, environment, &words)
 }
 
-fn start_with(program: PathBuf, environment: &str, words: &str) -> Outcome<Job> {
+pub(crate) fn start_with(program: PathBuf, environment: &str, words: &str) -> Outcome<Job> {
     let job = Job::alone(std::path::Path::new("/usr/bin/env"), |folder| {
         let folder = folder.to_string_lossy().into_owned();
         let program = program.to_string_lossy().into_owned();

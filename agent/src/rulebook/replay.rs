@@ -9,7 +9,7 @@ use profile::probe::{Probe, ProbeCapture, ProbeSelector};
 use recording::{
     self, Broken, ProbeDefinition, ProbeKey, ProbePlace, ReadError, Reader, Record, RecordingMerge,
 };
-use rules::{LoopIteration, Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time};
+use rules::{Machine, MetricReading, Observation, ProcessId, Time};
 
 use super::{
     Act, ProbeSwitch, RuleBook, ingest::ProbeCounters, modes, probe_requests::ProbeRequest, recorder,
@@ -170,63 +170,6 @@ fn once_a_rule(what: ReplayEvent, found: &mut BTreeSet<String>) -> Option<Replay
     })
 }
 
-/// Converts a record of a measurement to the observation.
-fn measured(record: Record, machine: Machine) -> Option<Observation> {
-    Some(match record {
-        Record::Counter {
-            process,
-            measure,
-            time,
-            total,
-        } => Observation::counter(Subject::of(process, machine), measure, time, total),
-        Record::Gauge {
-            process,
-            measure,
-            time,
-            value,
-        } => Observation::gauge(Subject::of(process, machine), measure, time, value),
-        Record::IterationBegan {
-            process,
-            time,
-            thread,
-            number,
-        } => Observation::IterationBegan {
-            process,
-            thread,
-            number,
-            time,
-        },
-        Record::IterationEnded {
-            process,
-            time,
-            duration_ns,
-            thread,
-            number,
-            teams,
-        } => Observation::IterationEnded(LoopIteration {
-            process,
-            thread,
-            number,
-            begin: Time(time.0.saturating_sub(duration_ns)),
-            end: time,
-            teams,
-        }),
-        Record::LoopWatermark { process, time } => Observation::LoopWatermark { process, time },
-        Record::Variable {
-            process,
-            time,
-            name,
-            value,
-        } => Observation::Variable {
-            process,
-            name,
-            time,
-            value: Scalar::Number(value),
-        },
-        _ => return None,
-    })
-}
-
 impl RuleBook {
     /// Handles a record other than a tick.
     fn take(&mut self, record: Record, machine: Machine, functions: &mut Functions) {
@@ -249,15 +192,16 @@ impl RuleBook {
             }
             record @ (Record::Counter { .. }
             | Record::Gauge { .. }
+            | Record::Watermark { .. }
             | Record::Variable { .. }
             | Record::IterationBegan { .. }
             | Record::IterationEnded { .. }
             | Record::LoopWatermark { .. }) => {
-                measured(record, machine)
+                let observation = record.observation(machine);
+                observation
                     .into_iter()
                     .for_each(|observation| self.report(observation));
             }
-            Record::Watermark { process, time } => self.report(Observation::Watermark { process, time }),
             Record::HitsLost { process, from, to } => {
                 self.pairs.forget_open();
                 self.report(Observation::Lost { process, from, to });

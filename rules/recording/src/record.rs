@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use rules::{IterationTeams, LoopNumber, Measure, ProcessFacts, ProcessId, Time};
+use rules::{
+    IterationTeams, LoopIteration, LoopNumber, Machine, Measure, Observation, ProcessFacts, ProcessId,
+    Scalar, Subject, Time,
+};
 
 /// Describes a recording, before the first record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -282,6 +285,65 @@ impl Record {
             | Record::Marked { time, .. }
             | Record::Loss { time, .. } => Some(*time),
         }
+    }
+
+    /// The observation of a measurement, a watermark, or a boundary of an iteration, recorded on this machine;
+    /// `None` for other records.
+    pub fn observation(self, machine: Machine) -> Option<Observation> {
+        Some(match self {
+            Record::Counter {
+                process,
+                measure,
+                time,
+                total,
+            } => Observation::counter(Subject::of(process, machine), measure, time, total),
+            Record::Gauge {
+                process,
+                measure,
+                time,
+                value,
+            } => Observation::gauge(Subject::of(process, machine), measure, time, value),
+            Record::Watermark { process, time } => Observation::Watermark { process, time },
+            Record::LoopWatermark { process, time } => Observation::LoopWatermark { process, time },
+            Record::IterationBegan {
+                process,
+                time,
+                thread,
+                number,
+            } => Observation::IterationBegan {
+                process,
+                thread,
+                number,
+                time,
+            },
+            Record::IterationEnded {
+                process,
+                time,
+                duration_ns,
+                thread,
+                number,
+                teams,
+            } => Observation::IterationEnded(LoopIteration {
+                process,
+                thread,
+                number,
+                begin: Time(time.0.saturating_sub(duration_ns)),
+                end: time,
+                teams,
+            }),
+            Record::Variable {
+                process,
+                time,
+                name,
+                value,
+            } => Observation::Variable {
+                process,
+                name,
+                time,
+                value: Scalar::Number(value),
+            },
+            _ => return None,
+        })
     }
 
     /// The parts that a merge changes: time, process and probe.

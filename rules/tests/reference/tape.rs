@@ -6,8 +6,8 @@ use recording::{
     RecordedHit, RecordingWriter,
 };
 use rules::{
-    Base, CheckedRule, Layout, LoopIteration, LoopNumber, Machine, Observation, PlannedCapture, PlannedProbe,
-    ProbeId, ProcessId, RuleId, Site, Subject, Time,
+    Base, CheckedRule, Layout, LoopNumber, Machine, Observation, PlannedCapture, PlannedProbe, ProbeId,
+    ProcessId, RuleId, Site, Time,
 };
 
 use crate::bench::{Bench, checked, facts, shipped, teams};
@@ -277,49 +277,16 @@ pub(crate) fn replayed(source: &str, recording: &[u8]) -> Bench {
                     });
                 }
             }
-            Record::Counter {
-                process,
-                measure,
-                time,
-                total,
-            } => bench.observe(Observation::counter(
-                Subject::of(process, Machine(0)),
-                measure,
-                time,
-                total,
-            )),
-            Record::Watermark { process, time } => {
-                bench.observe(Observation::Watermark { process, time });
+            record @ (Record::Counter { .. }
+            | Record::Watermark { .. }
+            | Record::LoopWatermark { .. }
+            | Record::IterationBegan { .. }
+            | Record::IterationEnded { .. }) => {
+                let observation = record.observation(Machine(0));
+                observation
+                    .into_iter()
+                    .for_each(|observation| bench.observe(observation));
             }
-            Record::LoopWatermark { process, time } => {
-                bench.observe(Observation::LoopWatermark { process, time });
-            }
-            Record::IterationBegan {
-                process,
-                time,
-                thread,
-                number,
-            } => bench.observe(Observation::IterationBegan {
-                process,
-                thread,
-                number,
-                time,
-            }),
-            Record::IterationEnded {
-                process,
-                time,
-                duration_ns,
-                thread,
-                number,
-                teams,
-            } => bench.observe(Observation::IterationEnded(LoopIteration {
-                process,
-                thread,
-                number,
-                begin: Time(time.0 - duration_ns),
-                end: time,
-                teams,
-            })),
             Record::Tick { time } => {
                 bench.tick(time.0 as f64 / 1e6);
             }

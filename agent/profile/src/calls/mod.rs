@@ -73,8 +73,7 @@ pub struct EndedIteration {
 #[derive(Clone, Copy, Debug)]
 pub struct OpenIteration {
     pub thread: u32,
-    /// Counts the loops that were found in the thread, from 1.
-    pub ordinal: u32,
+    pub of: LoopSeen,
     pub begin_ns: u64,
     /// When the last call of the thread ended: nothing of the thread is missing until then.
     pub last_end_ns: u64,
@@ -176,10 +175,14 @@ impl Sequence {
     /// The iteration of the main thread that has not ended; `None` if none was observed from its begin.
     pub fn open_iteration(&self) -> Option<OpenIteration> {
         let thread = self.main()?;
+        let current = thread.current.as_ref()?;
         Some(OpenIteration {
             thread: thread.number,
-            ordinal: thread.loops,
-            begin_ns: thread.current.as_ref()?.open_since_ns()?,
+            of: LoopSeen {
+                ordinal: thread.loops,
+                length_ns: current.overall().mean_ns() as u64,
+            },
+            begin_ns: current.open_since_ns()?,
             last_end_ns: thread.last_end_ns,
         })
     }

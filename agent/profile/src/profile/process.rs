@@ -201,34 +201,25 @@ impl Metered {
             side,
         };
         let open = self.sequence.open_iteration().filter(|_| !self.ended);
-        let mean_ns = self
-            .sequence
-            .current()
-            .map(|current| current.overall().mean_ns() as u64);
         let mut boundaries = Vec::new();
         for TimedIteration { ended, teams } in self.ended_iterations.drain(..) {
             let (begin_ns, end_ns) = (ended.range.start, ended.range.end);
+            let current = open.map(|open| open.of);
             // An earlier loop is rarely seen here: it was left since the last use of this function.
-            let is_current = open.is_some_and(|open| open.ordinal == ended.loop_number);
-            let length_ns = mean_ns.filter(|_| is_current).unwrap_or(end_ns - begin_ns);
-            let seen = LoopSeen {
+            let of = current.filter(|of| of.ordinal == ended.loop_number);
+            let of = of.unwrap_or(LoopSeen {
                 ordinal: ended.loop_number,
-                length_ns,
-            };
-            boundaries.push(boundary(ended.thread, begin_ns, BoundarySide::Begin(seen)));
+                length_ns: end_ns - begin_ns,
+            });
+            boundaries.push(boundary(ended.thread, begin_ns, BoundarySide::Begin(of)));
             boundaries.push(boundary(
                 ended.thread,
                 end_ns,
                 BoundarySide::End { begin_ns, teams },
             ));
         }
-        if let Some((open, length_ns)) = open.zip(mean_ns) {
-            let seen = LoopSeen {
-                ordinal: open.ordinal,
-                length_ns,
-            };
-            boundaries.push(boundary(open.thread, open.begin_ns, BoundarySide::Begin(seen)));
-        }
+        boundaries
+            .extend(open.map(|open| boundary(open.thread, open.begin_ns, BoundarySide::Begin(open.of))));
         let known_ns = open.map_or(until_ns, |open| until_ns.min(open.last_end_ns));
         (boundaries, known_ns)
     }
