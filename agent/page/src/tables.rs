@@ -2,13 +2,13 @@
 
 use profile::format::{bytes, count, duration};
 use profile::{
-    CallSiteView, ChangeView, FunctionTotals, Inflation, ProcessView, RegionsView, RuleView, SizeView,
-    Snapshot,
+    CallSiteView, ChangeView, FunctionTotals, Inflation, Prediction, ProcessView, RegionsView, RuleView,
+    SizeView, Snapshot,
 };
 use report::view;
 
 use crate::cells::{number, share, table, text};
-use crate::model::Table;
+use crate::model::{Cell, Table};
 use crate::{messages, series};
 
 pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
@@ -20,6 +20,7 @@ pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
         messages::sizes(snapshot),
         regions(snapshot),
         scaling(snapshot),
+        predicted(snapshot),
         rules(snapshot),
         changes(snapshot),
     ]
@@ -163,6 +164,46 @@ fn regions(snapshot: &Snapshot) -> Table {
     )
 }
 
+/// Predicted steps with team sizes that did not occur.
+fn predicted(snapshot: &Snapshot) -> Table {
+    let of = |process: &ProcessView| -> Option<(String, Prediction)> {
+        let scaling = process.regions.as_ref()?.scaling.as_ref()?;
+        let name = series::name(process.rank, process.pid);
+        Some((name, scaling.prediction.clone()?))
+    };
+    let of_process = |(name, prediction): (String, Prediction)| {
+        prediction.sizes.into_iter().map(move |size| {
+            vec![
+                text(name.clone()),
+                number(Some(f64::from(size.threads)), count),
+                number(Some(size.time_ns), duration),
+                number(Some((size.time_ns - size.within_ns).max(0.0)), duration),
+                number(Some(size.time_ns + size.within_ns), duration),
+                number(Some(size.speedup), |speedup| format!("{speedup:.2}")),
+                text(prediction.law.name()),
+            ]
+        })
+    };
+    let processes = snapshot.processes.iter().filter_map(of);
+    let rows: Vec<Vec<Cell>> = processes.flat_map(of_process).collect();
+    table(
+        (
+            "predicted",
+            "Predicted steps with team sizes that did not occur, with enough CPUs",
+        ),
+        &[
+            ("process", false),
+            ("threads", true),
+            ("time of a step", true),
+            ("least (90 %)", true),
+            ("most (90 %)", true),
+            ("speedup to one thread", true),
+            ("law", false),
+        ],
+        rows.into_iter(),
+    )
+}
+
 /// Speedup and lost threads for each process and team size.
 fn scaling(snapshot: &Snapshot) -> Table {
     let of = |process| -> Option<(&ProcessView, &[SizeView])> {
@@ -210,7 +251,7 @@ fn scaling(snapshot: &Snapshot) -> Table {
             ("imbalance", true),
             ("start and end", true),
             ("small teams", true),
-            ("more work", true),
+            ("work inflation", true),
         ],
         sizes.into_iter().map(row),
     )

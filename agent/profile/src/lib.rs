@@ -30,8 +30,8 @@ pub use calls::efficiency::{Efficiencies, Scalability};
 pub use calls::place::SourcePlace;
 pub use calls::{
     BoundarySide, Collectives, EndedIteration, Inflation, IterationBoundary, IterationNumbers, Iterations,
-    Losses, Pace, Ratio, ScalingView, SiteTotals, SizeView, Split, TeamPart, TeamTotals, UnusedIteration,
-    is_library_of_bindings,
+    Losses, Pace, PredictedSize, Prediction, Ratio, ScalingLaw, ScalingView, SiteTotals, SizeView, Split,
+    TeamPart, TeamTotals, UnusedIteration, is_library_of_bindings,
 };
 
 // Readings, and the values computed from them.

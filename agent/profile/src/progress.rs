@@ -17,8 +17,12 @@ const PARTS: usize = 8;
 /// Minimum length of a part, in nanoseconds.
 const PART_NS_MIN: u64 = 250_000_000;
 
-/// Student's quantiles for a two-sided interval of 90 %, by degrees of freedom from 1.
-const STUDENT_90: [f64; 7] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89];
+/// Student's quantile for a two-sided interval of 90 % with at least one degree of freedom. More than seven are
+/// treated as seven.
+pub(crate) fn student_90(freedom: usize) -> f64 {
+    const QUANTILES: [f64; 7] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89];
+    QUANTILES[freedom.clamp(1, QUANTILES.len()) - 1]
+}
 
 /// Upper bound on the number of future parts that average out. Phases are longer than parts, so more parts do
 /// not make the mean more certain.
@@ -206,7 +210,7 @@ fn within(paces: &[f64], future: f64) -> f64 {
         moves += from_middle * (pace - mean);
         spread += from_middle * from_middle;
     }
-    let student = STUDENT_90[(paces.len() - 2).min(STUDENT_90.len() - 1)];
+    let student = student_90(paces.len() - 1);
     let deviation = (squares / (count - 1.0)).sqrt();
     let varies = student * deviation * (1.0 / count + 1.0 / future.min(INDEPENDENT_MAX)).sqrt();
     let drift = moves / spread;

@@ -29,7 +29,9 @@ pub(crate) use self::boundaries::{IterationTeams, LoopSeen};
 pub use self::collectives::{Collectives, Split};
 pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};
-pub use self::scaling::{Inflation, Losses, Ratio, ScalingView, SizeView, UnusedIteration};
+pub use self::scaling::{
+    Inflation, Losses, PredictedSize, Prediction, Ratio, ScalingLaw, ScalingView, SizeView, UnusedIteration,
+};
 pub use self::sites::SiteTotals;
 pub(crate) use self::sites::{CallSite, CallSites};
 pub(crate) use self::teams::Teams;

@@ -238,6 +238,8 @@ table! {
         "Time of an iteration of the detected loop by team size, as measured last.";
     gauge "tuneagent_openmp_speedup", &["jobid", "rank", "threads"],
         "Speedup of these iterations: the threads less those that are lost. An upper bound while one team size was seen.";
+    gauge "tuneagent_openmp_predicted_iteration_seconds", &["jobid", "rank", "threads"],
+        "Predicted time of an iteration with team sizes that were not measured, by the fitted law.";
     gauge "tuneagent_openmp_lost_threads", &["jobid", "rank", "cause"], "Threads that the last iterations lost, by cause.";
     gauge "tuneagent_resident_memory_bytes", RANK, "Memory in use.";
     gauge "tuneagent_threads", RANK, "Threads of the process.";

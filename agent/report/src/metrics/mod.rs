@@ -298,6 +298,13 @@ impl Filling {
             self.add("tuneagent_openmp_iteration_seconds", &labels, size.time_ns / 1e9);
             self.add("tuneagent_openmp_speedup", &labels, size.losses.speedup);
         }
+        let predicted = scaling.prediction.iter().flat_map(|prediction| &prediction.sizes);
+        for size in predicted.take(SIZES_MAX) {
+            let threads = size.threads.to_string();
+            let labels = [of, ("threads", threads.as_str())];
+            let name = "tuneagent_openmp_predicted_iteration_seconds";
+            self.add(name, &labels, size.time_ns / 1e9);
+        }
         let Some(losses) = scaling.now().map(|now| now.losses) else {
             return;
         };

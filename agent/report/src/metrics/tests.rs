@@ -4,12 +4,26 @@ use profile::cost::{AgentCost, CostView, HoldTotals, Prices, ProbeCost, RecentCo
 use profile::progress::{Eta, ProgressView};
 use profile::{
     Counters, EfficienciesView, GuardView, Inflation, IterationView, JobView, Losses, MatrixView, Messages,
-    RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability, TeamTotals,
-    TeamsView,
+    PredictedSize, Prediction, RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView,
+    Scalability, ScalingLaw, TeamTotals, TeamsView,
 };
 
 use super::*;
 use crate::example;
+
+fn prediction() -> Prediction {
+    let size = |power: u32| PredictedSize {
+        threads: 1 << power,
+        time_ns: 1e9,
+        within_ns: 1e8,
+        speedup: 4.0,
+    };
+    Prediction {
+        law: ScalingLaw::Amdahl,
+        sizes: (0..9).map(size).collect(),
+        fastest: None,
+    }
+}
 
 fn progress() -> ProgressView {
     ProgressView {
@@ -202,7 +216,8 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
             scaling: Some(ScalingView {
                 sizes: (1..=10).map(size).collect(),
                 threads: 8,
-                left_out: Vec::new(),
+                prediction: Some(prediction()),
+                ..ScalingView::default()
             }),
             regions: 40,
             inside_ns: Some(600_000_000),

@@ -1,6 +1,9 @@
 //! The part of the report about the parallel regions of a process.
 
-use profile::{Inflation, Losses, Ratio, RegionsView, ScalingView, SizeView, TeamsView, UnusedIteration};
+use profile::{
+    Inflation, Losses, PredictedSize, Prediction, Ratio, RegionsView, ScalingView, SizeView, TeamsView,
+    UnusedIteration,
+};
 use serde_json::{Value, json};
 
 pub(super) fn openmp(view: &RegionsView) -> Value {
@@ -38,6 +41,7 @@ fn scaling(view: &ScalingView) -> Value {
     json!({
         "threads": (view.threads > 0).then_some(view.threads),
         "sizes": view.sizes.iter().map(size).collect::<Vec<_>>(),
+        "predicted": view.prediction.as_ref().map(predicted),
         "left_out": view.left_out.iter().map(left_out).collect::<Vec<_>>(),
     })
 }
@@ -53,6 +57,22 @@ fn size(view: &SizeView) -> Value {
         "efficiency": view.losses.efficiency(),
         "lost": lost(&view.losses),
         "ratio": view.ratio.as_ref().map(ratio),
+    })
+}
+
+fn predicted(prediction: &Prediction) -> Value {
+    let size = |size: &PredictedSize| {
+        json!({
+            "threads": size.threads,
+            "iteration_s": size.time_ns / 1e9,
+            "iteration_within_s": size.within_ns / 1e9,
+            "speedup": size.speedup,
+        })
+    };
+    json!({
+        "law": prediction.law.name(),
+        "sizes": prediction.sizes.iter().map(size).collect::<Vec<_>>(),
+        "fastest": prediction.fastest,
     })
 }
 

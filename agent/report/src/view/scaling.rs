@@ -1,10 +1,15 @@
 //! How programs scale with their threads, as text.
 
 use profile::format::{count, duration, percent, significant};
-use profile::{Inflation, Losses, ScalingView, SizeView, Snapshot, UnusedIteration};
+use profile::{
+    Inflation, Losses, PredictedSize, Prediction, ScalingView, SizeView, Snapshot, UnusedIteration,
+};
 
 /// A cause is shown from this share of the threads on.
 const CAUSE_SHOWN: f64 = 0.01;
+
+/// A predicted time is shown if half of its interval is less than this share of it.
+const UNCERTAIN: f64 = 0.5;
 
 /// The lost threads of the process with the least efficiency, and the team sizes that were measured.
 pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
@@ -26,6 +31,7 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
             };
             let mut lines = vec![format!(" {whose}{}", sentence(&now.losses))];
             lines.extend((view.sizes.len() > 1).then(|| sizes(view)));
+            lines.extend(view.prediction.as_ref().and_then(predicted));
             lines
         }
         (None, [(_, view), ..]) => without(view).into_iter().collect(),
@@ -84,6 +90,31 @@ fn sizes(view: &ScalingView) -> String {
     format!(" a step by threads: {}", sizes.join(", "))
 }
 
+/// The times of an iteration with sizes that were not measured; `None` if all of them are too uncertain.
+fn predicted(prediction: &Prediction) -> Option<String> {
+    let certain = |size: &&PredictedSize| size.within_ns < UNCERTAIN * size.time_ns;
+    let one = |size: &PredictedSize| {
+        let least = duration(size.time_ns - size.within_ns);
+        let most = duration(size.time_ns + size.within_ns);
+        format!(
+            "~{} with {} ({least} to {most})",
+            duration(size.time_ns),
+            size.threads
+        )
+    };
+    let sizes: Vec<String> = prediction.sizes.iter().filter(certain).map(one).collect();
+    let fastest = prediction
+        .fastest
+        .map_or(String::new(), |threads| format!("; fastest with {threads}"));
+    let law = prediction.law.name();
+    (!sizes.is_empty()).then(|| {
+        format!(
+            " predicted, with enough CPUs: {}   ({law}{fastest})",
+            sizes.join(", ")
+        )
+    })
+}
+
 /// Why no size was measured, if iterations were left out.
 fn without(view: &ScalingView) -> Option<String> {
     let all: u64 = view.left_out.iter().map(|(_, count)| count).sum();
@@ -103,7 +134,7 @@ fn without(view: &ScalingView) -> Option<String> {
 mod tests {
     use std::time::Duration;
 
-    use profile::{ProcessView, Ratio, RegionsView};
+    use profile::{ProcessView, Ratio, RegionsView, ScalingLaw};
 
     use super::*;
 
@@ -159,7 +190,7 @@ mod tests {
         let one = ScalingView {
             sizes: vec![size(16, 1e6, Inflation::Unknown)],
             threads: 16,
-            left_out: Vec::new(),
+            ..ScalingView::default()
         };
         let several = ScalingView {
             sizes: vec![
@@ -175,6 +206,31 @@ mod tests {
          a step by threads: 2 ms with 4, 1 ms with 16 (speedup 6.2)
          process 0, the least efficient of 2: 16 threads do the work of at most 7.2   (lost: 2.6 to code outside parallel regions, 2.3 to imbalance; work inflation unknown: one team size)
         ");
+    }
+
+    #[test]
+    fn predictions_are_shown_with_their_interval_unless_they_are_too_uncertain() {
+        let of = |threads: u32, time_ns: f64, within_ns: f64| PredictedSize {
+            threads,
+            time_ns,
+            within_ns,
+            speedup: 2.0,
+        };
+        let view = |sizes, fastest| ScalingView {
+            sizes: vec![size(16, 1e6, Inflation::Unknown)],
+            threads: 16,
+            prediction: Some(Prediction {
+                law: ScalingLaw::UniversalScalability,
+                sizes,
+                fastest,
+            }),
+            ..ScalingView::default()
+        };
+        let certain = view(vec![of(32, 2e6, 2e5), of(64, 3e6, 2e6)], Some(12));
+        let uncertain = view(vec![of(64, 3e6, 2e6)], None);
+        let line = |view| shown(vec![view]).lines().nth(1).map(str::to_owned);
+        insta::assert_snapshot!(line(certain).unwrap(), @" predicted, with enough CPUs: ~2 ms with 32 (1.8 ms to 2.2 ms)   (universal scalability law; fastest with 12)");
+        assert_eq!(line(uncertain), None);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{IterationParts, LoopSizes, Losses, Scaling, Size, UnusedIteration};
+use super::{IterationParts, LoopSizes, Losses, Prediction, Scaling, Size, UnusedIteration};
 
 /// Threads of the reference (S4-7). If this size was not measured, the next smaller one is the reference.
 const BASELINE: u32 = 4;
 
 /// Two-sided quantile of the normal distribution for 95 %.
-const WITHIN: f64 = 1.96;
+pub(super) const WITHIN: f64 = 1.96;
 
 /// The speedup as a ratio of two measurements (Fig. 4.5): S(p) = T(B) / T(p) x AF(B).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +51,8 @@ pub struct ScalingView {
     pub sizes: Vec<SizeView>,
     /// Threads of the last iteration. `sizes` lacks this size until it is measured.
     pub threads: u32,
+    /// Other sizes; `None` if fewer than three were measured.
+    pub prediction: Option<Prediction>,
     /// Iterations that are not used, by reason.
     pub left_out: Vec<(UnusedIteration, u64)>,
 }
@@ -95,8 +97,10 @@ impl Scaling {
             losses: Losses::of(*threads, &size.mean, single),
             ratio: reference.map(|reference| Ratio::of(reference, (*threads, &size.mean))),
         };
+        let sizes: Vec<SizeView> = of.measured().map(view).collect();
         Some(ScalingView {
-            sizes: of.measured().map(view).collect(),
+            prediction: Prediction::of(&sizes),
+            sizes,
             threads: of.latest,
             left_out,
         })

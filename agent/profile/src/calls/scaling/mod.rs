@@ -16,6 +16,7 @@
 
 mod curve;
 mod losses;
+mod prediction;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use std::{
 
 pub use self::curve::{Ratio, ScalingView, SizeView};
 pub use self::losses::{Inflation, Losses};
+pub use self::prediction::{PredictedSize, Prediction, ScalingLaw};
 use super::IterationTeams;
 use super::teams::TeamParts;
 
