@@ -120,8 +120,8 @@ pub(crate) fn changes<'a>(report: &'a Value, action: &str) -> Vec<&'a Value> {
 type WhileHeavy<'a> = (&'a str, &'a str, &'a dyn Fn(&Value) -> bool);
 
 #[test]
-fn calls_and_changes_of_code_are_in_force_while_their_condition_holds_and_undone_after_it_as_root() -> Outcome
-{
+fn calls_and_changes_of_code_are_in_force_while_their_condition_holds_and_reverted_after_it_as_root()
+-> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tunes: [WhileHeavy<'_>; 4] = [
         (
@@ -150,7 +150,7 @@ fn calls_and_changes_of_code_are_in_force_while_their_condition_holds_and_undone
     acting
         .agent
         .lines
-        .wait_for_line("its condition no longer holds; undone", SOON)?;
+        .wait_for_line("its condition no longer holds; reverted", SOON)?;
     let (report, views) = acting.end()?;
     assert!(nothing(views.last().ok_or("no view")?), "{views:?}");
     for (action, ..) in tunes {
@@ -303,7 +303,7 @@ fn variables_that_may_not_be_set_are_refused_and_reported_with_the_reason_as_roo
 }
 
 #[test]
-fn a_guard_says_that_a_call_is_undone_once_the_program_has_what_it_had_as_root() -> Outcome {
+fn a_guard_says_that_a_call_is_reverted_once_the_program_has_what_it_had_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let head = "about: for a test
 probes: {step: {entry: step}}
@@ -320,7 +320,7 @@ tune:
 ";
     let mut acting = Acting::of(&programs::threads("levers")?, head, tune, Vec::new())?;
     let done = acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
-    acting.agent.lines.wait_for_line("; undone", SOON)?;
+    acting.agent.lines.wait_for_line("; reverted", SOON)?;
     // The first round after that line must show the revert.
     let views = acting.sees("the level as it was", done, |view| view["flushed"] == 0)?;
     assert_eq!(views, done + 1);
@@ -331,7 +331,7 @@ tune:
     let made = changes(&report, "call");
     assert_eq!(
         (&made[0]["outcome"], &made[0]["guard"]["verdict"]),
-        (&"reverted".into(), &"undone".into()),
+        (&"reverted".into(), &"reverted".into()),
         "{report}"
     );
     Ok(())

@@ -298,7 +298,7 @@ fn pages_are_compared_by_their_words_and_not_by_their_numbers() {
         Ok(())
     );
     assert_eq!(
-        compare(&page, "mw_send 99 2.36 ms\ntook 1.5 s; undone\nin nbody"),
+        compare(&page, "mw_send 99 2.36 ms\ntook 1.5 s; reverted\nin nbody"),
         Err("took 1.5 s; kept".to_owned())
     );
     assert_eq!(

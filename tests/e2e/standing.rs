@@ -129,7 +129,7 @@ fn changes_of_a_stopped_program_are_reverted_when_it_continues_as_root() -> Outc
     agent.signal(Signal::INT)?;
     let report = agent.finish_anyhow(SOON)?;
     assert_eq!(report["changes"][0]["outcome"], "reverted", "{report}");
-    assert_eq!(report["changes"][0]["guard"]["verdict"], "undone", "{report}");
+    assert_eq!(report["changes"][0]["guard"]["verdict"], "reverted", "{report}");
     let end = knobs.end()?;
     let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
     assert_eq!(end["state"], Knobs::state_after(rounds));
