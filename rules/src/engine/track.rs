@@ -52,6 +52,8 @@ pub(super) struct Track {
     closed_keys: VecDeque<Name>,
     /// For each process, the number of the latest instance that it began.
     latest: BTreeMap<ProcessId, u64>,
+    /// When the last instance was over: instances close in the order in which they began.
+    over: Time,
     /// The instances of hits that need no order.
     pub(super) table: InstanceTable,
 }
@@ -67,6 +69,7 @@ impl Track {
             waiting: VecDeque::new(),
             closed_keys: VecDeque::new(),
             latest: BTreeMap::new(),
+            over: Time::default(),
             table: InstanceTable::default(),
         }
     }
@@ -319,6 +322,12 @@ impl Track {
         let (around, boundaries) = (placement.nest.around, placement.boundaries);
         let before = self.latest.get(&process).copied();
         self.latest.insert(process, before.unwrap_or(number).max(number));
+        // Earlier ones stop to wait for this process now, not before.
+        let is_new = |open: &&mut Instance| before.is_none_or(|before| before <= open.frame.number);
+        let earlier = self.open.iter_mut().filter(|open| open.frame.number < number);
+        for open in earlier.filter(is_new) {
+            open.last = open.last.max(placement.arrived.hit.time);
+        }
         let is_in_order = before.is_none() || around.rule.is_bounded_by_loop(boundaries);
         if !is_in_order || around.iterates_alone(process, boundaries) {
             return;
@@ -579,7 +588,9 @@ impl Track {
     }
 
     fn closed(&mut self, instance: Instance, missing: Option<String>, over: Time) -> Closed {
-        self.table.over(instance.frame.number, over);
+        // It was open until the preceding one closed. A hit of that time is not late, whenever it is placed.
+        self.over = self.over.max(over);
+        self.table.over(instance.frame.number, self.over);
         if let Some(key) = &instance.key {
             self.closed_keys.push_back((instance.enclosing(), key.clone()));
             if self.closed_keys.len() > CLOSED_MAX {
