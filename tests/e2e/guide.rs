@@ -240,7 +240,7 @@ fn follow(page: &str, shell: &mut Shell) -> Outcome<usize> {
 }
 
 #[test]
-fn every_command_of_the_guide_does_what_the_guide_says_as_root() -> Outcome {
+fn every_command_of_the_guide_does_what_the_guide_says() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let page = fs::read_to_string(repository().join("docs/guide.md"))?;
     let commands = follow(&page, &mut Shell::new()?)?;

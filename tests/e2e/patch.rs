@@ -126,7 +126,7 @@ const CALLING: &str = "rule: calling\nabout: calls a function at once\nroles:\n 
     role: program\n    when: used >= 0\n";
 
 #[test]
-fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_does_as_root() -> Outcome {
+fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_does() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let state = tempfile::tempdir()?;
     let filtered = Filtered::start("selective")?;
