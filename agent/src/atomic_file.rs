@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_replaced_keeps_its_owner_as_root() {
+    fn a_file_that_is_replaced_keeps_its_owner() {
         if !is_root() {
             return;
         }
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_other_users_in_a_sticky_folder_are_refused_as_root() {
+    fn files_of_other_users_in_a_sticky_folder_are_refused() {
         if !is_root() {
             return;
         }
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_folder_of_another_user_the_file_is_closed_until_it_is_complete_as_root() {
+    fn in_a_folder_of_another_user_the_file_is_closed_until_it_is_complete() {
         if !is_root() {
             return;
         }

@@ -21,7 +21,7 @@ fn loaded(partial_sums: u32, links: LinkChoice) -> Kernel {
 }
 
 #[test]
-fn hits_of_our_own_are_measured_and_are_in_no_number_as_root() {
+fn hits_of_our_own_are_measured_and_are_in_no_number() {
     require_or_return!(Root);
     for partial_sums in [0, 1] {
         measured(partial_sums);
@@ -67,7 +67,7 @@ fn measured(partial_sums: u32) {
 }
 
 #[test]
-fn where_probes_come_off_slowly_prices_are_those_of_a_table_and_say_why_as_root() {
+fn where_probes_come_off_slowly_prices_are_those_of_a_table_and_say_why() {
     require_or_return!(Root);
     let calibration = kernel::measure(&mut loaded(1, LinkChoice::Tracefs));
     let PriceSource::Table(why) = &calibration.prices.source else {

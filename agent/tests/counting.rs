@@ -17,7 +17,7 @@ use tuneagent_e2e::require_or_return;
 const CALLS: u64 = 2000;
 
 #[test]
-fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone_as_root() {
+fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone() {
     require_or_return!(Root);
     let folder = tempfile::tempdir().unwrap();
     let mut target = Running::start(&built(folder.path(), "counted"), &[]);
@@ -56,7 +56,7 @@ fn counts(answer: &str) -> (u64, Option<u64>) {
 }
 
 #[test]
-fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached_as_root() {
+fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached() {
     require_or_return!(Root);
     for way in [&[][..], &["--tracefs"]] {
         let folder = tempfile::tempdir().unwrap();

@@ -86,7 +86,7 @@ impl Read {
 }
 
 #[test]
-fn hits_that_are_not_read_are_counted_one_by_one_as_root() {
+fn hits_that_are_not_read_are_counted_one_by_one() {
     require_or_return!(Root);
     let (kernel, producer, mut ring) = ready();
     thread::scope(|scope| {
@@ -105,7 +105,7 @@ fn hits_that_are_not_read_are_counted_one_by_one_as_root() {
 }
 
 #[test]
-fn a_reader_that_pauses_misses_as_many_hits_as_are_counted_as_root() {
+fn a_reader_that_pauses_misses_as_many_hits_as_are_counted() {
     require_or_return!(Root);
     let (kernel, producer, mut ring) = ready();
     let (mut read, over) = (Read::default(), AtomicU64::new(0));
@@ -209,7 +209,7 @@ impl Drop for Agent {
 }
 
 #[test]
-fn an_agent_that_was_stopped_reports_how_many_hits_it_lost_as_root() {
+fn an_agent_that_was_stopped_reports_how_many_hits_it_lost() {
     require_or_return!(Root);
     let folder = tempfile::tempdir().unwrap();
     let target = Running::built(folder.path(), PROGRAM, &[]);

@@ -146,7 +146,7 @@ fn calls(kernel: &Kernel, slot: u32) -> (u64, u64) {
 }
 
 #[test]
-fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_root() {
+fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
@@ -185,7 +185,7 @@ fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_roo
 }
 
 #[test]
-fn no_other_process_of_the_same_file_is_counted_as_root() {
+fn no_other_process_of_the_same_file_is_counted() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
@@ -201,7 +201,7 @@ fn no_other_process_of_the_same_file_is_counted_as_root() {
 }
 
 #[test]
-fn a_process_without_its_first_thread_is_still_a_member_as_root() {
+fn a_process_without_its_first_thread_is_still_a_member() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
@@ -215,7 +215,7 @@ fn a_process_without_its_first_thread_is_still_a_member_as_root() {
 }
 
 #[test]
-fn processes_beyond_the_room_are_counted_as_such_as_root() {
+fn processes_beyond_the_room_are_counted_as_such() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
@@ -233,7 +233,7 @@ fn processes_beyond_the_room_are_counted_as_such_as_root() {
 }
 
 #[test]
-fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_reported_as_root() {
+fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_reported() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
@@ -258,7 +258,7 @@ fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_reported_as_r
 }
 
 #[test]
-fn a_program_with_more_rights_than_the_command_is_no_member_as_root() {
+fn a_program_with_more_rights_than_the_command_is_no_member() {
     require_or_return!(Root);
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let all = std::fs::Permissions::from_mode(0o755);

@@ -23,7 +23,7 @@ const ROUNDS: u64 = 200;
 const INTS: u64 = 100;
 
 #[test]
-fn calls_bytes_and_messages_are_those_of_the_job_under_both_mpis_however_probes_are_attached_as_root() {
+fn calls_bytes_and_messages_are_those_of_the_job_under_both_mpis_however_probes_are_attached() {
     require_or_return!(Root);
     for (mpi, need) in [("openmpi", Need::OpenMpi), ("mpich", Need::Mpich)] {
         let launcher = Path::new("/usr/bin").join(format!("mpirun.{mpi}"));

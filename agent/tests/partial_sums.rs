@@ -192,7 +192,7 @@ fn drain(ring: &mut Ring, partial_sums: &mut SumReadings, sums: &mut Sums, resol
 }
 
 #[test]
-fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
+fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read() {
     require_or_return!(Root);
     // One key; two keys with a cell each; more keys than cells.
     for keys in [1, 2, 5] {
@@ -239,7 +239,7 @@ fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
 }
 
 #[test]
-fn a_hit_without_a_cell_is_sent_and_counted_as_root() {
+fn a_hit_without_a_cell_is_sent_and_counted() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
@@ -258,7 +258,7 @@ fn a_hit_without_a_cell_is_sent_and_counted_as_root() {
 }
 
 #[test]
-fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
+fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up() {
     require_or_return!(Root);
     type Case = (SumValue, fn(i64) -> i64);
     let of = |place, bits: u8, is_signed| SumValue {
@@ -298,7 +298,7 @@ fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
 }
 
 #[test]
-fn a_partial_sum_has_the_times_of_its_hits_and_none_before_the_last_reading_as_root() {
+fn a_partial_sum_has_the_times_of_its_hits_and_none_before_the_last_reading() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);

@@ -159,7 +159,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
 }
 
 #[test]
-fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees_as_root() {
+fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let mut target = Target::start(&directory);

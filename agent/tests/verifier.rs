@@ -31,7 +31,7 @@ fn assert_small(programs: Vec<(&'static str, Option<u64>)>) {
 }
 
 #[test]
-fn the_verifier_has_little_to_follow_in_any_program_as_root() {
+fn the_verifier_has_little_to_follow_in_any_program() {
     require_or_return!(Root);
     for links in LinkChoice::ALL {
         let options = LoadOptions { links, ..OPTIONS };
@@ -41,7 +41,7 @@ fn the_verifier_has_little_to_follow_in_any_program_as_root() {
 }
 
 #[test]
-fn nor_where_a_command_is_watched_from_its_start_as_root() {
+fn nor_where_a_command_is_watched_from_its_start() {
     require_or_return!(Root);
     if Kernel::load(OPTIONS).unwrap().link_kind() == LinkKind::Tracefs {
         // With these links there are no families.

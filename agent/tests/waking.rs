@@ -78,7 +78,7 @@ const SOON_MS: i64 = 900;
 const MOMENT_MS: i64 = 20;
 
 #[test]
-fn a_ring_wakes_a_reader_that_has_read_all_until_it_says_when_it_looks_as_root() {
+fn a_ring_wakes_a_reader_that_has_read_all_until_it_says_when_it_looks() {
     require_or_return!(Root);
     let sleeper = Sleeper::new();
     sleeper.puts(1);
@@ -86,7 +86,7 @@ fn a_ring_wakes_a_reader_that_has_read_all_until_it_says_when_it_looks_as_root()
 }
 
 #[test]
-fn hits_do_not_wake_a_polling_reader_and_a_due_hit_wakes_it_once_as_root() {
+fn hits_do_not_wake_a_polling_reader_and_a_due_hit_wakes_it_once() {
     require_or_return!(Root);
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
@@ -103,7 +103,7 @@ fn hits_do_not_wake_a_polling_reader_and_a_due_hit_wakes_it_once_as_root() {
 }
 
 #[test]
-fn a_reader_that_took_the_hit_before_its_wake_up_is_woken_by_the_next_as_root() {
+fn a_reader_that_took_the_hit_before_its_wake_up_is_woken_by_the_next() {
     require_or_return!(Root);
     let mut sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
@@ -122,7 +122,7 @@ fn a_reader_that_took_the_hit_before_its_wake_up_is_woken_by_the_next_as_root() 
 }
 
 #[test]
-fn any_hit_wakes_a_reader_that_does_not_poll_or_has_a_ring_half_full_as_root() {
+fn any_hit_wakes_a_reader_that_does_not_poll_or_has_a_ring_half_full() {
     require_or_return!(Root);
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(0);

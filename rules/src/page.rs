@@ -249,7 +249,7 @@ fn guarded(guard: &GuardEntry, row: &mut impl FnMut(&str, Option<String>)) {
     let over = guard.over.as_ref().map_or(String::new(), ToString::to_string);
     row(&format!("the guard {verb}"), Some(guard.objective.to_string()));
     row(
-        "and undoes it when that got worse by",
+        "and reverts it when that got worse by",
         Some(format!("{margin} over {over} windows")),
     );
     row(
@@ -261,7 +261,7 @@ fn guarded(guard: &GuardEntry, row: &mut impl FnMut(&str, Option<String>)) {
         guard.was.as_ref().map(ToString::to_string),
     );
     row(
-        "and tries again after an undo, in windows",
+        "and tries again after a revert, in windows",
         guard.retry.as_ref().map(ToString::to_string),
     );
 }

@@ -120,8 +120,7 @@ pub(crate) fn changes<'a>(report: &'a Value, action: &str) -> Vec<&'a Value> {
 type WhileHeavy<'a> = (&'a str, &'a str, &'a dyn Fn(&Value) -> bool);
 
 #[test]
-fn calls_and_changes_of_code_are_in_force_while_their_condition_holds_and_undone_after_it_as_root() -> Outcome
-{
+fn calls_and_changes_of_code_are_in_force_while_their_condition_holds_and_reverted_after_it() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tunes: [WhileHeavy<'_>; 4] = [
         (
@@ -150,7 +149,7 @@ fn calls_and_changes_of_code_are_in_force_while_their_condition_holds_and_undone
     acting
         .agent
         .lines
-        .wait_for_line("its condition no longer holds; undone", SOON)?;
+        .wait_for_line("its condition no longer holds; reverted", SOON)?;
     let (report, views) = acting.end()?;
     assert!(nothing(views.last().ok_or("no view")?), "{views:?}");
     for (action, ..) in tunes {
@@ -183,7 +182,7 @@ fn calls_and_changes_of_code_are_in_force_while_their_condition_holds_and_undone
 }
 
 #[test]
-fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Outcome {
+fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
     let tunes = "  - set: cfg.solver.chunk
@@ -226,7 +225,7 @@ fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Ou
 }
 
 #[test]
-fn a_session_that_only_watches_shows_where_every_copy_is_and_what_would_be_called_as_root() -> Outcome {
+fn a_session_that_only_watches_shows_where_every_copy_is_and_what_would_be_called() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
     let folder = tempfile::tempdir()?;
@@ -259,7 +258,7 @@ fn a_session_that_only_watches_shows_where_every_copy_is_and_what_would_be_calle
 }
 
 #[test]
-fn variables_that_may_not_be_set_are_refused_and_reported_with_the_reason_as_root() -> Outcome {
+fn variables_that_may_not_be_set_are_refused_and_reported_with_the_reason() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tunes = "  - set: cfg.solver.chunk
     value: 0.5
@@ -303,7 +302,7 @@ fn variables_that_may_not_be_set_are_refused_and_reported_with_the_reason_as_roo
 }
 
 #[test]
-fn a_guard_says_that_a_call_is_undone_once_the_program_has_what_it_had_as_root() -> Outcome {
+fn a_guard_says_that_a_call_is_reverted_once_the_program_has_what_it_had() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let head = "about: for a test
 probes: {step: {entry: step}}
@@ -320,7 +319,7 @@ tune:
 ";
     let mut acting = Acting::of(&programs::threads("levers")?, head, tune, Vec::new())?;
     let done = acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
-    acting.agent.lines.wait_for_line("; undone", SOON)?;
+    acting.agent.lines.wait_for_line("; reverted", SOON)?;
     // The first round after that line must show the revert.
     let views = acting.sees("the level as it was", done, |view| view["flushed"] == 0)?;
     assert_eq!(views, done + 1);
@@ -331,15 +330,14 @@ tune:
     let made = changes(&report, "call");
     assert_eq!(
         (&made[0]["outcome"], &made[0]["guard"]["verdict"]),
-        (&"reverted".into(), &"undone".into()),
+        (&"reverted".into(), &"reverted".into()),
         "{report}"
     );
     Ok(())
 }
 
 #[test]
-fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_said_to_stay_as_root() -> Outcome
-{
+fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_said_to_stay() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tune = "  - call: flush_level(4)\n    when: load > 0\n";
     let folder = tempfile::tempdir()?;
@@ -375,7 +373,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
 
 /// The last line of a session must agree with the state of the program afterwards.
 #[test]
-fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
+fn the_last_line_says_what_the_program_has() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let library = programs::library("tuned", 3)?;
     let load = format!("load: {}", library.to_string_lossy());
@@ -423,7 +421,7 @@ fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
 }
 
 #[test]
-fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() -> Outcome {
+fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let head = format!("names:\n  flush: writes a level out\n  any: whatever there is\n{HEAD}");
@@ -468,7 +466,7 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() 
 }
 
 #[test]
-fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> Outcome {
+fn a_library_is_loaded_and_its_function_takes_the_place_of_another() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let library = programs::library("tuned", 3)?;
     let path = library.to_string_lossy();
@@ -501,7 +499,7 @@ fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> 
 }
 
 #[test]
-fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end_as_root() -> Outcome {
+fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tune = "  - set_arg: send_block(1)\n    value: min(original * 2, 100 + wished)\n";
     let acting = Acting::start(&[], tune)?;

@@ -65,8 +65,7 @@ fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, 
 }
 
 #[test]
-fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_their_range_as_root() -> Outcome
-{
+fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_their_range() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let (requested, report, text) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], 0.4)?;
     let of = function(&report, "MPI_Iprobe")?;
@@ -100,7 +99,7 @@ fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_the
 }
 
 #[test]
-fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_calls_as_root() -> Outcome {
+fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_calls() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let (requested, report, _) = polls_watched(0, &["--budget", "2%"], 0.6)?;
     let of = function(&report, "MPI_Iprobe")?;
@@ -126,8 +125,7 @@ metrics:
 ";
 
 #[test]
-fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_would_cost_less_as_root()
--> Outcome {
+fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_would_cost_less() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let (_folder, rule) = text_file("count-polls.yaml", COUNT_POLLS)?;
     let mut job = start_polls(2_000)?;
@@ -210,7 +208,7 @@ fn regions_per_cpu_s(job: &Job, over_s: f64) -> Outcome<f64> {
 }
 
 #[test]
-fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() -> Outcome {
+fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them() -> Outcome {
     // Not in short runs: other programs share the caches, which changes the pace of microseconds by more than
     // the bound.
     if !is_long() {
@@ -240,7 +238,7 @@ fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() 
 }
 
 #[test]
-fn probes_that_a_rule_only_counts_pause_if_they_exceed_the_budget_as_root() -> Outcome {
+fn probes_that_a_rule_only_counts_pause_if_they_exceed_the_budget() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let (_folder, rule) = rule_that_counts()?;
     let mut job = start_regions("2000")?;
@@ -287,7 +285,7 @@ fn trips_per_s(job: &Job, within: Duration) -> Outcome<f64> {
 }
 
 #[test]
-fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outcome {
+fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed() -> Outcome {
     // Not in short runs: the budget is a share of time, which other programs disturb. Other tests check
     // sampling windows in every run.
     if !is_long() {
@@ -399,7 +397,7 @@ fn is_counted(own_count: &Value, report: &Value) -> Outcome<bool> {
 }
 
 #[test]
-fn functions_of_a_command_pause_too_and_new_processes_are_counted_from_their_first_call_as_root() -> Outcome {
+fn functions_of_a_command_pause_too_and_new_processes_are_counted_from_their_first_call() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let command = two_programs(folder.path())?;

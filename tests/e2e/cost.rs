@@ -74,7 +74,7 @@ fn measure(agent: &Agent, job: &Job, rules: &[String]) -> Outcome<[f64; 3]> {
 }
 
 #[test]
-fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_root() -> Outcome {
+fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one() -> Outcome {
     if !is_long() {
         return Ok(());
     }
@@ -149,7 +149,7 @@ fn work(flags: Option<&[&str]>) -> Outcome<(f64, Option<Value>)> {
 }
 
 #[test]
-fn the_shown_cost_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root() -> Outcome {
+fn the_shown_cost_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let mut ratios = Vec::new();
     // Up to three attempts, because other programs use the machine.
@@ -175,7 +175,7 @@ fn the_shown_cost_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root
 }
 
 #[test]
-fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own_as_root() -> Outcome {
+fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "200"])?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
@@ -241,7 +241,7 @@ fn cpus_of_threads(pid: u32) -> Outcome<Vec<String>> {
 }
 
 #[test]
-fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_as_root() -> Outcome {
+fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     // Nice value of this login session; `None` if the kernel has no autogroup scheduling.
     let nice = || {
@@ -267,7 +267,7 @@ fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_a
 }
 
 #[test]
-fn the_agent_runs_on_the_cpus_that_it_is_given_and_no_other_as_root() -> Outcome {
+fn the_agent_runs_on_the_cpus_that_it_is_given_and_no_other() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let job = Job::alone(&programs::c("calls")?, |folder| {
         with_folder(folder, vec![GAP_NS.into()])
@@ -328,8 +328,7 @@ fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
 }
 
 #[test]
-fn hits_that_wake_no_reader_lie_for_5_ms_at_most_whether_one_comes_a_second_or_thousands_as_root() -> Outcome
-{
+fn hits_that_wake_no_reader_lie_for_5_ms_at_most_whether_one_comes_a_second_or_thousands() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     // Hits at intervals of one second take long, so only in long runs.
     let seldom = is_long().then_some(("1000000000", 6));

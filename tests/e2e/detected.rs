@@ -35,7 +35,7 @@ fn finding(report: &Value, rule: &str) -> Option<String> {
 }
 
 #[test]
-fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis_as_root() -> Outcome {
+fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi, Mpich);
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("each-iteration.yaml");
@@ -92,13 +92,13 @@ fn speedup_without_a_name(program: PathBuf) -> Outcome {
 }
 
 #[test]
-fn the_rule_speedup_needs_no_named_function_as_root() -> Outcome {
+fn the_rule_speedup_needs_no_named_function() -> Outcome {
     require!(Root, Cc);
     speedup_without_a_name(programs::openmp("losses")?)
 }
 
 #[test]
-fn the_rule_speedup_needs_no_named_function_on_llvm_as_root() -> Outcome {
+fn the_rule_speedup_needs_no_named_function_on_llvm() -> Outcome {
     require!(Root, Cc, LlvmOpenMp);
     speedup_without_a_name(programs::openmp_of_llvm("losses")?)
 }
@@ -129,7 +129,7 @@ fn effects_of_threads(work_us: u32, inflation: u32) -> Outcome<Vec<String>> {
 }
 
 #[test]
-fn the_rule_threads_keeps_the_fewer_threads_with_which_iterations_are_faster_as_root() -> Outcome {
+fn the_rule_threads_keeps_the_fewer_threads_with_which_iterations_are_faster() -> Outcome {
     require!(Root, Cc);
     // 29.5 ms with four threads, 27 ms with two, 22 ms with one.
     assert_eq!(effects_of_threads(20_000, 1_500)?, ["confirmed", "confirmed"]);
@@ -137,7 +137,7 @@ fn the_rule_threads_keeps_the_fewer_threads_with_which_iterations_are_faster_as_
 }
 
 #[test]
-fn the_rule_threads_leaves_a_program_that_scales_as_it_was_as_root() -> Outcome {
+fn the_rule_threads_leaves_a_program_that_scales_as_it_was() -> Outcome {
     require!(Root, Cc);
     // 24 ms with four threads, 43 ms with two.
     assert_eq!(effects_of_threads(80_000, 30)?, ["worse"]);

@@ -21,7 +21,7 @@ const SKIPPING: &str = "rule: turns\nabout: for a test\nroles: {one: exe != \"\"
     windows:\n  turn: {from: before, skip: 3}\nmetrics:\n  calls: count(before)\ntune:\n  - {finding: many, when: calls > 100}\n";
 
 #[test]
-fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_root() -> Outcome {
+fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let (_folder, rule) = text_file("quiet.yaml", QUIET)?;
     let knobs = Knobs::start()?;
@@ -53,7 +53,7 @@ fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_ro
 }
 
 #[test]
-fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_screen_as_root() -> Outcome {
+fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_screen() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let folder = tempfile::tempdir()?;
     let named = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
@@ -91,7 +91,7 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
 }
 
 #[test]
-fn a_user_without_rights_reads_no_line_for_developers_and_no_colours_as_root() -> Outcome {
+fn a_user_without_rights_reads_no_line_for_developers_and_no_colours() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let user = User::new(ANA, &[])?;
     let knobs = Knobs::start_as(ANA)?;
@@ -108,7 +108,7 @@ fn a_user_without_rights_reads_no_line_for_developers_and_no_colours_as_root() -
 }
 
 #[test]
-fn the_address_of_metrics_leads_to_them_as_root() -> Outcome {
+fn the_address_of_metrics_leads_to_them() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let knobs = Knobs::start()?;

@@ -44,7 +44,7 @@ fn nested(report: &Value, set: &str) -> u64 {
 }
 
 #[test]
-fn a_host_that_does_not_keep_up_with_its_gpu_is_found_and_one_that_waits_for_it_is_not_as_root() -> Outcome {
+fn a_host_that_does_not_keep_up_with_its_gpu_is_found_and_one_that_waits_for_it_is_not() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let job = start(1000)?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;

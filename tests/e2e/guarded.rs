@@ -115,7 +115,7 @@ fn is_hardly_longer(tuned: &[Value], ratios: &mut Vec<f64>) -> Outcome<bool> {
 }
 
 #[test]
-fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_root() -> Outcome {
+fn a_bad_rule_is_reverted_within_ten_iterations_and_the_run_is_hardly_longer() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let folder = tempfile::tempdir()?;
     let bad = file(&folder, "bad.yaml", BAD)?;
@@ -131,7 +131,7 @@ fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_ro
         assert!(wrong[wrong.len() - 1] - wrong[0] < 10, "{wrong:?}\n{text}");
         assert_eq!(report["changes"].as_array().map(Vec::len), Some(1), "{report}");
         let change = &report["changes"][0];
-        assert_eq!(change["guard"]["verdict"], "undone", "{text}");
+        assert_eq!(change["guard"]["verdict"], "reverted", "{text}");
         assert_eq!(
             (&change["outcome"], &change["expect"]),
             (&"reverted".into(), &"1 ms".into()),
@@ -148,7 +148,7 @@ fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_ro
 }
 
 #[test]
-fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -> Outcome {
+fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let names = names();
     let mut ratios = Vec::new();
@@ -172,7 +172,7 @@ fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -
 /// The work grows by a factor of eight while the guard judges. The model accounts for this; a plain
 /// comparison would not.
 #[test]
-fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcome {
+fn a_right_decision_taken_while_the_work_grows_is_not_reverted() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let names = names();
     for swing in ["swing=8", "swing=2"]
@@ -219,7 +219,7 @@ fn growing(swing: &str, names: &str) -> Outcome<(Vec<Value>, Value)> {
 }
 
 #[test]
-fn a_change_that_was_not_judged_when_the_program_ended_says_so_as_root() -> Outcome {
+fn a_change_that_was_not_judged_when_the_program_ended_says_so() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let folder = tempfile::tempdir()?;
     let bad = file(&folder, "bad.yaml", BAD)?;

@@ -240,7 +240,7 @@ fn follow(page: &str, shell: &mut Shell) -> Outcome<usize> {
 }
 
 #[test]
-fn every_command_of_the_guide_does_what_the_guide_says_as_root() -> Outcome {
+fn every_command_of_the_guide_does_what_the_guide_says() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let page = fs::read_to_string(repository().join("docs/guide.md"))?;
     let commands = follow(&page, &mut Shell::new()?)?;
@@ -298,7 +298,7 @@ fn pages_are_compared_by_their_words_and_not_by_their_numbers() {
         Ok(())
     );
     assert_eq!(
-        compare(&page, "mw_send 99 2.36 ms\ntook 1.5 s; undone\nin nbody"),
+        compare(&page, "mw_send 99 2.36 ms\ntook 1.5 s; reverted\nin nbody"),
         Err("took 1.5 s; kept".to_owned())
     );
     assert_eq!(

@@ -36,8 +36,8 @@ fn of_a_step(iterations: &[Value], block: u64) -> f64 {
 /// and minimal, 4.94 ms, at b = sqrt(4 · 16) = 8. The mean over the ranks, 2.5 ms per step, would lead to b =
 /// 10.
 #[test]
-fn a_ring_with_a_slow_rank_has_its_boundaries_widened_in_all_ranks_at_once_and_computes_the_same_as_root()
--> Outcome {
+fn a_ring_with_a_slow_rank_has_its_boundaries_widened_in_all_ranks_at_once_and_computes_the_same() -> Outcome
+{
     let _machine = require!(machine: Root, Mpich);
     let mut alone = start(&[])?;
     alone.open("go")?;

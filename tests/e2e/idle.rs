@@ -40,7 +40,7 @@ fn asleep_for(us: &str) -> Outcome<Job> {
 }
 
 #[test]
-fn calls_of_ranks_that_wake_are_counted_to_the_last_one_as_root() -> Outcome {
+fn calls_of_ranks_that_wake_are_counted_to_the_last_one() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let mut job = asleep_for(NAP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
@@ -61,7 +61,7 @@ fn calls_of_ranks_that_wake_are_counted_to_the_last_one_as_root() -> Outcome {
 }
 
 #[test]
-fn an_agent_with_sleeping_ranks_wakes_and_reads_seldom_and_is_small_as_root() -> Outcome {
+fn an_agent_with_sleeping_ranks_wakes_and_reads_seldom_and_is_small() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let job = asleep_for(SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
@@ -99,7 +99,7 @@ fn an_agent_with_sleeping_ranks_wakes_and_reads_seldom_and_is_small_as_root() ->
 }
 
 #[test]
-fn ranks_that_sleep_outside_mpi_are_said_to_sleep_beside_their_efficiency_as_root() -> Outcome {
+fn ranks_that_sleep_outside_mpi_are_said_to_sleep_beside_their_efficiency() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let job = asleep_for("200000")?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--duration", "3s"])?;

@@ -54,7 +54,7 @@ fn finds_when(attached: &[&str], program: &Path, rounds: u32, rule: &str, expect
 }
 
 #[test]
-fn methods_patterns_and_spans_between_functions_are_probed_as_root() -> Outcome {
+fn methods_patterns_and_spans_between_functions_are_probed() -> Outcome {
     let _machine = require!(shared: Root, Cxx);
     let folder = tempfile::tempdir()?;
     let rule = rule(
@@ -86,7 +86,7 @@ tune:
 }
 
 #[test]
-fn members_behind_pointers_arguments_by_name_and_texts_are_read_as_root() -> Outcome {
+fn members_behind_pointers_arguments_by_name_and_texts_are_read() -> Outcome {
     let _machine = require!(shared: Root, Cxx);
     let folder = tempfile::tempdir()?;
     let rule = rule(
@@ -121,13 +121,13 @@ tune:
 }
 
 #[test]
-fn regions_of_openmp_are_probed_with_the_threads_they_ask_for_as_root() -> Outcome {
+fn regions_of_openmp_are_probed_with_the_threads_they_ask_for() -> Outcome {
     require!(Root, Cc);
     regions(&programs::openmp("regions")?)
 }
 
 #[test]
-fn regions_on_the_library_of_llvm_are_probed_too_as_root() -> Outcome {
+fn regions_on_the_library_of_llvm_are_probed_too() -> Outcome {
     require!(Root, Cc, LlvmOpenMp);
     regions(&programs::openmp_of_llvm("regions")?)
 }
@@ -164,8 +164,7 @@ tune:
 }
 
 #[test]
-fn a_probe_of_one_role_is_kept_out_of_the_processes_of_the_other_and_calls_are_reported_by_name_as_root()
--> Outcome {
+fn a_probe_of_one_role_is_kept_out_of_the_processes_of_the_other_and_calls_are_reported_by_name() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let rule = rule(
@@ -252,7 +251,7 @@ fn switched(
 const ENABLED: &str = "probe inner is switched on: done in 1 process";
 
 #[test]
-fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
+fn a_probe_is_switched_on_while_its_condition_holds() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tunes = "  - enable: inner\n    when: count(outer) > 0\n  - when: count(inner) > 0\n    \
                  finding: 'inner runs {count(inner)} times'\n";
@@ -276,7 +275,7 @@ fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
 }
 
 #[test]
-fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> Outcome {
+fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let tunes = "  - enable: inner\n    while: pulse.index < 8\n  - when: count(inner) > 0\n    \
                  finding: 'inner runs {count(inner)} times'\n";
@@ -288,7 +287,7 @@ fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> O
 }
 
 #[test]
-fn a_captured_variable_that_the_program_has_not_is_reported_as_root() -> Outcome {
+fn a_captured_variable_that_the_program_has_not_is_reported() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let rule = rule(
@@ -313,7 +312,7 @@ fn a_captured_variable_that_the_program_has_not_is_reported_as_root() -> Outcome
 }
 
 #[test]
-fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_root() -> Outcome {
+fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused() -> Outcome {
     let _machine = require!(shared: Root, Cxx);
     let folder = tempfile::tempdir()?;
     let program = programs::cxx("requested_threads")?;
@@ -345,7 +344,7 @@ fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_roo
 }
 
 #[test]
-fn two_rules_on_one_function_have_each_what_they_need_as_root() -> Outcome {
+fn two_rules_on_one_function_have_each_what_they_need() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let entries = rule(

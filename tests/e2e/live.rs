@@ -70,7 +70,7 @@ fn names(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no_other_as_root() -> Outcome {
+fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no_other() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let rules = Rules::new()?;
     let mut knobs = Knobs::start()?;

@@ -94,7 +94,7 @@ const FOUND: &str =
     "16 rounds 120 a name; leaf 120 -3 24; copies 920; memory 126 -9 63 0; guarded 56; library 120 60 60 11";
 
 #[test]
-fn marks_are_probed_with_what_they_hand_over_in_a_program_and_its_library_as_root() -> Outcome {
+fn marks_are_probed_with_what_they_hand_over_in_a_program_and_its_library() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let ways: [&[&str]; 3] = [&["-O0"], &["-O2"], &["-O2", "-fno-pie", "-no-pie", "-flto"]];
     for flags in ways {

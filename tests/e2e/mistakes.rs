@@ -315,7 +315,7 @@ const NEVER: &str = "rule: never\nabout: for a test\nroles: {one: has(knob)}\nwi
     metrics: {busy: sum(cpu.time) / pulse.duration}\ntune:\n  - {set: knob, role: one, value: 20, when: busy > 50}\n";
 
 #[test]
-fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once_as_root() -> Outcome {
+fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let (folder, rule) = text_file("never.yaml", NEVER)?;
     let mut knobs = Knobs::start()?;
@@ -368,7 +368,7 @@ fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once
 }
 
 #[test]
-fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_command_as_root() -> Outcome {
+fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_command() -> Outcome {
     let _settings = only_settings();
     let _machine = require!(shared: Root, Cc);
     let folder = knobs::open_folder()?;

@@ -138,13 +138,13 @@ fn known_times(program: &Path) -> Outcome {
 }
 
 #[test]
-fn regions_of_known_times_are_those_of_the_closed_form_as_root() -> Outcome {
+fn regions_of_known_times_are_those_of_the_closed_form() -> Outcome {
     require!(Root, Cc);
     known_times(&programs::openmp("uneven")?)
 }
 
 #[test]
-fn regions_of_known_times_on_the_library_of_llvm_are_those_of_the_closed_form_as_root() -> Outcome {
+fn regions_of_known_times_on_the_library_of_llvm_are_those_of_the_closed_form() -> Outcome {
     // Long runs only; `language` counts the regions of this library in every run.
     if !is_long() {
         return Ok(());
@@ -154,7 +154,7 @@ fn regions_of_known_times_on_the_library_of_llvm_are_those_of_the_closed_form_as
 }
 
 #[test]
-fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_long_as_root() -> Outcome {
+fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_long() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let mut job = start_hot(programs::openmp("teams")?)?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
@@ -191,7 +191,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
 }
 
 #[test]
-fn regions_without_symbols_are_reported_as_unknown_as_root() -> Outcome {
+fn regions_without_symbols_are_reported_as_unknown() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let stripped = folder.path().join("uneven");

@@ -25,7 +25,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     assert_has!(
         text,
         "call step_inner(3) = 3 (one thread was stopped for ",
-        "it cannot be undone",
+        "it cannot be reverted",
         "--inverse 'CALL'"
     );
     for (call, wanted) in [
@@ -126,7 +126,7 @@ const CALLING: &str = "rule: calling\nabout: calls a function at once\nroles:\n 
     role: program\n    when: used >= 0\n";
 
 #[test]
-fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_does_as_root() -> Outcome {
+fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_does() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let state = tempfile::tempdir()?;
     let filtered = Filtered::start("selective")?;
@@ -178,7 +178,7 @@ fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_do
 }
 
 #[test]
-fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
+fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_reverted() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;
     let mut job = Job::alone(&programs::threads("levers")?, |folder| {
@@ -205,14 +205,14 @@ fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
         "call flush_level(7) = 70, was 0 (one thread was stopped for "
     );
     assert!(
-        !text.contains("cannot be undone") && !text.contains("note:"),
+        !text.contains("cannot be reverted") && !text.contains("note:"),
         "{text}"
     );
     assert_has!(text, "change 1, reverted by flush_level(was)\nrevert: ");
     assert!(text.trim_end().ends_with(&format!(" undo {pid} 1")), "{text}");
     sees(7)?;
     let (_, text) = run(&["journal", &pid])?;
-    let line = "call flush_level(7) (undo: flush_level(was))  returned 70, in force";
+    let line = "call flush_level(7) (inverse: flush_level(was))  returned 70, in force";
     assert!(text.contains(line), "{text}");
     let (code, text) = run(&["undo", &pid])?;
     assert_eq!((code, text.matches(" reverted: ").count()), (0, 1), "{text}");

@@ -92,8 +92,7 @@ fn check(report: &Value, all: &[Value], text: &str) -> Outcome {
 }
 
 #[test]
-fn of_the_processes_of_a_command_one_that_cannot_be_probed_is_named_and_the_others_are_counted_as_root()
--> Outcome {
+fn of_the_processes_of_a_command_one_that_cannot_be_probed_is_named_and_the_others_are_counted() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script");
@@ -115,8 +114,7 @@ fn of_the_processes_of_a_command_one_that_cannot_be_probed_is_named_and_the_othe
 }
 
 #[test]
-fn of_those_that_join_a_session_one_that_cannot_be_probed_is_named_and_the_others_are_counted_as_root()
--> Outcome {
+fn of_those_that_join_a_session_one_that_cannot_be_probed_is_named_and_the_others_are_counted() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let place = tempfile::tempdir()?;
     let plain = programs::c_defining("refused", "-DPLAIN")?;

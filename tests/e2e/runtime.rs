@@ -85,33 +85,33 @@ fn faster_in_long_runs(name: &str) -> Outcome {
 }
 
 #[test]
-fn gromacs_with_spinning_ranks_becomes_faster_with_the_same_energies_as_root() -> Outcome {
+fn gromacs_with_spinning_ranks_becomes_faster_with_the_same_energies() -> Outcome {
     faster_in_long_runs("GROMACS")
 }
 
 #[test]
-fn ranks_of_mpi4py_that_spin_become_faster_as_root() -> Outcome {
+fn ranks_of_mpi4py_that_spin_become_faster() -> Outcome {
     faster_in_long_runs("mpi4py")
 }
 
 #[test]
-fn ranks_of_mpich_that_spin_become_faster_as_root() -> Outcome {
+fn ranks_of_mpich_that_spin_become_faster() -> Outcome {
     faster_in_long_runs("MPICH")
 }
 
 #[test]
-fn ranks_of_mpich_5_that_spin_become_faster_as_root() -> Outcome {
+fn ranks_of_mpich_5_that_spin_become_faster() -> Outcome {
     becomes_faster("MPICH 5")
 }
 
 /// The quick form of the experiment `resize` includes the verdict on this repair.
 #[test]
-fn openmp_programs_whose_teams_fight_for_cores_become_faster_as_root() -> Outcome {
+fn openmp_programs_whose_teams_fight_for_cores_become_faster() -> Outcome {
     is_repaired("OpenMP")
 }
 
 #[test]
-fn programs_on_other_libraries_of_threads_are_repaired_as_root() -> Outcome {
+fn programs_on_other_libraries_of_threads_are_repaired() -> Outcome {
     // XGBoost has thousands of region bodies and loads two copies of OpenBLAS.
     ["NumPy", "MKL", "XGBoost", "llama.cpp"]
         .into_iter()
@@ -119,28 +119,28 @@ fn programs_on_other_libraries_of_threads_are_repaired_as_root() -> Outcome {
 }
 
 #[test]
-fn memory_that_is_kept_or_given_back_too_soon_is_repaired_as_root() -> Outcome {
+fn memory_that_is_kept_or_given_back_too_soon_is_repaired() -> Outcome {
     is_repaired("freed 512 MiB")?;
     // The quick form of the experiment `runtime` covers these in every run.
     faster_in_long_runs("blocks")
 }
 
 #[test]
-fn programs_that_state_their_teams_become_faster_as_root() -> Outcome {
+fn programs_that_state_their_teams_become_faster() -> Outcome {
     ["state their teams", "to LLVM's OpenMP", "LightGBM"]
         .into_iter()
         .try_for_each(faster_in_long_runs)
 }
 
 #[test]
-fn programs_compiled_by_llvm_become_faster_as_root() -> Outcome {
+fn programs_compiled_by_llvm_become_faster() -> Outcome {
     faster_in_long_runs("on LLVM's OpenMP")
 }
 
 /// The call that sets the team size would have no effect here. The effective repair changes code, so its rule
 /// must be named in `--apply`.
 #[test]
-fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back_as_root() -> Outcome {
+fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let crowd = (repairs::case("state their teams")?.start)(Start::Wrong)?;
     let agent = crowd.attach(&["--apply"])?;
@@ -185,7 +185,7 @@ fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back_as_root()
 }
 
 #[test]
-fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outcome {
+fn programs_bound_to_one_core_beside_an_idle_one_become_faster() -> Outcome {
     ["one core", "bound itself"]
         .into_iter()
         .try_for_each(faster_in_long_runs)
@@ -193,7 +193,7 @@ fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outc
 
 /// Each thread has its own CPU mask. The team size is not reduced, because the team gets enough CPUs.
 #[test]
-fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves_as_root() -> Outcome {
+fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves() -> Outcome {
     let _machine = require!(machine: Root, Cc, IdleCore);
     let crowd = (repairs::case("bound itself")?.start)(Start::Wrong)?;
     crowd.pace(0.1)?;
@@ -238,7 +238,7 @@ fn masks(pid: &str) -> Outcome<BTreeMap<String, String>> {
 
 /// The threads wait because of the quota, and more CPUs would not help.
 #[test]
-fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew_as_root() -> Outcome {
+fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew() -> Outcome {
     let _machine = require!(machine: Root, Cc, Quota);
     let crowd = (repairs::case("bound itself")?.start)(Start::Wrong)?.within(Group::with_quota(1.0)?)?;
     crowd.pace(0.1)?;
@@ -251,7 +251,7 @@ fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew_as_roo
 
 /// As in a container: the machine has more CPUs, which may be idle.
 #[test]
-fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> Outcome {
+fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it() -> Outcome {
     let _machine = require!(shared: Root, Cc, Quota);
     let crowd = (repairs::case("OpenMP")?.start)(Start::Wrong)?.within(Group::with_quota(1.0)?)?;
     crowd.pace(0.1)?;
@@ -298,27 +298,27 @@ fn follows_in_long_runs(name: &str) -> Outcome {
 }
 
 #[test]
-fn openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
+fn openmp_teams_follow_a_quota_down_and_up() -> Outcome {
     follows_in_long_runs("teams left to the library")
 }
 
 #[test]
-fn stated_openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
+fn stated_openmp_teams_follow_a_quota_down_and_up() -> Outcome {
     follows_in_long_runs("stated teams")
 }
 
 #[test]
-fn blas_threads_follow_a_quota_down_and_up_as_root() -> Outcome {
+fn blas_threads_follow_a_quota_down_and_up() -> Outcome {
     follows_in_long_runs("NumPy")
 }
 
 #[test]
-fn threads_of_llama_cpp_follow_a_quota_down_and_up_as_root() -> Outcome {
+fn threads_of_llama_cpp_follow_a_quota_down_and_up() -> Outcome {
     follows_in_long_runs("llama.cpp")
 }
 
 #[test]
-fn programs_that_are_started_right_are_not_touched_as_root() -> Outcome {
+fn programs_that_are_started_right_are_not_touched() -> Outcome {
     let _machine = require!(machine: Root);
     // In short runs some programs only; the experiment `untouched` runs all of them.
     let every = if is_long() { 1 } else { 5 };

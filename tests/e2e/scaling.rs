@@ -95,7 +95,7 @@ fn assert_losses(size: &Value, single: bool) {
 }
 
 #[test]
-fn lost_threads_of_a_size_that_the_library_chose_are_those_of_the_closed_form_as_root() -> Outcome {
+fn lost_threads_of_a_size_that_the_library_chose_are_those_of_the_closed_form() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
     let job = start(programs::openmp("losses")?, "library", "OMP_NUM_THREADS=8", "")?;
@@ -126,14 +126,14 @@ fn two_sizes(program: PathBuf, how: &str) -> Outcome {
 }
 
 #[test]
-fn lost_threads_of_sizes_that_calls_set_are_those_of_the_closed_form_as_root() -> Outcome {
+fn lost_threads_of_sizes_that_calls_set_are_those_of_the_closed_form() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
     two_sizes(programs::openmp("losses")?, "call")
 }
 
 #[test]
-fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm_as_root() -> Outcome {
+fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm() -> Outcome {
     require!(Root, Cc, LlvmOpenMp);
     let _machine = machine();
     two_sizes(programs::openmp_of_llvm("losses")?, "clause")
@@ -141,7 +141,7 @@ fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm
 
 /// Threads that do the work of less than half of them are a finding, with what they are lost to.
 #[test]
-fn a_program_that_loses_most_of_its_threads_is_a_finding_as_root() -> Outcome {
+fn a_program_that_loses_most_of_its_threads_is_a_finding() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
     let job = start_with(
@@ -165,7 +165,7 @@ fn a_program_that_loses_most_of_its_threads_is_a_finding_as_root() -> Outcome {
 
 /// The step of a program is its own: a session that begins late predicts the same end.
 #[test]
-fn the_time_that_is_left_follows_from_the_programs_own_step_as_root() -> Outcome {
+fn the_time_that_is_left_follows_from_the_programs_own_step() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
     let job = start_with(

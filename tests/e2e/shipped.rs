@@ -407,7 +407,7 @@ impl Known {
 }
 
 #[test]
-fn rules_that_are_shipped_find_what_is_known_of_running_programs_as_root() -> Outcome {
+fn rules_that_are_shipped_find_what_is_known_of_running_programs() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi, Mpich, Cc);
     let mut wrong = Vec::new();
     for session in TABLE {

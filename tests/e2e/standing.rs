@@ -54,8 +54,7 @@ fn signal(knobs: &Knobs, signal: Signal) -> Outcome {
 }
 
 #[test]
-fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_it_is_stale_as_root() -> Outcome
-{
+fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_it_is_stale() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     for (more, verb, arguments) in [
         ("for: 1", "switch", &["waits", "off"][..]),
@@ -85,7 +84,7 @@ fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_i
 }
 
 #[test]
-fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_change_as_root() -> Outcome {
+fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_change() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let (_folder, rule) = rule(OF_BOTH)?;
     let (mut stays, ends) = (Knobs::start()?, Knobs::start()?);
@@ -112,7 +111,7 @@ fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_chan
 }
 
 #[test]
-fn changes_of_a_stopped_program_are_reverted_when_it_continues_as_root() -> Outcome {
+fn changes_of_a_stopped_program_are_reverted_when_it_continues() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let (_folder, rule) = rule(JUDGED)?;
     let mut knobs = Knobs::start()?;
@@ -129,7 +128,7 @@ fn changes_of_a_stopped_program_are_reverted_when_it_continues_as_root() -> Outc
     agent.signal(Signal::INT)?;
     let report = agent.finish_anyhow(SOON)?;
     assert_eq!(report["changes"][0]["outcome"], "reverted", "{report}");
-    assert_eq!(report["changes"][0]["guard"]["verdict"], "undone", "{report}");
+    assert_eq!(report["changes"][0]["guard"]["verdict"], "reverted", "{report}");
     let end = knobs.end()?;
     let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
     assert_eq!(end["state"], Knobs::state_after(rounds));

@@ -11,7 +11,7 @@ use crate::actions::{Acting, changes, rule};
 use crate::expected::SOON;
 
 #[test]
-fn a_team_grows_through_a_call_at_the_begin_of_a_region_as_root() -> Outcome {
+fn a_team_grows_through_a_call_at_the_begin_of_a_region() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let head = "about: for a test
 probes: {region: {span: openmp.region}}
@@ -63,7 +63,7 @@ const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
 ";
 
 #[test]
-fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed_as_root() -> Outcome {
+fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
     let program = programs::openmp("regions")?;
@@ -89,7 +89,7 @@ fn cpus_of(pid: u64) -> Outcome<String> {
 }
 
 #[test]
-fn ranks_are_bound_to_cores_of_their_own_and_let_go_again_as_root() -> Outcome {
+fn ranks_are_bound_to_cores_of_their_own_and_let_go_again() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let head = "about: for a test\nwindows: {pulse: {every: 200ms}}\nmetrics: {used: sum(cpu.time)}\ntune:\n";

@@ -263,7 +263,7 @@ fn assert_range_stays(browser: &Browser) -> Outcome {
 }
 
 #[test]
-fn an_openmp_program_without_mpi_has_the_numbers_of_the_session_on_its_page_as_root() -> Outcome {
+fn an_openmp_program_without_mpi_has_the_numbers_of_the_session_on_its_page() -> Outcome {
     let _shared = require!(shared: Root, Cc, Browser, Firefox);
     let mut job = openmp::start(&programs::openmp("uneven")?, "20 20 60 20")?;
     let mut watched = Watched::start(job.pid(), &["--rules", "none"])?;
@@ -301,7 +301,7 @@ fn an_openmp_program_without_mpi_has_the_numbers_of_the_session_on_its_page_as_r
 }
 
 #[test]
-fn a_model_on_mpich_has_the_numbers_of_the_session_on_its_page_as_root() -> Outcome {
+fn a_model_on_mpich_has_the_numbers_of_the_session_on_its_page() -> Outcome {
     let _machine = require!(machine: Root, Mpich, Browser);
     let job = start_workers(9, ["100000", "4000", "2"])?;
     let flags = ["--rules", "none", "optimal-workers", "--apply"];
@@ -338,7 +338,7 @@ fn reach(browser: &Browser, what: &str, is_reached: &str) -> Outcome {
 }
 
 #[test]
-fn a_repair_is_watched_in_a_browser_and_the_file_shows_the_same_as_root() -> Outcome {
+fn a_repair_is_watched_in_a_browser_and_the_file_shows_the_same() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi, Lammps, Browser);
     let job = lammps::start_printing((Waiting::Spinning, 6), 1_000_000_000, 50)?;
     let mut watched = Watched::start(job.pid(), &["--apply=openmpi-busy-wait"])?;

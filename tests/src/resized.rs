@@ -103,10 +103,10 @@ impl Resized {
         // The same words are printed for a probe that was switched off before.
         agent
             .lines
-            .wait_for("what was kept to be undone", SOON, |lines| {
+            .wait_for("what was kept to be reverted", SOON, |lines| {
                 let mut lines = lines.iter().map(|line| &line.text);
                 lines.find(|line| line.contains("kept"))?;
-                lines.find(|line| line.contains("its condition no longer holds; undone"))?;
+                lines.find(|line| line.contains("its condition no longer holds; reverted"))?;
                 Some(())
             })?;
         let phases = [halved, phase()?];

@@ -2,8 +2,8 @@
 
 use profile::format::{bytes, count, duration};
 use profile::{
-    CallSiteView, ChangeView, FunctionTotals, Inflation, Prediction, ProcessView, RegionsView, RuleView,
-    SizeView, Snapshot,
+    CallSiteView, ChangeView, FunctionTotals, GuardView, Inflation, Prediction, ProcessView, RegionsView,
+    RuleView, SizeView, Snapshot,
 };
 use report::view;
 
@@ -293,7 +293,7 @@ fn changes(snapshot: &Snapshot) -> Table {
             text(&change.old),
             text(&change.new),
             text(&change.outcome),
-            text(guard.map_or("", |guard| guard.text.as_str())),
+            text(guard.map_or_else(String::new, GuardView::sentence)),
             number(Some(change.hold_ns as f64).filter(|ns| *ns > 0.0), duration),
         ]
     };

@@ -61,7 +61,7 @@ fn session() -> Snapshot {
         ratio: Some(10.0),
         interval: Some((8.0, 12.5)),
         verdict: "kept",
-        text: "pace: 10/s -> 100/s: 10 times; kept".into(),
+        text: "pace: 10/s -> 100/s: 10 times".into(),
         ..GuardView::default()
     };
     Snapshot {

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_kept_awake_while_that_is_requested_and_no_longer_as_root() {
+    fn cpus_are_kept_awake_while_that_is_requested_and_no_longer() {
         // Not root, or a machine without the device.
         let Ok(awake) = Awake::open() else { return };
         let of_others = in_force();

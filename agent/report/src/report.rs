@@ -239,7 +239,7 @@ fn change(view: &ChangeView) -> Value {
             "effect": guard.effect,
             "verdict": guard.verdict,
             "reason": guard.reason,
-            "text": guard.text,
+            "text": guard.sentence(),
         })),
         "reaction": view.reaction.map(|reaction| json!({
             "window_ns": reaction.window_ns,

@@ -253,7 +253,7 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
         }
         ActionOutcome::Returned { result, .. } => {
             say!(
-                "{pid:>8}  {text}{} ({held}), change {change}; it cannot be undone",
+                "{pid:>8}  {text}{} ({held}), change {change}; it cannot be reverted",
                 equals(result)
             )
         }

@@ -381,7 +381,10 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
             Some((
                 kind,
                 rule,
-                format!("{} (by the recorded data: a replay changes nothing)", guard.text),
+                format!(
+                    "{} (by the recorded data: a replay changes nothing)",
+                    guard.sentence()
+                ),
             ))
         }
     }

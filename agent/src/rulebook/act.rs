@@ -1,7 +1,7 @@
 //! Converts outputs of the engine for the session.
 
 use profile::GuardView;
-use profile::outcome::{COMPARED, ENDED, KEPT, UNDONE};
+use profile::outcome::{COMPARED, ENDED, KEPT, REVERTED};
 use rules::Output;
 
 use super::{Act, RuleBook};
@@ -35,7 +35,7 @@ impl RuleBook {
                         _ if verdict.keep => KEPT,
                         _ if verdict.ended => ENDED,
                         _ if verdict.compares => COMPARED,
-                        _ => UNDONE,
+                        _ => REVERTED,
                     },
                     reason: None,
                     text: verdict.text,

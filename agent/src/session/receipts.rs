@@ -141,7 +141,7 @@ pub(super) fn actuator_end(summary: &actuator::RevertSummary) -> ActuatorEnd {
     let has_ended = |refusal: &Refusal| refusal.kind == ActuatorRefusalKind::Ended;
     let refusals = summary.failed.iter().map(|(_, refusal)| refusal);
     let mut refusals = refusals.chain(summary.refused.iter().map(|(_, refusal)| refusal));
-    let is_failed = |(_, undo): &(_, RevertResult)| matches!(undo, RevertResult::Failed { .. });
+    let is_failed = |(_, result): &(_, RevertResult)| matches!(result, RevertResult::Failed { .. });
     let failed = summary.failed.iter();
     let refused = summary.refused.iter();
     ActuatorEnd {

@@ -6,7 +6,7 @@ use probe::kernel::{LinkChoice, LinkKind};
 use crate::target::{Probed, for_every_way, rows};
 
 #[test]
-fn nested_and_recursive_calls_pair_with_their_entries_as_root() {
+fn nested_and_recursive_calls_pair_with_their_entries() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
         assert!(way.links == LinkChoice::Best || probed.kernel.link_kind() == LinkKind::Tracefs);
@@ -22,7 +22,7 @@ fn nested_and_recursive_calls_pair_with_their_entries_as_root() {
 }
 
 #[test]
-fn calls_deeper_than_the_frames_are_counted_and_said_as_root() {
+fn calls_deeper_than_the_frames_are_counted_and_said() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
         probed.target.run("deep");
@@ -34,7 +34,7 @@ fn calls_deeper_than_the_frames_are_counted_and_said_as_root() {
 }
 
 #[test]
-fn a_call_left_by_longjmp_is_closed_by_the_next_entry_as_root() {
+fn a_call_left_by_longjmp_is_closed_by_the_next_entry() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
         probed.target.run("jump");
@@ -48,7 +48,7 @@ fn a_call_left_by_longjmp_is_closed_by_the_next_entry_as_root() {
 }
 
 #[test]
-fn of_a_library_only_the_outermost_calls_count_as_root() {
+fn of_a_library_only_the_outermost_calls_count() {
     for_every_way(|way| {
         let flags = SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::DURATIONS;
         let mut probed = Probed::new(flags, way);

@@ -6,7 +6,7 @@ use probe::kernel::{is_filling, read_hit};
 use crate::target::{FUNCTIONS, Probed, for_every_way, rows};
 
 #[test]
-fn hits_carry_the_captures_and_the_duration_as_root() {
+fn hits_carry_the_captures_and_the_duration() {
     for_every_way(|way| {
         let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
         let mut probed = Probed::new(flags, way);
@@ -68,7 +68,7 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
 }
 
 #[test]
-fn calls_are_counted_by_the_very_durations_that_hits_carry_as_root() {
+fn calls_are_counted_by_the_very_durations_that_hits_carry() {
     for_every_way(|way| {
         let flags = SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::DURATIONS;
         let mut probed = Probed::new(flags, way);
@@ -96,7 +96,7 @@ fn calls_are_counted_by_the_very_durations_that_hits_carry_as_root() {
 }
 
 #[test]
-fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
+fn every_hit_that_does_not_fit_into_the_ring_is_counted() {
     for_every_way(|way| {
         let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
         let mut probed = Probed::new(flags, way);
@@ -119,7 +119,7 @@ fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
 }
 
 #[test]
-fn a_sleeper_on_a_half_full_ring_of_calls_is_woken_once_as_root() {
+fn a_sleeper_on_a_half_full_ring_of_calls_is_woken_once() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN | SpecFlags::SEQUENCE, way);
         let mut woken_after = |times: u32| {

@@ -13,7 +13,7 @@ use tuner::{ExitFinder, FileOffset};
 
 /// The probes of an entire MPI library: about 800, including the returns.
 #[test]
-fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
+fn eight_hundred_probes_attach_and_detach_in_a_blink() {
     const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libmpi.so.40";
     const ATTACH_MAX: Duration = Duration::from_millis(100);
     const DETACH_MAX: Duration = Duration::from_millis(500);
@@ -115,7 +115,7 @@ fn mpi_is_left_by_jumps_before_its_returns() {
 
 /// A session must not be refused because a process has ended.
 #[test]
-fn a_process_that_has_ended_is_distinguished_from_a_file_that_cannot_be_probed_as_root() {
+fn a_process_that_has_ended_is_distinguished_from_a_file_that_cannot_be_probed() {
     require_or_return!(Root);
     let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     if kernel.link_kind() != (LinkKind::UprobeMulti { by_process: true }) {

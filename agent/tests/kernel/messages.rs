@@ -27,7 +27,7 @@ fn send() -> MessageRule {
 }
 
 #[test]
-fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
+fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted() {
     require_or_return!(Root);
     let directory = tempfile::tempdir().unwrap();
     let mut target = Target::start(&directory);

@@ -7,7 +7,7 @@ use tuneagent_e2e::require_or_return;
 use crate::target::{Probed, for_every_way};
 
 #[test]
-fn threads_are_paired_apart_as_root() {
+fn threads_are_paired_apart() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
         probed.target.run("threads");
@@ -18,7 +18,7 @@ fn threads_are_paired_apart_as_root() {
 }
 
 #[test]
-fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
+fn more_threads_than_there_is_room_for_are_counted_and_said() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
         probed.target.run("many");
@@ -40,7 +40,7 @@ fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
 }
 
 #[test]
-fn a_thread_that_is_known_counts_for_its_process_only_while_that_is_watched_and_where_as_root() {
+fn a_thread_that_is_known_counts_for_its_process_only_while_that_is_watched_and_where() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
         let counted = |probed: &Probed, slot| {
@@ -59,7 +59,7 @@ fn a_thread_that_is_known_counts_for_its_process_only_while_that_is_watched_and_
 }
 
 #[test]
-fn a_process_that_is_not_watched_counts_nothing_as_root() {
+fn a_process_that_is_not_watched_counts_nothing() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
         probed.kernel.forget(probed.target.0.pid()).unwrap();
@@ -76,7 +76,7 @@ fn a_process_that_is_not_watched_counts_nothing_as_root() {
 }
 
 #[test]
-fn an_ended_process_is_removed_without_an_error_as_root() {
+fn an_ended_process_is_removed_without_an_error() {
     require_or_return!(Root);
     let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let us = std::process::id();

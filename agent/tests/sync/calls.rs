@@ -95,7 +95,7 @@ fn all_at_the_right_iteration(case: &str, moment: &str, pace: &str, place: &str)
 }
 
 #[test]
-fn a_call_at_an_entry_is_made_at_the_right_iteration_as_root() {
+fn a_call_at_an_entry_is_made_at_the_right_iteration() {
     if let Some(_alone) = alone_as_root() {
         all_at_the_right_iteration("busy program", "entry", "busy", "entry:step");
         all_at_the_right_iteration("sleeping program", "entry", "sleep", "entry:step");
@@ -103,7 +103,7 @@ fn a_call_at_an_entry_is_made_at_the_right_iteration_as_root() {
 }
 
 #[test]
-fn a_call_at_a_return_is_made_at_the_right_iteration_of_a_busy_machine_as_root() {
+fn a_call_at_a_return_is_made_at_the_right_iteration_of_a_busy_machine() {
     if let Some(_alone) = alone_as_root() {
         let _busy = Busy::machine();
         all_at_the_right_iteration("busy machine, at a return", "return", "busy", "return:leave");
@@ -111,7 +111,7 @@ fn a_call_at_a_return_is_made_at_the_right_iteration_of_a_busy_machine_as_root()
 }
 
 #[test]
-fn the_program_goes_on_whenever_we_are_killed_while_it_calls_as_root() {
+fn the_program_goes_on_whenever_we_are_killed_while_it_calls() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");

@@ -42,7 +42,7 @@ fn over(rendezvous: &mut KernelRendezvous, ticket: tuner::rendezvous::HoldTicket
 }
 
 #[test]
-fn the_thread_executes_nothing_of_the_program_while_it_is_held_as_root() {
+fn the_thread_executes_nothing_of_the_program_while_it_is_held() {
     let Some(_alone) = alone_as_root() else { return };
     // With both kinds of links.
     for links in LinkChoice::ALL {
@@ -72,7 +72,7 @@ fn the_thread_executes_nothing_of_the_program_while_it_is_held_as_root() {
 }
 
 #[test]
-fn an_action_that_takes_too_long_is_reported_and_the_program_goes_on_at_the_bound_as_root() {
+fn an_action_that_takes_too_long_is_reported_and_the_program_goes_on_at_the_bound() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
@@ -99,7 +99,7 @@ fn an_action_that_takes_too_long_is_reported_and_the_program_goes_on_at_the_boun
 }
 
 #[test]
-fn an_action_that_is_taken_back_is_not_called_as_root() {
+fn an_action_that_is_taken_back_is_not_called() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "return", "busy");
@@ -148,7 +148,7 @@ fn held_without_an_answer(directory: &Path) -> (Target, Actuator) {
 }
 
 #[test]
-fn an_actuator_killed_while_the_program_is_held_lets_it_go_on_at_the_bound_as_root() {
+fn an_actuator_killed_while_the_program_is_held_lets_it_go_on_at_the_bound() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (target, actuator) = held_without_an_answer(directory.path());
@@ -161,7 +161,7 @@ fn an_actuator_killed_while_the_program_is_held_lets_it_go_on_at_the_bound_as_ro
 }
 
 #[test]
-fn an_agent_that_dies_while_the_program_is_held_leaves_the_old_value_as_root() {
+fn an_agent_that_dies_while_the_program_is_held_leaves_the_old_value() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (target, mut actuator) = held_without_an_answer(directory.path());

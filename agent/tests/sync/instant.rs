@@ -136,17 +136,17 @@ fn run(cases: &[Case]) {
 }
 
 #[test]
-fn a_set_at_an_entry_is_at_the_right_iteration_of_a_busy_program_as_root() {
+fn a_set_at_an_entry_is_at_the_right_iteration_of_a_busy_program() {
     run(&[Case::held("entry", "busy"), Case::held("entry", "threads")]);
 }
 
 #[test]
-fn a_set_at_an_entry_is_at_the_right_iteration_of_a_sleeping_program_as_root() {
+fn a_set_at_an_entry_is_at_the_right_iteration_of_a_sleeping_program() {
     run(&[Case::held("entry", "sleep")]);
 }
 
 #[test]
-fn a_set_at_an_entry_is_at_the_right_iteration_on_a_busy_machine_as_root() {
+fn a_set_at_an_entry_is_at_the_right_iteration_on_a_busy_machine() {
     run(&[
         Case::held("entry", "busy").on_a_busy_machine(),
         Case::held("entry", "sleep").on_a_busy_machine(),
@@ -154,12 +154,12 @@ fn a_set_at_an_entry_is_at_the_right_iteration_on_a_busy_machine_as_root() {
 }
 
 #[test]
-fn a_set_at_a_return_is_at_the_right_iteration_as_root() {
+fn a_set_at_a_return_is_at_the_right_iteration() {
     run(&[Case::held("return", "busy")]);
 }
 
 #[test]
-fn a_set_while_the_thread_is_stopped_is_at_the_right_iteration_as_root() {
+fn a_set_while_the_thread_is_stopped_is_at_the_right_iteration() {
     run(&[
         Case::stopped("entry", "busy"),
         Case::stopped("entry", "threads"),
@@ -170,7 +170,7 @@ fn a_set_while_the_thread_is_stopped_is_at_the_right_iteration_as_root() {
 }
 
 #[test]
-fn a_set_that_a_probe_may_make_by_itself_is_at_the_right_iteration_as_root() {
+fn a_set_that_a_probe_may_make_by_itself_is_at_the_right_iteration() {
     run(&[
         Case::by_itself("entry", "busy"),
         Case::by_itself("entry", "sleep"),

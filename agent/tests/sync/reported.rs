@@ -10,7 +10,7 @@ use tuner::rendezvous::Rendezvous;
 use crate::target::{Actuator, Target, alone_as_root, at, set, tuneagent, wait_until};
 
 #[test]
-fn a_probe_writes_by_itself_where_it_may_and_else_the_thread_is_held_as_root() {
+fn a_probe_writes_by_itself_where_it_may_and_else_the_thread_is_held() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
@@ -44,7 +44,7 @@ fn a_probe_writes_by_itself_where_it_may_and_else_the_thread_is_held_as_root() {
 }
 
 #[test]
-fn the_journal_says_how_a_change_met_its_sync_point_and_it_is_taken_back_there_as_root() {
+fn the_journal_says_how_a_change_met_its_sync_point_and_it_is_taken_back_there() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
@@ -67,7 +67,7 @@ fn the_journal_says_how_a_change_met_its_sync_point_and_it_is_taken_back_there_a
 }
 
 #[test]
-fn a_point_that_is_not_reached_is_given_up_and_nothing_is_written_as_root() {
+fn a_point_that_is_not_reached_is_given_up_and_nothing_is_written() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     // This program never calls step.
@@ -100,7 +100,7 @@ fn a_point_that_is_not_reached_is_given_up_and_nothing_is_written_as_root() {
 }
 
 #[test]
-fn places_that_are_none_are_refused_with_what_to_say_instead_as_root() {
+fn places_that_are_none_are_refused_with_what_to_say_instead() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
@@ -113,7 +113,7 @@ fn places_that_are_none_are_refused_with_what_to_say_instead_as_root() {
 }
 
 #[test]
-fn a_set_by_hand_at_a_place_says_how_the_program_was_held_as_root() {
+fn a_set_by_hand_at_a_place_says_how_the_program_was_held() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
@@ -163,7 +163,7 @@ tune:
 ";
 
 #[test]
-fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_not_as_root() {
+fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_not() {
     let Some(_alone) = alone_as_root() else { return };
     for (when, said, knob) in [
         ("at: {entry: step}", "1 change written and read back", 5),

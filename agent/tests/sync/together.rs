@@ -141,7 +141,7 @@ fn refusal(actuator: &mut Actuator, command: TogetherCommand) -> String {
 }
 
 #[test]
-fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_root() {
+fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so() {
     let Some(_alone) = alone_as_root() else { return };
     let count = if std::env::var_os("TUNEAGENT_LONG").is_some() {
         200
@@ -193,7 +193,7 @@ fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_
 }
 
 #[test]
-fn a_change_together_that_lies_under_one_of_a_single_rank_is_taken_back_after_it_as_root() {
+fn a_change_together_that_lies_under_one_of_a_single_rank_is_taken_back_after_it() {
     let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("even", false) else {
         return;
     };
@@ -210,7 +210,7 @@ fn a_change_together_that_lies_under_one_of_a_single_rank_is_taken_back_after_it
 }
 
 #[test]
-fn a_rank_that_runs_another_program_since_keeps_no_other_from_its_old_value_as_root() {
+fn a_rank_that_runs_another_program_since_keeps_no_other_from_its_old_value() {
     let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("even", false) else {
         return;
     };
@@ -233,7 +233,7 @@ fn a_rank_that_runs_another_program_since_keeps_no_other_from_its_old_value_as_r
 }
 
 #[test]
-fn a_rank_that_never_arrives_leaves_all_ranks_unwritten_as_root() {
+fn a_rank_that_never_arrives_leaves_all_ranks_unwritten() {
     let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("absent", true) else {
         return;
     };
@@ -252,7 +252,7 @@ fn a_rank_that_never_arrives_leaves_all_ranks_unwritten_as_root() {
 }
 
 #[test]
-fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
+fn a_write_that_fails_in_one_rank_is_put_back_in_the_others() {
     let Some((_alone, directory, mut ranks, mut actuator)) = ranks_and_actuator("even", true) else {
         return;
     };
@@ -270,7 +270,7 @@ fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
 }
 
 #[test]
-fn ranks_with_different_iteration_counts_are_refused_as_root() {
+fn ranks_with_different_iteration_counts_are_refused() {
     let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("drifting", true) else {
         return;
     };
@@ -294,7 +294,7 @@ fn ranks_with_different_iteration_counts_are_refused_as_root() {
 }
 
 #[test]
-fn a_rank_that_dies_meanwhile_leaves_the_others_unwritten_as_root() {
+fn a_rank_that_dies_meanwhile_leaves_the_others_unwritten() {
     let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("absent", true) else {
         return;
     };
@@ -315,7 +315,7 @@ fn a_rank_that_dies_meanwhile_leaves_the_others_unwritten_as_root() {
 }
 
 #[test]
-fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running_as_root() {
+fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     // These ranks never have a common iteration, so the first ones wait for the others.

@@ -62,14 +62,32 @@ crate::words! {
         /// A change was kept.
         Kept = "kept",
         /// A change was reverted.
-        Reverted = "undone",
+        Reverted = "reverted",
     }
 }
 
 impl MarkKind {
-    /// The mark for a word of a recording; an unknown word is read as a change.
+    /// The mark for a word of a recording; an unknown word is read as a change. Recordings of earlier versions
+    /// have `undone` for `reverted`.
     pub fn named(word: &str) -> MarkKind {
-        let found = MarkKind::ALL.into_iter().find(|kind| kind.name() == word);
-        found.unwrap_or(MarkKind::Change)
+        match MarkKind::ALL.into_iter().find(|kind| kind.name() == word) {
+            Some(kind) => kind,
+            None if word == "undone" => MarkKind::Reverted,
+            None => MarkKind::Change,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MarkKind;
+
+    #[test]
+    fn marks_of_recordings_are_read_and_so_are_those_of_earlier_versions() {
+        for kind in MarkKind::ALL {
+            assert_eq!(MarkKind::named(kind.name()), kind);
+        }
+        assert_eq!(MarkKind::named("undone"), MarkKind::Reverted);
+        assert_eq!(MarkKind::named("removed"), MarkKind::Change);
     }
 }

@@ -174,7 +174,7 @@ pub enum Record {
     /// A finding, change or verdict of the session, as it was reported to the user.
     Marked {
         time: Time,
-        /// One of `finding`, `change`, `kept`, `undone`.
+        /// One of `finding`, `change`, `kept`, `reverted`; `undone` for `reverted` in files of earlier versions.
         kind: String,
         rule: String,
         text: String,

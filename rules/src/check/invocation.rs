@@ -144,13 +144,13 @@ impl Checker<'_> {
         if matches!(inverse, Inverse::Call { .. }) {
             return Some(());
         }
-        let taking = entry.guard.as_ref().map(|guard| ("a guard undoes", guard.span));
-        let taking = taking.or_else(|| Some(("`while` undoes", entry.while_holds.as_ref()?.span)));
+        let taking = entry.guard.as_ref().map(|guard| ("a guard reverts", guard.span));
+        let taking = taking.or_else(|| Some(("`while` reverts", entry.while_holds.as_ref()?.span)));
         let Some((who, span)) = taking else {
             return Some(());
         };
         let message = format!("{who} what was done, and this call has no inverse");
-        let wrong = Diagnostic::wrong("E0159", call, message).at(span, "undone from here");
+        let wrong = Diagnostic::wrong("E0159", call, message).at(span, "reverted from here");
         self.report(wrong.help("`inverse: set_level(was)` and `was: level()`: the call that reverts it"))
     }
 

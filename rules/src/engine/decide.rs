@@ -243,7 +243,7 @@ impl TuneState {
             return Some(format!("cooldown: {} left", quantity(left, Dimension::TIME)));
         }
         if tune.revert_after && !self.has_room() {
-            return Some("it has as many changes in force as can be undone together".to_string());
+            return Some("it has as many changes in force as can be reverted together".to_string());
         }
         let known = self.before.len();
         let needs = |guard: &&Guard| known < guard.needs_before() && !matches!(self.phase, Phase::Trial(_));

@@ -76,7 +76,7 @@ impl Engine {
             for decision in state.take_confirmed() {
                 let mut verdict = Verdict::revert(decision, rule, place, tune.guard());
                 verdict.keep = true;
-                verdict.text = "as in the other processes of its role; kept".to_string();
+                verdict.text = "as in the other processes of its role".to_string();
                 out.push(Output::Verdict(verdict));
             }
         }

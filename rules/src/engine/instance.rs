@@ -76,7 +76,7 @@ pub(super) struct Instance {
     pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
     pub(super) incomplete: Option<String>,
-    /// Time of the last hit that was placed in order.
+    /// Time of the last hit that was placed in order, or with which a process began a later instance.
     pub(super) last: Time,
     /// What it lacked at the last check, with its number of hits at that time.
     pub(super) lacked: Option<(usize, Option<String>)>,

@@ -50,8 +50,6 @@ struct ProcessPlace {
 /// A node's state of one rule.
 #[derive(Clone, Debug, Default)]
 struct Local {
-    /// Earlier hits do not count for this rule.
-    since: Time,
     captures: Vec<Captures>,
     by_key: ByKey,
     /// Whether it has a timed window, for which the coordinator selects the hits.
@@ -138,19 +136,8 @@ impl Node {
     pub fn new(machine: Machine, rules: Vec<CheckedRule>) -> Node {
         Node {
             machine,
-            rules: rules.iter().map(|rule| Local::new(rule, Time(0))).collect(),
+            rules: rules.iter().map(Local::new).collect(),
             ..Node::default()
-        }
-    }
-
-    /// Adds a rule, in the order of the coordinator's engine, with the time at which it was added.
-    pub fn add(&mut self, rule: &CheckedRule, now: Time) {
-        self.rules.push(Local::new(rule, now));
-    }
-
-    pub fn remove(&mut self, rule: RuleId) {
-        if let Some(local) = self.rules.get_mut(rule.0) {
-            *local = Local::default();
         }
     }
 
@@ -247,10 +234,9 @@ impl Node {
 }
 
 impl Local {
-    fn new(rule: &CheckedRule, since: Time) -> Local {
+    fn new(rule: &CheckedRule) -> Local {
         let is_timed = |window: &Window| matches!(window.kind, WindowKind::Timed(_));
         Local {
-            since,
             captures: rule.probes.iter().map(Captures::of).collect(),
             by_key: ByKey::of(rule),
             timed: rule.windows.iter().any(is_timed),
@@ -281,9 +267,6 @@ impl Local {
         else {
             return;
         };
-        if time < self.since {
-            return;
-        }
         if self.reach.max(watermark) >= Some(time) {
             self.dropped.late += 1;
             self.late.push(time);

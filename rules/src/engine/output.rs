@@ -375,7 +375,7 @@ pub struct Verdict {
     pub ratio: Option<f64>,
     /// The interval that contains `ratio` with 98 % confidence.
     pub interval: Option<(f64, f64)>,
-    /// For display: `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74], confirmed; kept`.
+    /// The judgement, for display: `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74], confirmed`.
     pub text: String,
 }
 

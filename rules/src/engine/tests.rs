@@ -317,7 +317,7 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
     assert!((verdict.ratio.unwrap() - 100.0).abs() < 1e-9);
     assert_eq!(
         verdict.text,
-        "pace: 840/s -> 84 000/s (5 windows each): 100 times [100, 100], confirmed; kept"
+        "pace: 840/s -> 84 000/s (5 windows each): 100 times [100, 100], confirmed"
     );
     assert_eq!(job.windows(30, YIELDING), []);
     job.stands(Standing::Applied, "applied");
@@ -325,7 +325,7 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
 }
 
 #[test]
-fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_reported_again() {
+fn a_loss_is_reverted_and_the_tune_put_on_hold_until_it_is_reported_again() {
     let mut job = Job::busy_wait(2.0).applying();
     job.until_applied(SPINNING);
     let worse = Pace {
@@ -335,7 +335,7 @@ fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_reported_again() {
     let end = job.windows(6, worse);
     let verdict = verdict(&end);
     assert!(!verdict.keep);
-    let text = "pace: 840/s -> 600/s (5 windows each): -28.6 % [-28.6, -28.6], worse; undone";
+    let text = "pace: 840/s -> 600/s (5 windows each): -28.6 % [-28.6, -28.6], worse";
     assert_eq!(verdict.text, text);
     assert_eq!(job.windows(30, SPINNING), []);
     job.stands(Standing::OnHold, &format!("on hold: {text}"));
@@ -344,7 +344,7 @@ fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_reported_again() {
 }
 
 #[test]
-fn a_change_that_cannot_be_judged_is_undone() {
+fn a_change_that_cannot_be_judged_is_reverted() {
     let mut job = Job::busy_wait(2.0).applying();
     job.until_applied(SPINNING);
     job.missing = Some(Measure::MpiCalls);
@@ -412,7 +412,7 @@ fn a_change_that_something_was_in_the_way_of_is_decided_on_again_after_twenty_wi
 }
 
 #[test]
-fn switching_a_rule_while_its_change_is_on_trial_undoes_it() {
+fn switching_a_rule_while_its_change_is_on_trial_reverts_it() {
     for (mode, applied) in [(Mode::Off, true), (Mode::Advising, true), (Mode::Off, false)] {
         let mut job = Job::busy_wait(2.0).applying();
         if applied {

@@ -52,6 +52,8 @@ pub(super) struct Track {
     closed_keys: VecDeque<Name>,
     /// For each process, the number of the latest instance that it began.
     latest: BTreeMap<ProcessId, u64>,
+    /// When the last instance was over: instances close in the order in which they began.
+    over: Time,
     /// The instances of hits that need no order.
     pub(super) table: InstanceTable,
 }
@@ -67,6 +69,7 @@ impl Track {
             waiting: VecDeque::new(),
             closed_keys: VecDeque::new(),
             latest: BTreeMap::new(),
+            over: Time::default(),
             table: InstanceTable::default(),
         }
     }
@@ -315,16 +318,19 @@ impl Track {
     /// A process has begun an instance. Earlier ones that it has not begun cannot be complete: its probes were
     /// attached later, or calls of its loop were missed. Other keys may come in any order.
     fn has_begun(&mut self, number: u64, placement: &HitPlacement<'_>) {
-        let process = placement.arrived.hit.process;
+        let Hit { process, time, .. } = placement.arrived.hit;
         let (around, boundaries) = (placement.nest.around, placement.boundaries);
         let before = self.latest.get(&process).copied();
         self.latest.insert(process, before.unwrap_or(number).max(number));
         let is_in_order = before.is_none() || around.rule.is_bounded_by_loop(boundaries);
-        if !is_in_order || around.iterates_alone(process, boundaries) {
-            return;
-        }
+        let must_have_begun = is_in_order && !around.iterates_alone(process, boundaries);
         for earlier in self.open.iter_mut().filter(|open| open.frame.number < number) {
-            if !earlier.boundaries.contains_key(&process) && around.was_there(process, earlier.start()) {
+            // It waits for this process until now.
+            if before.is_none_or(|before| before <= earlier.frame.number) {
+                earlier.last = earlier.last.max(time);
+            }
+            let is_begun = earlier.boundaries.contains_key(&process);
+            if must_have_begun && !is_begun && around.was_there(process, earlier.start()) {
                 earlier.mark_incomplete("a process was not watched from its begin");
             }
         }
@@ -444,10 +450,7 @@ impl Track {
         let Some(condition) = &placement.boundaries.until else {
             return;
         };
-        let found = self
-            .open
-            .iter_mut()
-            .find(|instance| instance.frame.number == number);
+        let found = self.open(number);
         let Some(instance) = found.filter(|instance| instance.end().is_none()) else {
             return;
         };
@@ -567,7 +570,7 @@ impl Track {
                 instance.around = nest.so_far(&instance.outer);
             }
             let missing = match instance.end() {
-                Some(_) => instance.missing_of(nest),
+                Some(_) => nest.boundaries().and_then(|of| instance.missing(of, nest.around)),
                 None if instance.content.len() == 0 => continue,
                 None => Some("the window around it ended before".to_string()),
             };
@@ -579,7 +582,9 @@ impl Track {
     }
 
     fn closed(&mut self, instance: Instance, missing: Option<String>, over: Time) -> Closed {
-        self.table.over(instance.frame.number, over);
+        // It was open until the preceding one closed. A hit of that time is not late, whenever it is placed.
+        self.over = self.over.max(over);
+        self.table.over(instance.frame.number, self.over);
         if let Some(key) = &instance.key {
             self.closed_keys.push_back((instance.enclosing(), key.clone()));
             if self.closed_keys.len() > CLOSED_MAX {
@@ -587,11 +592,5 @@ impl Track {
             }
         }
         Closed { instance, missing }
-    }
-}
-
-impl Instance {
-    fn missing_of(&self, nest: &Nest<'_>) -> Option<String> {
-        self.missing(nest.boundaries()?, nest.around)
     }
 }

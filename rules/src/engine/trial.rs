@@ -139,7 +139,7 @@ impl Trial {
             let mut verdict = verdict();
             if let Err(reason) = objective {
                 let objective = &guard.objective_text;
-                verdict.text = format!("could not be judged: {objective} has no value: {reason}; undone");
+                verdict.text = format!("could not be judged: {objective} has no value: {reason}");
             }
             self.without += 1;
             return match self.without >= guard.over.saturating_mul(PATIENCE) {
@@ -189,7 +189,7 @@ impl Trial {
         });
         let verdict = judged(verdict, &found, guard, &seen);
         match &self.again {
-            _ if is_known || is_last => self.over(&ended(verdict)),
+            _ if is_known || is_last => self.over(&named(verdict)),
             None => Step::Wait,
             Some(decision) => {
                 let alternation =
@@ -213,7 +213,7 @@ impl Trial {
             Next::Judge => {
                 let (found, seen) = alternation.judge(ObjectiveAim::of(guard));
                 if found.verdict != plan::GuardEffect::Inconclusive || alternation.is_last() {
-                    let verdict = ended(judged(verdict(), &found, guard, &seen));
+                    let verdict = named(judged(verdict(), &found, guard, &seen));
                     return self.decided(verdict);
                 }
                 alternation.begins_with()
@@ -246,7 +246,7 @@ impl Trial {
                     compares: true,
                     keep: false,
                     verdict: None,
-                    text: format!("{}; reverted to compare", self.compared),
+                    text: self.compared.clone(),
                     ..verdict
                 })
             }
@@ -255,13 +255,12 @@ impl Trial {
     }
 
     fn over(&self, verdict: &Verdict) -> Step {
-        let end = end(verdict);
         let together = |(decision, _): &(DecisionId, BTreeSet<ProcessId>)| Verdict {
             decision: *decision,
             means: None,
             ratio: None,
             interval: None,
-            text: format!("judged together with decision {}; {end}", verdict.decision.0),
+            text: format!("judged together with decision {}", verdict.decision.0),
             ..verdict.clone()
         };
         let earlier = self.decisions.iter().rev().skip(1).map(together);
@@ -269,7 +268,7 @@ impl Trial {
     }
 }
 
-/// Adds the result, but not whether the change stays.
+/// Adds the result; its text does not name it yet.
 fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Verdict {
     Verdict {
         verdict: Some(match found.verdict {
@@ -290,17 +289,11 @@ fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Ver
     }
 }
 
-/// Whether the change stays, in a word.
-fn end(verdict: &Verdict) -> &'static str {
-    if verdict.keep { "kept" } else { "undone" }
-}
-
-/// Adds the result and whether the change stays.
-fn ended(verdict: Verdict) -> Verdict {
-    let end = end(&verdict);
+/// Names the result in the text.
+fn named(verdict: Verdict) -> Verdict {
     let known = verdict.verdict.map_or("", plan::GuardEffect::name);
     Verdict {
-        text: format!("{}, {known}; {end}", verdict.text),
+        text: format!("{}, {known}", verdict.text),
         ..verdict
     }
 }

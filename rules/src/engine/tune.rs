@@ -51,7 +51,7 @@ pub(super) struct TuneState {
     pub(super) kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
     /// Number of decisions given up because they were stale.
     given_up: u64,
-    /// Changes undone since the last one that was kept.
+    /// Changes reverted since the last one that was kept.
     pub(super) reverted: u32,
     /// Decisions that met an obstacle, since the last one that was carried out.
     hindered: u32,
@@ -342,7 +342,7 @@ impl TuneState {
             }
             let mut verdict = Verdict::revert(*decision, turn.id, turn.place, tune.guard());
             verdict.processes = (failed.len() < processes.len()).then(|| failed.clone());
-            verdict.text = "its condition no longer holds; undone".to_string();
+            verdict.text = "its condition no longer holds".to_string();
             verdict.ended = true;
             out.push(Output::Verdict(verdict));
             processes.retain(|process| !failed.contains(process));
@@ -365,7 +365,7 @@ impl TuneState {
         }
         self.stand(
             Standing::Quiet,
-            "its condition no longer holds, and what it did was undone",
+            "its condition no longer holds, and what it did was reverted",
         );
     }
 
@@ -547,13 +547,12 @@ impl TuneState {
         let mut out = Vec::new();
         let open = self.phase.open();
         if mode != Mode::Applying && self.is_busy() {
-            let text = "the rule was switched before its change was judged; undone";
+            let text = "the rule was switched before its change was judged";
             self.end_trial(false, false, text.to_string(), None);
             out.extend(open.into_iter().map(|decision| {
-                let undo = Verdict::revert(decision, rule, place, tune.guard());
                 Output::Verdict(Verdict {
                     text: text.to_string(),
-                    ..undo
+                    ..Verdict::revert(decision, rule, place, tune.guard())
                 })
             }));
         }

@@ -187,12 +187,12 @@ keys! {
         "value" => Formula, "What is written, to all or to each process.";
         "when" => Formula, "The condition under which the tune acts, once.";
         "for" => Formula, "How many windows in a row the condition must hold.";
-        "while" => Formula, "Instead of `when`: what was done is undone when this no longer holds.";
+        "while" => Formula, "Instead of `when`: what was done is reverted when this no longer holds.";
         "every" => Name, "The window at whose close, or the probe at whose hits, the tune is looked at.";
         "range" => Formula, "A condition on `value`; outside nothing is written.";
         "initial" => Formula, "The value written at the start, until the first window.";
         "expect" => Formula, "What the model promises; the decision carries it.";
-        "guard" => Mapping(&GUARD), "What undoes a change that does harm.";
+        "guard" => Mapping(&GUARD), "What reverts a change that does harm.";
         "cooldown" => Formula, "The time between two decisions.";
         "stale" => Formula, "After so many windows a decision is given up if the actuator has not reported its result.";
         "after" => Symbol, "The variable whose tune must have been applied before.";
@@ -216,7 +216,7 @@ keys! {
         "over" => Formula, "How many windows before and after are compared.", required;
         "undo_if_worse_by" => Formula, "The share by which it may get worse.", required;
         "was" => Formula, "A number of the window before the change, known in the objective as `was`; the tune then follows.";
-        "retry" => Formula, "After how many windows an undone tune tries again.";
+        "retry" => Formula, "After how many windows a reverted tune tries again.";
         "keep" => Words(&["better", "not_worse"]), "What stays: what is confirmed to be better (the default), or what is not worse, where the objective compares with a model.";
     }
     /// The keys of a file that binds the names of a rule to those of a program.

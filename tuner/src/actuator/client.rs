@@ -20,7 +20,7 @@ use crate::revert::RevertReceipt;
 use crate::writer::Receipt;
 
 /// Changes in one revert request: keeps the request and its reply within their bounds.
-const UNDO_MAX: usize = 500;
+const REVERTS_MAX: usize = 500;
 
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -180,7 +180,7 @@ impl ActuatorClient {
         changes: &[ChangeNumber],
     ) -> (Vec<Result<RevertReceipt, ClientError>>, RevertSummary) {
         let (mut parts, mut all_inherited) = (Vec::new(), RevertSummary::default());
-        for part in changes.rchunks(UNDO_MAX) {
+        for part in changes.rchunks(REVERTS_MAX) {
             let changes = part.to_vec();
             let answer = self.request(ActuatorCommand::Revert { changes });
             let answer = answer.and_then(

@@ -302,7 +302,7 @@ impl fmt::Display for ActionRecord {
             ActionRecord::Call(call) => {
                 write!(f, "call {}", call.symbol)?;
                 match &call.inverse {
-                    Some(inverse) => write!(f, " (undo: {})", inverse.symbol),
+                    Some(inverse) => write!(f, " (inverse: {})", inverse.symbol),
                     None => Ok(()),
                 }
             }

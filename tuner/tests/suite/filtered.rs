@@ -139,7 +139,7 @@ impl Filtered {
 }
 
 #[test]
-fn a_program_with_a_filter_is_changed_as_far_as_that_permits_and_lives_on_as_root() {
+fn a_program_with_a_filter_is_changed_as_far_as_that_permits_and_lives_on() {
     for permits in TABLE {
         let mode = permits.0;
         let mut filtered = or_skip!(Filtered::start(mode));
@@ -155,7 +155,7 @@ fn a_program_with_a_filter_is_changed_as_far_as_that_permits_and_lives_on_as_roo
 }
 
 #[test]
-fn a_thread_that_sleeps_is_not_killed_for_going_on_with_it_as_root() {
+fn a_thread_that_sleeps_is_not_killed_for_going_on_with_it() {
     for mode in ["kill", "trap", "denies"] {
         let mut filtered = or_skip!(Filtered::start(mode));
         for _ in 0..10 {
@@ -168,7 +168,7 @@ fn a_thread_that_sleeps_is_not_killed_for_going_on_with_it_as_root() {
 }
 
 #[test]
-fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls_as_root() {
+fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls() {
     let mut filtered = or_skip!(Filtered::start("selective"));
     let mut writer = filtered.writer();
     writer.despite_seccomp = true;

@@ -132,7 +132,7 @@ fn a_file_that_is_mapped_as_data_is_no_second_module() {
 }
 
 #[test]
-fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_restore_as_root() {
+fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_restore() {
     let workshop = or_skip!(Workshop::open());
     if !rustix::process::geteuid().is_root() {
         return crate::programs::skip("needs root: only root may use /proc/PID/map_files");

@@ -274,7 +274,7 @@ impl Drop for Uprobe {
 }
 
 #[test]
-fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter_as_root() {
+fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter() {
     const NOTE: &str = "note(5, 0.5, \"noted\")";
     let mut load = or_skip!(Load::start());
     let space = load.program.space();

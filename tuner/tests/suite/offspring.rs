@@ -74,7 +74,7 @@ fn a_worker_that_was_forked_before_a_change_keeps_its_own_value_even_where_it_is
 }
 
 #[test]
-fn a_program_and_its_workers_are_undone_in_one_go_and_each_has_its_own_value_again() {
+fn a_program_and_its_workers_are_reverted_in_one_go_and_each_has_its_own_value_again() {
     let mut setting = or_skip!(Setting::with_workers());
     let before = ["fork 100", "fork 101", "fork 102"].map(|words| worker(&mut setting, words));
     // The workers were certainly forked before all writes.

@@ -161,7 +161,7 @@ fn on_a_small_disk() -> Option<(Workshop, Program, SmallDisk)> {
 }
 
 #[test]
-fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
+fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back() {
     let (_workshop, mut program, disk) = or_skip!(on_a_small_disk());
     let place = program.place("knob", None).unwrap();
     let mut writer = program.writer(&disk.0).unwrap();
@@ -183,7 +183,7 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
 }
 
 #[test]
-fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back_as_root() {
+fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back() {
     let mut load = or_skip!(Load::start());
     let disk = or_skip!(SmallDisk::mount(&load.workshop.path().join("small")));
     let code = load.code();
@@ -237,7 +237,7 @@ fn writer_on_a_filling_disk(program: &Program, disk: &SmallDisk) -> Writer {
 }
 
 #[test]
-fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_as_root() {
+fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles() {
     let mut load = or_skip!(Load::start());
     let disk = or_skip!(SmallDisk::mount(&load.workshop.path().join("small")));
     let code = load.code();
@@ -259,7 +259,7 @@ fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_a
 }
 
 #[test]
-fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_settles_as_root() {
+fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_settles() {
     let (_workshop, mut program, disk) = or_skip!(on_a_small_disk());
     let place = program.place("knob", None).unwrap();
     let mut writer = writer_on_a_filling_disk(&program, &disk);
@@ -282,7 +282,7 @@ fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_sett
 }
 
 #[test]
-fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_root() {
+fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into() {
     if !rustix::process::geteuid().is_root() {
         return skip("only root can make a set-uid program");
     }

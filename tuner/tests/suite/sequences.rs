@@ -187,7 +187,7 @@ impl Series {
 }
 
 #[test]
-fn any_series_of_changes_and_undos_leaves_the_code_and_the_results_as_they_were() {
+fn any_series_of_changes_and_reverts_leaves_the_code_and_the_results_as_they_were() {
     let (steps, between_checks) = if long() { (10_000, 50) } else { (150, 10) };
     let first = or_skip!(Load::start());
     drop(first);

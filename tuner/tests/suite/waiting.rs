@@ -249,7 +249,7 @@ fn changes_that_are_requested_by_their_numbers_are_taken_back_in_one_passage() {
     let gate = setting.state().join("gate");
     let (mut session, _process) = changed_three_times(&setting, &gate);
     let pid = setting.pid();
-    let mut undo = |changes: &[u64]| {
+    let mut revert = |changes: &[u64]| {
         let numbers: Vec<_> = changes
             .iter()
             .map(|change| ChangeNumber { pid, change: *change })
@@ -271,11 +271,11 @@ fn changes_that_are_requested_by_their_numbers_are_taken_back_in_one_passage() {
         ))
     };
     assert_eq!(
-        undo(&[2, 3]),
+        revert(&[2, 3]),
         [Ok(RevertOutcome::Reverted), Ok(RevertOutcome::Reverted)]
     );
     assert_eq!(setting.program.sees("knob"), "11");
-    assert_eq!(undo(&[3, 1]), [over(3), Ok(RevertOutcome::Reverted)]);
+    assert_eq!(revert(&[3, 1]), [over(3), Ok(RevertOutcome::Reverted)]);
     assert_eq!(setting.program.sees("knob"), "10");
     assert_eq!(writes_back(setting.state(), setting.pid()), 2);
 }

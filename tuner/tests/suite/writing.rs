@@ -300,7 +300,7 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
     for value in [20, 30, 40] {
         writer.set(&place, to(Value::I32(value))).unwrap();
     }
-    let mut undo = |first: u64| {
+    let mut revert = |first: u64| {
         let attempts = writer.revert_all(|change| change.intent.change >= first).unwrap();
         let reverted = attempts.into_iter().map(|attempt| attempt.result.unwrap());
         let reverted: Vec<_> = reverted
@@ -310,10 +310,10 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
     };
     let back = RevertOutcome::Reverted;
     assert_eq!(
-        undo(2),
+        revert(2),
         (vec![(3, back.clone()), (2, back.clone())], "20".to_owned(), 1)
     );
-    assert_eq!(undo(1), (vec![(1, back)], "10".to_owned(), 2));
+    assert_eq!(revert(1), (vec![(1, back)], "10".to_owned(), 2));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use plan::Keyword;
 pub use rules::Standing;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-use super::outcome::VERDICTS;
+use super::outcome::{ENDED, NOT_JUDGED, ON_TRIAL, REVERTED, VERDICTS};
 
 /// One of a few fixed words. A type alias, because serde borrows fields whose type is spelled `&str`.
 type Word = &'static str;
@@ -165,14 +165,14 @@ pub struct GuardView {
     /// The guard's finding; `None` if not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<plan::GuardEffect>,
-    /// `kept`, `undone`, or `ended` once its `while` no longer holds; `on trial`, or at the end `not judged`;
-    /// `being undone` until it is reverted, and `not undone` if that failed; `reverted to compare` during the
-    /// comparison.
+    /// `kept`, `reverted`, or `ended` once its `while` no longer holds; `on trial`, or at the end `not judged`;
+    /// `being reverted` until it is reverted, and `not reverted` if that failed; `reverted to compare` during
+    /// the comparison.
     #[serde(deserialize_with = "verdict")]
     pub verdict: Word,
-    /// Why there is no judgement.
+    /// Why there is no judgement, or why the change could not be reverted.
     pub reason: Option<String>,
-    /// For display, with units.
+    /// The judgement, with units. [`GuardView::sentence`] adds what becomes of the change.
     pub text: String,
 }
 
@@ -184,6 +184,17 @@ impl GuardView {
             text: format!("{verdict}: {reason}"),
             reason: Some(reason),
             ..GuardView::default()
+        }
+    }
+
+    /// For display: the judgement and what becomes of the change.
+    pub fn sentence(&self) -> String {
+        let text = &self.text;
+        match (self.verdict, &self.reason) {
+            (ON_TRIAL | NOT_JUDGED, _) => text.clone(),
+            (ENDED, _) => format!("{text}; {REVERTED}"),
+            (verdict, None) => format!("{text}; {verdict}"),
+            (verdict, Some(reason)) => format!("{text}; {verdict}: {reason}"),
         }
     }
 }
@@ -205,4 +216,40 @@ fn one_of<'de, D: Deserializer<'de>>(
     let read = String::deserialize(from)?;
     let known = words.find(|word| *word == read);
     known.ok_or_else(|| D::Error::custom(format!("{read:?} is not a {what}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::outcome::*, GuardView};
+
+    #[test]
+    fn the_sentence_of_a_guard_says_what_becomes_of_the_change() {
+        let judged = |verdict, reason: Option<&str>| GuardView {
+            verdict,
+            reason: reason.map(str::to_owned),
+            text: "pace: 1 -> 2".to_owned(),
+            ..GuardView::default()
+        };
+        for (guard, sentence) in [
+            (judged(KEPT, None), "pace: 1 -> 2; kept"),
+            (judged(REVERTED, None), "pace: 1 -> 2; reverted"),
+            (judged(ENDED, None), "pace: 1 -> 2; reverted"),
+            (judged(REVERTING, None), "pace: 1 -> 2; being reverted"),
+            (judged(COMPARED, None), "pace: 1 -> 2; reverted to compare"),
+            (
+                judged(NOT_REVERTED, Some("busy")),
+                "pace: 1 -> 2; not reverted: busy",
+            ),
+            (
+                GuardView::without(ON_TRIAL, "2 of 5 windows".to_owned()),
+                "on trial: 2 of 5 windows",
+            ),
+            (
+                GuardView::without(NOT_JUDGED, "it ended".to_owned()),
+                "not judged: it ended",
+            ),
+        ] {
+            assert_eq!(guard.sentence(), sentence);
+        }
+    }
 }

@@ -63,7 +63,7 @@ table! {
     label "mode", 3, "`off`, `advising`, `applying`";
     label "state", 4, "of changes: `in_force`, `reverted`, `refused`, `other` (a call that stays, or one that could not be reverted)";
     label "verdict", 8,
-        "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`, `being undone`, `not undone` (it could not be), `reverted to compare` (for some windows)";
+        "the guard's: `kept`, `reverted`, `ended`, `on trial`, `not judged`, `being reverted`, `not reverted` (it could not be), `reverted to compare` (for some windows)";
     label "moment", 2, "`before` or `after` the change";
     label "action", 8, "the action of a change: `set`, `call`, `load`, `replace`, `insert_call`, `remove_call`, `set_arg`, `affinity`";
     label "part", 4, "`update`, `evaluate`, `order`, `write`: the steps from the end of a window to the written value";

@@ -121,7 +121,7 @@ fn a_change_is_published_with_when_it_was_made_and_only_the_newest_are() {
             after: Some(0.06),
             ratio: Some(1.6),
             verdict: "kept",
-            text: "100 ms -> 60 ms; kept".into(),
+            text: "100 ms -> 60 ms".into(),
             ..GuardView::default()
         }),
         ..ChangeView::default()
@@ -145,7 +145,7 @@ fn a_change_is_published_with_when_it_was_made_and_only_the_newest_are() {
         r#"tuneagent_guard_improvement_ratio{jobid="4711",rule="r"} 1.6"#,
         r#"tuneagent_changes{jobid="4711",rule="r",state="in_force"} 199"#,
         r#"tuneagent_changes{jobid="4711",rule="r",state="refused"} 1"#,
-        r#"tuneagent_guard_changes{jobid="4711",rule="r",verdict="undone"} 0"#,
+        r#"tuneagent_guard_changes{jobid="4711",rule="r",verdict="reverted"} 0"#,
         r#"tuneagent_unpublished{jobid="4711",kind="changes"} 100"#,
     ] {
         assert!(text.contains(line), "{line} is not in:\n{text}");
@@ -335,7 +335,7 @@ fn absurd() -> Snapshot {
             before: Some(1.0),
             after: Some(1.0),
             ratio: Some(1.0),
-            verdict: ["kept", "undone"][number % 2],
+            verdict: ["kept", "reverted"][number % 2],
             ..GuardView::default()
         }),
         reaction: Some(Reaction::default()),

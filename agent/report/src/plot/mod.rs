@@ -27,7 +27,7 @@ plan::words! {
         Gone = "gone",
         Decision = "decision",
         Kept = "kept",
-        Reverted = "undone",
+        Reverted = "reverted",
     }
 }
 

@@ -42,12 +42,12 @@ text { font: 12px system-ui, 'Helvetica Neue', Arial, sans-serif; fill: #1f2328 
 .line { stroke: #0b62b8; stroke-width: 1.6; fill: none; stroke-linejoin: round } .dot { fill: #0b62b8 }
 .band { fill: #0b62b8; fill-opacity: 0.18 } .cut { stroke-dasharray: 4 3 }
 .finding { fill: #8a5a00; stroke: #8a5a00 } .gone { fill: #6e7781; stroke: #6e7781 }
-.decision { fill: #7b3fb5; stroke: #7b3fb5 } .kept { fill: #1a7f37; stroke: #1a7f37 } .undone { fill: #c62828; stroke: #c62828 }
+.decision { fill: #7b3fb5; stroke: #7b3fb5 } .kept { fill: #1a7f37; stroke: #1a7f37 } .reverted { fill: #c62828; stroke: #c62828 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .dim { fill: #9198a1 } .badge { fill: #0d1117 } .paper { fill: #0d1117 } .halo { stroke: #0d1117 }
 .grid { stroke: #262c36 } .frame { stroke: #444c56 } .line { stroke: #58a6ff } .dot, .band { fill: #58a6ff }
 .finding { fill: #e3b341; stroke: #e3b341 } .gone { fill: #9198a1; stroke: #9198a1 }
-.decision { fill: #c297ff; stroke: #c297ff } .kept { fill: #56d364; stroke: #56d364 } .undone { fill: #ff7b72; stroke: #ff7b72 }
+.decision { fill: #c297ff; stroke: #c297ff } .kept { fill: #56d364; stroke: #56d364 } .reverted { fill: #ff7b72; stroke: #ff7b72 }
 }
 ";
 

@@ -148,7 +148,7 @@ fn outcome_and_objective_come_first_and_the_picture_is_one_screen_tall() {
             .unwrap_or_else(|| panic!("{text} is not in the picture"))
     };
     let order = [
-        at("undone busy &lt;wait&gt; &amp; more: worse"),
+        at("reverted busy &lt;wait&gt; &amp; more: worse"),
         at(">pulse.duration<"),
         at(">step<"),
         at(">waiting<"),

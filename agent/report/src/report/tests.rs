@@ -136,7 +136,7 @@ fn change() -> ChangeView {
             after: Some(2.0),
             ratio: Some(2.0),
             verdict: "kept",
-            text: "pace: 1/s -> 2/s; kept".into(),
+            text: "pace: 1/s -> 2/s".into(),
             ..GuardView::default()
         }),
         reaction: None,

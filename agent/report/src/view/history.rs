@@ -95,11 +95,8 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
     if let Some(guard) = &first.guard {
         let is_reverted = guard.verdict == KEPT && changes.iter().all(|change| change.outcome == REVERTED);
         match is_reverted {
-            true => report(
-                "guard",
-                &guard.text.replacen("; kept", "; kept until the session ended", 1),
-            ),
-            false => report("guard", &guard.text),
+            true => report("guard", &format!("{}; kept until the session ended", guard.text)),
+            false => report("guard", &guard.sentence()),
         }
     }
     if !first.because.is_empty() {

@@ -305,17 +305,17 @@ impl fmt::Display for ChangeNotice {
                 write!(f, "{rule}   {text}")
             }
             ChangeNotice::NotDone { rule, reason } => write!(f, "{rule}   not done: {reason}"),
-            ChangeNotice::TooLate { rule } => write!(f, "{rule}   too late for its window: undone"),
+            ChangeNotice::TooLate { rule } => write!(f, "{rule}   too late for its window: reverted"),
             ChangeNotice::Guard(text) => write!(f, "guard    {text}"),
             ChangeNotice::NotJudged { rule, reason } => write!(f, "guard    {rule} not judged: {reason}"),
             ChangeNotice::Retried { change, outcome } => write!(
                 f,
-                "undo     change {} of process {} is {outcome}; it is tried again",
+                "revert   change {} of process {} is {outcome}; it is tried again",
                 change.number, change.pid
             ),
             ChangeNotice::Settled { change, outcome } => write!(
                 f,
-                "undo     change {} of process {}: {outcome} now",
+                "revert   change {} of process {}: {outcome} now",
                 change.number, change.pid
             ),
             ChangeNotice::NoAnswer { rule } => {

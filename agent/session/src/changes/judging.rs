@@ -1,4 +1,4 @@
-//! What stays and what is reverted: verdicts, undo, removal of rules, the end.
+//! What stays and what is reverted: verdicts, reverts, removal of rules, the end.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ impl Changes {
                     rule: rule.to_owned(),
                     text: BACK.to_owned(),
                 },
-                false => ChangeNotice::Guard(shown.text),
+                false => ChangeNotice::Guard(shown.sentence()),
             }));
         }
         effects.extend(self.revert(&changes));
@@ -83,14 +83,14 @@ impl Changes {
         }
         let confirm = |change: &ChangeId| ChangeEffect::Order(change.machine, Order::Confirm(*change));
         let confirmed = changes.iter().filter(|_| !self.is_stopped).map(confirm);
-        std::iter::once(ChangeEffect::Say(ChangeNotice::Guard(guard.text.clone())))
+        std::iter::once(ChangeEffect::Say(ChangeNotice::Guard(guard.sentence())))
             .chain(confirmed)
             .collect()
     }
 
-    pub(super) fn reverted(&mut self, change: ChangeId, undo: RevertResult, now: Time) -> ChangeEffects {
+    pub(super) fn reverted(&mut self, change: ChangeId, result: RevertResult, now: Time) -> ChangeEffects {
         let mut effects = ChangeEffects::new();
-        let (outcome, failed) = match undo {
+        let (outcome, failed) = match result {
             RevertResult::Reverted => (ChangeOutcome::Reverted, None),
             RevertResult::ChangedSince => (
                 ChangeOutcome::LeftAlone,
@@ -128,9 +128,9 @@ impl Changes {
                 .get(&decision)
                 .is_none_or(|known| !known.decided.again);
             self.forget_compared(decision);
-            return is_first.then_some(ChangeEffect::Say(ChangeNotice::Guard(guard.text)));
+            return is_first.then_some(ChangeEffect::Say(ChangeNotice::Guard(guard.sentence())));
         }
-        Some(ChangeEffect::Say(ChangeNotice::Guard(guard.text)))
+        Some(ChangeEffect::Say(ChangeNotice::Guard(guard.sentence())))
     }
 
     pub(super) fn removed(&mut self, rule: &str, keeps: bool) -> ChangeEffects {
@@ -180,8 +180,8 @@ impl Changes {
 
     pub(super) fn actuator_ended(&mut self, machine: MachineId, reverts: MachineReverts) -> ChangeEffects {
         let mut effects = ChangeEffects::new();
-        for (change, undo) in reverts.reverted {
-            let outcome = match undo {
+        for (change, result) in reverts.reverted {
+            let outcome = match result {
                 RevertResult::Reverted => ChangeOutcome::Reverted,
                 RevertResult::ChangedSince => ChangeOutcome::LeftAlone,
                 RevertResult::Failed { reason, .. } => ChangeOutcome::NotBack(reason),

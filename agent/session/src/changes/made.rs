@@ -150,10 +150,7 @@ impl Made {
         let Some(guard) = guard.filter(|guard| guard.verdict == words::COMPARED) else {
             return false;
         };
-        let first = guard
-            .text
-            .trim_end_matches(words::COMPARED)
-            .trim_end_matches("; ");
+        let first = &guard.text;
         *guard = GuardView::without(words::NOT_JUDGED, format!("{reason}; before: {first}"));
         true
     }

@@ -1,4 +1,4 @@
-//! The changes of a session: decisions, orders, receipts, verdicts of guards, undo and retry, as a pure state
+//! The changes of a session: decisions, orders, receipts, verdicts of guards, reverts and retry, as a pure state
 //! machine. Events carry all data, time is an argument, effects are values. It calls no kernel and no clock:
 //! the owner carries out the effects. Every process and every order names its machine.
 
@@ -112,7 +112,7 @@ impl Changes {
                 keeps,
                 slots,
             } => self.judged(decision, &rule, guard, keeps, slots.as_ref()),
-            ChangeEvent::Reverted(change, undo) => self.reverted(change, undo, now),
+            ChangeEvent::Reverted(change, result) => self.reverted(change, result, now),
             ChangeEvent::Removed { rule, keeps } => self.removed(&rule, keeps),
             ChangeEvent::Ended(process) => {
                 self.end(process);

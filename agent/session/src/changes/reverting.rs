@@ -1,15 +1,12 @@
-//! The text of a guard while its changes are being reverted, and once the result is known.
+//! The verdict of a guard while its changes are being reverted, and once the result is known.
 
 use rules::DecisionId;
 use std::collections::{BTreeMap, BTreeSet};
 
 use profile::GuardView;
-use profile::outcome::{NOT_UNDONE, UNDOING};
+use profile::outcome::{NOT_REVERTED, REVERTING};
 
 use super::event::ChangeId;
-
-/// The endings of the verdicts that revert a change.
-const ENDINGS: [&str; 2] = ["; undone", "; reverted to compare"];
 
 /// The result of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,18 +43,12 @@ impl PendingVerdict {
             return Some((Judgement::Reverted, self.guard.clone()));
         };
         let guard = GuardView {
-            verdict: NOT_UNDONE,
-            text: ended(&self.guard.text, &format!("; not undone: {reason}")),
+            verdict: NOT_REVERTED,
+            reason: Some(reason.clone()),
             ..self.guard.clone()
         };
         Some((Judgement::NotReverted, guard))
     }
-}
-
-/// The text of a verdict, with another ending.
-fn ended(text: &str, end: &str) -> String {
-    let kept = ENDINGS.iter().find_map(|ending| text.strip_suffix(ending));
-    format!("{}{end}", kept.unwrap_or(text))
 }
 
 impl Reverting {
@@ -85,8 +76,7 @@ impl Reverting {
             return (Judgement::Reverted, guard);
         }
         let shown = GuardView {
-            verdict: UNDOING,
-            text: ended(&guard.text, "; being undone"),
+            verdict: REVERTING,
             ..guard.clone()
         };
         let of = changes.iter().map(|change| (*change, decision));

@@ -13,7 +13,7 @@ pub struct ProbeSwitch {
 }
 
 impl ProbeSwitch {
-    /// The switches that undo these, limited to the processes of these slots if given.
+    /// The switches that revert these, limited to the processes of these slots if given.
     pub fn back(made: &[ProbeSwitch], slots: Option<&BTreeSet<u32>>) -> Vec<ProbeSwitch> {
         let is_selected = |switch: &&ProbeSwitch| slots.is_none_or(|slots| slots.contains(&switch.slot));
         let resolved = made.iter().filter(is_selected);

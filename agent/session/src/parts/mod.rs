@@ -18,7 +18,7 @@ use crate::{
 };
 use plan::MarkKind;
 use profile::format::duration;
-use profile::outcome::{NOT_UNDONE, UNDONE};
+use profile::outcome::{NOT_REVERTED, REVERTED};
 use profile::{FindingView, GuardView, error::ErrorText};
 use rules::{DecisionId, Time};
 
@@ -208,7 +208,7 @@ impl Parts {
     /// Switching probes back is not a verdict on a change.
     fn record_verdict(&self, decision: DecisionId, rule: &str, guard: &GuardView, keeps: bool) -> Effects {
         let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
-        let record = Effect::Record(kind, rule.to_owned(), guard.text.clone());
+        let record = Effect::Record(kind, rule.to_owned(), guard.sentence());
         let is_switch = self.changes.is_switch(decision);
         (!is_switch).then_some(record).into_iter().collect()
     }
@@ -383,7 +383,7 @@ impl Parts {
     fn has_reverted(&self) -> bool {
         let views = self.changes.views(&[]);
         let mut guards = views.iter().filter_map(|change| change.guard.as_ref());
-        guards.any(|guard| [UNDONE, NOT_UNDONE].contains(&guard.verdict))
+        guards.any(|guard| [REVERTED, NOT_REVERTED].contains(&guard.verdict))
     }
 
     /// The state of all changes; empty if the actuator did not report it.

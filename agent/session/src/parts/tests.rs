@@ -268,13 +268,13 @@ fn a_finding_is_said_when_it_is_new_and_of_several_tunes_once() {
 
 #[test]
 fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
-    let undo = format!("order Revert({:?})", [CHANGE]);
+    let revert = format!("order Revert({:?})", [CHANGE]);
     let confirm = format!("order Confirm({CHANGE:?})");
     for (verdict, text, shown, kind, order) in [
         (
             KEPT,
             "10 % less",
-            "10 % less (one step 2 s -> 1 s)",
+            "10 % less (one step 2 s -> 1 s); kept",
             "kept",
             &confirm,
         ),
@@ -282,16 +282,16 @@ fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
         (
             KEPT,
             "a.duration 10 % less",
-            "a.duration 10 % less",
+            "a.duration 10 % less; kept",
             "kept",
             &confirm,
         ),
         (
-            UNDONE,
+            REVERTED,
             "no less",
-            "no less (one step 2 s -> 1 s)",
-            "undone",
-            &undo,
+            "no less (one step 2 s -> 1 s); reverted",
+            "reverted",
+            &revert,
         ),
     ] {
         let effects = changed(false).does(judged(verdict, text), 9);
@@ -305,6 +305,22 @@ fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
     }
 }
 
+#[test]
+fn a_verdict_of_a_revert_that_failed_has_the_time_of_a_step_before_its_ending() {
+    let mut it = changed(false);
+    it.on(judged(REVERTED, "no less"), ms(9));
+    let failed = changes::RevertResult::Failed {
+        reason: "unmapped".to_owned(),
+        may_pass: false,
+    };
+    let failed = changes::ChangeEvent::Reverted(CHANGE, failed);
+    let effects = it.does(Event::Changes(failed), 10);
+    assert_eq!(
+        effects[0],
+        "say when guard    no less (one step 2 s -> 1 s); not reverted: unmapped"
+    );
+}
+
 const CHANGE: ChangeId = ChangeId {
     machine: MachineId::HERE,
     pid: PID,
@@ -315,7 +331,7 @@ const CHANGE: ChangeId = ChangeId {
 fn with_keep_a_session_is_over_at_the_tick_that_finds_all_confirmed() {
     for (keeps, verdict, over) in [
         (true, KEPT, Some("all changes are confirmed")),
-        (true, UNDONE, None),
+        (true, REVERTED, None),
         (false, KEPT, None),
     ] {
         let mut it = after!(changed(keeps); Event::Tick, ms(5));
@@ -425,10 +441,10 @@ fn a_rule_that_is_removed_has_its_changes_put_back() {
         keeps: false,
         result: RemoveResult::Removed,
     };
-    let undo = format!("order Revert({:?})", [CHANGE]);
+    let revert = format!("order Revert({:?})", [CHANGE]);
     assert_eq!(
         it.does(removed, 5),
-        [undo.as_str(), "say r removed; 1 change reverted"]
+        [revert.as_str(), "say r removed; 1 change reverted"]
     );
 }
 

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn the_reverts_of_a_trial_are_one_line_with_their_number() {
         let mut compared = Compared::default();
-        let text = "pace: 45 ms -> 19.9 ms; reverted to compare (46 ms -> 20 ms a step)";
+        let text = "pace: 45 ms -> 19.9 ms (46 ms -> 20 ms a step); reverted to compare";
         for at in [10, 20, 30] {
             assert!(compared.keeps(at, "session", "workers", text));
         }
@@ -104,7 +104,7 @@ mod tests {
             rule: "workers".to_owned(),
             text: text.to_owned(),
         };
-        let counted = "pace: 45 ms -> 19.9 ms; reverted to compare 3 times (46 ms -> 20 ms a step)";
+        let counted = "pace: 45 ms -> 19.9 ms (46 ms -> 20 ms a step); reverted to compare 3 times";
         assert!(compared.take("chunks").is_empty());
         let both = [line(25, "guard", text), line(30, "session", counted)];
         assert_eq!(compared.take("workers"), both);

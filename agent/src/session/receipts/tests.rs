@@ -86,7 +86,7 @@ fn not_tried(pid_number: i32, has_ended: bool) -> NotTried {
 }
 
 #[test]
-fn the_changes_get_what_was_undone_what_failed_and_what_is_kept() {
+fn the_changes_get_what_was_reverted_what_failed_and_what_is_kept() {
     let said = Said {
         reverted: vec![(pid(7), reverted_as(RevertOutcome::Reverted))],
         failed: vec![

@@ -132,7 +132,7 @@ fn a_condition_for_each_process_changes_those_for_which_it_held_long_enough() {
 }
 
 #[test]
-fn what_is_in_force_is_undone_in_the_processes_whose_condition_failed() {
+fn what_is_in_force_is_reverted_in_the_processes_whose_condition_failed() {
     let mut shares = Shares::new("  - {set: n, value: 1, while: busy > 50%}\n", 2);
     assert_eq!(shares.actions(&[60, 60]).len(), 2);
     let outputs = shares.window(&[60, 10]);
@@ -140,7 +140,7 @@ fn what_is_in_force_is_undone_in_the_processes_whose_condition_failed() {
     assert!(!reverted.keep && reverted.processes == Some([ProcessId(1)].into()));
     assert_eq!(shares.actions(&[60, 70]), ["1: set n = 1"], "it holds again");
     let outputs = shares.window(&[10, 10]);
-    assert_eq!(verdicts(&outputs).len(), 2, "both decisions are undone");
+    assert_eq!(verdicts(&outputs).len(), 2, "both decisions are reverted");
     assert_eq!(shares.actions(&[10, 10]), [""; 0]);
 }
 

@@ -90,7 +90,7 @@ fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_t
     assert_eq!((newest.decision, first.decision), (DecisionId(2), DecisionId(1)));
     assert_eq!(
         (first.keep, first.text.as_str()),
-        (true, "judged together with decision 2; kept")
+        (true, "judged together with decision 2")
     );
     // After it was kept, the tune continues to follow.
     assert_eq!(decisions(&program.windows(&[8.0, 2.0])), 1);
@@ -98,7 +98,7 @@ fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_t
 }
 
 #[test]
-fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_second_time() {
+fn a_reverted_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_second_time() {
     let retrying = FOLLOWING.replace("undo_if_worse_by: 5%", "undo_if_worse_by: 5%, retry: 4");
     // A wrong model, in which a higher level increases the cost.
     let wrong = retrying.replace("load / level / (load / was)", "level / was");
@@ -122,7 +122,7 @@ fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_
 }
 
 #[test]
-fn a_rule_that_is_switched_off_on_trial_undoes_everything_of_the_trial_newest_first() {
+fn a_rule_that_is_switched_off_on_trial_reverts_everything_of_the_trial_newest_first() {
     let mut program = Program::new(FOLLOWING);
     program.windows(&[4.0, 8.0, 8.0]);
     let reverted = program.engine.set_mode(RuleId(0), Mode::Advising);

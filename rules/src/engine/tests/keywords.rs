@@ -12,7 +12,7 @@ fn shares(change: &[(&str, &str)]) -> Job {
 }
 
 #[test]
-fn what_is_in_force_while_a_condition_holds_is_undone_after_and_done_again() {
+fn what_is_in_force_while_a_condition_holds_is_reverted_after_and_done_again() {
     let mut job = shares(&[("when:", "while:")]);
     job.until_applied(HEALTHY);
     assert!(verdicts(&job.windows(2, HEALTHY))[0].keep);
@@ -23,7 +23,7 @@ fn what_is_in_force_while_a_condition_holds_is_undone_after_and_done_again() {
     };
     assert!(!verdict.keep);
     assert_eq!(verdict.decision, DecisionId(1));
-    assert_eq!(verdict.text, "its condition no longer holds; undone");
+    assert_eq!(verdict.text, "its condition no longer holds");
     assert_eq!(job.windows(5, HEALTHY), []);
     job.cpus = 3.0;
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);

@@ -423,7 +423,7 @@ fn a_tune_acts_at_the_close_of_its_window_with_the_values_of_that_window() {
     let outputs = farm.all_until(600);
     assert_eq!(
         verdicts(&outputs)[0].text,
-        "iteration.duration: 90 ms -> 90 ms (2 windows each): +0.0 % [+0.0, +0.0] (less is better), no effect; undone"
+        "iteration.duration: 90 ms -> 90 ms (2 windows each): +0.0 % [+0.0, +0.0] (less is better), no effect"
     );
 }
 

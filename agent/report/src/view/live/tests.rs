@@ -78,9 +78,8 @@ fn changes() -> Vec<ChangeView> {
         outcome: "written".into(),
         guard: Some(GuardView {
             verdict: "kept",
-            text:
-                "share of time on a CPU spent asking MPI for messages: 99 % -> 3.1 % (5 windows each); kept"
-                    .into(),
+            text: "share of time on a CPU spent asking MPI for messages: 99 % -> 3.1 % (5 windows each)"
+                .into(),
             ..GuardView::default()
         }),
         ..ChangeView::default()

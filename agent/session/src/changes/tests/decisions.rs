@@ -57,7 +57,7 @@ fn one_refusal_refuses_the_decision_and_what_was_written_is_taken_back() {
     let effects = [
         not_applied(1, "read-only"),
         say_not_done("read-only"),
-        undo([change(R1, 4)]),
+        revert([change(R1, 4)]),
     ];
     gives!(it, written(1, 1, 4), ms(2) => effects);
     gives!(it, reverted(R1, 4), ms(3) => []);
@@ -145,7 +145,7 @@ fn ranks_of_another_machine_get_their_orders_there() {
     it.on(written(1, 0, 1), ms(1));
     it.on(written(1, 1, 1), ms(1));
     let effects = it.on(taken_back(1), ms(2));
-    assert_eq!(effects, [undo([change(R0, 1)]), undo([change(FAR, 1)])]);
+    assert_eq!(effects, [revert([change(R0, 1)]), revert([change(FAR, 1)])]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn the_same_pid_on_two_machines_is_two_processes() {
     };
     let mut it = after!(new(); decided(1, [R0, far]), ms(0); written(1, 0, 1), ms(1);
         written(1, 1, 1), ms(1); ChangeEvent::Ended(far), ms(2));
-    gives!(it, taken_back(1), ms(2) => [undo([change(R0, 1)])]);
+    gives!(it, taken_back(1), ms(2) => [revert([change(R0, 1)])]);
 }
 
 // Ranks that have ended.
@@ -211,7 +211,7 @@ fn a_late_rank_is_changed_by_a_decision_of_its_own() {
     let mut it = with_one_change();
     gives!(it, decided(2, [R1]), s(9) => [order(R1, 2, 0)]);
     gives!(it, written(2, 0, 1), s(9) => [say_done(1), applied(2)]);
-    gives!(it, taken_back(2), s(12) => [undo([change(R1, 1)])]);
+    gives!(it, taken_back(2), s(12) => [revert([change(R1, 1)])]);
 }
 
 #[test]
@@ -223,8 +223,8 @@ fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_o
     anew.parts[0].pid = pid(R0);
     gives!(it, ChangeEvent::Decided(anew), s(2) => [order(R1, 2, 0)]);
     it.on(written(2, 0, 2), s(2));
-    gives!(it, taken_back(2), s(3) => [undo([change(R0, 2)])]);
-    gives!(it, taken_back(1), s(3) => [say_guard("undone")], "gone with the old program");
+    gives!(it, taken_back(2), s(3) => [revert([change(R0, 2)])]);
+    gives!(it, taken_back(1), s(3) => [say_guard("reverted")], "gone with the old program");
 }
 
 // Decisions for which the rules no longer wait.
@@ -240,15 +240,15 @@ fn a_decision_without_waiting_orders_is_given_up_once() {
 #[test]
 fn a_late_write_is_reported_and_reverted() {
     let mut it = after!(new(); decided(1, [R0]), ms(0); ChangeEvent::GaveUp(DecisionId(1)), ms(1));
-    let effects = [say_done(1), say_too_late(), undo([change(R0, 3)])];
+    let effects = [say_done(1), say_too_late(), revert([change(R0, 3)])];
     gives!(it, written(1, 0, 3), ms(2) => effects);
 }
 
 #[test]
-fn a_refusal_of_an_abandoned_decision_is_not_shown_and_what_was_written_is_undone() {
+fn a_refusal_of_an_abandoned_decision_is_not_shown_and_what_was_written_is_reverted() {
     let mut it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 3), ms(1);
         ChangeEvent::GaveUp(DecisionId(1)), ms(1));
-    gives!(it, refused(1, 1, "not reached"), ms(2) => [undo([change(R0, 3)])]);
+    gives!(it, refused(1, 1, "not reached"), ms(2) => [revert([change(R0, 3)])]);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn where_one_order_has_no_room_the_others_are_taken_back() {
     let mut it = after!(new(); decided(1, [R0, R1]), ms(0));
     gives!(it, no_room(order(R1, 1, 1)), ms(0) => []);
     let effects = it.on(written(1, 0, 1), ms(1));
-    assert_eq!(effects.last(), Some(&undo([change(R0, 1)])));
+    assert_eq!(effects.last(), Some(&revert([change(R0, 1)])));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn where_one_does_not_come_to_the_meeting_none_changes() {
     let expected = [
         not_now(1, "not reached"),
         say_not_done("not reached"),
-        undo([change(R0, 1)]),
+        revert([change(R0, 1)]),
     ];
     assert_eq!(effects, expected);
 }
@@ -326,7 +326,7 @@ fn together_an_ended_rank_refuses_the_decision_for_all() {
         ChangeEvent::Ended(R1), ms(1));
     let effects = it.on(refused(1, 1, "it has ended"), ms(2));
     assert_eq!(effects[0], not_applied(1, "it has ended"));
-    assert_eq!(effects.last(), Some(&undo([change(R0, 1)])));
+    assert_eq!(effects.last(), Some(&revert([change(R0, 1)])));
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn a_replacement_without_room_leaves_the_earlier_change_in_force() {
     let effect = it.on(acts("set_arg", 2, [R0]), ms(2)).remove(0);
     it.on(no_room(effect), ms(2));
     assert_eq!(outcomes(&it), ["in force", "too many orders wait"]);
-    gives!(it, taken_back(1), ms(3) => [undo([change(R0, 5)])]);
+    gives!(it, taken_back(1), ms(3) => [revert([change(R0, 5)])]);
 }
 
 #[test]

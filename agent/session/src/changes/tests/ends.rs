@@ -64,20 +64,20 @@ fn a_stop_leaves_what_is_confirmed_and_was_to_stay() {
 }
 
 #[test]
-fn a_stop_while_an_undo_is_under_way_takes_its_answer() {
+fn a_stop_while_a_revert_is_under_way_takes_its_answer() {
     let mut it = after!(with_one_change(); taken_back(1), ms(2); stop(), s(1));
-    gives!(it, reverted(R0, 1), s(1) => [say_guard("undone")]);
+    gives!(it, reverted(R0, 1), s(1) => [say_guard("reverted")]);
     it.on(reverts(&[], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted");
 }
 
 #[test]
-fn a_stop_while_an_undo_waits_to_be_retried_orders_nothing_more_and_its_verdict_holds_once_it_is_back() {
+fn a_stop_while_a_revert_waits_to_be_retried_orders_nothing_more_and_its_verdict_holds_once_it_is_back() {
     let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0); stop(), s(1));
     gives!(it, ChangeEvent::Tick, s(2) => []);
-    assert_eq!(verdicts(&it), ["not undone"]);
+    assert_eq!(verdicts(&it), ["not reverted"]);
     it.on(reverts(&[change(R0, 1)], &[]), s(2));
-    assert_eq!(verdicts(&it), ["undone"]);
+    assert_eq!(verdicts(&it), ["reverted"]);
     assert_eq!(outcomes(&it), ["reverted"]);
 }
 
@@ -188,7 +188,7 @@ fn nothing_is_decided_kept_or_given_up_after_a_stop() {
 }
 
 #[test]
-fn a_repair_that_an_undo_left_in_place_and_the_end_kept_stays() {
+fn a_repair_that_a_revert_left_in_place_and_the_end_kept_stays() {
     let it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0); stop(), s(1);
         reverts(&[], &[change(R0, 1)]), s(1));
     assert!(at_last(&it).starts_with("1 change left in place"));
@@ -243,7 +243,7 @@ fn while_a_change_is_made_again_the_first_result_stands_beside_how_far_its_trial
             over: 1,
         }]);
         let guard = views[0].guard.clone().unwrap();
-        let text = format!("on trial: {seen} of 1 windows; before: pace: 1 -> 2; reverted to compare");
+        let text = format!("on trial: {seen} of 1 windows; before: pace: 1 -> 2");
         assert_eq!((guard.verdict, guard.text), ("on trial", text));
     }
     it.on(kept(3), ms(6));
@@ -272,10 +272,10 @@ fn notices_are_lines_that_say_what_they_always_said() {
     assert_eq!(
         lines,
         [
-            format!("undo     change 1 of process {process} is not reverted: busy; it is tried again"),
-            "guard    pace: 1 -> 2; not undone: busy".to_owned(),
-            format!("undo     change 1 of process {process}: reverted now"),
-            "guard    pace: 1 -> 2; undone".to_owned(),
+            format!("revert   change 1 of process {process} is not reverted: busy; it is tried again"),
+            "guard    pace: 1 -> 2; not reverted: busy".to_owned(),
+            format!("revert   change 1 of process {process}: reverted now"),
+            "guard    pace: 1 -> 2; reverted".to_owned(),
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! Verdicts of guards, undo and its retries, removal of rules.
+//! Verdicts of guards, reverts and its retries, removal of rules.
 
 use super::vocabulary::*;
 
@@ -48,7 +48,7 @@ fn a_session_is_settled_when_all_that_is_in_force_is_confirmed() {
 #[test]
 fn a_change_that_is_reverted_to_be_compared_is_said_once_and_counts_once() {
     let mut it = after!(new(); decided(1, [R0]), ms(0); written(1, 0, 1), ms(1));
-    gives!(it, compared(1), ms(2) => [undo([change(R0, 1)])]);
+    gives!(it, compared(1), ms(2) => [revert([change(R0, 1)])]);
     gives!(it, reverted(R0, 1), ms(3) => [say_guard("reverted to compare")]);
     assert_eq!(at_last(&it), "1 change reverted", "the session may end now");
     assert_eq!(
@@ -57,7 +57,7 @@ fn a_change_that_is_reverted_to_be_compared_is_said_once_and_counts_once() {
     );
     it.on(again(2, [R0]), ms(4));
     gives!(it, written(2, 0, 2), ms(5) => [applied(2)]);
-    gives!(it, compared(2), ms(6) => [undo([change(R0, 2)])]);
+    gives!(it, compared(2), ms(6) => [revert([change(R0, 2)])]);
     gives!(it, reverted(R0, 2), ms(7) => []);
     assert_eq!(at_last(&it), "1 change reverted");
     it.on(again(3, [R0]), ms(8));
@@ -70,57 +70,57 @@ fn a_change_that_is_reverted_to_be_compared_is_said_once_and_counts_once() {
 #[test]
 fn a_change_that_cannot_be_reverted_to_be_compared_stays_listed() {
     let it = after!(with_one_change(); compared(1), ms(2); stuck(R0, 1), ms(3));
-    assert_eq!(verdicts(&it), ["not undone"]);
+    assert_eq!(verdicts(&it), ["not reverted"]);
 }
 
 // The guard reverts.
 
 #[test]
-fn a_guard_says_undone_once_every_change_was_taken_back_and_not_before() {
+fn a_guard_says_reverted_once_every_change_was_taken_back_and_not_before() {
     let mut it = with_two_changes();
-    gives!(it, taken_back(1), ms(2) => [undo([change(R0, 1), change(R1, 1)])]);
-    assert_eq!(verdicts(&it), ["being undone", "being undone"]);
+    gives!(it, taken_back(1), ms(2) => [revert([change(R0, 1), change(R1, 1)])]);
+    assert_eq!(verdicts(&it), ["being reverted", "being reverted"]);
     gives!(it, reverted(R0, 1), ms(3) => []);
-    gives!(it, reverted(R1, 1), ms(4) => [say_guard("undone")]);
-    assert_eq!(verdicts(&it), ["undone", "undone"]);
+    gives!(it, reverted(R1, 1), ms(4) => [say_guard("reverted")]);
+    assert_eq!(verdicts(&it), ["reverted", "reverted"]);
     assert_eq!(outcomes(&it), ["reverted", "reverted"]);
 }
 
 #[test]
 fn a_verdict_on_some_ranks_takes_back_what_these_have() {
     let mut it = with_two_changes();
-    gives!(it, taken_back_in(1, &[R1]), ms(2) => [undo([change(R1, 1)])]);
-    gives!(it, taken_back_in(1, &[R0]), ms(2) => [undo([change(R0, 1)])]);
+    gives!(it, taken_back_in(1, &[R1]), ms(2) => [revert([change(R1, 1)])]);
+    gives!(it, taken_back_in(1, &[R0]), ms(2) => [revert([change(R0, 1)])]);
     gives!(it, reverted(R1, 1), ms(3) => []);
-    gives!(it, reverted(R0, 1), ms(3) => [say_guard("undone")]);
+    gives!(it, reverted(R0, 1), ms(3) => [say_guard("reverted")]);
 }
 
 #[test]
 fn changes_of_ended_processes_need_no_revert() {
     let mut it = after!(with_two_changes(); ChangeEvent::Ended(R0), ms(2));
-    gives!(it, taken_back(1), ms(3) => [undo([change(R1, 1)])]);
-    gives!(it, reverted(R1, 1), ms(4) => [say_guard("undone")]);
+    gives!(it, taken_back(1), ms(3) => [revert([change(R1, 1)])]);
+    gives!(it, reverted(R1, 1), ms(4) => [say_guard("reverted")]);
 }
 
 #[test]
-fn where_all_ranks_have_ended_the_guard_says_undone_at_once() {
+fn where_all_ranks_have_ended_the_guard_says_reverted_at_once() {
     let mut it = after!(with_one_change(); ChangeEvent::Ended(R0), ms(2));
-    gives!(it, taken_back(1), ms(3) => [say_guard("undone")]);
+    gives!(it, taken_back(1), ms(3) => [say_guard("reverted")]);
 }
 
 #[test]
 fn values_that_the_program_changed_since_are_kept_and_reported() {
     let mut it = after!(with_one_change(); taken_back(1), ms(2));
-    let said = say_guard("not undone: the program changed it since");
+    let said = say_guard("not reverted: the program changed it since");
     gives!(it, changed_since(R0, 1), ms(3) => [said]);
     assert_eq!(outcomes(&it), ["left alone: the program changed it since"]);
     gives!(it, ChangeEvent::Tick, s(200) => [], "it is not tried again");
 }
 
 #[test]
-fn an_undo_that_never_will_succeed_is_said_and_not_tried_again() {
+fn a_revert_that_never_will_succeed_is_said_and_not_tried_again() {
     let mut it = after!(with_one_change(); taken_back(1), ms(2));
-    gives!(it, lost(R0, 1), ms(3) => [say_guard("not undone: unmapped")]);
+    gives!(it, lost(R0, 1), ms(3) => [say_guard("not reverted: unmapped")]);
     assert_eq!(outcomes(&it), ["not reverted: unmapped"]);
     gives!(it, ChangeEvent::Tick, s(200) => []);
 }
@@ -129,43 +129,43 @@ fn an_undo_that_never_will_succeed_is_said_and_not_tried_again() {
 fn an_answer_about_an_unknown_change_says_nothing() {
     let mut it = after!(with_one_change(); taken_back(1), ms(2));
     gives!(it, reverted(R1, 9), ms(3) => []);
-    assert_eq!(verdicts(&it), ["being undone"]);
+    assert_eq!(verdicts(&it), ["being reverted"]);
 }
 
 #[test]
 fn the_guard_names_the_first_reason_of_several() {
     let mut it = after!(with_two_changes(); taken_back(1), ms(2); lost(R1, 1), ms(3));
-    gives!(it, reverted(R0, 1), ms(4) => [say_guard("not undone: unmapped")]);
-    assert_eq!(verdicts(&it), ["not undone", "not undone"]);
+    gives!(it, reverted(R0, 1), ms(4) => [say_guard("not reverted: unmapped")]);
+    assert_eq!(verdicts(&it), ["not reverted", "not reverted"]);
 }
 
 // Failures are retried.
 
 #[test]
-fn an_undo_that_fails_is_tried_after_twice_as_long_and_once_a_minute_in_the_end() {
+fn a_revert_that_fails_is_tried_after_twice_as_long_and_once_a_minute_in_the_end() {
     let mut it = after!(with_one_change(); taken_back(1), s(0));
     let mut now = 0;
     for pause in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
         it.on(stuck(R0, 1), s(now));
         gives!(it, ChangeEvent::Tick, Time(s(now + pause).0 - 1) => [], "{pause} s");
         now += pause;
-        gives!(it, ChangeEvent::Tick, s(now) => [undo([change(R0, 1)])], "{pause} s");
+        gives!(it, ChangeEvent::Tick, s(now) => [revert([change(R0, 1)])], "{pause} s");
         gives!(it, ChangeEvent::Tick, s(now) => [], "it is under way");
     }
 }
 
 #[test]
-fn a_failed_undo_is_said_once_and_its_success_too() {
+fn a_failed_revert_is_said_once_and_its_success_too() {
     let mut it = after!(with_one_change(); taken_back(1), s(0));
-    let said = [say_retried(R0, 1, "busy"), say_guard("not undone: busy")];
+    let said = [say_retried(R0, 1, "busy"), say_guard("not reverted: busy")];
     gives!(it, stuck(R0, 1), s(0) => said);
-    assert_eq!(verdicts(&it), ["not undone"]);
+    assert_eq!(verdicts(&it), ["not reverted"]);
     it.on(ChangeEvent::Tick, s(1));
     gives!(it, stuck(R0, 1), s(1) => [], "it was said");
     it.on(ChangeEvent::Tick, s(3));
-    let said = [say_settled(R0, 1, ChangeOutcome::Reverted), say_guard("undone")];
+    let said = [say_settled(R0, 1, ChangeOutcome::Reverted), say_guard("reverted")];
     gives!(it, reverted(R0, 1), s(3) => said);
-    assert_eq!(verdicts(&it), ["undone"]);
+    assert_eq!(verdicts(&it), ["reverted"]);
     gives!(it, ChangeEvent::Tick, s(300) => []);
 }
 
@@ -182,11 +182,11 @@ fn a_value_that_the_program_changes_during_a_retry_is_settled() {
 fn of_several_only_what_failed_is_tried_again() {
     let mut it = after!(with_two_changes(); taken_back(1), s(0); stuck(R1, 1), s(0);
         reverted(R0, 1), s(0));
-    gives!(it, ChangeEvent::Tick, s(1) => [undo([change(R1, 1)])]);
+    gives!(it, ChangeEvent::Tick, s(1) => [revert([change(R1, 1)])]);
 }
 
 #[test]
-fn a_rank_that_ends_while_its_undo_is_retried_gets_no_order() {
+fn a_rank_that_ends_while_its_revert_is_retried_gets_no_order() {
     let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0);
         ChangeEvent::Ended(R0), s(0));
     gives!(it, ChangeEvent::Tick, s(1) => []);
@@ -195,17 +195,17 @@ fn a_rank_that_ends_while_its_undo_is_retried_gets_no_order() {
 }
 
 #[test]
-fn an_undo_without_room_is_tried_again() {
+fn a_revert_without_room_is_tried_again() {
     let mut it = with_one_change();
     let effect = it.on(taken_back(1), s(0)).remove(0);
     let reason = "too many orders wait";
     let said = [
         say_retried(R0, 1, reason),
-        say_guard(&format!("not undone: {reason}")),
+        say_guard(&format!("not reverted: {reason}")),
     ];
     gives!(it, no_room(effect), s(0) => said);
-    gives!(it, ChangeEvent::Tick, s(1) => [undo([change(R0, 1)])]);
-    assert_eq!(it.on(reverted(R0, 1), s(1)).last(), Some(&say_guard("undone")));
+    gives!(it, ChangeEvent::Tick, s(1) => [revert([change(R0, 1)])]);
+    assert_eq!(it.on(reverted(R0, 1), s(1)).last(), Some(&say_guard("reverted")));
 }
 
 #[test]
@@ -213,11 +213,11 @@ fn a_retry_without_room_is_tried_again() {
     let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0));
     let effect = it.on(ChangeEvent::Tick, s(1)).remove(0);
     gives!(it, no_room(effect), s(1) => []);
-    gives!(it, ChangeEvent::Tick, s(3) => [undo([change(R0, 1)])]);
+    gives!(it, ChangeEvent::Tick, s(3) => [revert([change(R0, 1)])]);
 }
 
 #[test]
-fn a_session_with_an_undo_that_is_retried_is_not_settled() {
+fn a_session_with_a_revert_that_is_retried_is_not_settled() {
     let mut it = after!(with_two_changes(); kept(1), s(0); decided(2, [R0]), s(0);
         written(2, 0, 2), s(0); taken_back(2), s(0); stuck(R0, 2), s(0));
     assert!(!it.is_settled());
@@ -230,11 +230,11 @@ fn a_session_with_an_undo_that_is_retried_is_not_settled() {
 #[test]
 fn a_call_with_an_inverse_is_taken_back_by_it() {
     let mut it = after!(new(); acts("call", 1, [R0]), ms(0); came(1, 0, ChangeOutcome::InForce, 1), ms(1));
-    gives!(it, taken_back(1), ms(2) => [undo([change(R0, 1)])]);
+    gives!(it, taken_back(1), ms(2) => [revert([change(R0, 1)])]);
 }
 
 #[test]
-fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
+fn a_call_without_an_inverse_stays_and_no_revert_is_ordered() {
     for (outcome, last) in [
         (
             ChangeOutcome::Stays("3".to_owned()),
@@ -249,7 +249,7 @@ fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
         let mut it = after!(new(); acts("call", 1, [R0]), ms(0));
         let effects = it.on(came(1, 0, outcome, 1), ms(1));
         assert_eq!(effects, [say_did("call: done"), applied(1)]);
-        gives!(it, taken_back(1), ms(2) => [say_guard("undone")]);
+        gives!(it, taken_back(1), ms(2) => [say_guard("reverted")]);
         it.on(stop(), s(1));
         it.on(reverts(&[], &[]), s(1));
         assert_eq!(at_last(&it), last);
@@ -261,14 +261,14 @@ fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
 #[test]
 fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
     let mut it = after!(with_one_change(); decided_by("other", 2, [R0]), ms(2); written(2, 0, 2), ms(3));
-    gives!(it, taken_back(1), ms(4) => [undo([change(R0, 1)])]);
+    gives!(it, taken_back(1), ms(4) => [revert([change(R0, 1)])]);
     // The actuator finds the value of the other rule.
     it.on(changed_since(R0, 1), ms(5));
     assert_eq!(
         outcomes(&it),
         ["left alone: the program changed it since", "written"]
     );
-    gives!(it, removed("other", false), ms(6) => [undo([change(R0, 2)])]);
+    gives!(it, removed("other", false), ms(6) => [revert([change(R0, 2)])]);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_removed_rule_takes_its_changes_and_findings_with_it() {
     found(&mut it, "6 ranks");
     assert_eq!(it.in_force_of("r").count(), 2);
     let effects = it.on(removed("r", false), ms(2));
-    assert_eq!(effects, [undo([change(R0, 1), change(R1, 1)])]);
+    assert_eq!(effects, [revert([change(R0, 1), change(R1, 1)])]);
     assert!(it.findings.views().is_empty());
     it.on(reverted(R0, 1), ms(3));
     assert_eq!(it.in_force_of("r").count(), 1);
@@ -320,7 +320,7 @@ fn a_removed_rule_does_not_take_back_what_is_being_taken_back_or_ended() {
     let mut it = after!(with_two_changes(); taken_back_in(1, &[R0]), ms(2));
     gives!(it, removed("r", false), ms(3) => []);
     let mut it = after!(with_two_changes(); ChangeEvent::Ended(R0), ms(2));
-    gives!(it, removed("r", false), ms(3) => [undo([change(R1, 1)])]);
+    gives!(it, removed("r", false), ms(3) => [revert([change(R1, 1)])]);
     let mut it = with_one_change();
     gives!(it, removed("other", false), ms(3) => []);
 }

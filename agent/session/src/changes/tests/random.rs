@@ -146,7 +146,7 @@ impl World {
             Sent::Part(decision, part, rank) => self.answer_part(decision, part, rank, how),
             Sent::Revert(change, rank) => {
                 let has_ended = self.ended.contains(&rank);
-                let undo = match how % 4 {
+                let result = match how % 4 {
                     _ if has_ended => failed("it has ended", false),
                     0 => failed("busy", true),
                     1 => {
@@ -158,7 +158,7 @@ impl World {
                         RevertResult::Reverted
                     }
                 };
-                self.on(ChangeEvent::Reverted(change, undo));
+                self.on(ChangeEvent::Reverted(change, result));
             }
         }
     }

@@ -180,7 +180,7 @@ pub(super) fn guard(verdict: &'static str) -> GuardView {
     GuardView {
         verdict,
         effect: (verdict == words::KEPT).then_some(plan::GuardEffect::Confirmed),
-        text: format!("pace: 1 -> 2; {verdict}"),
+        text: "pace: 1 -> 2".to_owned(),
         ..GuardView::default()
     }
 }
@@ -191,7 +191,7 @@ pub(super) fn kept(id: u64) -> ChangeEvent {
 }
 
 pub(super) fn taken_back(id: u64) -> ChangeEvent {
-    judged(id, words::UNDONE, false, None)
+    judged(id, words::REVERTED, false, None)
 }
 
 pub(super) fn compared(id: u64) -> ChangeEvent {
@@ -201,7 +201,7 @@ pub(super) fn compared(id: u64) -> ChangeEvent {
 pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> ChangeEvent {
     judged(
         id,
-        words::UNDONE,
+        words::REVERTED,
         false,
         Some(ranks.iter().map(|rank| rank.slot).collect()),
     )
@@ -301,7 +301,7 @@ pub(super) fn order_together(machine: u32, decision: u64) -> ChangeEffect {
     )
 }
 
-pub(super) fn undo<const N: usize>(changes: [ChangeId; N]) -> ChangeEffect {
+pub(super) fn revert<const N: usize>(changes: [ChangeId; N]) -> ChangeEffect {
     ChangeEffect::Order(changes[0].machine, Order::Revert(changes.to_vec()))
 }
 
@@ -366,7 +366,7 @@ pub(super) fn say_guard(end: &str) -> ChangeEffect {
     ChangeEffect::Say(ChangeNotice::Guard(format!("pace: 1 -> 2; {end}")))
 }
 
-/// Its undo failed and is retried.
+/// Its revert failed and is retried.
 pub(super) fn say_retried(rank: Rank, number: u64, reason: &str) -> ChangeEffect {
     let (change, outcome) = (change(rank, number), ChangeOutcome::NotBack(reason.to_owned()));
     ChangeEffect::Say(ChangeNotice::Retried { change, outcome })
