@@ -181,8 +181,9 @@ format:
 glob:
 mpi:
 os_metrics:
-progress:
-calls: format
+student:
+progress: student
+calls: format student
 probe: calls glob mpi
 snapshot: calls cost os_metrics progress
 profile: calls cost mpi os_metrics probe snapshot

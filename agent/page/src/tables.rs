@@ -2,8 +2,8 @@
 
 use profile::format::{bytes, count, duration};
 use profile::{
-    CallSiteView, ChangeView, FunctionTotals, GuardView, Inflation, Prediction, ProcessView, RegionsView,
-    RuleView, SizeView, Snapshot,
+    CallSiteView, ChangeView, FunctionTotals, GuardView, Inflation, ProcessView, RegionsView, RuleView,
+    ScalingPrediction, SizeView, Snapshot,
 };
 use report::view;
 
@@ -166,12 +166,12 @@ fn regions(snapshot: &Snapshot) -> Table {
 
 /// Predicted steps with team sizes that did not occur.
 fn predicted(snapshot: &Snapshot) -> Table {
-    let of = |process: &ProcessView| -> Option<(String, Prediction)> {
+    let of = |process: &ProcessView| -> Option<(String, ScalingPrediction)> {
         let scaling = process.regions.as_ref()?.scaling.as_ref()?;
         let name = series::name(process.rank, process.pid);
         Some((name, scaling.prediction.clone()?))
     };
-    let of_process = |(name, prediction): (String, Prediction)| {
+    let of_process = |(name, prediction): (String, ScalingPrediction)| {
         prediction.sizes.into_iter().map(move |size| {
             vec![
                 text(name.clone()),

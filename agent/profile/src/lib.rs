@@ -24,14 +24,15 @@ mod profile;
 // How far a program is.
 pub mod progress;
 mod snapshot;
+mod student;
 
 // Iterations, call sites, teams.
 pub use calls::efficiency::{Efficiencies, Scalability};
 pub use calls::place::SourcePlace;
 pub use calls::{
     BoundarySide, Collectives, EndedIteration, Inflation, IterationBoundary, IterationNumbers, Iterations,
-    Losses, Pace, PredictedSize, Prediction, Ratio, ScalingLaw, ScalingView, SiteTotals, SizeView, Split,
-    TeamPart, TeamTotals, UnusedIteration, is_library_of_bindings,
+    Losses, Pace, PredictedSize, Ratio, ScalingLaw, ScalingPrediction, ScalingView, SiteTotals, SizeView,
+    Split, TeamPart, TeamTotals, UnusedIteration, is_library_of_bindings,
 };
 
 // Readings, and the values computed from them.

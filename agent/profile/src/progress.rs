@@ -8,6 +8,8 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use crate::student::student_90;
+
 /// Maximum number of stored points. Beyond it, every second one is dropped.
 const POINTS_MAX: usize = 256;
 
@@ -16,13 +18,6 @@ const PARTS: usize = 8;
 
 /// Minimum length of a part, in nanoseconds.
 const PART_NS_MIN: u64 = 250_000_000;
-
-/// Student's quantile for a two-sided interval of 90 % with at least one degree of freedom. More than seven are
-/// treated as seven.
-pub(crate) fn student_90(freedom: usize) -> f64 {
-    const QUANTILES: [f64; 7] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89];
-    QUANTILES[freedom.clamp(1, QUANTILES.len()) - 1]
-}
 
 /// Upper bound on the number of future parts that average out. Phases are longer than parts, so more parts do
 /// not make the mean more certain.

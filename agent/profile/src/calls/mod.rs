@@ -30,7 +30,8 @@ pub use self::collectives::{Collectives, Split};
 pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};
 pub use self::scaling::{
-    Inflation, Losses, PredictedSize, Prediction, Ratio, ScalingLaw, ScalingView, SizeView, UnusedIteration,
+    Inflation, Losses, PredictedSize, Ratio, ScalingLaw, ScalingPrediction, ScalingView, SizeView,
+    UnusedIteration,
 };
 pub use self::sites::SiteTotals;
 pub(crate) use self::sites::{CallSite, CallSites};

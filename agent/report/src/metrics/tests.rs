@@ -4,21 +4,21 @@ use profile::cost::{AgentCost, CostView, HoldTotals, Prices, ProbeCost, RecentCo
 use profile::progress::{Eta, ProgressView};
 use profile::{
     Counters, EfficienciesView, GuardView, Inflation, IterationView, JobView, Losses, MatrixView, Messages,
-    PredictedSize, Prediction, RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView,
-    Scalability, ScalingLaw, TeamTotals, TeamsView,
+    PredictedSize, RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability,
+    ScalingLaw, ScalingPrediction, TeamTotals, TeamsView,
 };
 
 use super::*;
 use crate::example;
 
-fn prediction() -> Prediction {
+fn prediction() -> ScalingPrediction {
     let size = |power: u32| PredictedSize {
         threads: 1 << power,
         time_ns: 1e9,
         within_ns: 1e8,
         speedup: 4.0,
     };
-    Prediction {
+    ScalingPrediction {
         law: ScalingLaw::Amdahl,
         sizes: (0..9).map(size).collect(),
         fastest: None,

@@ -1,8 +1,8 @@
 //! The part of the report about the parallel regions of a process.
 
 use profile::{
-    Inflation, Losses, PredictedSize, Prediction, Ratio, RegionsView, ScalingView, SizeView, TeamsView,
-    UnusedIteration,
+    Inflation, Losses, PredictedSize, Ratio, RegionsView, ScalingPrediction, ScalingView, SizeView,
+    TeamsView, UnusedIteration,
 };
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn size(view: &SizeView) -> Value {
     })
 }
 
-fn predicted(prediction: &Prediction) -> Value {
+fn predicted(prediction: &ScalingPrediction) -> Value {
     let size = |size: &PredictedSize| {
         json!({
             "threads": size.threads,

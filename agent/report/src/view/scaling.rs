@@ -2,7 +2,7 @@
 
 use profile::format::{count, duration, percent, significant};
 use profile::{
-    Inflation, Losses, PredictedSize, Prediction, ScalingView, SizeView, Snapshot, UnusedIteration,
+    Inflation, Losses, PredictedSize, ScalingPrediction, ScalingView, SizeView, Snapshot, UnusedIteration,
 };
 
 /// A cause is shown from this share of the threads on.
@@ -91,7 +91,7 @@ fn sizes(view: &ScalingView) -> String {
 }
 
 /// The times of an iteration with sizes that were not measured; `None` if all of them are too uncertain.
-fn predicted(prediction: &Prediction) -> Option<String> {
+fn predicted(prediction: &ScalingPrediction) -> Option<String> {
     let certain = |size: &&PredictedSize| size.within_ns < UNCERTAIN * size.time_ns;
     let one = |size: &PredictedSize| {
         let least = duration(size.time_ns - size.within_ns);
@@ -219,7 +219,7 @@ mod tests {
         let view = |sizes, fastest| ScalingView {
             sizes: vec![size(16, 1e6, Inflation::Unknown)],
             threads: 16,
-            prediction: Some(Prediction {
+            prediction: Some(ScalingPrediction {
                 law: ScalingLaw::UniversalScalability,
                 sizes,
                 fastest,

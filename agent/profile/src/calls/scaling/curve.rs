@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{IterationParts, LoopSizes, Losses, Prediction, Scaling, Size, UnusedIteration};
+use super::{IterationParts, LoopSizes, Losses, Scaling, ScalingPrediction, Size, UnusedIteration};
 
 /// Threads of the reference (S4-7). If this size was not measured, the next smaller one is the reference.
 const BASELINE: u32 = 4;
@@ -52,7 +52,7 @@ pub struct ScalingView {
     /// Threads of the last iteration. `sizes` lacks this size until it is measured.
     pub threads: u32,
     /// Other sizes; `None` if fewer than three were measured.
-    pub prediction: Option<Prediction>,
+    pub prediction: Option<ScalingPrediction>,
     /// Iterations that are not used, by reason.
     pub left_out: Vec<(UnusedIteration, u64)>,
 }
@@ -99,7 +99,7 @@ impl Scaling {
         };
         let sizes: Vec<SizeView> = of.measured().map(view).collect();
         Some(ScalingView {
-            prediction: Prediction::of(&sizes),
+            prediction: ScalingPrediction::of(&sizes),
             sizes,
             threads: of.latest,
             left_out,

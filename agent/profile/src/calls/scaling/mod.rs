@@ -27,7 +27,7 @@ use std::{
 
 pub use self::curve::{Ratio, ScalingView, SizeView};
 pub use self::losses::{Inflation, Losses};
-pub use self::prediction::{PredictedSize, Prediction, ScalingLaw};
+pub use self::prediction::{PredictedSize, ScalingLaw, ScalingPrediction};
 use super::IterationTeams;
 use super::teams::TeamParts;
 

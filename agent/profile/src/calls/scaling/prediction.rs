@@ -5,7 +5,7 @@
 //! T(p) = a + b / p + c p (Gunther 1993), whose last term is the time in which each thread waits for all others.
 
 use super::curve::SizeView;
-use crate::progress::student_90;
+use crate::student::student_90;
 
 /// Minimum number of measured sizes.
 const SIZES_MIN: usize = 3;
@@ -56,7 +56,7 @@ pub struct PredictedSize {
 
 /// Predictions for powers of two that were not measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Prediction {
+pub struct ScalingPrediction {
     pub law: ScalingLaw,
     pub sizes: Vec<PredictedSize>,
     /// The size with the least time by the law; `None` if it cannot be distinguished from more threads.
@@ -79,9 +79,9 @@ struct FittedLaw {
     squares: f64,
 }
 
-impl Prediction {
+impl ScalingPrediction {
     /// `None` if fewer than three sizes were measured.
-    pub(super) fn of(sizes: &[SizeView]) -> Option<Prediction> {
+    pub(super) fn of(sizes: &[SizeView]) -> Option<ScalingPrediction> {
         let measured: Vec<MeasuredTime> = sizes.iter().map(MeasuredTime::of).collect();
         let largest = sizes.last().filter(|_| sizes.len() >= SIZES_MIN)?.threads;
         let amdahl = (ScalingLaw::Amdahl, left_out_error(&measured, ScalingLaw::Amdahl)?);
@@ -105,7 +105,7 @@ impl Prediction {
         };
         let times = (1..=most).map(|threads| (threads, fitted.time(threads)));
         let (fastest, least) = times.min_by(|one, other| one.1.total_cmp(&other.1))?;
-        Some(Prediction {
+        Some(ScalingPrediction {
             law,
             sizes: unmeasured.map(predicted).collect(),
             fastest: (fitted.time(most) - half_ns(most) > least).then_some(fastest),
@@ -274,9 +274,9 @@ mod tests {
     }
 
     /// The prediction from exact times of these sizes.
-    fn predicted(threads: &[u32], time_ns: impl Fn(f64) -> f64) -> Option<Prediction> {
+    fn predicted(threads: &[u32], time_ns: impl Fn(f64) -> f64) -> Option<ScalingPrediction> {
         let of = |threads: &u32| size(*threads, time_ns(f64::from(*threads)), None);
-        Prediction::of(&threads.iter().map(of).collect::<Vec<_>>())
+        ScalingPrediction::of(&threads.iter().map(of).collect::<Vec<_>>())
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
                     size(threads, time * (1.0 + 0.02 * noise), Some(0.02 * 1.96 * time))
                 })
                 .collect();
-            let prediction = Prediction::of(&sizes).unwrap();
+            let prediction = ScalingPrediction::of(&sizes).unwrap();
             let next = prediction.sizes[0];
             prop_assert_eq!(next.threads, 32);
             prop_assert!((next.time_ns - truth(32.0)).abs() <= next.within_ns, "{next:?} {}", truth(32.0));
