@@ -57,7 +57,8 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     assert_eq!((code, text.matches("in force").count()), (0, 1), "{text}");
     assert_eq!(text.matches("change 1").count(), 1, "one entry: {text}");
 
-    let (code, text) = Agent::run_in(state, &["undo", &pid])?;
+    // The number of a change stands for all ranks that it was made in, unless one of them is named.
+    let (code, text) = Agent::run_in(state, &["undo", &pid, "1"])?;
     assert_eq!((code, text.matches(" reverted: ").count()), (0, 4), "{text}");
     assert_eq!(values(state, &pid)?, ["0x00"; 4]);
     let (code, text) = Agent::run_in(state, &["undo", &pid])?;

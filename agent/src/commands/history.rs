@@ -313,7 +313,6 @@ fn status(change: &JournalChange) -> String {
 }
 
 pub(super) fn undo(args: &UndoArgs) -> CommandResult {
-    let pid = target::pid(&args.target)?;
     let mut discovery = Discovery::default();
     let job = target::job(&mut discovery, &args.target, args.any_user)?;
     let mut actuator = Actuator::start(StartOptions {
@@ -324,11 +323,7 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
     let reverted = match args.change {
-        // Change numbers are unique only within a process.
-        Some(change) => match pids.iter().find(|member| member.number == pid) {
-            Some(member) => one(&mut actuator, *member, change),
-            None => Ok(RevertSummary::default()),
-        },
+        Some(change) => numbered(&mut actuator, &with_change(&args.target, &pids, change)?),
         None if args.last => last(&mut actuator, &pids),
         None => actuator.client.revert_all(&pids),
     };
@@ -337,10 +332,47 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     say(&reverted)
 }
 
-fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<RevertSummary, ClientError> {
-    let (reverted, mut summary) = actuator.client.revert_each(&[ChangeNumber { pid, change }]);
-    for reverted in reverted {
-        summary.reverted.push((pid, reverted?));
+/// The change with this number of the process that the target names. A name or a launcher stands for all processes
+/// with that change; it is an error if their changes with this number are not one decision, because numbers are unique
+/// only within a process.
+fn with_change(target: &str, pids: &[Pid], change: u64) -> Result<Vec<ChangeNumber>, Failure> {
+    if let Some(pid) = pids.iter().find(|pid| pid.number.to_string() == target) {
+        return Ok(vec![ChangeNumber { pid: *pid, change }]);
+    }
+    let state = StateDir::usual().map_err(Failure::no)?;
+    let mut found: Vec<JournalChange> = Vec::new();
+    for pid in pids {
+        let standing = state.history(*pid).map_err(Failure::no)?.standing();
+        found.extend(standing.into_iter().filter(|known| known.intent.change == change));
+    }
+    let is_other = |other: &&JournalChange| !entries::is_same_change(&found[0], other);
+    if let Some(other) = found.iter().skip(1).find(is_other) {
+        let of =
+            |change: &JournalChange| format!("undo {} {}", change.intent.target.pid, change.intent.change);
+        return Err(Failure::no(format!(
+            "change {change} of process {} is not that of process {}: {} or {}",
+            other.intent.target.pid,
+            found[0].intent.target.pid,
+            crate::hint::as_we_are(&of(&found[0])),
+            crate::hint::as_we_are(&of(other)),
+        )));
+    }
+    Ok(found
+        .iter()
+        .map(|known| number_of(known.intent.target.pid, known))
+        .collect())
+}
+
+fn numbered(actuator: &mut Actuator, numbers: &[ChangeNumber]) -> Result<RevertSummary, ClientError> {
+    let (results, mut summary) = actuator.client.revert_each(numbers);
+    for (number, result) in numbers.iter().zip(results) {
+        match result {
+            // Of several processes, the others are reverted and shown.
+            Err(ClientError::Refused(refusal)) if numbers.len() > 1 => {
+                summary.failed.push((*number, refusal))
+            }
+            result => summary.reverted.push((number.pid, result?)),
+        }
     }
     Ok(summary)
 }

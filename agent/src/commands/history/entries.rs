@@ -66,15 +66,20 @@ pub(super) fn merged(
 
 /// Whether a session or command made the same change in two processes of a program, for the same reasons.
 fn is_same_decision(one: &JournalChange, other: &JournalChange) -> bool {
-    let (intent, of_other) = (&one.intent, &other.intent);
     let reverted_by = |change: &JournalChange| change.revert.as_ref().map(|(_, who)| who.clone());
-    intent.target.pid != of_other.target.pid
-        && intent.target.executable == of_other.target.executable
-        && intent.who == of_other.who
-        && (&intent.rule, &intent.why, intent.change) == (&of_other.rule, &of_other.why, of_other.change)
-        && intent.action.to_string() == of_other.action.to_string()
+    one.intent.target.pid != other.intent.target.pid
+        && is_same_change(one, other)
+        && one.intent.why == other.intent.why
         && (one.status, one.confirmed, &one.result) == (other.status, other.confirmed, &other.result)
         && reverted_by(one) == reverted_by(other)
+}
+
+/// Whether one session or command made the same change of a program, under the same number.
+pub(super) fn is_same_change(one: &JournalChange, other: &JournalChange) -> bool {
+    let (intent, of_other) = (&one.intent, &other.intent);
+    intent.target.executable == of_other.target.executable
+        && (&intent.who, &intent.rule, intent.change) == (&of_other.who, &of_other.rule, of_other.change)
+        && intent.action.to_string() == of_other.action.to_string()
 }
 
 /// Whether the session that made a change reverted it itself and then made the next one.
