@@ -138,7 +138,7 @@ const TABLE: [Session; 8] = [
                 &[
                     About("load_balance", 140.0 / 240.0, CLOSE),
                     About("communication_efficiency", 1.0, CLOSE),
-                    Finding("of the ranks' time is useful: load balance 58"),
+                    Finding("of the ranks' time is useful: load balance"),
                 ],
             ),
             (
