@@ -2,13 +2,13 @@
 
 use profile::format::{bytes, count, duration};
 use profile::{
-    CallSiteView, ChangeView, FunctionTotals, GuardView, Inflation, ProcessView, RegionsView, RuleView,
-    ScalingPrediction, SizeView, Snapshot,
+    CallSiteView, ChangeView, FunctionTotals, GuardView, Inflation, PredictedSize, ProcessView, RegionsView,
+    RuleView, ScalingLaw, ScalingPrediction, SizeView, Snapshot,
 };
 use report::view;
 
 use crate::cells::{number, share, table, text};
-use crate::model::{Cell, Table};
+use crate::model::Table;
 use crate::{messages, series};
 
 pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
@@ -166,26 +166,29 @@ fn regions(snapshot: &Snapshot) -> Table {
 
 /// Predicted steps with team sizes that did not occur.
 fn predicted(snapshot: &Snapshot) -> Table {
-    let of = |process: &ProcessView| -> Option<(String, ScalingPrediction)> {
-        let scaling = process.regions.as_ref()?.scaling.as_ref()?;
-        let name = series::name(process.rank, process.pid);
-        Some((name, scaling.prediction.clone()?))
+    let of = |process| -> Option<(&ProcessView, &ScalingPrediction)> {
+        let process: &ProcessView = process;
+        Some((
+            process,
+            process.regions.as_ref()?.scaling.as_ref()?.prediction.as_ref()?,
+        ))
     };
-    let of_process = |(name, prediction): (String, ScalingPrediction)| {
-        prediction.sizes.into_iter().map(move |size| {
-            vec![
-                text(name.clone()),
-                number(Some(f64::from(size.threads)), count),
-                number(Some(size.time_ns), duration),
-                number(Some((size.time_ns - size.within_ns).max(0.0)), duration),
-                number(Some(size.time_ns + size.within_ns), duration),
-                number(Some(size.speedup), |speedup| format!("{speedup:.2}")),
-                text(prediction.law.name()),
-            ]
-        })
+    let row = |process: &ProcessView, law: ScalingLaw, size: &PredictedSize| {
+        let (least, most) = size.interval_ns();
+        vec![
+            text(series::name(process.rank, process.pid)),
+            number(Some(f64::from(size.threads)), count),
+            number(Some(size.time_ns), duration),
+            number(Some(least), duration),
+            number(Some(most), duration),
+            number(Some(size.speedup), |speedup| format!("{speedup:.2}")),
+            text(law.name()),
+        ]
     };
-    let processes = snapshot.processes.iter().filter_map(of);
-    let rows: Vec<Vec<Cell>> = processes.flat_map(of_process).collect();
+    let predictions = snapshot.processes.iter().filter_map(of);
+    let rows: Vec<_> = predictions
+        .flat_map(|(process, of)| of.sizes.iter().map(move |size| row(process, of.law, size)))
+        .collect();
     table(
         (
             "predicted",

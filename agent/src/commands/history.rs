@@ -339,12 +339,9 @@ fn with_change(target: &str, pids: &[Pid], change: u64) -> Result<Vec<ChangeNumb
     if let Some(pid) = pids.iter().find(|pid| pid.number.to_string() == target) {
         return Ok(vec![ChangeNumber { pid: *pid, change }]);
     }
-    let state = StateDir::usual().map_err(Failure::no)?;
-    let mut found: Vec<JournalChange> = Vec::new();
-    for pid in pids {
-        let standing = state.history(*pid).map_err(Failure::no)?.standing();
-        found.extend(standing.into_iter().filter(|known| known.intent.change == change));
-    }
+    let all = standing(pids).map_err(Failure::no)?.into_iter();
+    let all = all.flat_map(|(_, standing)| standing);
+    let found: Vec<JournalChange> = all.filter(|known| known.intent.change == change).collect();
     let is_other = |other: &&JournalChange| !entries::is_same_change(&found[0], other);
     if let Some(other) = found.iter().skip(1).find(is_other) {
         let of =
@@ -377,16 +374,23 @@ fn numbered(actuator: &mut Actuator, numbers: &[ChangeNumber]) -> Result<RevertS
     Ok(summary)
 }
 
+/// The changes of each process that may still be in force, newest first.
+fn standing(pids: &[Pid]) -> std::io::Result<Vec<(Pid, Vec<JournalChange>)>> {
+    let state = StateDir::usual().map_err(std::io::Error::other)?;
+    let of = |pid: &Pid| {
+        Ok((
+            *pid,
+            state.history(*pid).map_err(std::io::Error::other)?.standing(),
+        ))
+    };
+    pids.iter().map(of).collect()
+}
+
 /// Reverts the newest change in force of each process, all at once. A change that a crash left undecided is
 /// tried first; if it turns out that it was never written, the one before it is reverted.
 fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
-    let state = StateDir::usual().map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
-    let mut left = Vec::new();
-    for pid in pids {
-        let history = state.history(*pid);
-        let history = history.map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
-        left.push((*pid, history.standing().into_iter()));
-    }
+    let all = standing(pids).map_err(ClientError::Io)?.into_iter();
+    let mut left: Vec<_> = all.map(|(pid, standing)| (pid, standing.into_iter())).collect();
     let mut summary = RevertSummary::default();
     loop {
         left.retain(|(_, standing)| !standing.as_slice().is_empty());

@@ -290,20 +290,23 @@ impl Filling {
     }
 
     fn fill_scaling(&self, of: (&str, &str), scaling: &ScalingView) {
+        let add = |name, threads: u32, value| {
+            self.add(name, &[of, ("threads", &threads.to_string())], value);
+        };
         let mut sizes: Vec<&SizeView> = scaling.sizes.iter().collect();
         sizes.sort_by_key(|size| size.age);
         for size in sizes.into_iter().take(SIZES_MAX) {
-            let threads = size.threads.to_string();
-            let labels = [of, ("threads", threads.as_str())];
-            self.add("tuneagent_openmp_iteration_seconds", &labels, size.time_ns / 1e9);
-            self.add("tuneagent_openmp_speedup", &labels, size.losses.speedup);
+            add(
+                "tuneagent_openmp_iteration_seconds",
+                size.threads,
+                size.time_ns / 1e9,
+            );
+            add("tuneagent_openmp_speedup", size.threads, size.losses.speedup);
         }
         let predicted = scaling.prediction.iter().flat_map(|prediction| &prediction.sizes);
         for size in predicted.take(SIZES_MAX) {
-            let threads = size.threads.to_string();
-            let labels = [of, ("threads", threads.as_str())];
             let name = "tuneagent_openmp_predicted_iteration_seconds";
-            self.add(name, &labels, size.time_ns / 1e9);
+            add(name, size.threads, size.time_ns / 1e9);
         }
         let Some(losses) = scaling.now().map(|now| now.losses) else {
             return;

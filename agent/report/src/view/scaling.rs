@@ -94,12 +94,13 @@ fn sizes(view: &ScalingView) -> String {
 fn predicted(prediction: &ScalingPrediction) -> Option<String> {
     let certain = |size: &&PredictedSize| size.within_ns < UNCERTAIN * size.time_ns;
     let one = |size: &PredictedSize| {
-        let least = duration(size.time_ns - size.within_ns);
-        let most = duration(size.time_ns + size.within_ns);
+        let (least, most) = size.interval_ns();
         format!(
-            "~{} with {} ({least} to {most})",
+            "~{} with {} ({} to {})",
             duration(size.time_ns),
-            size.threads
+            size.threads,
+            duration(least),
+            duration(most)
         )
     };
     let sizes: Vec<String> = prediction.sizes.iter().filter(certain).map(one).collect();

@@ -54,6 +54,14 @@ pub struct PredictedSize {
     pub speedup: f64,
 }
 
+impl PredictedSize {
+    /// The 90 % interval, in nanoseconds.
+    pub fn interval_ns(&self) -> (f64, f64) {
+        let least = self.time_ns - self.within_ns;
+        (least.max(0.0), self.time_ns + self.within_ns)
+    }
+}
+
 /// Predictions for powers of two that were not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingPrediction {
