@@ -33,7 +33,7 @@ pub(crate) fn text(text: impl Into<String>) -> Cell {
 }
 
 /// A cell with a formatted number; "-" if it was not measured.
-pub(crate) fn number(value: Option<f64>, show: fn(f64) -> String) -> Cell {
+pub(crate) fn number(value: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
     Cell {
         text: value.map_or_else(|| "-".to_owned(), show),
         number: value,

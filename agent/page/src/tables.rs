@@ -31,15 +31,17 @@ fn functions(snapshot: &Snapshot) -> Table {
     all.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
     let watched_ns = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
     let row = |function: &FunctionTotals| {
+        let accuracy = view::Accuracy::of(function.estimate);
         let mut cells = vec![
             text(&function.name),
-            number(Some(function.calls as f64), count),
+            number(Some(function.calls as f64), |calls| accuracy.cell(calls)),
             number(function.mean_of_returned_ns(), duration),
             number(function.time_ns.map(|ns| ns as f64), duration),
             share(function.time_ns.map(|ns| ns as f64 / watched_ns)),
             number(function.bytes.map(|amount| amount as f64), bytes),
         ];
-        let measured = cells.iter_mut().filter(|cell| cell.number.is_some());
+        // The calls have their mark.
+        let measured = cells[2..].iter_mut().filter(|cell| cell.number.is_some());
         if function.estimate.is_some() {
             measured.for_each(|cell| cell.text.insert(0, '~'));
         }

@@ -422,6 +422,7 @@ impl RuleBook {
         };
         let view = |status: rules::TuneStatus| RuleView {
             mode: mode(status.rule).name(),
+            is_named: self.named.contains(&status.rule_name),
             saw_no_process: status.saw_no_process && says_nothing(status.standing),
             standing: status.standing,
             had_processes: status.had_processes,

@@ -237,7 +237,11 @@ impl Dropped {
     pub fn windows(&self) -> Vec<LeftOut> {
         left_out([
             ("partial", "not complete", self.partial),
-            ("discarded", "discarded by the rule", self.discarded),
+            (
+                "discarded",
+                "discarded: `discard` of the rule was true or had no value",
+                self.discarded,
+            ),
             ("skipped", "skipped, as the first are", self.skipped),
         ])
     }

@@ -105,7 +105,7 @@ impl Trial {
     pub(super) fn first_result(&self) -> String {
         match self.compared.as_str() {
             "" => String::new(),
-            compared => format!("; before: {compared}"),
+            compared => format!("; first comparison: {compared}"),
         }
     }
 

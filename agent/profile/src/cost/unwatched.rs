@@ -67,17 +67,17 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(windows: impl Iterator<Item = ProcessWindow>) -> Pace {
+    fn of(windows: impl Iterator<Item = (ProcessWindow, f64)>) -> Pace {
         let (mut ns, mut cpu_ns, mut own, mut cost, mut others) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for window in windows {
+        for (window, weight) in windows {
             let threads = window.threads.max(1) as f64;
-            ns += window.length.at_ns as f64;
-            cpu_ns += window.length.cpu_ns as f64;
-            cost += window.cost_ns;
-            own += window.cost_ns / threads;
+            ns += weight * window.length.at_ns as f64;
+            cpu_ns += weight * window.length.cpu_ns as f64;
+            cost += weight * window.cost_ns;
+            own += weight * window.cost_ns / threads;
             // The cost of hits in other processes delays a thread only while it waits for them.
             let inside = window.inside_ns as f64 / threads;
-            others += (window.others_ns * (1.0 + PRICE_ERROR)).min(inside);
+            others += weight * (window.others_ns * (1.0 + PRICE_ERROR)).min(inside);
         }
         if ns <= 0.0 || cpu_ns <= 0.0 {
             return Pace {
@@ -149,10 +149,14 @@ impl Amounts {
     }
 
     fn add(&mut self, other: &Amounts) {
+        self.add_weighted(other, 1.0);
+    }
+
+    fn add_weighted(&mut self, other: &Amounts, weight: f64) {
         self.0
             .iter_mut()
             .zip(other.0)
-            .for_each(|(sum, more)| *sum += more);
+            .for_each(|(sum, more)| *sum += weight * more);
     }
 }
 
@@ -315,31 +319,39 @@ impl Unwatched {
     }
 
     fn gap_from(&self, at: CountTime, counted: &[Totals], functions: &BTreeSet<u32>) -> Gap {
-        let windows = || self.windows.iter().map(|(window, _)| *window);
+        // The pace may have changed since a long window, such as that at the start: it counts for no more than
+        // the last one.
+        let last_ns = self.windows.back().map_or(0, |(window, _)| window.length.at_ns) as f64;
+        let weight = |window: &ProcessWindow| (last_ns / window.length.at_ns.max(1) as f64).min(1.0);
+        let windows = || self.windows.iter().map(|(window, _)| (*window, weight(window)));
         let rate = |probe: &u32| {
             // A function that was added recently has only its own windows.
-            let (mut length, mut sum) = (CountTime::default(), Amounts::default());
+            let (mut clocks, mut sum) = ([0.0; 6], Amounts::default());
             for (window, seen) in &self.windows {
                 if let Some((_, amounts)) = seen.iter().find(|(of, _)| of == probe) {
-                    length.at_ns += window.length.at_ns;
-                    length.cpu_ns += window.length.cpu_ns;
-                    sum.add(amounts);
+                    let of_window = Amounts::clocks(window.length);
+                    (clocks.iter_mut().zip(of_window)).for_each(|(sum, ns)| *sum += weight(window) * ns);
+                    sum.add_weighted(amounts, weight(window));
                 }
             }
-            let clocks = Amounts::clocks(length);
             let rates = std::array::from_fn(|place| sum.0[place] / clocks[place].max(1.0));
-            (length.at_ns > 0).then_some((*probe, Amounts(rates)))
+            // Amounts of the second kind have the elapsed time as their clock.
+            (clocks[3] > 0.0).then_some((*probe, Amounts(rates)))
         };
-        let inside: u64 = windows().map(|window| window.inside_ns).sum();
-        let waited: u64 = windows().map(|window| window.waited_ns).sum();
+        let inside: f64 = windows()
+            .map(|(window, weight)| weight * window.inside_ns as f64)
+            .sum();
+        let waited: f64 = windows()
+            .map(|(window, weight)| weight * window.waited_ns as f64)
+            .sum();
         Gap {
             since: at,
             counted: counted.to_vec(),
             functions: functions.clone(),
             rates: functions.iter().filter_map(rate).collect(),
             pace: Some(Pace::of(windows())),
-            waited: if inside > 0 {
-                (waited as f64 / inside as f64).min(1.0)
+            waited: if inside > 0.0 {
+                (waited / inside).min(1.0)
             } else {
                 0.0
             },

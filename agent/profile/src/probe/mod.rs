@@ -11,4 +11,4 @@ pub use self::captures::{
 };
 pub use self::definition::{Probe, Wanted};
 pub use self::partial_sums::{WantedSum, decide as decide_partial_sum, rule as sum_rule};
-pub use self::selector::{ANOTHER, ProbeSelector, blas_function};
+pub use self::selector::{ANOTHER, ProbeSelector, blas_function, starts_team};

@@ -72,7 +72,7 @@ pub(crate) fn mark_of(name: &str) -> &str {
 
 /// Whether it is an entry point of libgomp (which libomp has too) or libomp that starts a team, regardless of
 /// the file name.
-pub(super) fn starts_team(name: &str) -> bool {
+pub fn starts_team(name: &str) -> bool {
     (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
         || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
 }

@@ -22,6 +22,8 @@ pub struct RuleView {
     pub state: String,
     /// `state` as data, for filtering.
     pub standing: Standing,
+    /// The user named it in `--apply`.
+    pub is_named: bool,
     /// There is nothing to report: none of its processes existed throughout its last window.
     pub saw_no_process: bool,
     /// At least one of its processes was present in some window.

@@ -106,15 +106,16 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     lines
 }
 
-/// That the mean since the start is above the budget, and until when.
+/// The budget, if the mean since the start is above it, and until when.
 fn above(cost: &CostView, elapsed: Duration) -> Option<String> {
     let above = cost.above_budget(elapsed)?;
+    let budget = cost.windows.as_ref()?.budget;
     let until = above.until_ns.map_or_else(String::new, |until_ns| {
         let minutes = (until_ns / 60e9).ceil() as usize;
-        format!("; within it after ~{}", plural(minutes, "minute"))
+        format!("; within the budget after ~{}", plural(minutes, "minute"))
     });
     Some(format!(
-        "    since the start {} of its CPU time, above the budget, as everything was watched at first{until}",
+        "    budget: {budget} of its CPU time; used since the start: {}, because everything was watched at first{until}",
         percent(above.share),
     ))
 }
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(
             now(&snapshot).pop().as_deref(),
             Some(
-                "    since the start 6.3 % of its CPU time, above the budget, as everything was watched at first; within it after ~3 minutes"
+                "    budget: 1% of its CPU time; used since the start: 6.3 %, because everything was watched at first; within the budget after ~3 minutes"
             )
         );
         if let Some(cost) = &mut snapshot.cost {

@@ -9,28 +9,24 @@ const AWAKE: f64 = 0.5;
 /// If ranks are outside MPI for less of their time, sleep is not reported.
 const OUTSIDE_SHOWN: f64 = 0.2;
 
-/// A note on efficiencies if most of the useful time is sleep.
-pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
+/// The share of the time outside MPI that the ranks sleep, if that is most of it.
+pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<f64> {
     let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
     for rates in rates {
         outside += 1.0 - rates.mpi?;
         awake += rates.cpu + rates.runqueue;
         ranks += 1.0;
     }
-    (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
-        format!(
-            "    outside MPI the ranks sleep {} of the time: idle, or waiting for something other than MPI",
-            percent(1.0 - awake / outside)
-        )
-    })
+    (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| 1.0 - awake / outside)
 }
 
-/// The efficiencies, their factors and the scalability, in lines.
-pub(super) fn lines(view: &EfficienciesView) -> Vec<String> {
+/// The efficiencies, their factors and the scalability, in lines; `asleep` is the share of the time outside MPI
+/// that must be reported as sleep.
+pub(super) fn lines(view: &EfficienciesView, asleep: Option<f64>) -> Vec<String> {
     let scalability = view.scalability.as_ref();
     let scalability = scalability.map(|of| scalability_line(of, view.ranks));
     let split = view.split.as_ref().map(split_line);
-    [factors(view)]
+    [factors(view, asleep)]
         .into_iter()
         .chain(split)
         .chain(scalability)
@@ -45,7 +41,7 @@ pub fn efficiency(efficiency: f64) -> String {
     }
 }
 
-fn factors(view: &EfficienciesView) -> String {
+fn factors(view: &EfficienciesView, asleep: Option<f64>) -> String {
     let over = if view.over_iterations {
         "over complete steps"
     } else {
@@ -55,9 +51,15 @@ fn factors(view: &EfficienciesView) -> String {
         None => "; of the ranks here: others, if any, are not seen",
         Some(_) => "",
     };
+    let asleep = asleep.map_or_else(String::new, |share| {
+        format!(
+            "; sleep counts as useful time: outside MPI the ranks sleep {} of the time",
+            percent(share)
+        )
+    });
     if !view.is_balance_known() {
         return format!(
-            " parallel efficiency {}   ({over}{parts}; no rank computes for 1 % of its time: too little for a load balance)",
+            " parallel efficiency {}   ({over}{parts}{asleep}; no rank computes for 1 % of its time: too little for a load balance)",
             efficiency(view.of.parallel),
         );
     }
@@ -71,7 +73,7 @@ fn factors(view: &EfficienciesView) -> String {
         _ => String::new(),
     };
     format!(
-        " parallel efficiency {}  =  load balance {}{nodes}  x  communication {}   ({over}{parts})",
+        " parallel efficiency {}  =  load balance {}{nodes}  x  communication {}   ({over}{parts}{asleep})",
         efficiency(view.of.parallel),
         efficiency(view.of.load_balance),
         efficiency(view.of.communication),
@@ -111,7 +113,9 @@ mod tests {
             ..Rates::default()
         };
         let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
-        assert!(said.is_some_and(|line| line.contains("the ranks sleep 99 %")));
+        assert_eq!(said.map(percent).as_deref(), Some("99 %"));
+        let line = factors(&example::efficiencies([1.0, 1.0]), said);
+        insta::assert_snapshot!(line, @" parallel efficiency 1.00  =  load balance 1.00  x  communication 1.00   (over complete steps; sleep counts as useful time: outside MPI the ranks sleep 99 % of the time)");
         assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
         // Nearly always inside MPI: the remaining time is too small to report.
         assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
@@ -120,7 +124,7 @@ mod tests {
 
     #[test]
     fn efficiencies_of_ranks_that_all_wait_multiply_to_what_is_shown() {
-        let line = factors(&example::efficiencies([0.02, 0.01, 0.01, 0.02]));
+        let line = factors(&example::efficiencies([0.02, 0.01, 0.01, 0.02]), None);
         let numbers: Vec<f64> = line
             .split_whitespace()
             .filter_map(|word| word.parse().ok())
@@ -133,7 +137,7 @@ mod tests {
 
     #[test]
     fn of_ranks_that_hardly_compute_no_load_balance_is_shown() {
-        let line = factors(&example::efficiencies([0.002, 0.001, 0.001, 0.002]));
+        let line = factors(&example::efficiencies([0.002, 0.001, 0.001, 0.002]), None);
         insta::assert_snapshot!(line, @" parallel efficiency 0.0015   (over complete steps; no rank computes for 1 % of its time: too little for a load balance)");
     }
 }

@@ -73,7 +73,7 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
     }
     match shown.is_verbose {
         true => lines.extend(none::silent(snapshot)),
-        false => lines.extend(conflict_lines(snapshot)),
+        false => lines.extend(waiting_lines(snapshot)),
     }
     lines
 }
@@ -113,14 +113,16 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// Rules without a finding, which only follow a metric, and now give way to another rule.
-fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
+/// Rules without a finding that the user named in `--apply`, or that give way to another rule now.
+fn waiting_lines(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
-    let gives_way = |rule: &RuleView| rule.standing == Standing::GivesWay;
+    let has_acted = |rule: &RuleView| snapshot.changes.iter().any(|change| change.rule == rule.name);
+    let is_waiting =
+        |rule: &RuleView| rule.is_named && !has_acted(rule) || rule.standing == Standing::GivesWay;
     let mut reported = BTreeSet::new();
-    let conflicts = shown_rules(snapshot).filter(|rule| gives_way(rule) && !has_found(rule));
-    let conflicts = conflicts.filter(|rule| reported.insert((&rule.name, &rule.state)));
-    conflicts.map(state_line).collect()
+    let waiting = shown_rules(snapshot).filter(|rule| is_waiting(rule) && !has_found(rule));
+    let waiting = waiting.filter(|rule| reported.insert((&rule.name, &rule.state)));
+    waiting.map(state_line).collect()
 }
 
 pub(super) fn state_line(rule: &RuleView) -> String {
@@ -334,6 +336,29 @@ mod tests {
             chunks                   another change is on trial, of workers
             frugal                   the variable nw is claimed by workers, whose priority is 2
         ");
+    }
+
+    #[test]
+    fn a_rule_that_the_user_named_says_why_it_did_not_act() {
+        let mut snapshot = snapshot(1);
+        let named = RuleView {
+            is_named: true,
+            ..rule(
+                "threads",
+                Standing::NoValue,
+                "no value: all 308 windows were left out",
+            )
+        };
+        snapshot.rules = vec![named, rule("shared-core", Standing::Quiet, "condition false")];
+        let has_reason = |snapshot: &Snapshot| {
+            let text = at_end(snapshot, false).join("\n");
+            text.contains("threads                  no value: all 308 windows were left out")
+        };
+        assert!(has_reason(&snapshot), "without a finding");
+        snapshot.findings = vec![finding("openmp-team-size", "the threads want 3.5 CPUs")];
+        assert!(has_reason(&snapshot), "beside the finding of another rule");
+        snapshot.rules[0].is_named = false;
+        assert!(!has_reason(&snapshot), "a rule that was not named");
     }
 
     #[test]

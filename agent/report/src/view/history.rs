@@ -72,19 +72,18 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         several => format!(" in {several} processes"),
     };
     let values = match (first.action, first.old.as_str()) {
+        ("call", was) => call_result(was, &first.new),
         (_, "") => first.new.clone(),
-        // The result of a call is not an old value.
-        ("call", was) if first.new == VOID => format!("(was {was})"),
-        ("call", was) => format!("(was {was}) {}", first.new),
         (_, old) => format!("{old} -> {}", first.new),
     };
     let time = |at: Duration| duration(at.as_nanos() as f64);
     let first_at = first.first_at;
     let first_at = first_at.map_or_else(String::new, |at| format!(" (first after {})", time(at)));
+    let what = format!("{} {values}", first.variable);
     let mut lines = vec![format!(
-        " {number:>2}  {}   {} {values}{in_how_many} after {}{first_at}: {}",
+        " {number:>2}  {}   {}{in_how_many} after {}{first_at}: {}",
         first.rule,
-        first.variable,
+        what.trim_end(),
         time(first.at),
         outcomes(changes),
     )];
@@ -103,6 +102,13 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         report("because", &reasons(&first.because));
     }
     lines
+}
+
+/// What a call was to replace, and its result, which is no old value.
+fn call_result(was: &str, result: &str) -> String {
+    let was = (!was.is_empty()).then(|| format!("(was {was})"));
+    let result = (!matches!(result, "" | VOID)).then(|| format!("returned {result}"));
+    was.into_iter().chain(result).collect::<Vec<_>>().join(" ")
 }
 
 /// The reasons of a decision. If there are many, only the first comparisons: they contain most of the values,
@@ -156,6 +162,18 @@ mod tests {
             ])),
             "a > b: 2 > 1; c <= d: 1 <= 2 (all reasons: --json)"
         );
+    }
+
+    #[test]
+    fn the_result_of_a_call_is_shown_as_what_it_returned() {
+        for (was, result, shown) in [
+            ("", "1", "returned 1"),
+            ("", VOID, ""),
+            ("4", VOID, "(was 4)"),
+            ("4", "0", "(was 4) returned 0"),
+        ] {
+            assert_eq!(call_result(was, result), shown);
+        }
     }
 
     #[test]

@@ -96,7 +96,8 @@ fn states(snapshot: &Snapshot, is_verbose: bool, is_one: impl Fn(&RuleView) -> b
     // chosen them.
     let mut reported = BTreeSet::new();
     let are_chosen = all <= FINDINGS_SHOWN;
-    let states = shown_rules(snapshot).filter(|rule| is_verbose || are_chosen || !is_shipped(&rule.name));
+    let is_shown = |rule: &&RuleView| is_verbose || are_chosen || rule.is_named || !is_shipped(&rule.name);
+    let states = shown_rules(snapshot).filter(is_shown);
     let states = states.filter(|rule| is_one(rule) && reported.insert((&rule.name, &rule.state)));
     states.map(state_line).collect()
 }

@@ -12,6 +12,8 @@ use super::parts::{self, WATCHED_FULLY, probed};
 
 /// Minimum change of the pace over the run that is mentioned.
 const CHANGE_SHOWN: f64 = 0.05;
+/// Minimum share of a watched step that is mentioned as the cost of probes.
+const PROBES_SHOWN: f64 = 0.05;
 /// From this factor on the factor is shown, because 99 and 100 % shorter look alike.
 const FACTOR_SHOWN: f64 = 2.0;
 
@@ -67,7 +69,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
 fn lines(
     snapshot: &Snapshot,
     efficiencies: Option<&EfficienciesView>,
-    asleep: Option<String>,
+    asleep: Option<f64>,
     time: impl Fn(&IterationView) -> StepTime,
 ) -> Vec<String> {
     let (mut lines, sequence) = (Vec::new(), &snapshot.sequence);
@@ -76,14 +78,26 @@ fn lines(
             let until = until(snapshot);
             let is_sampled = parts::is_loop_sampled(snapshot, &snapshot.functions());
             let time = time(iteration);
-            lines.push(step_line(iteration, time, sequence, (until, is_sampled)));
+            let probes = probes_share(snapshot);
+            lines.push(step_line(iteration, time, sequence, (until, is_sampled), probes));
         }
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
     }
-    lines.extend(efficiencies.map(efficiency::lines).unwrap_or_default());
-    lines.extend(efficiencies.and(asleep));
+    let of = |view| efficiency::lines(view, asleep);
+    lines.extend(efficiencies.map(of).unwrap_or_default());
     lines
+}
+
+/// The share of the watched time that probes take, if it is large enough to lengthen steps noticeably.
+fn probes_share(snapshot: &Snapshot) -> Option<f64> {
+    let probes = snapshot.cost.as_ref()?.slowdown.probes;
+    let watched = match snapshot.sequence.steps {
+        Steps::MpiCalls => parts::sampled(&snapshot.functions()).map_or(1.0, |of| of.watched),
+        Steps::Regions => probed(snapshot, &snapshot.regions()?),
+    };
+    let share = probes / watched;
+    (PROBES_SHOWN..1.0).contains(&share).then_some(share)
 }
 
 /// The time of an iteration, in nanoseconds.
@@ -112,6 +126,7 @@ fn step_line(
     time: StepTime,
     sequence: &SequenceView,
     (until, is_sampled): (Option<String>, bool),
+    probes: Option<f64>,
 ) -> String {
     let calls = calls_each(iteration, sequence.steps);
     // The times before and after a change of ours say more than those of the quarters.
@@ -167,8 +182,11 @@ fn step_line(
         }
     };
     let until = until.map_or_else(String::new, |until| format!("{until}: "));
+    let probes = probes.map_or_else(String::new, |share| {
+        format!("; probes take ~{} of a watched step", percent(share))
+    });
     format!(
-        " {until}one step of the detected loop {takes} {time}   ({}{seen}, {calls}{over}{change}{before})",
+        " {until}one step of the detected loop {takes} {time}   ({}{seen}, {calls}{over}{change}{before}{probes})",
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
 }
@@ -181,14 +199,19 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let part = probed(snapshot, &regions);
     let watched = part * snapshot.elapsed.as_nanos().max(1) as f64;
     let seen = match part < WATCHED_FULLY {
-        true => format!("   (of the {} of the time that they were probed)", percent(part)),
+        true => format!(
+            "   (shares of the {} of the time that they were probed)",
+            percent(part)
+        ),
         false => String::new(),
     };
     let rate = count((regions.regions as f64 * 1e9 / watched.max(1.0)).round());
-    let rate = match part {
-        ..WATCHED_MIN => "parallel regions: seen too seldom for a rate".to_owned(),
-        ..WATCHED_FULLY => format!("~{rate} parallel regions/s"),
-        _ => format!("{rate} parallel regions/s"),
+    let counted = parts::counted_regions_per_s(snapshot);
+    let rate = match (part, counted) {
+        (WATCHED_FULLY.., _) => format!("{rate} parallel regions/s"),
+        (_, Some(counted)) => format!("{} parallel regions/s", count(counted.round())),
+        (..WATCHED_MIN, None) => "parallel regions: seen too seldom for a rate".to_owned(),
+        (_, None) => format!("~{rate} parallel regions/s"),
     };
     let inside = match regions.inside() {
         Some(inside) => format!(
@@ -198,7 +221,9 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
         ),
         None => ", and too short to be timed".to_owned(),
     };
-    let until = regions.until_ns.map(|until_ns| parts::until(snapshot, until_ns));
+    // The rate of regions that are counted all the time is that of the entire session.
+    let until = regions.until_ns.filter(|_| counted.is_none());
+    let until = until.map(|until_ns| parts::until(snapshot, until_ns));
     let until = until.map_or_else(String::new, |until| format!("{until}: "));
     let mut lines = vec![format!(" {until}{rate}{inside}{seen}")];
     lines.extend(regions.teams.as_ref().map(team_line));
@@ -439,7 +464,7 @@ mod tests {
             ..Snapshot::default()
         };
         insta::assert_snapshot!(regions(&snapshot).join("\n"), @"
-        ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (of the 20 % of the time that they were probed)
+        ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (shares of the 20 % of the time that they were probed)
         time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5 %; load balance 0.74
         ");
         snapshot.elapsed = Duration::from_secs(50);
@@ -450,7 +475,7 @@ mod tests {
         let line = regions(&snapshot).swap_remove(0);
         assert!(
             line.starts_with(
-                " parallel regions: seen too seldom for a rate, and too short to be timed   (of the "
+                " parallel regions: seen too seldom for a rate, and too short to be timed   (shares of the "
             ),
             "{line}"
         );

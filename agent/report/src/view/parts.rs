@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use profile::{
     FunctionTotals, RegionsView, Snapshot, Steps, cost::Estimate, format::count, format::duration,
-    format::plural, mpi,
+    format::plural, mpi, probe::starts_team,
 };
 
 /// If something was probed for more than this share of the time, the rest is neglected.
 pub(super) const WATCHED_FULLY: f64 = 0.95;
 
-/// Digits of an estimate at least, and those of a lower bound.
+/// Digits of an estimate at least, and those of one without an upper bound.
 const DIGITS_MIN: i32 = 2;
-const DIGITS_OF_BOUND: i32 = 3;
+const DIGITS_UNBOUNDED: i32 = 3;
 
 /// The combined estimate of the functions that were sampled in windows; `None` if all were watched all the
 /// time. Every line that shows the part of the time uses this value.
@@ -23,20 +23,18 @@ pub(super) fn sampled(functions: &[FunctionTotals]) -> Option<Estimate> {
 
 /// How exact a number of calls is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Accuracy {
+pub enum Accuracy {
     #[default]
     Exact,
-    /// An estimate within an interval that supports this many digits.
+    /// An estimate that supports this many digits.
     About(i32),
-    /// A lower bound: no upper bound is known.
-    AtLeast,
 }
 
 impl Accuracy {
-    pub(super) fn of(estimate: Option<Estimate>) -> Accuracy {
+    pub fn of(estimate: Option<Estimate>) -> Accuracy {
         match estimate {
             None => Accuracy::Exact,
-            Some(Estimate { to: None, .. }) => Accuracy::AtLeast,
+            Some(Estimate { to: None, .. }) => Accuracy::About(DIGITS_UNBOUNDED),
             Some(Estimate {
                 from, to: Some(to), ..
             }) => {
@@ -47,12 +45,11 @@ impl Accuracy {
         }
     }
 
-    /// A number of calls, or calls per second, for a table.
-    pub(super) fn cell(self, value: f64) -> String {
+    /// A number of calls for a table.
+    pub fn cell(self, value: f64) -> String {
         match self {
             Accuracy::Exact => count(value.round()),
-            Accuracy::About(digits) => format!("~{}", count(to_digits(value, digits, f64::round))),
-            Accuracy::AtLeast => format!(">={}", count(to_digits(value, DIGITS_OF_BOUND, f64::floor))),
+            Accuracy::About(digits) => format!("~{}", count(to_digits(value, digits))),
         }
     }
 
@@ -60,7 +57,7 @@ impl Accuracy {
     pub(super) fn calls(self, calls: u64) -> String {
         match self {
             Accuracy::Exact => plural(usize::try_from(calls).unwrap_or(usize::MAX), "call"),
-            _ => format!("{} calls", self.rate(calls as f64)),
+            Accuracy::About(_) => format!("{} calls", self.cell(calls as f64)),
         }
     }
 
@@ -69,7 +66,6 @@ impl Accuracy {
         match self {
             Accuracy::Exact => count(value),
             Accuracy::About(_) => self.cell(value),
-            Accuracy::AtLeast => self.cell(value).replace(">=", "at least "),
         }
     }
 
@@ -78,16 +74,15 @@ impl Accuracy {
         match self {
             Accuracy::Exact => "",
             Accuracy::About(_) => "~",
-            Accuracy::AtLeast => "at least ",
         }
     }
 }
 
 /// The value with this many significant digits; smaller numbers keep their units.
-fn to_digits(value: f64, digits: i32, round: fn(f64) -> f64) -> f64 {
+fn to_digits(value: f64, digits: i32) -> f64 {
     let magnitude = value.max(1.0).log10().floor() as i32;
     let unit = 10_f64.powi((magnitude + 1 - digits).max(0));
-    round(value / unit) * unit
+    (value / unit).round() * unit
 }
 
 /// The part of the time in which calls of this function were assigned to call sites.
@@ -110,6 +105,18 @@ pub(super) fn probed(snapshot: &Snapshot, regions: &RegionsView) -> f64 {
     let processes = processes.filter(|process| process.regions.is_some()).count();
     let watched = regions.watched_ns as f64 / processes.max(1) as f64;
     watched / snapshot.elapsed.as_nanos().max(1) as f64
+}
+
+/// Parallel regions a second over the session, if all of them were counted.
+pub(super) fn counted_regions_per_s(snapshot: &Snapshot) -> Option<f64> {
+    let mut regions = snapshot.functions();
+    regions.retain(|function| starts_team(&function.name));
+    let are_all_counted = regions
+        .iter()
+        .all(|function| function.counted.is_none() && function.estimate.is_none());
+    let all: u64 = regions.iter().map(|function| function.calls).sum();
+    let elapsed_s = snapshot.elapsed.as_secs_f64();
+    (are_all_counted && all > 0 && elapsed_s > 0.0).then(|| all as f64 / elapsed_s)
 }
 
 /// Whether only a part of the calls that form the loop was observed.
@@ -151,13 +158,18 @@ fn is_before_changes(snapshot: &Snapshot, at_ns: u64) -> bool {
     first.is_some_and(|first| Duration::from_nanos(at_ns) <= first)
 }
 
-/// End of the probing of parallel regions, and whether that was before the changes.
+/// End of the last sampling window in which parallel regions were probed, whether that was before the changes,
+/// and what is known since.
 pub(super) fn until(snapshot: &Snapshot, until_ns: u64) -> String {
     let before = match is_before_changes(snapshot, until_ns) {
-        true => " (before the changes)",
+        true => ", before the changes",
         false => "",
     };
-    format!("measured until {}{before}", duration(until_ns as f64))
+    let since = match counted_regions_per_s(snapshot) {
+        Some(_) => "regions are only counted since then",
+        None => "in a sampling window",
+    };
+    format!("last measured at {} ({since}{before})", duration(until_ns as f64))
 }
 
 #[cfg(test)]
@@ -190,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_has_the_digits_that_its_interval_supports_and_a_lower_bound_is_one() {
+    fn an_estimate_has_the_digits_that_its_interval_supports() {
         let estimate = |from, to| {
             Accuracy::of(Some(Estimate {
                 from,
@@ -204,7 +216,7 @@ mod tests {
             (estimate(603_000, Some(609_000)), "~606 000", "~606 000"),
             (estimate(100, Some(900_000)), "~610 000", "~610 000"),
             (estimate(606_440, Some(606_440)), "~606 440", "~606 440"),
-            (estimate(606_440, None), ">=606 000", "at least 606 000"),
+            (estimate(606_440, None), "~606 000", "~606 000"),
         ] {
             assert_eq!(
                 (
@@ -214,7 +226,6 @@ mod tests {
                 (cell, rate)
             );
         }
-        assert_eq!(estimate(7, None).cell(7.9), ">=7");
     }
 
     fn counted_function(name: &str) -> FunctionTotals {
@@ -335,8 +346,8 @@ mod tests {
             (
                 of_regions(None),
                 &[
-                    " measured until 1.01 s: one step of the detected loop took ~110 ms on average   (27 steps seen in sampling windows, ",
-                    " measured until 1.01 s: ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (of the 10 % of the time ",
+                    " last measured at 1.01 s (in a sampling window): one step of the detected loop took ~110 ms on average   (27 steps seen in sampling windows, ",
+                    " last measured at 1.01 s (in a sampling window): ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (shares of the 10 % of the time ",
                     "GOMP_parallel              380     69 %  in ?",
                     "GOMP_parallel              606         -        -    counted 10 % of the time",
                 ],
@@ -345,8 +356,8 @@ mod tests {
             (
                 of_regions(Some(4)),
                 &[
-                    " measured until 1.01 s (before the changes): one step ",
-                    " measured until 1.01 s (before the changes): ~606 parallel regions/s ",
+                    " last measured at 1.01 s (in a sampling window, before the changes): one step ",
+                    " last measured at 1.01 s (in a sampling window, before the changes): ~606 parallel regions/s ",
                     " the figures below cover the time before and after the changes, except steps and regions",
                 ],
                 &[],
@@ -364,11 +375,11 @@ mod tests {
         // Also while the session goes on.
         assert!(
             pace::regions(&of_regions(Some(4)))[0]
-                .starts_with(" measured until 1.01 s (before the changes): ")
+                .starts_with(" last measured at 1.01 s (in a sampling window, before the changes): ")
         );
         let live = screen::screen(&of_regions(Some(4))).concat().join("\n");
         assert!(
-            live.contains(" measured until 1.01 s (before the changes): one step "),
+            live.contains(" last measured at 1.01 s (in a sampling window, before the changes): one step "),
             "{live}"
         );
     }

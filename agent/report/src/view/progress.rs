@@ -32,11 +32,20 @@ fn of(view: &ProgressView) -> String {
 
 fn left(eta: &Eta) -> String {
     let time = |time: Duration| duration(time.as_nanos() as f64);
-    let between = match eta.most {
-        Some(most) => format!("{} to {} with 90 % confidence", time(eta.least), time(most)),
-        None => format!("at least {}; its pace varies too much for more", time(eta.least)),
-    };
-    format!("{} left ({between})", time(eta.remaining))
+    match eta.most {
+        Some(most) => {
+            let (least, most) = (time(eta.least), time(most));
+            format!(
+                "{} left ({least} to {most} with 90 % confidence)",
+                time(eta.remaining)
+            )
+        }
+        None => format!(
+            "{} left at the mean pace (at least {}; the pace varies too much for an upper bound)",
+            time(eta.remaining),
+            time(eta.least)
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The text of the screen, computed from a snapshot. Findings of rules are in [`super::findings`].
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use profile::format::{bytes, count, duration, percent, plural};
 use profile::{FunctionTotals, Rates, Snapshot, TraceView};
@@ -202,16 +202,11 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let sampled = parts::sampled(&functions);
     let accuracy = Accuracy::of(sampled);
     let sampled_text = sampled.map_or_else(String::new, |of| {
-        // The upper bound is unknown if probes slow the program too much.
-        let slowed = if of.to.is_none() { ", which slows it" } else { "" };
         // Of the same span as the rates in this line.
         let parts = rates.iter().filter_map(|rates| rates.sampled);
-        let part = percent(parts.reduce(f64::min).unwrap_or(of.watched));
-        let span = match word {
-            "after" => format!("the last {}", duration(snapshot.period.as_nanos() as f64)),
-            _ => "the time".to_owned(),
-        };
-        format!("   (sampled {part} of {span}{slowed})")
+        let part = parts.reduce(f64::min).unwrap_or(of.watched);
+        let period = (word == "after").then_some(snapshot.period);
+        sampled_text(part, period, of.to.is_none())
     });
     let calls = in_mpi.as_ref().map_or_else(String::new, |_| {
         format!(
@@ -239,6 +234,24 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     lines.extend(in_mpi);
     lines.extend(cpus::line(snapshot, &rates));
     lines
+}
+
+/// The part of the last `period`, or of the session, in which calls were counted. Without an upper bound of the
+/// calls, the probes slow the program too much to know the rate between the sampling windows.
+fn sampled_text(part: f64, period: Option<Duration>, is_unbounded: bool) -> String {
+    let span = period.map_or_else(
+        || "the time".to_owned(),
+        |period| format!("the last {}", duration(period.as_nanos() as f64)),
+    );
+    let what = match part > 0.0 {
+        true => format!("sampled {} of {span}", percent(part)),
+        false => format!("not sampled in {span}: the rate of the windows before"),
+    };
+    let slowed = match is_unbounded {
+        true => "; probes slow the sampled time: the true rate may be higher",
+        false => "",
+    };
+    format!("   ({what}{slowed})")
 }
 
 /// The mean share of the time inside MPI over the ranks of which it is known; `None` if MPI is not probed.
@@ -514,7 +527,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_lower_bound_of_the_calls_is_named_with_the_part_of_the_time_that_its_rate_is_of() {
+    fn an_estimate_without_an_upper_bound_is_shown_with_the_part_of_the_time_that_it_is_of() {
         let mut snapshot = snapshot(1);
         let process = &mut snapshot.processes[0];
         let estimate = profile::cost::Estimate {
@@ -532,15 +545,25 @@ pub(super) mod tests {
         snapshot.period = Duration::from_secs(10);
         let first = |lines: Vec<String>| lines[0].clone();
         insta::assert_snapshot!([first(summary(&snapshot)), first(overview(&snapshot)), text(&snapshot)].join("\n"), @"
-        after 2 s       at least 412 MPI calls/s, at least 3.4 MiB/s sent   (sampled 1.3 % of the last 10 s, which slows it)
-        over 2 s       at least 412 MPI calls/s, at least 3.4 MiB/s sent   (sampled 38 % of the time, which slows it)
-        after 2 s       at least 412 MPI calls/s, at least 3.4 MiB/s sent   (sampled 1.3 % of the last 10 s, which slows it)
+        after 2 s       ~412 MPI calls/s, ~3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: the true rate may be higher)
+        over 2 s       ~412 MPI calls/s, ~3.4 MiB/s sent   (sampled 38 % of the time; probes slow the sampled time: the true rate may be higher)
+        after 2 s       ~412 MPI calls/s, ~3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: the true rate may be higher)
         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.7 %
                               inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
-        function                 calls/s      mean   share of the time
-        MPI_Wait             >=1 210 000   ~6.1 ms    ~80 %  ######################
+        function                calls/s      mean   share of the time
+        MPI_Wait             ~1 210 000   ~6.1 ms    ~80 %  ######################
         ");
+    }
+
+    #[test]
+    fn a_period_without_a_sampling_window_says_where_its_rate_is_from() {
+        let period = Some(Duration::from_secs(1));
+        let line = sampled_text(0.0, period, false);
+        assert_eq!(
+            line,
+            "   (not sampled in the last 1 s: the rate of the windows before)"
+        );
     }
 
     #[test]

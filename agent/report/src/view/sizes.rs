@@ -90,7 +90,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
         false => String::new(),
     };
     let with = if has_others {
-        " (calls that are not point to point count too, at each rank)"
+        " (with collectives, once for each rank)"
     } else {
         ""
     };
@@ -162,7 +162,7 @@ mod tests {
             .push(function("MPI_Bcast", "sent", &[0, 0, 0, 8]));
         let line = over_all(&snapshot).swap_remove(1);
         assert!(
-            line.starts_with(" sizes of 108 of ~158 messages sent (calls that are not point to point count too, at each rank) "),
+            line.starts_with(" sizes of 108 of ~158 messages sent (with collectives, once for each rank) "),
             "{line}"
         );
         snapshot.processes.truncate(0);

@@ -88,7 +88,7 @@ impl Regions {
         }
         let until_ns = now_ns.max(since_ns + (cost / BUDGET) as u64);
         self.until_ns = until_ns.max(now_ns + REST_NS_MIN);
-        let is_new = !std::mem::replace(&mut self.is_said, true) && !look.is_used;
+        let is_new = !look.is_used && !std::mem::replace(&mut self.is_said, true);
         let share = cost / elapsed.max(1.0);
         let notice = is_new.then_some(BudgetEffect::SayRegionsRest(share));
         [BudgetEffect::DetachRegions].into_iter().chain(notice).collect()

@@ -469,8 +469,8 @@ impl Sampling {
 
 fn advice_on_agent(load: &Load, budget: BudgetShare) -> String {
     format!(
-        "note: tuneagent itself takes {} of a CPU, above --budget {budget} of this job's CPU time: use --rules none or fewer \
-         processes; a greater --budget permits this cost, but does not lower it",
+        "note: tuneagent takes {} of a CPU, more than --budget allows ({budget} of this job's CPU time), and cannot take less: \
+         use --rules none or watch fewer processes",
         percent(load.agent),
     )
 }

@@ -151,7 +151,7 @@ impl Made {
             return false;
         };
         let first = &guard.text;
-        *guard = GuardView::without(words::NOT_JUDGED, format!("{reason}; before: {first}"));
+        *guard = GuardView::without(words::NOT_JUDGED, format!("{reason}; first comparison: {first}"));
         true
     }
 
@@ -180,7 +180,7 @@ impl Made {
         let trial = trial.filter(|_| self.is_made());
         let on_trial = || {
             let text = |trial: &GuardView| match &self.first_result {
-                Some(first) => format!("{}; before: {first}", trial.text),
+                Some(first) => format!("{}; first comparison: {first}", trial.text),
                 None => trial.text.clone(),
             };
             trial.map(|trial| GuardView {

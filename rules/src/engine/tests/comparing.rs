@@ -59,7 +59,7 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
     assert_eq!(standing, Standing::OnTrial);
     assert_eq!(
         why,
-        format!("on trial, reverted to compare: 0 of 1 windows; before: {first}")
+        format!("on trial, reverted to compare: 0 of 1 windows; first comparison: {first}")
     );
     while matches!(program.job.status().0, Standing::OnTrial | Standing::Pending) {
         let times = if program.in_force { 2 } else { 1 };

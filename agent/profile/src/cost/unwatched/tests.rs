@@ -172,6 +172,17 @@ proptest! {
 }
 
 #[test]
+fn a_long_window_at_the_start_counts_for_no_more_than_those_after_it() {
+    // The program slows down to a quarter of its pace when the first window, of 30 ms, has ended.
+    let mut program = program(|now_ns| if now_ns < 30e6 { 1_000.0 } else { 4_000.0 });
+    let mut windows = vec![(30e6, 30e6)];
+    windows.resize(9, (1e6, 30e6));
+    let (estimated, _) = watched(&mut program, &windows, 0.0, 1.0);
+    let of_truth = estimated as f64 / program.calls as f64;
+    assert!((1.0..1.5).contains(&of_truth), "{of_truth}");
+}
+
+#[test]
 fn a_pace_that_the_probe_sets_is_estimated_as_a_lower_bound_only() {
     // 50 ns of its own and 800 ns of ours: the measurement cannot distinguish 30 from 80 ns.
     let mut tight = program(|_| 50.0);
@@ -189,7 +200,7 @@ fn ranks_that_may_wait_for_each_other_have_the_price_of_all_in_their_range() {
         inside_ns: 900_000,
         ..ProcessWindow::default()
     };
-    let with = |window: ProcessWindow| Pace::of([window].into_iter());
+    let with = |window: ProcessWindow| Pace::of([(window, 1.0)].into_iter());
     let of_three = with(ProcessWindow {
         others_ns: 100_000.0,
         ..alone

@@ -49,7 +49,7 @@ fn a_stop_while_a_change_is_reverted_to_compare_says_that_it_was_not_judged() {
     let guard = it.views(&[])[0].guard.clone().unwrap();
     assert_eq!(
         guard.text,
-        "not judged: the session ended while the change was reverted to compare; before: pace: 1 -> 2"
+        "not judged: the session ended while the change was reverted to compare; first comparison: pace: 1 -> 2"
     );
 }
 
@@ -243,7 +243,7 @@ fn while_a_change_is_made_again_the_first_result_stands_beside_how_far_its_trial
             over: 1,
         }]);
         let guard = views[0].guard.clone().unwrap();
-        let text = format!("on trial: {seen} of 1 windows; before: pace: 1 -> 2");
+        let text = format!("on trial: {seen} of 1 windows; first comparison: pace: 1 -> 2");
         assert_eq!((guard.verdict, guard.text), ("on trial", text));
     }
     it.on(kept(3), ms(6));
