@@ -126,7 +126,8 @@ fn waiting_lines(snapshot: &Snapshot) -> Vec<String> {
 }
 
 pub(super) fn state_line(rule: &RuleView) -> String {
-    let left_out = rule.left_out();
+    // If no window was evaluated, the state has the reasons.
+    let left_out = rule.left_out().filter(|_| rule.windows > 0);
     let left_out = left_out.map_or_else(String::new, |text| format!("\n    {:<24} {text}", ""));
     format!("    {:<24} {}{left_out}", rule.name, rule.state)
 }
