@@ -2,8 +2,8 @@
 //!
 //! The kernel keeps them by thread, and those of a thread that ended vanish from /proc. What was read of it
 //! stays in the sum; what it did after the last read is lost (less than one period for each thread that
-//! ends). A process that has ended can still be read until its parent collects it; then its CPU-time clock
-//! includes what all its threads did.
+//! ends), except its CPU time, which the CPU-time clock of the process includes. A process that has ended can
+//! still be read until its parent collects it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -106,31 +106,22 @@ impl Sampler {
         }
         let cpu_before_ns = self.sum.cpu_ns;
         self.add(&seen);
+        if let (Some(before), Some(now)) = (self.used_ns, used_ns) {
+            self.sum.cpu_ns = cpu_before_ns + now.saturating_sub(before);
+        }
         self.sum.faults_minor = stat.minflt;
         self.sum.faults_major = stat.majflt;
         // A process that ends gives back its memory first. What it had last remains.
-        match stat.rss {
-            0 => self.add_rest(cpu_before_ns, used_ns),
-            pages => {
-                self.sum.threads = seen.len() as u64;
-                let peak_kib = status.as_deref().and_then(|status| number(status, "VmHWM:"));
-                self.sum.resident_peak_bytes = peak_kib.map(|kib| kib * 1024);
-                self.sum.resident_bytes = pages * procfs::page_size();
-                self.look_at_heaps();
-            }
+        if stat.rss > 0 {
+            self.sum.threads = seen.len() as u64;
+            let peak_kib = status.as_deref().and_then(|status| number(status, "VmHWM:"));
+            self.sum.resident_peak_bytes = peak_kib.map(|kib| kib * 1024);
+            self.sum.resident_bytes = stat.rss * procfs::page_size();
+            self.look_at_heaps();
         }
         self.threads = seen;
         (self.used_ns, self.still) = (used_ns, 0);
         Ok(self.sum)
-    }
-
-    /// At the end of the process: adds what its threads did since the last sample, including those that can
-    /// no longer be read.
-    fn add_rest(&mut self, cpu_before_ns: u64, used_ns: Option<u64>) {
-        if let (Some(before), Some(now)) = (self.used_ns, used_ns) {
-            let cpu_ns = cpu_before_ns + now.saturating_sub(before);
-            self.sum.cpu_ns = self.sum.cpu_ns.max(cpu_ns);
-        }
     }
 
     fn look_at_heaps(&mut self) {
@@ -299,6 +290,20 @@ mod tests {
         child.wait().unwrap();
         slept.and(woke).unwrap();
         assert!(sampler.sample().is_err(), "it is gone");
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_thread_that_ends_between_two_samples_is_counted() {
+        let mut sampler = Sampler::open(std::process::id() as i32).unwrap();
+        let before = sampler.sample().unwrap();
+        let used_ns = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            time.tv_sec * 1_000_000_000 + time.tv_nsec
+        };
+        let work = move || while used_ns() < 50_000_000 {};
+        std::thread::spawn(work).join().unwrap();
+        let after = sampler.sample().unwrap();
+        assert!(after.cpu_ns - before.cpu_ns >= 50_000_000, "{before:?} {after:?}");
     }
 
     #[test]
