@@ -37,4 +37,5 @@ mod report_file;
 mod rights;
 mod rulebook;
 mod session;
+mod similar_name;
 mod watchdog;

@@ -128,13 +128,14 @@ diagnostics:
 hint:
 output_name: exit
 report_file: atomic_file output_name rights
+similar_name:
 watchdog: exit
 actuator: heap rights
 rulebook: diagnostics exit output_name
 http:
-session: actuator control exit heap hint http output_name priority readable report_file rulebook watchdog
+session: actuator control exit heap hint http output_name priority readable report_file rulebook similar_name watchdog
 commands: actuator cli control diagnostics exit hint output_name priority readable report_file rights rulebook session
-    atomic_file
+    atomic_file similar_name
 ";
 
 const JOB: &str = "

@@ -175,7 +175,12 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (
             vec!["attach", &pid, "--progress", "no_such_step/no_such_steps"],
             2,
-            "no process has the variable no_such_step and no_such_steps",
+            "no process has a numeric variable `no_such_step`",
+        ),
+        (
+            vec!["attach", &pid, "--progress", "limit/9"],
+            2,
+            "no process has a numeric variable `limit`; did you mean `limits`?",
         ),
         (
             vec!["attach", &pid, "--budget", "5"],

@@ -55,7 +55,8 @@ pub struct GetArgs {
 /// `tuneagent set`
 #[derive(Debug, Args)]
 pub struct SetArgs {
-    /// A process of the program, its launcher, or the program's name: every process of it is written
+    /// A process of the program, its launcher, or the program's name: every process of it is written, each at its
+    /// own iteration
     pub target: String,
     /// What to write; VAR as for `get`. Several are all checked before the first is written
     #[arg(required = true, value_name = "VAR=VALUE", value_parser = variable_assignment)]
@@ -69,7 +70,7 @@ pub struct SetArgs {
     /// Write when a process enters this function, or returns from it, and at no other instant
     #[arg(long, value_name = "entry:FUNCTION|return:FUNCTION")]
     pub at: Option<SyncPoint>,
-    /// How long to wait for that: 500ms, 10s, 2min or 1h
+    /// How long to wait for that: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "60s", value_parser = duration, value_name = "TIME", requires = "at")]
     pub within: Duration,
     /// Only this process, not all of the job

@@ -15,7 +15,7 @@ use super::{
 /// `tuneagent ps`
 #[derive(Debug, Args)]
 pub struct PsArgs {
-    /// How long to measure: 500ms, 10s, 2min or 1h
+    /// How long to measure: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
     /// Show every program, not only those that lose time
@@ -67,7 +67,7 @@ pub struct WatchArgs {
     /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
     #[arg(long, value_name = "FUNCTION", num_args = 1.., help_heading = "What is watched")]
     pub probe: Vec<String>,
-    /// End the session after this time (500ms, 10s, 2min, 1h); with `run` the command goes on
+    /// End the session after this time (500ms, 10s, 2min, 1h; a bare number is seconds); with `run` the command goes on
     #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true, help_heading = "Session")]
     pub duration: Option<Duration>,
     /// Write the report here at the end (- for standard output, %h for the host's name)
@@ -149,7 +149,7 @@ pub struct ExportArgs {
     /// Write the report here repeatedly, each on its own line (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub snapshots: Option<String>,
-    /// How often --snapshots writes: 500ms, 10s, 2min or 1h
+    /// How often --snapshots writes: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots", help_heading = "What is written")]
     pub every: Duration,
     /// Record what the session decided and did, and why, for a bug report (%h for the host's name): processes

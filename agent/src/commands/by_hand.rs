@@ -12,16 +12,17 @@ use tuner::actuator::{ActuatorRefusalKind, ArmCommand, ClientError, SetCommand};
 use tuner::dwarf::{Leaf, ValueKind};
 use tuner::{AddressSpace, FollowError, Images, Location, Pid, Receipt, VariableName};
 
-use super::{
-    refusals::{Outcomes, function_hint, hint},
-    target,
-};
+use super::{refusals::Outcomes, target};
 use crate::{
     actuator::{Actuator, StartOptions, passage_text},
     cli::{GetArgs, SetArgs},
     exit::{Code, CommandResult, Failure},
-    rights,
+    rights, similar_name,
 };
+
+/// After a write in several ranks of an MPI program.
+const AT_DIFFERENT_ITERATIONS: &str = "note: the ranks got the value at different iterations; if it decides which messages they exchange, they \
+     may wait for each other forever. A rule with `together` changes all ranks at the same iteration";
 
 /// The interval for checking whether the processes have reached their sync points.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
@@ -40,7 +41,8 @@ pub(super) fn get(args: &GetArgs) -> CommandResult {
                 false => member.space.variable(&name).map(|location| vec![location]),
             };
             let locations = locations.unwrap_or_else(|error| {
-                let hint = hint(&member.space, variable).map_or_else(String::new, |hint| format!("; {hint}"));
+                let hint = similar_name::of_variable(&member.space, variable)
+                    .map_or_else(String::new, |hint| format!("; {hint}"));
                 outcomes.refused(member.process.pid, &format!("{error}{hint}"));
                 Vec::new()
             });
@@ -178,6 +180,10 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
         Some(place) => hand.set_at(&processes, place)?,
     }
     let outcomes = hand.outcomes;
+    let ranks = processes.iter().filter(|member| member.mpi.is_some()).count();
+    if outcomes.changed_processes() > 1 && ranks > 1 {
+        say!("{AT_DIFFERENT_ITERATIONS}");
+    }
     outcomes.say_revert(&args.target);
     let failed = hand
         .failed
@@ -188,12 +194,12 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
         Some(code) => {
             let first = processes.first().map(|member| &member.space);
             let names = args.assignments.iter().map(|(name, _)| name);
-            let hints = names.filter_map(|name| hint(first?, name));
+            let hints = names.filter_map(|name| similar_name::of_variable(first?, name));
             let function = args.at.as_ref().map(|at| FunctionName {
                 name: at.function.clone(),
                 module: at.module.clone(),
             });
-            let of_place = function.and_then(|function| function_hint(first?, &function));
+            let of_place = function.and_then(|function| similar_name::of_function(first?, &function));
             hints.chain(of_place).for_each(|hint| warn!("{hint}"));
             Err(Failure::new(code, outcomes.conclusion("written")))
         }

@@ -41,14 +41,15 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
     let mut histories = state.histories().map_err(Failure::not_there)?;
     // The newest is the last line on the screen.
     histories.reverse();
-    if let Some(target) = &args.target {
-        retain(&mut histories, target)?;
-    }
+    let is_running = match &args.target {
+        Some(target) => retain(&mut histories, target)?,
+        None => true,
+    };
     if args.json {
         let changes = histories.iter().flat_map(|(_, history)| history.changes());
         return super::print_json(&changes.map(|change| as_json(&change)).collect::<Vec<_>>());
     }
-    let older = match args.all || args.target.is_some() {
+    let older = match args.all || args.target.is_some() && is_running {
         true => 0,
         false => leave_out_old(&mut histories),
     };
@@ -57,11 +58,12 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
         .iter()
         .flat_map(|(_, history)| entries(history.changes()))
         .collect();
-    let details =
-        |change: &JournalChange| format!("{:?} {}", said(change), change.intent.target.pid.is_alive());
     for entry in &merged(listed, details) {
         shown += 1;
         print(entry, args.target.is_some());
+    }
+    if !is_running && shown > 0 {
+        say!("none of these processes runs now");
     }
     for (path, history) in &histories {
         for line in &history.unreadable {
@@ -78,10 +80,16 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
             state.path().display()
         ),
         (_, 0) => {}
-        _ => say!(
-            "and {} of earlier processes: tuneagent journal --all",
-            plural(older, "change")
-        ),
+        _ => {
+            let target = args
+                .target
+                .as_deref()
+                .map_or_else(String::new, |name| format!("{name} "));
+            say!(
+                "and {} of earlier processes: tuneagent journal {target}--all",
+                plural(older, "change")
+            );
+        }
     }
     Ok(Code::Done)
 }
@@ -89,8 +97,8 @@ pub(super) fn journal(args: &JournalArgs) -> CommandResult {
 type Histories = Vec<(PathBuf, History)>;
 
 /// Keeps the histories of a target: if it runs, those of the job's processes; otherwise those of ended
-/// processes with this number or name.
-fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
+/// processes with this number or name. Returns whether it runs.
+fn retain(histories: &mut Histories, target: &str) -> Result<bool, Failure> {
     let running = wanted_pids(target);
     let is_of = |change: &JournalChange| {
         let process = &change.intent.target;
@@ -105,7 +113,7 @@ fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
             let message = format!("{}, and no journal has a change of it", failure.error);
             Err(Failure::new(failure.code, message))
         }
-        _ => Ok(()),
+        running => Ok(running.is_ok()),
     }
 }
 
@@ -151,18 +159,26 @@ fn as_json(change: &JournalChange) -> serde_json::Value {
     })
 }
 
-/// `tuneagent explain change PID:N`: the journal entry of a change. The process may be omitted if only one
-/// has a change with this number.
+/// `tuneagent explain change PID:N`: the journal entry of a change. The process may be the launcher of a job, and may
+/// be omitted if only one has a change with this number.
 pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let histories = state.histories().map_err(Failure::not_there)?;
-    let changes = histories.iter().flat_map(|(_, history)| history.changes());
-    let is_it = |change: &JournalChange| {
-        let intent = &change.intent;
-        intent.change == number && pid.is_none_or(|pid| intent.target.pid.number == pid)
+    let of = |pids: Option<&[i32]>| -> Vec<JournalChange> {
+        let changes = histories.iter().flat_map(|(_, history)| history.changes());
+        let is_it = |change: &JournalChange| {
+            let pid = change.intent.target.pid.number;
+            change.intent.change == number && pids.is_none_or(|pids| pids.contains(&pid))
+        };
+        changes.filter(is_it).collect()
     };
-    let changes: Vec<JournalChange> = changes.filter(is_it).collect();
+    let mut changes = of(pid.as_ref().map(std::slice::from_ref));
+    if let Some(launcher) = pid.filter(|_| changes.is_empty()) {
+        let ranks = wanted_pids(&launcher.to_string()).unwrap_or_default();
+        let ranks: Vec<i32> = ranks.into_iter().map(|rank| rank.number).collect();
+        changes = of(Some(&ranks));
+    }
     if let [first, _, ..] = changes.as_slice()
         && pid.is_none()
     {
@@ -185,13 +201,13 @@ pub(super) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
             "{what}; all changes: tuneagent journal --all"
         )));
     }
-    for change in changes {
-        let entry = HistoryEntry {
-            first: (number, change.intent.at.wall.clone()),
-            times: 1,
-            last: change,
-            others: Vec::new(),
-        };
+    let single = |change: JournalChange| HistoryEntry {
+        first: (number, change.intent.at.wall.clone()),
+        times: 1,
+        last: change,
+        others: Vec::new(),
+    };
+    for entry in merged(changes.into_iter().map(single).collect(), details) {
         print(&entry, true);
         let change = &entry.last;
         if let Some(rule) = &change.intent.rule
@@ -264,6 +280,11 @@ fn processes(pid: Pid, others: &[i32]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// What an entry shows of a change besides the change itself.
+fn details(change: &JournalChange) -> String {
+    format!("{:?} {}", said(change), change.intent.target.pid.is_alive())
 }
 
 /// How a change was written, or was attempted at its sync point. `None` if there was no write and no hold.

@@ -13,15 +13,12 @@ use tuner::journal::{Mechanism, Reason};
 use tuner::{ActionOutcome, ActionReceipt, Pid};
 
 use super::by_hand::{code, members, parse_type};
-use super::{
-    refusals::{Outcomes, function_hint},
-    target,
-};
+use super::{refusals::Outcomes, target};
 use crate::{
     actuator::Actuator,
     cli::{CallArgs, PatchArgs, PatchCommand},
     exit::{Code, CommandResult, Failure},
-    rights,
+    rights, similar_name,
 };
 
 /// Must be less than the time after which an actuator without an answer is considered dead.
@@ -185,7 +182,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
         Some(code) => {
             let first = members.first().map(|member| &member.space);
             let hints = functions(action).into_iter();
-            let hints = hints.filter_map(|function| function_hint(first?, function));
+            let hints = hints.filter_map(|function| similar_name::of_function(first?, function));
             hints.for_each(|hint| warn!("{hint}"));
             Err(Failure::new(code, outcomes.conclusion("done")))
         }

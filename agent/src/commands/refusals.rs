@@ -1,12 +1,9 @@
-//! Messages of commands by hand: each reason for a refusal once, a summary of the rest, and suggestions for
-//! mistyped names.
+//! Messages of commands by hand: each reason for a refusal once, and a summary of the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use plan::FunctionName;
-use tuner::{AddressSpace, Image, ImageError, Pid, SymbolKind, VariableError, VariableName};
-
-use profile::format::{nearest, plural};
+use profile::format::plural;
+use tuner::Pid;
 
 /// Results of a command in many processes.
 #[derive(Debug, Default)]
@@ -28,6 +25,12 @@ impl Outcomes {
     /// A change that can be reverted was made.
     pub(super) fn changed(&mut self, pid: Pid, change: u64) {
         self.changes.push((pid.number, change));
+    }
+
+    /// The number of processes with a change.
+    pub(super) fn changed_processes(&self) -> usize {
+        let pids: BTreeSet<i32> = self.changes.iter().map(|(pid, _)| *pid).collect();
+        pids.len()
     }
 
     /// Prints how the changes in a target are reverted.
@@ -82,70 +85,6 @@ impl Outcomes {
     }
 }
 
-/// A suggestion for a variable name that does not exist; `None` if it exists.
-pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
-    let wanted = VariableName::from(variable);
-    let Err(VariableError::NotFound { .. }) = space.variable(&wanted) else {
-        return None;
-    };
-    let program = space.executable()?;
-    let names = || -> Result<Vec<String>, ImageError> {
-        let symbols = program.image.defined_symbols()?.into_iter();
-        let variables = symbols.filter(|symbol| symbol.kind == SymbolKind::Variable);
-        Ok(variables.map(|symbol| symbol.name).collect())
-    };
-    if let Some(name) = corrected(&names().unwrap_or_default(), variable) {
-        return Some(format!("did you mean `{name}`?"));
-    }
-    is_stripped(&program.image).then(|| {
-        format!(
-            "{} is stripped: of its variables only those have names that it exports (strip -g would leave them)",
-            program.path
-        )
-    })
-}
-
-/// The path to a variable with the nearest existing name in place of the mistyped one: of all of it, or of the
-/// part before its first member, element or target.
-fn corrected(names: &[String], typed: &str) -> Option<String> {
-    let path = typed.trim_start_matches('*');
-    let stars = &typed[..typed.len() - path.len()];
-    let ends = [Some(path.len()), path.find(['.', '[', '-'])];
-    ends.into_iter().flatten().find_map(|end| {
-        let near = nearest(names.iter().cloned(), &path[..end])?;
-        Some(format!("{stars}{near}{}", &path[end..]))
-    })
-}
-
-/// A suggestion for the name of a function that does not exist; `None` if it exists, or if none is near.
-pub(super) fn function_hint(space: &AddressSpace, function: &FunctionName) -> Option<String> {
-    if space.every_function(function).is_ok() {
-        return None;
-    }
-    // A similar name of a library is not the one that was removed.
-    if let Some(program) = space.executable()
-        && is_stripped(&program.image)
-    {
-        return Some(format!(
-            "{} is stripped: of its functions only those have names that it exports (strip -g would leave them)",
-            program.path
-        ));
-    }
-    let symbols = space.modules.iter();
-    let symbols = symbols.flat_map(|module| module.image.defined_symbols().unwrap_or_default());
-    let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
-    let functions = symbols.filter(|symbol| is_code(symbol.kind));
-    let near = nearest(functions.map(|symbol| symbol.name), &function.name)?;
-    Some(format!("did you mean `{near}`?"))
-}
-
-/// Whether it has only exported symbols.
-pub(super) fn is_stripped(image: &Image) -> bool {
-    !image
-        .static_symbols()
-        .is_ok_and(|table| table.iter().next().is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,22 +106,6 @@ mod tests {
         outcomes.done();
         assert!(outcomes.conclusion("done").starts_with("1 of 4 was done (2 more"));
         assert_eq!(Outcomes::default().conclusion("written"), "nothing was written");
-    }
-
-    #[test]
-    fn a_mistyped_variable_is_corrected_with_the_path_that_follows() {
-        let names = ["limits", "cfg", "current"].map(str::to_owned);
-        for (typed, wanted) in [
-            ("limit", Some("limits")),
-            ("limit[2]", Some("limits[2]")),
-            ("cgf.solver.chunk", Some("cfg.solver.chunk")),
-            ("curent->level", Some("current->level")),
-            ("*curent", Some("*current")),
-            ("nothing.like", None),
-            ("x", None),
-        ] {
-            assert_eq!(corrected(&names, typed).as_deref(), wanted, "{typed}");
-        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use profile::progress::{ProgressSource, ProgressView, StepCount, StepProgress};
 use tuner::Memory;
 
 use super::{Options, target::WatchedJob, written::TargetVariable};
-use crate::exit::Failure;
+use crate::{exit::Failure, similar_name};
 
 /// Reads the variables of one process.
 #[derive(Debug)]
@@ -78,15 +78,17 @@ fn check(of: &ProgressSource, members: &[Member]) -> Result<(), Failure> {
             .iter()
             .any(|member| TargetVariable::of(name.to_owned(), None, member).is_some())
     };
-    let names = [Some(of.step.as_str()), of.total_name()];
-    let unknown: Vec<&str> = names
-        .into_iter()
-        .flatten()
-        .filter(|name| !is_known(name))
-        .collect();
+    let unknown = |name: &str| {
+        let similar = |member: &Member| similar_name::of_variable(&member.space, name);
+        let similar = members.iter().find_map(similar);
+        let similar = similar.map_or_else(String::new, |similar| format!("; {similar}"));
+        format!("--progress: no process has a numeric variable `{name}`{similar}")
+    };
+    let names = [Some(of.step.as_str()), of.total_name()].into_iter().flatten();
+    let unknown: Vec<String> = names.filter(|name| !is_known(name)).map(unknown).collect();
     Err(Failure::not_there(format!(
-        "--progress: no process has the variable {}, of a type that is a number (tuneagent symbols, tuneagent get)",
-        unknown.join(" and ")
+        "{} (all variables: tuneagent symbols PID --variables)",
+        unknown.join("\n")
     )))
 }
 

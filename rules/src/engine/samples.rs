@@ -149,7 +149,7 @@ impl Samples {
         let last = series.and_then(|series| series.last_in(start, end));
         let none = match measure {
             // The agent reports no smaller amount.
-            Measure::MemoryFreed => "is none (below 64 MiB, or not read in the window)",
+            Measure::MemoryFreed => "is below 64 MiB, or was not read in the window",
             _ => UNOBSERVED,
         };
         last.map(|(_, value)| value).ok_or(none)

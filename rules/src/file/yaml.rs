@@ -325,11 +325,29 @@ impl<'a> Reader<'a> {
             return Diagnostic::wrong("E0106", place, "an alias (`*`) has no place in a rule")
                 .help("a value that begins with `*` is an alias to YAML: put it into quotes");
         }
+        if let Some(brace) = self.open_brace(at).filter(|_| in_braces) {
+            return Diagnostic::error("E0101", "this `{` has no `}`")
+                .at(Span::new(brace, brace + 1), "opened here")
+                .at(place, "still inside it here");
+        }
         Diagnostic::wrong(
             "E0101",
             place,
             format!("this is not well-formed YAML: {}", error.info()),
         )
+    }
+
+    /// The last `{` before `at` without a `}`.
+    fn open_brace(&self, at: usize) -> Option<usize> {
+        let mut open = Vec::new();
+        for (place, letter) in self.source.get(..at)?.char_indices() {
+            match letter {
+                '{' => open.push(place),
+                '}' => drop(open.pop()),
+                _ => {}
+            }
+        }
+        open.pop()
     }
 
     /// The line that YAML reads as a key at `at`: that line, or the one above if it has no colon itself.

@@ -11,10 +11,7 @@ use rules::{
 };
 use tuner::{SymbolKind, VariableError, VariableName, WritablePlace, WritablePlaceError};
 
-use crate::{
-    commands::{by_hand, refusals::is_stripped},
-    rulebook::facts,
-};
+use crate::{commands::by_hand, rulebook::facts, similar_name::is_stripped};
 
 /// Every process of the job, as far as the rule refers to it.
 pub(super) fn seen(job: &Job, rule: &CheckedRule) -> Vec<SeenProcess> {

@@ -18,10 +18,11 @@ use tuner::dwarf::{self, Description, Inlined, Origin};
 use tuner::{AddressSpace, Emulation, Image, Images, Process, Spelling, foreign};
 
 use self::sites::{CostCounts, SiteRow};
-use super::{refusals::is_stripped, target};
+use super::target;
 use crate::{
     cli::SymbolsArgs,
     exit::{Code, CommandResult, Failure},
+    similar_name::is_stripped,
 };
 
 /// Maximum number of rows shown; a pattern selects fewer.
