@@ -47,6 +47,7 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
         4,
         "{text}"
     );
+    assert_has!(text, "note: the ranks got the value at different iterations");
     assert_eq!(
         values(state, &pid)?,
         ["0x01"; 4],
@@ -55,6 +56,9 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
 
     let (code, text) = Agent::run_in(state, &["journal", &pid])?;
     assert_eq!((code, text.matches("in force").count()), (0, 1), "{text}");
+    assert_eq!(text.matches("change 1").count(), 1, "one entry: {text}");
+    // The launcher stands for its ranks.
+    let text = Agent::succeed_in(state, &["explain", "change", &format!("{pid}:1")])?;
     assert_eq!(text.matches("change 1").count(), 1, "one entry: {text}");
 
     // The number of a change stands for all ranks that it was made in, unless one of them is named.
