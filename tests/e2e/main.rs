@@ -67,6 +67,7 @@ mod run;
 mod marks;
 
 // Every shipped rule on a program with a known result.
+mod shapes;
 mod shipped;
 
 // The host part of a GPU program, with a stub of CUDA's library.

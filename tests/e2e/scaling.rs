@@ -43,7 +43,7 @@ pub(crate) fn start_with(program: PathBuf, environment: &str, words: &str) -> Ou
     Ok(job)
 }
 
-fn sizes(report: &Value) -> Vec<Value> {
+pub(crate) fn sizes(report: &Value) -> Vec<Value> {
     let sizes = &report["processes"][0]["openmp"]["scaling"]["sizes"];
     sizes.as_array().cloned().unwrap_or_default()
 }

@@ -1,0 +1,48 @@
+/* An OpenMP program that scales as those of chapter 4 of Corbalan's thesis, section 4.6.
+ *
+ *   shapes DIRECTORY SEQUENTIAL WORK INNER TWO MORE ITERATIONS THREADS...
+ *
+ * An iteration has SEQUENTIAL microseconds outside parallel regions, and WORK microseconds inside if there is one thread.
+ * With INNER > 0 half of the work is done in an inner loop that runs INNER times. The work is multiplied by TWO if
+ * there are two threads, and by MORE if there are more. ITERATIONS with each number of threads, again and again.
+ * Compute times are slept. As root it has real-time priority, so that times are nearly exact on a busy machine. Prints
+ * {"event":"ready"}; ends once DIRECTORY/stop exists. */
+#include "gates.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void take(double us)
+{
+    struct timespec time = {(time_t)(us / 1e6), (long)(us * 1e3) % 1000000000L};
+    nanosleep(&time, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    struct sched_param lowest = {1};
+    if (argc < 9)
+        return 2;
+    double sequential = atof(argv[2]), work = atof(argv[3]);
+    int inner = atoi(argv[4]);
+    double two = atof(argv[5]), more = atof(argv[6]);
+    double share = inner > 0 ? 0.5 : 1;
+    sched_setscheduler(0, SCHED_FIFO, &lowest);
+    printf("{\"event\":\"ready\"}\n");
+    fflush(stdout);
+    for (long iteration = 0; !exists(argv[1], "stop"); iteration++) {
+        int threads = atoi(argv[8 + iteration / atol(argv[7]) % (argc - 8)]);
+        double each = work * (threads < 2 ? 1 : threads < 3 ? two : more) / threads;
+        omp_set_num_threads(threads);
+        take(sequential);
+#pragma omp parallel
+        take(share * each);
+        for (int pass = 0; pass < inner; pass++) {
+#pragma omp parallel
+            take((1 - share) * each / inner);
+        }
+    }
+    return 0;
+}
