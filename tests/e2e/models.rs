@@ -274,7 +274,7 @@ fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_re
         job.events("iteration", 12, SOON)?;
         job.open("stop")?;
         job.finish(SOON)?;
-        let report = agent.finish_anyhow(SOON)?;
+        let report = agent.finish_with(SOON, &[0, 1])?;
         let reported = agent.lines.text();
         let (_, workers) = pace(&job.events("iteration", 1, SOON)?)?;
         assert!(
@@ -382,6 +382,6 @@ fn without_the_sync_point_it_loses_answers() -> Outcome {
     let (mut job, mut agent, _folder) = unshadowed(EACH)?;
     let ended = job.finish(SOON);
     assert!(ended.is_err(), "{}", agent.lines.text());
-    agent.finish_anyhow(SOON)?;
+    agent.finish_with(SOON, &[0, 1])?;
     Ok(())
 }

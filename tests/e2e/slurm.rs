@@ -86,7 +86,7 @@ fn a_job_of_slurm_is_found_by_its_number_and_changed_together_only_where_all_of_
         if nodes > 1 {
             job.open("end")?;
         }
-        let report = agent.finish_anyhow(SOON)?;
+        let report = agent.finish_with(SOON, &[0, 1])?;
         assert_eq!(report["job"]["size"], 2 * nodes, "{report}");
         let balance = &report["efficiencies"]["load_balance_between_nodes"];
         assert_eq!(balance.is_null(), nodes > 1, "{report}");

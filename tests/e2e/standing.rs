@@ -126,7 +126,7 @@ fn changes_of_a_stopped_program_are_reverted_when_it_continues() -> Outcome {
     agent.lines.wait_for_line(": reverted now", AT_ONCE)?;
     assert_eq!(knobs.knob()?, 10, "{}", agent.lines.text());
     agent.signal(Signal::INT)?;
-    let report = agent.finish_anyhow(SOON)?;
+    let report = agent.finish_with(SOON, &[0, 1])?;
     assert_eq!(report["changes"][0]["outcome"], "reverted", "{report}");
     assert_eq!(report["changes"][0]["guard"]["verdict"], "reverted", "{report}");
     let end = knobs.end()?;

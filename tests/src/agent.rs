@@ -349,17 +349,6 @@ impl Agent {
         }
     }
 
-    /// As `finish`, with exit code 0, or 1 if a change had to be reverted.
-    pub fn finish_anyhow(&mut self, within: Duration) -> Outcome<Value> {
-        match self.wait(within)? {
-            0 | 1 => self.report(),
-            code => Err(Problem::new(format!(
-                "tuneagent ended with {code}:\n{}",
-                self.lines.text()
-            ))),
-        }
-    }
-
     fn report(&self) -> Outcome<Value> {
         let file = self.folder.path().join("report.json");
         let text = fs::read_to_string(&file).context("the agent left no report")?;
