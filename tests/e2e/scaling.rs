@@ -2,6 +2,7 @@
 //! known losses.
 
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
@@ -34,10 +35,8 @@ pub(crate) fn start_with(program: PathBuf, environment: &str, words: &str) -> Ou
         let folder = folder.to_string_lossy().into_owned();
         let program = program.to_string_lossy().into_owned();
         let words = words.split_whitespace().map(str::to_owned);
-        [environment.to_owned(), program, folder]
-            .into_iter()
-            .chain(words)
-            .collect()
+        let environment = environment.split_whitespace().map(str::to_owned);
+        environment.chain([program, folder]).chain(words).collect()
     })?;
     job.events("ready", 1, SOON)?;
     Ok(job)
@@ -168,9 +167,14 @@ fn a_program_that_loses_most_of_its_threads_is_a_finding() -> Outcome {
 fn the_time_that_is_left_follows_from_the_programs_own_step() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
+    // 100 000 iterations of 10 ms take longer than this.
+    let limit_s = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
+        + 600;
     let job = start_with(
         programs::openmp("losses")?,
-        "OMP_NUM_THREADS=2",
+        &format!("OMP_NUM_THREADS=2 SLURM_JOB_END_TIME={limit_s}"),
         "library 5000 10000 0 0",
     )?;
     let mut agent = Agent::attach_armed(
@@ -196,6 +200,13 @@ fn the_time_that_is_left_follows_from_the_programs_own_step() -> Outcome {
         text.contains(" of 100 000 (") && text.contains(" left ("),
         "{text}"
     );
+    let by_then = done + pace * number(&progress["limit_s"]);
+    assert!(
+        (number(&progress["step_at_limit"]) / by_then - 1.0).abs() < 1e-6,
+        "{progress}"
+    );
+    assert!(number(&progress["limit_s"]) > 500.0, "{progress}");
+    assert!(text.contains(" comes first: about step "), "{text}");
     drop(job);
     Ok(())
 }

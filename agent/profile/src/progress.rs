@@ -103,6 +103,16 @@ pub struct ProgressView {
     pub total: f64,
     pub steps_per_s: Option<f64>,
     pub eta: Result<Eta, WithoutEta>,
+    /// Time until the batch system ends the job; `None` if there is no limit, or none is known.
+    pub limit: Option<Duration>,
+}
+
+impl ProgressView {
+    /// The step at the job's time limit, at the mean pace; `None` without a limit or a pace.
+    pub fn step_at_limit(&self) -> Option<f64> {
+        let steps = self.steps_per_s? * self.limit?.as_secs_f64();
+        Some((self.done + steps).min(self.total))
+    }
 }
 
 impl StepProgress {
@@ -144,6 +154,7 @@ impl StepProgress {
             total,
             steps_per_s,
             eta: self.eta(newest, total, steps_per_s),
+            limit: None,
         })
     }
 

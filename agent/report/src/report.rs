@@ -112,6 +112,8 @@ fn progress(view: &ProgressView) -> Value {
         "remaining_least_s": eta.ok().map(|eta| eta.least.as_secs_f64()),
         "remaining_most_s": eta.ok().and_then(|eta| eta.most).map(|most| most.as_secs_f64()),
         "without_remaining": eta.err().map(|without| without.reason()),
+        "limit_s": view.limit.map(|limit| limit.as_secs_f64()),
+        "step_at_limit": view.step_at_limit(),
     })
 }
 

@@ -1,6 +1,8 @@
 //! Reads the program's step counter and its number of steps (`--progress 'step/steps'`).
 
-use job::{Job, Member};
+use std::time::Duration;
+
+use job::{Job, Member, end_time_s, unix_s};
 use profile::progress::{ProgressSource, ProgressView, StepCount, StepProgress};
 use tuner::Memory;
 
@@ -14,6 +16,8 @@ pub(super) struct ProgressReader {
     /// The slot of the process that is read, and its variables; `None` until a process has them.
     found: Option<(u32, TargetVariable, Total)>,
     progress: StepProgress,
+    /// When the batch system ends the job, in seconds since 1970.
+    end_time_s: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -36,6 +40,7 @@ impl ProgressReader {
             of: of.clone(),
             found: None,
             progress: StepProgress::default(),
+            end_time_s: end_time_s(job),
         }))
     }
 
@@ -64,7 +69,9 @@ impl ProgressReader {
     }
 
     pub(super) fn view(&self) -> Option<ProgressView> {
-        self.progress.view()
+        let left = |end_s: f64| Duration::try_from_secs_f64(end_s - unix_s()).unwrap_or_default();
+        let limit = self.end_time_s.map(left);
+        self.progress.view().map(|view| ProgressView { limit, ..view })
     }
 }
 

@@ -19,15 +19,22 @@ pub fn job_id(job: &Job) -> String {
     given.chain(starter).next().unwrap_or_default()
 }
 
+/// When the batch system ends the job, in seconds since 1970; `None` if it has no time limit, or none is known.
+pub fn end_time_s(job: &Job) -> Option<f64> {
+    let environment = job.members.first()?.process.environment().ok()?;
+    value(&environment, "SLURM_JOB_END_TIME")?.parse().ok()
+}
+
+fn value<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
+    let mut values = environment.iter().filter_map(|line| {
+        let value = line.strip_prefix(name)?.strip_prefix('=')?.trim();
+        (!value.is_empty()).then_some(value)
+    });
+    values.next()
+}
+
 fn from_environment(environment: &[String]) -> Option<String> {
-    let value = |name: &&str| {
-        let mut values = environment.iter().filter_map(|line| {
-            let value = line.strip_prefix(name)?.strip_prefix('=')?.trim();
-            (!value.is_empty()).then_some(value)
-        });
-        values.next()
-    };
-    let value = VARIABLES.iter().find_map(value)?;
+    let value = VARIABLES.iter().find_map(|name| value(environment, name))?;
     Some(printable(value).chars().take(CHARACTERS_MAX).collect())
 }
 

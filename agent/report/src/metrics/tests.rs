@@ -35,6 +35,7 @@ fn progress() -> ProgressView {
             least: Duration::from_secs(25),
             most: Some(Duration::from_secs(40)),
         }),
+        limit: None,
     }
 }
 

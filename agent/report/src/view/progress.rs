@@ -23,11 +23,26 @@ fn of(view: &ProgressView) -> String {
         Ok(eta) => left(eta),
         Err(without) => format!("time left unknown: {}", without.reason()),
     };
+    let limit = limit(view).unwrap_or_default();
     format!(
-        " step {} of {}{share}{pace}   {left}",
+        " step {} of {}{share}{pace}   {left}{limit}",
         count(view.done),
         count(view.total)
     )
+}
+
+/// What is done when the batch system ends the job.
+fn limit(view: &ProgressView) -> Option<String> {
+    let limit = view.limit?;
+    let time = duration(limit.as_nanos() as f64);
+    let done = view.step_at_limit()?;
+    Some(match done < view.total {
+        true => format!(
+            "; the job's time limit in {time} comes first: about step {} by then",
+            count(done.round())
+        ),
+        false => format!("; the job's time limit is in {time}"),
+    })
 }
 
 fn left(eta: &Eta) -> String {
@@ -65,11 +80,20 @@ mod tests {
                 least: Duration::from_secs(29),
                 most: Some(Duration::from_secs(35)),
             }),
+            limit: None,
         };
         assert_eq!(
             of(&view),
             " step 1 200 of 5 000 (24 %), 120/s   31.7 s left (29 s to 35 s with 90 % confidence)"
         );
+        let of_limit = |seconds| {
+            let limit = Some(Duration::from_secs(seconds));
+            of(&ProgressView { limit, ..view })
+        };
+        assert!(
+            of_limit(10).ends_with("; the job's time limit in 10 s comes first: about step 2 400 by then")
+        );
+        assert!(of_limit(600).ends_with("; the job's time limit is in 10 min"));
         let stands = ProgressView {
             eta: Err(WithoutEta::Stands),
             ..view
