@@ -18,7 +18,7 @@ pub(crate) struct Acting {
     pub(crate) job: Job,
     pub(crate) agent: Agent,
     /// Holds libraries and rules, which must exist during the session.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 const HEAD: &str = "about: for a test
@@ -49,16 +49,24 @@ impl Acting {
 
     pub(crate) fn of(program: &Path, head: &str, tunes: &str, arguments: Vec<String>) -> Outcome<Acting> {
         let folder = tempfile::tempdir()?;
-        let rule = rule(&folder, head, tunes)?;
+        rule(&folder, head, tunes)?;
         let job = Job::alone(program, |folder| with_folder(folder, arguments))?;
         job.events("ready", 1, SOON)?;
         job.open("go")?;
-        let agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply=acting"])?;
-        Ok(Acting {
-            job,
-            agent,
-            _folder: folder,
-        })
+        let agent = Acting::session(&job, &folder)?;
+        Ok(Acting { job, agent, folder })
+    }
+
+    fn session(job: &Job, folder: &TempDir) -> Outcome<Agent> {
+        let rule = folder.path().join("acting.yaml");
+        let flags = ["--rules", "none", &rule.to_string_lossy(), "--apply=acting"];
+        Agent::attach(job.pid(), &flags)
+    }
+
+    /// Begins another session with the same rule.
+    pub(crate) fn attach_again(&mut self) -> Outcome {
+        self.agent = Acting::session(&self.job, &self.folder)?;
+        Ok(())
     }
 
     /// Waits for a round that `is_it` accepts, after skipping `from` rounds. Returns the number of rounds
@@ -358,7 +366,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
     let acting = Acting {
         job,
         agent,
-        _folder: folder,
+        folder: folder,
     };
     acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     let (report, views, said) = acting.end_and_what_was_said()?;
@@ -450,7 +458,7 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused() -> Outco
     let acting = Acting {
         job,
         agent,
-        _folder: folder,
+        folder: folder,
     };
     acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     acting

@@ -115,6 +115,12 @@ fn speedups_of_the_five_shapes_are_those_of_the_closed_form() -> Outcome {
         job.open("stop")?;
         job.end(SOON)?;
         differences.extend(shape.differences(&report).unwrap_or_default());
+        let speedups: Vec<f64> = sizes(&report)
+            .iter()
+            .map(|size| number(&size["speedup"]))
+            .collect();
+        let rises = speedups.windows(2).all(|pair| pair[1] > 0.95 * pair[0]);
+        assert!(rises, "{}: {speedups:?}", shape.name);
         let predicted = &report["processes"][0]["openmp"]["scaling"]["predicted"];
         assert_eq!(
             predicted["sizes"][0]["threads"], 16,

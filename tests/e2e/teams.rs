@@ -2,9 +2,12 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::family::Member;
 use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::actions::{Acting, changes, rule};
@@ -62,21 +65,62 @@ const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
     at: {entry: GOMP_parallel}
 ";
 
+/// Who is killed while the team is reduced.
+#[derive(Clone, Copy, Debug)]
+enum Killed {
+    Agent,
+    Actuator,
+    Both,
+}
+
+/// The actuator outlives the agent, and reverts. Without its actuator a session ends, and says how the changes are
+/// reverted: from the journal.
 #[test]
-fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed() -> Outcome {
+fn a_team_is_as_it_was_after_each_kill_of_the_session_that_changed_it() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
     let program = programs::openmp("regions")?;
     let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
-    acting.sees("a team of seven", 0, |team| team["most"] == 7)?;
-    acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
-    acting.agent.signal(rustix::process::Signal::KILL)?;
-    acting.sees("the team as it was", 2, |team| team["most"] != 7)?;
-    acting.job.open("end")?;
-    acting.job.events("tally", 1, SOON)?;
-    let teams = acting.job.events("team", 3, SOON)?;
-    assert_eq!(teams[0]["most"], teams[2]["most"], "{teams:?}");
-    acting.job.finish(SOON)
+    let kills = amount("TUNEAGENT_KILLS", 9, 99)?;
+    let mut seen = 0;
+    for killed in [Killed::Agent, Killed::Actuator, Killed::Both]
+        .into_iter()
+        .cycle()
+        .take(kills as usize)
+    {
+        seen = acting.sees("a team of seven", seen, |team| team["most"] == 7)?;
+        acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
+        kill(&acting.agent, killed)?;
+        if !matches!(killed, Killed::Agent) {
+            // Waits for both: the actuator keeps the stream open until it ends.
+            acting.agent.wait(SOON)?;
+            Agent::succeed_in(acting.agent.folder(), &["undo", &acting.job.pid().to_string()])?;
+        }
+        if matches!(killed, Killed::Actuator) {
+            let text = acting.agent.lines.text();
+            assert_has!(
+                text,
+                "the actuator was lost; detached",
+                "`tuneagent undo` reverts what it left"
+            );
+        }
+        let what = format!("the team as it was after a kill of {killed:?}");
+        seen = acting.sees(&what, seen, |team| team["most"] != 7)?;
+        acting.attach_again()?;
+    }
+    Ok(())
+}
+
+fn kill(agent: &Agent, killed: Killed) -> Outcome {
+    let actuators = agent.actuators();
+    assert!(!actuators.is_empty(), "no actuator");
+    if !matches!(killed, Killed::Actuator) {
+        agent.signal(Signal::KILL)?;
+    }
+    if !matches!(killed, Killed::Agent) {
+        actuators.iter().for_each(Member::kill);
+    }
+    Ok(())
 }
 
 /// Allowed CPUs of a process.

@@ -39,7 +39,7 @@ impl Member {
         command.split(|byte| *byte == 0).any(|of| of == word.as_bytes())
     }
 
-    fn kill(&self) {
+    pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
 

@@ -149,8 +149,9 @@ impl Leaving {
             }
             LeaveEvent::NotKnown(error) => {
                 self.has_failed = true;
-                let text =
-                    format!("the actuator did not report what it reverted: {error}; see tuneagent journal");
+                let text = format!(
+                    "it is not known what was reverted: {error} (tuneagent journal lists the changes)"
+                );
                 self.changes = Some(text);
                 vec![LeaveEffect::Show]
             }

@@ -192,6 +192,7 @@ impl ActuatorChannel {
 /// The thread, and the channels to and from it.
 pub(crate) struct ActuatorQueue {
     shared: Arc<Shared>,
+    pub(super) pid: i32,
     orders: SyncSender<QueuedOrder>,
     receipts: mpsc::Receiver<OrderReceipt>,
     /// Receipts that have bypassed the thread.
@@ -202,6 +203,7 @@ pub(crate) struct ActuatorQueue {
 impl ActuatorQueue {
     /// Takes over a running actuator.
     pub(crate) fn new(actuator: Actuator) -> ActuatorQueue {
+        let pid = actuator.pid();
         let (orders, incoming) = sync_channel(ORDERS_MAX);
         let (outgoing, receipts) = mpsc::channel(ORDERS_MAX);
         let talk = Mutex::new(ActuatorChannel {
@@ -214,6 +216,7 @@ impl ActuatorQueue {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::spawn(move || thread::serve(&of_thread, &incoming, &outgoing));
         ActuatorQueue {
+            pid,
             shared,
             orders,
             receipts,

@@ -36,7 +36,8 @@ impl Ends {
     }
 }
 
-fn open(pid: i32) -> Option<Readable> {
+/// A descriptor that is readable once the process has ended.
+pub(super) fn open(pid: i32) -> Option<Readable> {
     Readable::new(pidfd_open(Pid::from_raw(pid)?, PidfdFlags::NONBLOCK).ok()?).ok()
 }
 

@@ -21,6 +21,7 @@ use tokio::{
 
 use super::{
     actuator_queue::{ActuatorQueue, OrderReceipt},
+    ends,
     intake::Expected,
     measuring::Measuring,
     members,
@@ -118,6 +119,8 @@ pub(super) struct Sources {
     family_events: Option<Readable>,
     /// The parent process holds the other end open as long as the command runs.
     over: Option<Readable>,
+    /// Readable once the actuator has ended.
+    actuator: Option<Readable>,
     family: Interval,
     pub(super) ticks: Ticks,
     series: Option<Interval>,
@@ -137,7 +140,7 @@ impl Sources {
     pub(super) fn new(
         target: &WatchedJob,
         measuring: &Measuring,
-        ends: mpsc::Receiver<u32>,
+        (ends, actuator): (mpsc::Receiver<u32>, Option<&ActuatorQueue>),
         (duration, series): (Option<Duration>, Option<Duration>),
     ) -> io::Result<Sources> {
         let signals = Signals::new(target.started.is_some())?;
@@ -152,6 +155,7 @@ impl Sources {
             ends,
             ticks: Ticks::new()?,
             family_events: waited(target.family_events.as_ref().map(Ring::as_fd))?,
+            actuator: actuator.and_then(|queue| ends::open(queue.pid)),
             over: waited(target.family_events.as_ref().map(|_| stdin.as_fd()))?,
             hits: waited(measuring.hits.as_ref().map(Ring::as_fd))?,
             closed: waited(measuring.probes.closed_stream())?,
@@ -185,6 +189,8 @@ impl Sources {
             name = self.signals.next() => Wake::Shutdown(name),
             () = until(self.deadline) => Wake::Shutdown("--duration reached"),
             Ok(()) = readable(self.over.as_ref()) => Wake::Shutdown("the command has ended"),
+            // Without it nothing could be reverted.
+            Ok(()) = readable(self.actuator.as_ref()) => Wake::Shutdown("the actuator was lost"),
             Some(slot) = self.ends.recv() => Wake::Ended(slot),
             Ok(()) = readable(self.family_events.as_ref()) => Wake::Family,
             _ = self.family.tick(), if self.family_events.is_some() => Wake::Family,

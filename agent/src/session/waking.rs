@@ -28,7 +28,8 @@ impl Session {
     pub(super) async fn watch(mut self, mut control: Option<Control>) -> CommandResult {
         let ended = self.target.watch_ends(&self.measuring.profile.processes);
         let times = (self.options.duration, self.screen.series_period());
-        let mut sources = Sources::new(&self.target, &self.measuring, ended, times).map_err(Failure::no)?;
+        let ends = (ended, self.actuation.queue.as_ref());
+        let mut sources = Sources::new(&self.target, &self.measuring, ends, times).map_err(Failure::no)?;
         if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
             sources.serve(listener);
         }

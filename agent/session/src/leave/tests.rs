@@ -178,7 +178,7 @@ fn an_actuator_that_says_nothing_is_no_success_and_the_journal_is_read() {
         [LeaveEffect::Show]
     );
     let (effects, outcome) = finish(it, ready(""));
-    let last = "Ctrl-C; detached in 25 ms; the actuator did not report what it reverted: it has ended; see tuneagent journal";
+    let last = "Ctrl-C; detached in 25 ms; it is not known what was reverted: it has ended (tuneagent journal lists the changes)";
     assert!(effects.contains(&say(last)), "{effects:?}");
     assert_eq!(outcome, Ok(false));
 }
