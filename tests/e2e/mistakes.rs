@@ -111,6 +111,11 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         "units.yaml",
         "rule: x\nabout: a\nroles: {r: rank >= 0}\nwindows: {w: {every: 1s}}\nmetrics: {m: sum(cpu.time) > 5}\n",
     )?;
+    let counts = written(
+        "counts.yaml",
+        "rule: counts\nabout: a\nroles: {one: exe != \"\"}\nprobes: {m: {role: one, entry: main}}\n\
+         windows: {w: {every: 1s}}\nmetrics: {n: count(m)}\n",
+    )?;
     let rows: Vec<(Vec<&str>, i32, &str)> = vec![
         (vec![&pid], 2, "tuneagent attach"),
         (vec!["run", "true"], 0, "the command has ended"),
@@ -269,6 +274,39 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
             ],
             2,
             "did you mean `main`?",
+        ),
+        // There is something to watch, but not what the user named.
+        (
+            vec![
+                "attach",
+                "--rules",
+                "none",
+                &counts,
+                "--probe",
+                "mian",
+                "--duration",
+                "300ms",
+                "--",
+                &pid,
+            ],
+            2,
+            "nothing was attached: no process has a function of --probe",
+        ),
+        (
+            vec![
+                "attach",
+                "--rules",
+                "none",
+                "--probe",
+                "mian",
+                "main",
+                "--duration",
+                "300ms",
+                "--",
+                &pid,
+            ],
+            0,
+            "missing: no module of process",
         ),
         // Further cases: cli.rs (missing rights, an occupied port, an unknown function), control.rs (another
         // user's session, applying without --apply), exports.rs (`--json -`).

@@ -64,7 +64,8 @@ pub struct WatchArgs {
     /// Which rules are loaded
     #[command(flatten)]
     pub rules: RuleArgs,
-    /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
+    /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram. Some process
+    /// must have one of them, or `attach` ends at once
     #[arg(long, value_name = "FUNCTION", num_args = 1.., help_heading = "What is watched")]
     pub probe: Vec<String>,
     /// End the session after this time (500ms, 10s, 2min, 1h; a bare number is seconds); with `run` the command goes on

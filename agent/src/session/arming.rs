@@ -60,7 +60,13 @@ impl Requests {
         };
         let must_probe = options.started.is_none() && (!options.probe.is_empty() || rules.is_empty());
         if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
-            return Err(nothing_to_probe(&probes));
+            return Err(nothing_to_probe(&probes, "no function to probe"));
+        }
+        // The libraries of a running process are not searched again for the function. MPI may come late.
+        let is_found = |(want, name): (usize, &String)| name.contains("MPI_") || probes.is_found(want);
+        let mut named = (own.start..regions.start).zip(&options.probe);
+        if must_probe && probes.kernel().is_some() && !options.probe.is_empty() && !named.any(is_found) {
+            return Err(nothing_to_probe(&probes, "no process has a function of --probe"));
         }
         Ok(probes)
     }
@@ -110,9 +116,9 @@ fn not_watched(job: &Job) -> Vec<String> {
         .collect()
 }
 
-fn nothing_to_probe(probes: &Probes) -> Failure {
+fn nothing_to_probe(probes: &Probes, why: &str) -> Failure {
     let missing = probes.missing().join("\n");
-    Failure::not_there(format!("{missing}\nnothing was attached: no function to probe").trim_start())
+    Failure::not_there(format!("{missing}\nnothing was attached: {why}").trim_start())
 }
 
 fn arm_failure(error: ArmError) -> Failure {

@@ -532,6 +532,12 @@ impl Probes {
         self.requested.is_empty() || self.requested.iter().any(by)
     }
 
+    /// Whether some process has a function of a request.
+    pub fn is_found(&self, want: usize) -> bool {
+        let mut probes = self.numbers.probes.iter().zip(0..);
+        probes.any(|(probe, number)| probe.wanted.contains(&want) && self.defined.get(&number) == Some(&true))
+    }
+
     /// Number of slots in use.
     pub fn slots(&self) -> u32 {
         self.requested.len() as u32
