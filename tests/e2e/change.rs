@@ -54,6 +54,23 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
         "it stays when the command has ended"
     );
 
+    let in_vain = [
+        "--type",
+        "bool",
+        "--at",
+        "entry:MPI_Finalize",
+        "--within",
+        "500ms",
+    ];
+    let words = [&["set", &pid, &assignment.replace("true", "false")], &in_vain[..]].concat();
+    let (code, text) = Agent::run_in(state, &words)?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(
+        text,
+        "did not reach entry:MPI_Finalize in time",
+        &format!("the ranks may wait for each other: `{VARIABLE}` was set in 4 of them before")
+    );
+
     let (code, text) = Agent::run_in(state, &["journal", &pid])?;
     assert_eq!((code, text.matches("in force").count()), (0, 1), "{text}");
     assert_eq!(text.matches("change 1").count(), 1, "one entry: {text}");
@@ -132,7 +149,11 @@ fn the_last_change_alone_is_taken_back_and_the_journal_has_everything() -> Outco
     );
     knobs.end()?;
     let text = Agent::succeed_in(state.path(), &["journal", &pid])?;
-    assert_has!(text, "change 3  rate 1.5 -> 2.5  reverted");
+    assert_has!(
+        text,
+        "knobs: 1 process, ended\n",
+        "change 3  rate 1.5 -> 2.5  reverted"
+    );
     Ok(())
 }
 

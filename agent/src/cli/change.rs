@@ -55,8 +55,8 @@ pub struct GetArgs {
 /// `tuneagent set`
 #[derive(Debug, Args)]
 pub struct SetArgs {
-    /// A process of the program, its launcher, or the program's name: every process of it is written, each at its
-    /// own iteration
+    /// A process of the program, its launcher, or the program's name: every process of it is written. The ranks
+    /// of an MPI job get the value at different iterations: set no variable that decides whether they communicate
     pub target: String,
     /// What to write; VAR as for `get`. Several are all checked before the first is written
     #[arg(required = true, value_name = "VAR=VALUE", value_parser = variable_assignment)]
@@ -207,10 +207,10 @@ pub struct UndoArgs {
 /// `tuneagent journal`
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// A process of the program, its launcher, or the program's name, also of one that has ended. Without it:
-    /// changes of the last day and of programs that still run, with no reasons
+    /// A process of the program, its launcher, or the program's name, also of one that has ended. Without it: all
+    /// programs, with no reasons
     pub target: Option<String>,
-    /// Also what was changed earlier
+    /// Also older changes of programs that have ended
     #[arg(long)]
     pub all: bool,
     /// As JSON, without a limit

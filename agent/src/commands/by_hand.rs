@@ -12,7 +12,7 @@ use tuner::actuator::{ActuatorRefusalKind, ArmCommand, ClientError, SetCommand};
 use tuner::dwarf::{Leaf, ValueKind};
 use tuner::{AddressSpace, FollowError, Images, Location, Pid, Receipt, VariableName};
 
-use super::{refusals::Outcomes, target};
+use super::{history, refusals::Outcomes, target};
 use crate::{
     actuator::{Actuator, StartOptions, passage_text},
     cli::{GetArgs, SetArgs},
@@ -173,15 +173,18 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
         args,
         value_type,
         failed: None,
+        is_late: false,
         outcomes: Outcomes::default(),
     };
     match &args.at {
         None => hand.set_at_once(&processes),
         Some(place) => hand.set_at(&processes, place)?,
     }
-    let outcomes = hand.outcomes;
-    let ranks = processes.iter().filter(|member| member.mpi.is_some()).count();
-    if outcomes.changed_processes() > 1 && ranks > 1 {
+    let (outcomes, is_late) = (hand.outcomes, hand.is_late && args.at.is_some());
+    let ranks: Vec<Pid> = (processes.iter().filter(|member| member.mpi.is_some()))
+        .map(|member| member.process.pid)
+        .collect();
+    if outcomes.changed_processes() > 1 && ranks.len() > 1 {
         say!("{AT_DIFFERENT_ITERATIONS}");
     }
     outcomes.say_revert(&args.target);
@@ -200,7 +203,11 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
                 module: at.module.clone(),
             });
             let of_place = function.and_then(|function| similar_name::of_function(first?, &function));
-            hints.chain(of_place).for_each(|hint| warn!("{hint}"));
+            let cause = is_late.then(|| history::set_apart(&ranks)).flatten();
+            hints
+                .chain(of_place)
+                .chain(cause)
+                .for_each(|hint| warn!("{hint}"));
             Err(Failure::new(code, outcomes.conclusion("written")))
         }
     }
@@ -229,6 +236,8 @@ struct ByHand<'a> {
     args: &'a SetArgs,
     value_type: Option<ValueType>,
     failed: Option<Code>,
+    /// Some process did not reach the place in time, or another session writes into it.
+    is_late: bool,
     outcomes: Outcomes,
 }
 
@@ -334,6 +343,8 @@ impl ByHand<'_> {
             Err(error) => {
                 self.outcomes.refused(pid, &error.to_string());
                 self.failed = self.failed.or(Some(code(&error)));
+                self.is_late |=
+                    matches!(&error, ClientError::Refused(why) if why.kind == ActuatorRefusalKind::Busy);
             }
         }
     }

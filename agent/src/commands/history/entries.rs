@@ -1,6 +1,8 @@
 //! Changes as `journal` lists them: the alternations of one session's trial are one entry, and so is a change
 //! that was made in several processes at once.
 
+use std::{cmp::Reverse, collections::BTreeSet};
+
 use tuner::journal::{JournalChange, Status};
 
 /// Repetitions of a change of a process, and the last one.
@@ -62,6 +64,70 @@ pub(super) fn merged(
         }
     }
     merged
+}
+
+/// The changes of a job, newest first.
+pub(super) struct JobEntries {
+    pub(super) program: String,
+    /// The numbers of the processes that were changed.
+    pub(super) processes: BTreeSet<i32>,
+    pub(super) is_running: bool,
+    pub(super) entries: Vec<HistoryEntry>,
+}
+
+/// Entries, which are in order of time, by job, newest first. Processes are of one job if some entry has both.
+pub(super) fn by_job(
+    entries: Vec<HistoryEntry>,
+    is_running: impl Fn(&JournalChange) -> bool,
+) -> Vec<JobEntries> {
+    let mut jobs: Vec<JobEntries> = Vec::new();
+    for entry in entries {
+        let pid = entry.last.intent.target.pid.number;
+        let mut of_entry = JobEntries {
+            program: program(&entry.last).to_owned(),
+            processes: entry.others.iter().copied().chain([pid]).collect(),
+            is_running: is_running(&entry.last),
+            entries: vec![entry],
+        };
+        let is_same = |job: &JobEntries| {
+            job.program == of_entry.program && !job.processes.is_disjoint(&of_entry.processes)
+        };
+        let (same, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_same);
+        jobs = others;
+        for job in same {
+            of_entry.processes.extend(job.processes);
+            of_entry.is_running |= job.is_running;
+            of_entry.entries.extend(job.entries);
+        }
+        jobs.push(of_entry);
+    }
+    let newest_first = |entry: &HistoryEntry| Reverse(entry.last.intent.at.wall.clone());
+    for job in &mut jobs {
+        job.entries.sort_by_key(newest_first);
+    }
+    jobs.reverse();
+    jobs
+}
+
+/// Keeps the newest entries of jobs that have ended, at most so many, and all of jobs that run. Returns the number
+/// of changes that were left out.
+pub(super) fn leave_out_old(jobs: &mut Vec<JobEntries>, most: usize) -> usize {
+    let (mut room, mut left_out) = (most, 0);
+    for job in jobs.iter_mut().filter(|job| !job.is_running) {
+        let kept = room.min(job.entries.len());
+        let old = job.entries.drain(kept..);
+        left_out += old
+            .map(|entry| entry.times * (1 + entry.others.len()))
+            .sum::<usize>();
+        room -= kept;
+    }
+    jobs.retain(|job| !job.entries.is_empty());
+    left_out
+}
+
+/// The name of the program in which a change was made.
+pub(super) fn program(change: &JournalChange) -> &str {
+    change.intent.target.executable.rsplit('/').next().unwrap_or("?")
 }
 
 /// Whether a session or command made the same change in two processes of a program, for the same reasons.
@@ -211,6 +277,55 @@ mod tests {
                 (8, 2, vec![]),
                 (9, 3, vec![]),
             ]
+        );
+    }
+
+    #[test]
+    fn changes_are_listed_by_job_newest_first_and_of_ended_jobs_only_the_newest() {
+        let made = |pid: i32, number: u64, others: &[i32]| {
+            let mut change = change(number, None, "0", Status::Reverted, (1, 1));
+            change.intent.target.pid.number = pid;
+            change.intent.at.wall = format!("2026-11-20T15:04:0{number}.000Z");
+            let mut entry = entries(vec![change]).remove(0);
+            entry.others = others.to_vec();
+            entry
+        };
+        // Process 9 runs; 7 and 8 are one job, which the third change shows.
+        let listed = || {
+            vec![
+                made(7, 1, &[]),
+                made(8, 2, &[]),
+                made(7, 3, &[8]),
+                made(9, 4, &[]),
+                made(5, 5, &[6]),
+                made(8, 6, &[]),
+            ]
+        };
+        let runs = |change: &JournalChange| change.intent.target.pid.number == 9;
+        let shown = |jobs: &[JobEntries]| -> Vec<(Vec<i32>, bool, Vec<u64>)> {
+            let of = |job: &JobEntries| {
+                let numbers = job.entries.iter().map(|entry| entry.last.intent.change);
+                (
+                    job.processes.iter().copied().collect(),
+                    job.is_running,
+                    numbers.collect(),
+                )
+            };
+            jobs.iter().map(of).collect()
+        };
+        let mut jobs = by_job(listed(), runs);
+        let first = (vec![7, 8], false, vec![6, 3, 2, 1]);
+        let all = [first, (vec![5, 6], false, vec![5]), (vec![9], true, vec![4])];
+        assert_eq!(shown(&jobs), all);
+        assert_eq!((leave_out_old(&mut jobs, 5), shown(&jobs)), (0, all.to_vec()));
+        assert_eq!(
+            leave_out_old(&mut jobs, 2),
+            4,
+            "change 2, 1, and 5 in two processes"
+        );
+        assert_eq!(
+            shown(&jobs),
+            [(vec![7, 8], false, vec![6, 3]), (vec![9], true, vec![4])]
         );
     }
 }
