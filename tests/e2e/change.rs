@@ -62,7 +62,8 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
         "--within",
         "500ms",
     ];
-    let words = [&["set", &pid, &assignment.replace("true", "false")], &in_vain[..]].concat();
+    let back = assignment.replace("true", "false");
+    let words = [&["set", &pid, &back], &in_vain[..]].concat();
     let (code, text) = Agent::run_in(state, &words)?;
     assert_eq!(code, 1, "{text}");
     assert_has!(
