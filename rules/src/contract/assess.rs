@@ -1,0 +1,496 @@
+//! Assessment: projects the requirements of a contract to all its features, level by level.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::deadlock::{deadlock, steady};
+use super::exact::{Exact, to_f64};
+use super::model::Contract;
+use super::reduce::{Number, Reduced, reduce};
+use super::repair::Repair;
+use super::system::{Feature, Row, System};
+use crate::diag::Diagnostic;
+
+/// An assessed contract: the rate of every feature.
+#[derive(Clone, Debug, Serialize)]
+pub struct Assessment {
+    pub contract: String,
+    pub degrees_of_freedom: usize,
+    pub specification: Specification,
+    pub arithmetic: Arithmetic,
+    /// Equations between the required features, which the requirements must satisfy.
+    pub relations: Vec<String>,
+    /// Requirements that were raised; none if they hold as stated.
+    pub raised: Vec<Raise>,
+    /// Other repairs with the same sum of raises.
+    pub alternatives: Vec<Vec<Raise>>,
+    /// How requirements that were stated as times became rates.
+    pub conversions: Vec<String>,
+    pub features: Vec<FeatureRate>,
+    /// The contracts of modules that are programs themselves, by module.
+    pub parts: Vec<(String, Assessment)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Specification {
+    /// As many requirements as there are degrees of freedom.
+    Exact,
+    /// More requirements, with relations between them.
+    OverSpecified,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arithmetic {
+    ExactFractions,
+    /// Fractions became too large. The largest residual of an equation, relative to its terms.
+    FloatingPoint {
+        residual: f64,
+    },
+}
+
+/// A requirement that was raised, per second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Raise {
+    pub feature: String,
+    pub from: f64,
+    pub to: f64,
+}
+
+/// The rate of a feature per second.
+#[derive(Clone, Debug, Serialize)]
+pub struct FeatureRate {
+    pub feature: String,
+    pub rate: f64,
+    /// The required rate, as stated.
+    pub required: Option<f64>,
+}
+
+impl Assessment {
+    /// The rate of a feature.
+    pub fn rate(&self, feature: &str) -> Option<f64> {
+        let found = self.features.iter().find(|one| one.feature == feature)?;
+        Some(found.rate)
+    }
+}
+
+/// A value that a feature must have at least.
+struct Constraint<N> {
+    column: usize,
+    value: N,
+    /// It must have just this value: an outer contract has determined it.
+    fixed: bool,
+}
+
+/// The arithmetic cannot represent a number, or wrong requirements.
+enum Stop {
+    Arithmetic,
+    Wrong(Vec<Diagnostic>),
+}
+
+impl From<Diagnostic> for Stop {
+    fn from(wrong: Diagnostic) -> Stop {
+        Stop::Wrong(vec![wrong])
+    }
+}
+
+impl Contract {
+    /// The rate of every feature if the requirements hold.
+    ///
+    /// # Errors
+    /// If the program deadlocks, requirements are insufficient, or nothing can satisfy them.
+    pub fn assess(&self) -> Result<Assessment, Vec<Diagnostic>> {
+        let exact = level::<Exact>(self, &BTreeMap::new());
+        let result = match exact {
+            Err(Stop::Arithmetic) => level::<f64>(self, &BTreeMap::new()),
+            other => other,
+        };
+        result.map_err(|stop| match stop {
+            Stop::Wrong(wrong) => wrong,
+            Stop::Arithmetic => {
+                let message = "the equations of the contract could not be solved numerically";
+                vec![Diagnostic::wrong("E0178", self.span, message)]
+            }
+        })
+    }
+}
+
+/// Assesses one level, then its parts. `outside` has the rates of the open streams of a part.
+fn level<N: Number>(contract: &Contract, outside: &BTreeMap<usize, N>) -> Result<Assessment, Stop> {
+    let system = System::of(contract);
+    let steady = steady::<N>(&system, &|_| false).ok_or(Stop::Arithmetic)?;
+    if !steady.dead.is_empty() {
+        return Err(deadlock(contract, &system, &steady).into());
+    }
+    let constraints = constraints(contract, &system, outside)?;
+    let last: Vec<usize> = constraints.iter().map(|one| one.column).collect();
+    let rows = system.rows.iter().map(|(_, row)| {
+        row.iter()
+            .map(|(column, value)| (*column, N::from_exact(*value)))
+            .collect::<Row<N>>()
+    });
+    let reduced = reduce::<N>(rows.collect(), system.features.len(), &last).ok_or(Stop::Arithmetic)?;
+    sufficient(contract, &system, &reduced)?;
+    let (values, alternatives) = repaired(contract, &system, &reduced, &constraints)?;
+    let rates = rates(&reduced, &values, system.features.len()).ok_or(Stop::Arithmetic)?;
+    let name = |column| system.name(contract, column);
+    let raises = |values: &BTreeMap<usize, f64>| -> Vec<Raise> {
+        let raised = constraints.iter().filter_map(|one| {
+            let (from, to) = (one.value.number(), *values.get(&one.column)?);
+            (to > from * (1.0 + 1e-9)).then(|| Raise {
+                feature: name(one.column),
+                from,
+                to,
+            })
+        });
+        raised.collect()
+    };
+    let chosen = values
+        .iter()
+        .map(|(column, value)| (*column, value.number()))
+        .collect();
+    let stated: BTreeMap<usize, f64> = constraints
+        .iter()
+        .map(|one| (one.column, one.value.number()))
+        .collect();
+    Ok(Assessment {
+        contract: contract.name.clone(),
+        degrees_of_freedom: steady.degrees_of_freedom,
+        specification: match reduced.relations.is_empty() {
+            true => Specification::Exact,
+            false => Specification::OverSpecified,
+        },
+        arithmetic: match N::TOLERANCE == 0.0 {
+            true => Arithmetic::ExactFractions,
+            false => Arithmetic::FloatingPoint {
+                residual: residual(&system, &rates),
+            },
+        },
+        relations: reduced
+            .relations
+            .iter()
+            .map(|row| relation(contract, &system, row))
+            .collect(),
+        raised: raises(&chosen),
+        alternatives: alternatives.iter().map(raises).collect(),
+        conversions: conversions(contract),
+        features: rates
+            .iter()
+            .enumerate()
+            .map(|(column, rate)| FeatureRate {
+                feature: name(column),
+                rate: rate.number(),
+                required: stated.get(&column).copied(),
+            })
+            .collect(),
+        parts: parts(contract, &system, &rates)?,
+    })
+}
+
+/// The requirements by feature: of two on one feature the greater counts.
+fn constraints<N: Number>(
+    contract: &Contract,
+    system: &System,
+    outside: &BTreeMap<usize, N>,
+) -> Result<Vec<Constraint<N>>, Stop> {
+    let mut out: BTreeMap<usize, Constraint<N>> = BTreeMap::new();
+    for (stream, value) in outside {
+        if let Some(column) = system.column(Feature::Outside { stream: *stream }) {
+            let value = *value;
+            out.insert(
+                column,
+                Constraint {
+                    column,
+                    value,
+                    fixed: true,
+                },
+            );
+        }
+    }
+    for one in &contract.requirements {
+        let column = system.resolve(contract, &one.feature, one.span)?;
+        let value = N::from_exact(one.least);
+        let known = out.get(&column);
+        if known.is_some_and(|known| known.fixed && known.value.number() < value.number()) {
+            let message = format!(
+                "the outer contract gives `{}` less than required here",
+                one.feature
+            );
+            return Err(Diagnostic::wrong("E0178", one.span, message).into());
+        }
+        if known.is_none_or(|known| !known.fixed && known.value.number() < value.number()) {
+            out.insert(
+                column,
+                Constraint {
+                    column,
+                    value,
+                    fixed: false,
+                },
+            );
+        }
+    }
+    Ok(out.into_values().collect())
+}
+
+/// Fails, naming the features that the requirements leave undetermined.
+fn sufficient<N: Number>(contract: &Contract, system: &System, reduced: &Reduced<N>) -> Result<(), Stop> {
+    if reduced.free.is_empty() {
+        return Ok(());
+    }
+    let free: BTreeSet<usize> = reduced.free.iter().copied().collect();
+    let open = |column: &usize| {
+        let row = reduced.solved.get(column);
+        free.contains(column) || row.is_some_and(|row| row.keys().any(|other| free.contains(other)))
+    };
+    let names: Vec<String> = (0..system.features.len())
+        .filter(open)
+        .map(|column| system.name(contract, column))
+        .collect();
+    let message = format!(
+        "the requirements are not sufficient: {} more {} needed",
+        free.len(),
+        if free.len() == 1 { "is" } else { "are" }
+    );
+    let shown = names.iter().take(12).cloned().collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(12);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    let mut wrong = Diagnostic::error("E0176", message);
+    for one in &contract.requirements {
+        wrong = wrong.at(one.span, "required");
+    }
+    if contract.requirements.is_empty() {
+        wrong = wrong.at(contract.span, "nothing is required");
+    }
+    for row in &reduced.relations {
+        wrong = wrong.at(
+            contract
+                .requirements
+                .first()
+                .map_or(contract.span, |one| one.span),
+            format!("these depend on each other: {}", relation(contract, system, row)),
+        );
+    }
+    Err(wrong
+        .help(format!("undetermined: {shown}{more}; require one of them too"))
+        .into())
+}
+
+type Values<N> = BTreeMap<usize, N>;
+
+/// The required values, raised by the least repair if they do not hold as stated; then other least repairs.
+fn repaired<N: Number>(
+    contract: &Contract,
+    system: &System,
+    reduced: &Reduced<N>,
+    constraints: &[Constraint<N>],
+) -> Result<(Values<N>, Vec<Values<f64>>), Stop> {
+    let stated: Values<N> = constraints.iter().map(|one| (one.column, one.value)).collect();
+    if holds(reduced, &stated).ok_or(Stop::Arithmetic)? {
+        return Ok((stated, Vec::new()));
+    }
+    let dense = |row: &Row<N>| -> Vec<f64> {
+        let value = |one: &Constraint<N>| row.get(&one.column).map_or(0.0, |value| value.number());
+        constraints.iter().map(value).collect()
+    };
+    let mut not_negative: Vec<Vec<f64>> = reduced.solved.values().map(dense).collect();
+    not_negative.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    not_negative.dedup();
+    let repair = Repair {
+        required: constraints.iter().map(|one| one.value.number()).collect(),
+        fixed: constraints.iter().map(|one| one.fixed).collect(),
+        equalities: reduced.relations.iter().map(dense).collect(),
+        not_negative,
+    };
+    let found = match repair.least() {
+        Ok(found) => found,
+        Err(_) => return Err(infeasible(contract, system, constraints, reduced, repair).into()),
+    };
+    let raised = |raises: &Vec<f64>| -> Values<f64> {
+        let raised = constraints.iter().zip(raises);
+        raised
+            .map(|(one, raise)| (one.column, one.value.number() + raise))
+            .collect()
+    };
+    let first = raised(&found[0]);
+    let values = constraints.iter().map(|one| {
+        let to = first[&one.column];
+        let same = (to - one.value.number()).abs() <= 1e-9 * to.abs();
+        if same {
+            Some((one.column, one.value))
+        } else {
+            Some((one.column, N::near(to)?))
+        }
+    });
+    let values = values.collect::<Option<Values<N>>>().ok_or(Stop::Arithmetic)?;
+    // The fractions near the numbers of the linear program must satisfy the equations exactly.
+    if !holds(reduced, &values).ok_or(Stop::Arithmetic)? {
+        return Err(Stop::Arithmetic);
+    }
+    Ok((values, found[1..].iter().map(raised).collect()))
+}
+
+/// Whether the relations hold and no rate is negative.
+fn holds<N: Number>(reduced: &Reduced<N>, values: &Values<N>) -> Option<bool> {
+    for row in &reduced.relations {
+        let (sum, terms) = sum(row, values)?;
+        if sum.number().abs() > N::TOLERANCE * terms {
+            return Some(false);
+        }
+    }
+    for row in reduced.solved.values() {
+        let (sum, terms) = sum(row, values)?;
+        if sum.number() < -N::TOLERANCE * terms {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+/// A sum over values, and the sum of the sizes of its terms.
+fn sum<N: Number>(row: &Row<N>, values: &Values<N>) -> Option<(N, f64)> {
+    let (mut sum, mut terms) = (N::default(), 0.0);
+    for (column, coefficient) in row {
+        let value = *values.get(column)?;
+        let minus = N::default().less(*coefficient, N::from_exact(Exact::from_integer(1)))?;
+        sum = sum.less(minus, value)?;
+        terms += (coefficient.number() * value.number()).abs();
+    }
+    Some((sum, terms))
+}
+
+fn rates<N: Number>(reduced: &Reduced<N>, values: &Values<N>, columns: usize) -> Option<Vec<N>> {
+    let rate = |column: usize| match (values.get(&column), reduced.solved.get(&column)) {
+        (Some(value), _) => Some(*value),
+        (None, Some(row)) => Some(sum(row, values)?.0),
+        (None, None) => None,
+    };
+    (0..columns).map(rate).collect()
+}
+
+/// The largest residual of an equation, relative to its terms.
+fn residual<N: Number>(system: &System, rates: &[N]) -> f64 {
+    let residual = |row: &Row<Exact>| {
+        let terms = row
+            .iter()
+            .map(|(column, value)| to_f64(*value) * rates[*column].number());
+        let size: f64 = terms.clone().map(f64::abs).sum();
+        terms.sum::<f64>().abs() / size.max(f64::MIN_POSITIVE)
+    };
+    system
+        .rows
+        .iter()
+        .map(|(_, row)| residual(row))
+        .fold(0.0, f64::max)
+}
+
+/// The error for requirements that nothing satisfies, with a set of them of which none can be left out.
+fn infeasible<N: Number>(
+    contract: &Contract,
+    system: &System,
+    constraints: &[Constraint<N>],
+    reduced: &Reduced<N>,
+    mut repair: Repair,
+) -> Diagnostic {
+    for (at, one) in constraints.iter().enumerate().filter(|(_, one)| !one.fixed) {
+        // Without the requirement its rate may be anything.
+        repair.required[at] = 0.0;
+        if repair.least().is_ok() {
+            repair.required[at] = one.value.number();
+        }
+    }
+    let message = "no rates satisfy these requirements together, however much they are raised";
+    let mut wrong = Diagnostic::error("E0178", message);
+    let left = constraints.iter().zip(&repair.required);
+    let left: BTreeSet<usize> = left
+        .filter(|(_, least)| **least > 0.0)
+        .map(|(one, _)| one.column)
+        .collect();
+    for one in &contract.requirements {
+        let column = system.resolve(contract, &one.feature, one.span);
+        if column.is_ok_and(|column| left.contains(&column)) {
+            wrong = wrong.at(one.span, "required");
+        }
+    }
+    let fixed = constraints.iter().filter(|one| one.fixed);
+    let fixed: Vec<String> = fixed
+        .map(|one| format!("{} = {}/s", system.name(contract, one.column), one.value.number()))
+        .collect();
+    let rows: Vec<String> = reduced
+        .relations
+        .iter()
+        .map(|row| relation(contract, system, row))
+        .collect();
+    let mut help = format!("they must satisfy {}", rows.join("; "));
+    if !fixed.is_empty() {
+        help.push_str(&format!("; the outer contract determines {}", fixed.join(", ")));
+    }
+    wrong.help(help)
+}
+
+/// `e3a + e3b - e5 = 0`
+fn relation<N: Number>(contract: &Contract, system: &System, row: &Row<N>) -> String {
+    let mut out = String::new();
+    for (column, value) in row {
+        let value = value.number();
+        let sign = match (out.is_empty(), value < 0.0) {
+            (true, true) => "-",
+            (true, false) => "",
+            (false, true) => " - ",
+            (false, false) => " + ",
+        };
+        let size = match value.abs() {
+            1.0 => String::new(),
+            size => format!("{} ", crate::quantity::significant(size, 6)),
+        };
+        out.push_str(&format!("{sign}{size}{}", system.name(contract, *column)));
+    }
+    format!("{out} = 0")
+}
+
+fn conversions(contract: &Contract) -> Vec<String> {
+    let converted = contract.requirements.iter().filter_map(|one| {
+        let conversion = one.conversion.as_ref()?;
+        Some(format!("{} >= {}/s: {conversion}", one.feature, one.least))
+    });
+    converted.collect()
+}
+
+/// Assesses the contracts of modules with the rates at their ends.
+fn parts<N: Number>(
+    contract: &Contract,
+    system: &System,
+    rates: &[N],
+) -> Result<Vec<(String, Assessment)>, Stop> {
+    let mut out = Vec::new();
+    for (module, one) in contract.modules.iter().enumerate() {
+        let Some(part) = &one.part else {
+            continue;
+        };
+        let inner = &contract.parts[part.contract];
+        let rate = |outer: usize, stream: usize| {
+            let end = match inner.streams[stream].from.is_empty() {
+                true => Feature::Input {
+                    module,
+                    stream: outer,
+                },
+                false => Feature::Output {
+                    module,
+                    stream: outer,
+                },
+            };
+            Some((stream, rates[system.column(end)?]))
+        };
+        let outside = part
+            .map
+            .iter()
+            .filter_map(|(outer, stream)| rate(*outer, *stream));
+        out.push((one.name.clone(), level::<N>(inner, &outside.collect())?));
+    }
+    Ok(out)
+}
