@@ -24,14 +24,20 @@
 //! ```
 
 mod assess;
+mod capacity;
 mod deadlock;
+mod dot;
 mod exact;
 mod keys;
 mod model;
 mod read;
 mod reduce;
 mod repair;
+mod service;
+mod size;
 mod system;
 
 pub use assess::{Arithmetic, Assessment, FeatureRate, Raise, Specification};
+pub use capacity::{Addition, Capacity, Resource};
 pub use model::Contract;
+pub use size::Size;

@@ -126,15 +126,15 @@ impl System {
                 self.equation(origin, &[(activation, integer(1)), (input, integer(-1))]);
             }
         }
-        for (stream, it) in contract.streams.iter().enumerate() {
-            if !it.from.contains(&module) {
-                continue;
+        let mut outputs: BTreeMap<usize, Vec<(Feature, Exact)>> = BTreeMap::new();
+        for (computation, it) in one.computations.iter().enumerate() {
+            for (stream, items) in &it.gives {
+                let sent = (Feature::Activation { module, computation }, *items);
+                outputs.entry(*stream).or_default().push(sent);
             }
-            let mut terms = vec![(Feature::Output { module, stream }, integer(-1))];
-            for (computation, it) in one.computations.iter().enumerate() {
-                let given = it.gives.iter().filter(|(to, _)| *to == stream);
-                terms.extend(given.map(|(_, items)| (Feature::Activation { module, computation }, *items)));
-            }
+        }
+        for (stream, mut terms) in outputs {
+            terms.push((Feature::Output { module, stream }, integer(-1)));
             self.equation(Origin::Gives { module }, &terms);
         }
     }
