@@ -29,7 +29,7 @@ pub struct Assessment {
     pub conversions: Vec<String>,
     pub features: Vec<FeatureRate>,
     /// The contracts of modules that are programs themselves, by module.
-    pub parts: Vec<(String, Assessment)>,
+    pub parts: BTreeMap<String, Assessment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -466,8 +466,8 @@ fn parts<N: Number>(
     contract: &Contract,
     system: &System,
     rates: &[N],
-) -> Result<Vec<(String, Assessment)>, Stop> {
-    let mut out = Vec::new();
+) -> Result<BTreeMap<String, Assessment>, Stop> {
+    let mut out = BTreeMap::new();
     for (module, one) in contract.modules.iter().enumerate() {
         let Some(part) = &one.part else {
             continue;
@@ -490,7 +490,7 @@ fn parts<N: Number>(
             .map
             .iter()
             .filter_map(|(outer, stream)| rate(*outer, *stream));
-        out.push((one.name.clone(), level::<N>(inner, &outside.collect())?));
+        out.insert(one.name.clone(), level::<N>(inner, &outside.collect())?);
     }
     Ok(out)
 }

@@ -24,6 +24,7 @@
 //! ```
 
 mod assess;
+mod calibrate;
 mod capacity;
 mod deadlock;
 mod dot;
@@ -38,6 +39,7 @@ mod size;
 mod system;
 
 pub use assess::{Arithmetic, Assessment, FeatureRate, Raise, Specification};
+pub use calibrate::Calibration;
 pub use capacity::{Addition, Capacity, Resource};
 pub use model::Contract;
 pub use size::Size;

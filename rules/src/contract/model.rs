@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::calibrate::Calibration;
 use super::exact::Exact;
 use crate::diag::Span;
 
@@ -17,6 +18,8 @@ pub struct Contract {
     pub(crate) links: Vec<Link>,
     pub(crate) requirements: Vec<Requirement>,
     pub(crate) adaptations: Vec<Adaptation>,
+    /// Works that were fitted to measured times.
+    pub(crate) calibrations: Vec<Calibration>,
     /// The contracts of modules that are programs themselves.
     pub(crate) parts: Vec<Contract>,
     pub(crate) span: Span,
@@ -160,6 +163,11 @@ impl Contract {
     /// What the program does.
     pub fn about(&self) -> Option<&str> {
         self.about.as_deref()
+    }
+
+    /// Works that were fitted to measured times.
+    pub fn calibrations(&self) -> &[Calibration] {
+        &self.calibrations
     }
 
     /// The least and the greatest number of workers that may be set.

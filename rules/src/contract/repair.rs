@@ -17,8 +17,10 @@ pub(super) struct Repair {
 #[derive(Debug)]
 pub(super) struct Infeasible;
 
-/// Two raises closer than this, relative to the required values, are the same.
-const SAME: f64 = 1e-7;
+/// Two raises closer than this, relative to all raises and required values, are the same.
+const SAME: f64 = 1e-6;
+/// Sums of raises may differ by this share: rounding of the solver.
+const ROUNDING: f64 = 1e-9;
 /// Maximum number of requirements for which other least repairs are searched.
 const SEARCHED_MAX: usize = 32;
 
@@ -42,7 +44,7 @@ impl Repair {
                 let differs = |other: &Vec<f64>| {
                     let near = |one: &Vec<f64>| {
                         let mut pairs = one.iter().zip(other);
-                        pairs.all(|(a, b)| (a - b).abs() <= SAME * scale)
+                        pairs.all(|(a, b)| (a - b).abs() <= SAME * scale.max(total))
                     };
                     !found.iter().any(near)
                 };
@@ -89,7 +91,7 @@ impl Repair {
             problem.add_constraint(
                 all.as_slice(),
                 ComparisonOp::Le,
-                total / scale * (1.0 + SAME) + SAME / 1e3,
+                total / scale * (1.0 + ROUNDING) + ROUNDING,
             );
         }
         let solution = problem.solve().ok()?.into_solution().ok()?;

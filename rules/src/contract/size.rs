@@ -1,5 +1,7 @@
 //! The smallest number of equal machines, or the least cost of unequal ones, that meets the assessed rates.
 
+use std::collections::BTreeMap;
+
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 use serde::Serialize;
 
@@ -14,7 +16,7 @@ use crate::diag::Diagnostic;
 pub struct Size {
     pub module: String,
     /// Kinds of machines with how many of each; without kinds, the number of workers.
-    pub machines: Vec<(String, u32)>,
+    pub machines: BTreeMap<String, u32>,
     pub workers: u32,
     /// The variable of the program that sets the number of workers.
     pub set: Option<String>,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::calibrate::{Calibration, least_squares};
 use super::super::keys;
 use super::super::model::{Contract, Link, Machine, OperatingPoint, Place, Work};
 use super::{Reader, entries, section};
@@ -30,12 +31,16 @@ impl Reader<'_, '_> {
                 YamlNode::Sequence(items) => items.iter().collect(),
                 _ => vec![tree],
             };
-            let points = items
-                .into_iter()
-                .filter_map(|item| self.operating_point(item, &powers));
+            let mut points = Vec::new();
+            for item in items {
+                match measured(item) {
+                    Some(times) => points.extend(self.calibrated(name, times, out)),
+                    None => points.extend(self.operating_point(item, &powers)),
+                }
+            }
             out.works.push(Work {
                 name: name.raw.clone(),
-                points: points.collect(),
+                points,
             });
         }
         for (name, tree) in section(fields, "links", self.wrong) {
@@ -138,6 +143,61 @@ impl Reader<'_, '_> {
         Some(point)
     }
 
+    /// The work that fits measured times on machines best.
+    fn calibrated(&mut self, work: &Text, tree: &Tree, out: &mut Contract) -> Option<OperatingPoint> {
+        let (mut machines, mut times) = (Vec::new(), Vec::new());
+        for (name, value) in entries(tree, "`measured`", self.wrong) {
+            let machine = self.index(|it| &it.machines, "machine", name)?;
+            machines.push(out.machines.get(machine)?);
+            times.push(self.positive(value, Dimension::TIME, "a measured time")?);
+        }
+        let metrics: Vec<&String> = machines
+            .first()
+            .map_or(Vec::new(), |first| first.power.keys().collect());
+        let row = |machine: &&Machine| -> Option<Vec<f64>> {
+            metrics
+                .iter()
+                .map(|metric| Some(1.0 / machine.power.get(*metric)?))
+                .collect()
+        };
+        let rows = machines.iter().map(row).collect::<Option<Vec<Vec<f64>>>>();
+        let fitted = rows.and_then(|rows| Some((least_squares(&rows, &times)?, rows)));
+        let Some(((amounts, condition), rows)) = fitted else {
+            let message = "the measured times do not determine the work";
+            let help = "at least as many machines as metrics of power, of different proportions, all with the same metrics";
+            self.wrong
+                .push(Diagnostic::wrong("E0181", tree.span, message).help(help));
+            return None;
+        };
+        if let Some((metric, _)) = metrics.iter().zip(&amounts).find(|(_, amount)| **amount <= 0.0) {
+            let message = format!("the measured times fit only with work below 0 in `{metric}`");
+            self.push("E0181", tree.span, message);
+            return None;
+        }
+        let predicted = |row: &Vec<f64>| row.iter().zip(&amounts).map(|(a, b)| a * b).sum::<f64>();
+        let residuals = machines.iter().zip(&rows).zip(&times);
+        let residuals_s =
+            residuals.map(|((machine, row), time)| (machine.name.clone(), time - predicted(row)));
+        let named: BTreeMap<String, f64> = metrics
+            .iter()
+            .map(|metric| (*metric).clone())
+            .zip(amounts.iter().copied())
+            .collect();
+        let calibration = Calibration {
+            work: work.raw.clone(),
+            residuals_s: residuals_s.collect(),
+            amounts: named.clone(),
+            condition,
+        };
+        out.calibrations.push(calibration);
+        Some(OperatingPoint {
+            properties: BTreeMap::new(),
+            time_s: None,
+            amounts: named,
+            overlapped: false,
+        })
+    }
+
     fn link(&mut self, name: &Text, tree: &Tree) -> Option<Link> {
         let fields = Fields::of(tree, &keys::LINK, self.wrong)?;
         let bandwidth = fields.required("bandwidth", name.span, self.wrong);
@@ -179,6 +239,17 @@ impl Reader<'_, '_> {
             has: self.list(&fields, "has"),
             properties: numbers(&needs.unwrap_or_default()),
         })
+    }
+}
+
+/// The value of `measured` of a work.
+fn measured(tree: &Tree) -> Option<&Tree> {
+    match &tree.node {
+        YamlNode::Mapping(entries) => match entries.as_slice() {
+            [(key, value)] if key.raw == "measured" => Some(value),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -63,6 +63,7 @@ fn contract(tree: &Tree, part: Option<&Text>, depth: usize, wrong: Wrong<'_>) ->
         links: Vec::new(),
         requirements: Vec::new(),
         adaptations: Vec::new(),
+        calibrations: Vec::new(),
         parts: Vec::new(),
         span: name.span,
     };

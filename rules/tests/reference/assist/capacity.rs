@@ -229,7 +229,7 @@ fn s3_24_modules_get_the_smallest_number_of_equal_machines() {
         let source = FILM.replace("machines: pianosa", &format!("machines: {kind}"));
         let (_, sizes) = contract(&source).sizes().unwrap();
         assert_eq!((sizes.len(), sizes[0].workers), (1, expected));
-        assert_eq!(sizes[0].machines, [(kind.to_string(), expected)]);
+        assert_eq!(sizes[0].machines, [(kind.to_string(), expected)].into());
         assert_eq!(sizes[0].set.as_deref(), Some("nrender"));
     }
     // Eight machines of 10.67 s are not enough.
@@ -259,7 +259,7 @@ fn unequal_machines_are_chosen_by_least_cost() {
     let fast: u32 = sizes[0]
         .machines
         .iter()
-        .filter(|(kind, _)| kind != "c1")
+        .filter(|(kind, _)| *kind != "c1")
         .map(|(_, count)| count)
         .sum();
     assert_eq!((sizes[0].workers, fast), (9, 2));
@@ -437,5 +437,31 @@ fn the_graph_shows_rates_and_the_bottleneck() {
             "m1 [label=\"C2\\ntask-parallel\\n1/s\\n96 % used\", style=bold, color=red];",
             "m2 -> m3 [label=\"groups 0.0833/s\"];",
         ],
+    );
+}
+
+#[test]
+fn s3_27_work_is_fitted_to_times_on_machines_of_different_power() {
+    // The times that Tables 2 and 4 give, rounded to four digits as printed in the reference.
+    let measured = "render: {measured: {pianosa: 19.27s, c1: 10.67s, pegaso: 5.667s, quanto: 12.62s, pacifico: 7.648s, izar: 14.15s, marte: 9.650s, fuji: 5.528s}}";
+    let source = FILM.replace("render: {flop: 3307e6, memory: 302MB}", measured);
+    let film = contract(&source);
+    let calibration = &film.calibrations()[0];
+    near!(calibration.amounts["flop"] / 3307e6 => 1.0, 3, "S3 12.2 MFLOP of C2");
+    near!(calibration.amounts["memory"] / 302e6 => 1.0, 2, "S3 12.2 MB of C2");
+    assert!(
+        calibration
+            .residuals_s
+            .values()
+            .all(|residual| residual.abs() < 0.01),
+        "{calibration:?}"
+    );
+    assert!((1.0..10.0).contains(&calibration.condition), "{calibration:?}");
+    near!(used(&capacity(&film), "C2") => 0.963, 3, "as with the stated work");
+    let few = source.replace("pianosa: 19.27s, c1: 10.67s, pegaso: 5.667s, quanto: 12.62s, pacifico: 7.648s, izar: 14.15s, marte: 9.650s, ", "");
+    has(&super::refused(&few), &["E0181", "do not determine the work"]);
+    has(
+        &super::refused(&source.replace("fuji: 5.528s", "fuji: 55.28s")),
+        &["E0181", "below 0"],
     );
 }

@@ -3,7 +3,9 @@
 
 mod capacity;
 mod files;
+mod laws;
 mod rates;
+mod simulator;
 mod solving;
 
 use rules::contract::{Assessment, Contract};

@@ -97,8 +97,7 @@ require:
         (outer.degrees_of_freedom, outer.rate("A"), outer.rate("Z.first")),
         (1, Some(4.0), Some(4.0))
     );
-    let (module, inner) = &outer.parts[0];
-    assert_eq!(module, "Z");
+    let inner = &outer.parts["Z"];
     assert_eq!(inner.features.len(), 8);
     for feature in ["i_z", "B.i_z", "B", "B.inner", "C.inner", "C", "C.o_z", "o_z"] {
         assert_eq!(inner.rate(feature), Some(4.0), "{feature}");
@@ -107,7 +106,7 @@ require:
     let halved = assessed(&source.replace("{inner: 1}", "{inner: 1/2}"));
     assert_eq!(halved.rate("A"), Some(8.0));
     assert_eq!(
-        (halved.parts[0].1.rate("B"), halved.parts[0].1.rate("C")),
+        (halved.parts["Z"].rate("B"), halved.parts["Z"].rate("C")),
         (Some(8.0), Some(4.0))
     );
     // A requirement of the component that its interfaces cannot give.
