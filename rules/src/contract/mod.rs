@@ -34,6 +34,7 @@ mod model;
 mod read;
 mod reduce;
 mod repair;
+mod satisfy;
 mod service;
 mod size;
 mod system;

@@ -152,14 +152,25 @@ impl System {
         let sent = ends(&one.from, |module, stream| Feature::Output { module, stream });
         let received = ends(&one.to, |module, stream| Feature::Input { module, stream });
         let sent = sent.into_iter().map(|end| (end, integer(1))).collect::<Vec<_>>();
-        let groups: Vec<Vec<Feature>> = match one.on_demand {
-            true => vec![received],
-            false => received.into_iter().map(|end| vec![end]).collect(),
+        let Some((first, others)) = received.split_first() else {
+            return;
         };
-        for group in groups {
-            let mut terms = sent.clone();
-            terms.extend(group.into_iter().map(|end| (end, integer(-1))));
-            self.equation(Origin::Stream { stream }, &terms);
+        let shared = if one.on_demand {
+            received.as_slice()
+        } else {
+            &received[..1]
+        };
+        let mut terms = sent;
+        terms.extend(shared.iter().map(|end| (*end, integer(-1))));
+        self.equation(Origin::Stream { stream }, &terms);
+        if !one.on_demand {
+            // Receivers of a broadcast have the rate of the first.
+            for other in others {
+                self.equation(
+                    Origin::Stream { stream },
+                    &[(*first, integer(1)), (*other, integer(-1))],
+                );
+            }
         }
     }
 

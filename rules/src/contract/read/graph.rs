@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::exact::Exact;
 use super::super::keys::{self, MODULE_KINDS, STREAM_KINDS};
 use super::super::model::{Computation, Contract, Module, ModuleKind, Part, Place, Stream, Workers};
 use super::{Reader, entries};
@@ -233,110 +232,5 @@ impl Reader<'_, '_> {
             }
         }
         Some(Part { contract, map })
-    }
-
-    /// Each stream and each module must name the other.
-    pub(super) fn ends(&mut self, out: &Contract) {
-        for (at, module) in out.modules.iter().enumerate() {
-            let mut taken: BTreeMap<usize, &str> = BTreeMap::new();
-            let mut given = BTreeSet::new();
-            for computation in &module.computations {
-                for stream in &computation.takes {
-                    if let Some(first) = taken.insert(*stream, &computation.name) {
-                        let message = format!(
-                            "`{}` takes the stream `{}` twice; an input belongs to exactly one computation, once",
-                            module.name, out.streams[*stream].name
-                        );
-                        let help = (first != computation.name)
-                            .then(|| format!("leave it out of `{first}` or of `{}`", computation.name));
-                        self.wrong
-                            .push(Diagnostic::wrong("E0171", module.span, message).help_if(help));
-                    }
-                }
-                given.extend(computation.gives.iter().map(|(stream, _)| *stream));
-            }
-            if let Some(part) = &module.part {
-                self.mapped(module, part, at, out);
-                let side = |side: fn(&Stream) -> &Vec<usize>| {
-                    let ends = part
-                        .map
-                        .keys()
-                        .filter(|stream| side(&out.streams[**stream]).contains(&at));
-                    ends.copied().collect::<Vec<usize>>()
-                };
-                taken = side(|it| &it.to).into_iter().map(|stream| (stream, "")).collect();
-                given = side(|it| &it.from).into_iter().collect();
-            }
-            for (index, stream) in out.streams.iter().enumerate() {
-                let (m, s) = (&module.name, &stream.name);
-                let wrong = match (stream.to.contains(&at), taken.contains_key(&index)) {
-                    (true, false) => Some(format!("the stream `{s}` leads to `{m}`, which does not take it")),
-                    (false, true) => Some(format!("`{m}` takes `{s}`, which does not lead to it")),
-                    _ => None,
-                };
-                let gives = match (stream.from.contains(&at), given.contains(&index)) {
-                    (true, false) => Some(format!(
-                        "the stream `{s}` comes from `{m}`, which does not give it"
-                    )),
-                    (false, true) => Some(format!("`{m}` gives `{s}`, which does not come from it")),
-                    _ => None,
-                };
-                for message in wrong.into_iter().chain(gives) {
-                    let wrong = Diagnostic::wrong("E0171", stream.span, message);
-                    self.wrong.push(wrong.at(module.span, "the module"));
-                }
-            }
-            let named_like = |name: &str| out.streams.iter().any(|stream| stream.name == name);
-            for computation in module.computations.iter().filter(|it| named_like(&it.name)) {
-                let message = format!("`{}` is a stream and a computation", computation.name);
-                self.push("E0107", module.span, message);
-            }
-        }
-        let zero = Exact::from_integer(0);
-        for stream in out.streams.iter().filter(|stream| !stream.from.is_empty()) {
-            let feeds = |module: &usize| {
-                let module = &out.modules[*module];
-                let mut gives = module.computations.iter().flat_map(|it| &it.gives);
-                module.part.is_some()
-                    || gives.any(|(to, items)| out.streams[*to].name == stream.name && *items > zero)
-            };
-            if !stream.from.iter().any(feeds) {
-                let message = format!("no activation sends an item on `{}`", stream.name);
-                self.push("E0172", stream.span, message);
-            }
-        }
-    }
-
-    /// The interfaces of a part have the directions of the streams that they are mapped to.
-    fn mapped(&mut self, module: &Module, part: &Part, at: usize, out: &Contract) {
-        let inner = &out.parts[part.contract];
-        let mut reached = BTreeSet::new();
-        for (outer, stream) in &part.map {
-            let (outer, stream) = (&out.streams[*outer], &inner.streams[*stream]);
-            let into = outer.to.contains(&at) && stream.from.is_empty();
-            let out_of = outer.from.contains(&at) && stream.to.is_empty();
-            if !into && !out_of {
-                let message = format!(
-                    "`{}` of `{}` is not open where `{}` needs it",
-                    stream.name, inner.name, outer.name
-                );
-                self.push("E0171", module.span, message);
-            }
-            if !reached.insert(&stream.name) {
-                let message = format!("`{}` of `{}` is mapped twice", stream.name, inner.name);
-                self.push("E0171", module.span, message);
-            }
-        }
-        let open = inner
-            .streams
-            .iter()
-            .filter(|it| it.from.is_empty() || it.to.is_empty());
-        for stream in open.filter(|stream| !reached.contains(&stream.name)) {
-            let message = format!(
-                "the open stream `{}` of `{}` is not mapped",
-                stream.name, inner.name
-            );
-            self.push("E0170", module.span, message);
-        }
     }
 }

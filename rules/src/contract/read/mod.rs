@@ -1,6 +1,7 @@
 //! Contract files: YAML to a [`Contract`], with all errors at their places.
 
 mod deploy;
+mod ends;
 mod graph;
 mod require;
 
