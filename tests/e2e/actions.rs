@@ -366,7 +366,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
     let acting = Acting {
         job,
         agent,
-        folder: folder,
+        folder,
     };
     acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     let (report, views, said) = acting.end_and_what_was_said()?;
@@ -458,7 +458,7 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused() -> Outco
     let acting = Acting {
         job,
         agent,
-        folder: folder,
+        folder,
     };
     acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     acting
