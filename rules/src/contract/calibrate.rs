@@ -95,10 +95,11 @@ fn rotate(gram: &mut [Vec<f64>], p: usize, q: usize) {
         let (a, b) = (row[p], row[q]);
         (row[p], row[q]) = (cosine * a - sine * b, sine * a + cosine * b);
     }
-    for at in 0..gram.len() {
-        let (a, b) = (gram[p][at], gram[q][at]);
-        (gram[p][at], gram[q][at]) = (cosine * a - sine * b, sine * a + cosine * b);
-    }
+    let turned = |first: f64, second: f64| -> Vec<f64> {
+        let both = gram[p].iter().zip(&gram[q]);
+        both.map(|(a, b)| first * a + second * b).collect()
+    };
+    (gram[p], gram[q]) = (turned(cosine, -sine), turned(sine, cosine));
 }
 
 #[cfg(test)]

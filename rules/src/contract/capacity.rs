@@ -102,11 +102,11 @@ impl Contract {
     /// The contract; without requirements, with one on a module that sends nothing.
     fn required(&self) -> Contract {
         let mut contract = self.clone();
-        let sinks = self.modules.iter().enumerate().filter(|(at, module)| {
+        let mut sinks = self.modules.iter().enumerate().filter(|(at, module)| {
             let sends = self.streams.iter().any(|stream| stream.from.contains(at));
             !sends && module.part.is_none() && module.computations.len() == 1
         });
-        if let (true, Some((_, sink))) = (self.requirements.is_empty(), sinks.last()) {
+        if let (true, Some((_, sink))) = (self.requirements.is_empty(), sinks.next_back()) {
             contract.requirements.push(Requirement {
                 feature: sink.name.clone(),
                 least: super::exact::Exact::from_integer(1),
