@@ -37,6 +37,77 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::CheckedRule;
+
+    /// A rule whose sections the examples of the pages replace.
+    const FRAME: [&str; 8] = [
+        "rule: example",
+        "about: a frame for the examples of the pages",
+        "parameters: {gain: 3%}",
+        "roles: {master: rank == 0, worker: rank > 0}",
+        "probes: {send: {role: master, span: send_task}, step: {role: worker, entry: do_step}}",
+        "capture: {send.to: arg(1)}",
+        "windows: {pulse: {every: 500ms}}",
+        "metrics: {waiting: sum(runqueue.time)}",
+    ];
+
+    /// The frame with the sections of an example in place of its own.
+    fn with_sections(example: &str) -> String {
+        let key = |line: &str| line.split_once(':').map(|(key, _)| key.to_owned());
+        let replaced: Vec<_> = example.lines().filter_map(key).collect();
+        let kept = FRAME
+            .iter()
+            .filter(|line| key(line).is_some_and(|key| !replaced.contains(&key)));
+        let kept: Vec<&str> = kept.copied().collect();
+        format!("{example}\n{}\n", kept.join("\n"))
+    }
+
+    /// The codes of what is wrong with a rule, or of its warnings, and whether it can be used.
+    fn checked(source: &str) -> (Vec<&'static str>, bool) {
+        let codes = |of: &[crate::Diagnostic]| of.iter().map(|one| one.code).collect();
+        match CheckedRule::from_source(source) {
+            Ok(rule) => (codes(rule.warnings()), true),
+            Err(wrong) => (codes(&wrong), false),
+        }
+    }
+
+    /// The example of a page without the lines that have the other label: `wrong` or `right`.
+    fn example(page: &Page, other: &str) -> String {
+        let lines = page.text.lines().filter_map(|line| line.strip_prefix("    "));
+        let lines: Vec<&str> = lines.filter(|line| !line.contains(other)).collect();
+        lines.join("\n")
+    }
+
+    /// Pages of what only a program shows: their examples cannot be checked alone.
+    fn needs_a_program(code: &str) -> bool {
+        ("E0160"..="E0168").contains(&code)
+    }
+
+    /// Pages of contracts, whose examples are files of the reference's tests.
+    fn is_of_contracts(code: &str) -> bool {
+        ("E0170"..="E0181").contains(&code)
+    }
+
+    #[test]
+    fn the_example_of_every_page_is_wrong_as_the_page_says_and_right_when_corrected() {
+        let mut mistakes = Vec::new();
+        for page in pages().filter(|page| !is_of_contracts(page.code)) {
+            let (wrong, right) = (example(&page, "# right"), example(&page, "# wrong"));
+            assert!(!wrong.is_empty(), "{} has no example", page.code);
+            if needs_a_program(page.code) {
+                continue;
+            }
+            let (codes, _) = checked(&with_sections(&wrong));
+            if !codes.contains(&page.code) {
+                mistakes.push(format!("{} is not shown by {wrong}: {codes:?}", page.code));
+            }
+            let (codes, is_usable) = checked(&with_sections(&right));
+            if !is_usable || codes.contains(&page.code) {
+                mistakes.push(format!("{}: not right: {right}: {codes:?}", page.code));
+            }
+        }
+        assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+    }
 
     #[expect(clippy::disallowed_methods, reason = "a test may look at the sources")]
     fn codes_in(folder: &Path, found: &mut BTreeSet<String>) {

@@ -10,6 +10,7 @@ use super::output::{Decision, FindingState, Output, ProcessAction, Standing};
 use super::phase::Phase;
 use super::trial::Trial;
 use super::tune::{Outbox, TuneEvaluation, TuneState};
+use super::tune_status::not_evaluated;
 use super::variables::Variables;
 use crate::change::Change as Wanted;
 use crate::explain::why_false;
@@ -51,7 +52,7 @@ impl TuneState {
         condition: &Cell,
     ) -> Option<(Standing, String)> {
         match condition {
-            Err(reason) => Some((Standing::NoValue, format!("no value: {reason}"))),
+            Err(reason) => Some((Standing::NoValue, not_evaluated(reason))),
             Ok(_) if self.needless.is_some() => {
                 Some((Standing::Quiet, self.needless.clone().unwrap_or_default()))
             }
@@ -141,7 +142,7 @@ impl TuneState {
                 return self.stand(standing, why);
             }
             Ok(changes) => changes,
-            Err(reason) => return self.stand(Standing::NoValue, format!("no value: {reason}")),
+            Err(reason) => return self.stand(Standing::NoValue, format!("no change: {reason}")),
         };
         // Switching a probe changes no program: rules in advising mode do it too.
         if turn.mode != Mode::Applying && !matches!(action.action, Action::Switch(_)) {

@@ -25,8 +25,8 @@ impl Engine {
                         (Standing::NoValue, all_left_out(&dropped))
                     }
                     (Standing::Waiting, _) if running.closed == 0 && !running.absent.is_empty() => {
-                        let absent: Vec<&str> = running.absent.values().map(String::as_str).collect();
-                        (Standing::NoValue, format!("no value: {}", absent.join("; ")))
+                        let absent: Vec<&str> = running.absent.values().map(|why| root(why)).collect();
+                        (Standing::NoValue, not_evaluated(&absent.join("; ")))
                     }
                     (Standing::Waiting, why) if running.closed == 0 => match running.boundary_not_hit() {
                         Some(probe) => (
@@ -162,14 +162,27 @@ impl Running {
     }
 }
 
+/// The reason why a value is missing, without the name of the metric that it is missing for.
+fn root(reason: &str) -> &str {
+    let (_, root) = reason
+        .split_once(" has no value because ")
+        .unwrap_or(("", reason));
+    root
+}
+
+/// Why a condition was not evaluated, for display.
+pub(super) fn not_evaluated(reason: &str) -> String {
+    format!("not evaluated: {}", root(reason))
+}
+
 /// Why a rule has no value if none of its windows was evaluated.
 fn all_left_out(dropped: &Dropped) -> String {
     let left_out = dropped.windows();
     let all: u64 = left_out.iter().map(|one| one.count).sum();
     let reasons = left_out.iter().map(|one| format!("{} {}", one.count, one.words));
     let reasons: Vec<String> = reasons.collect();
-    format!(
-        "no value: all {all} windows were left out: {}",
+    not_evaluated(&format!(
+        "all {all} windows were left out: {}",
         reasons.join("; ")
-    )
+    ))
 }

@@ -16,6 +16,14 @@ const FILE_BYTES_MAX: usize = 256 * 1024;
 /// Maximum nesting depth of mappings and lists; the language needs four levels.
 const DEEPEST: usize = 16;
 
+/// What the YAML library reports where a brace or bracket is not closed.
+const NOT_CLOSED: [&str; 4] = [
+    "parsing a flow mapping",
+    "parsing a flow sequence",
+    "invalid indentation in flow construct",
+    "illegal placement of ':'",
+];
+
 /// A value of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
@@ -70,6 +78,7 @@ pub(crate) fn read(source: &str, place: Option<Span>) -> (Option<Tree>, Vec<Diag
         bytes,
         place,
         events: Parser::new_from_str(source),
+        open: Vec::new(),
         wrong: Vec::new(),
     };
     // The reason for a stop has been reported.
@@ -86,6 +95,8 @@ struct Reader<'a> {
     /// The place that all spans are set to.
     place: Option<Span>,
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
+    /// The beginnings of the mappings and lists that are being read.
+    open: Vec<Span>,
     wrong: Vec<Diagnostic>,
 }
 
@@ -156,6 +167,7 @@ impl<'a> Reader<'a> {
             let what = if tag { "a tag (`!`)" } else { "an anchor (`&`)" };
             self.refuse(what, span);
         }
+        self.open.push(span);
         let node = match event {
             Event::Scalar(raw, style, ..) => self.scalar(&raw, style, span),
             Event::SequenceStart(..) => self.sequence(depth)?,
@@ -165,6 +177,7 @@ impl<'a> Reader<'a> {
                 YamlNode::Broken
             }
         };
+        self.open.pop();
         Ok(Tree { node, span })
     }
 
@@ -325,10 +338,8 @@ impl<'a> Reader<'a> {
             return Diagnostic::wrong("E0106", place, "an alias (`*`) has no place in the file")
                 .help("a value that begins with `*` is an alias to YAML: put it into quotes");
         }
-        if let Some(brace) = self.open_brace(at).filter(|_| in_braces) {
-            return Diagnostic::error("E0101", "this `{` has no `}`")
-                .at(Span::new(brace, brace + 1), "opened here")
-                .at(place, "still inside it here");
+        if let Some(wrong) = self.not_closed(error, place) {
+            return wrong;
         }
         Diagnostic::wrong(
             "E0101",
@@ -337,17 +348,20 @@ impl<'a> Reader<'a> {
         )
     }
 
-    /// The last `{` before `at` without a `}`.
-    fn open_brace(&self, at: usize) -> Option<usize> {
-        let mut open = Vec::new();
-        for (place, letter) in self.source.get(..at)?.char_indices() {
-            match letter {
-                '{' => open.push(place),
-                '}' => drop(open.pop()),
-                _ => {}
-            }
+    /// A brace or bracket without its partner, with the place where it opens.
+    fn not_closed(&self, error: &ScanError, place: Span) -> Option<Diagnostic> {
+        if !NOT_CLOSED.iter().any(|info| error.info().contains(info)) {
+            return None;
         }
-        open.pop()
+        let opening = |span: &Span| self.source.get(span.start..)?.chars().next();
+        let mut open = self.open.iter().rev();
+        let (at, message) = open.find_map(|span| match opening(span)? {
+            '{' => Some((span.start, "this `{` is not closed: expected `,` or `}`")),
+            '[' => Some((span.start, "this `[` is not closed: expected `,` or `]`")),
+            _ => None,
+        })?;
+        let wrong = Diagnostic::error("E0101", message).at(Span::new(at, at + 1), "opened here");
+        Some(wrong.at(place, "not expected here"))
     }
 
     /// The line that YAML reads as a key at `at`: that line, or the one above if it has no colon itself.

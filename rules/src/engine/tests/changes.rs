@@ -394,7 +394,7 @@ fn a_rule_shows_how_many_windows_it_had_and_what_was_left_out_of_them() {
     assert_eq!((status.standing, status.windows), (Standing::NoValue, 0));
     assert_eq!(
         status.why,
-        "no value: all 2 windows were left out: 2 skipped, as the first are"
+        "not evaluated: all 2 windows were left out: 2 skipped, as the first are"
     );
     for ms in [40, 50, 60] {
         step(&mut engine, ms);

@@ -15,7 +15,7 @@ fn a_value_by_process_acts_on_each_with_its_own_row_and_a_range_refuses() {
     assert_eq!(decisions(&job.windows(9, HEALTHY)), 0);
     assert_eq!(
         job.status().1,
-        "no value: 10 is outside the range 1 <= value <= 8"
+        "no change: 10 is outside the range 1 <= value <= 8"
     );
 }
 
