@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use profile::format::plural;
 use rules::{
     Diagnostic,
-    contract::{Arithmetic, Assessment, Calibration, Capacity, Contract, Raise, Size},
+    contract::{Arithmetic, Assessment, Capacity, Contract, FittedWork, Raise, Size},
     quantity::{percent, significant},
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) fn run(command: &ContractCommand) -> CommandResult {
-    let (args, shown): (&ContractArgs, &dyn Fn(&Contract) -> Shown) = match command {
+    let (args, shown): (&ContractArgs, &dyn Fn(&Contract) -> ShowResult) = match command {
         ContractCommand::Check { args, dot } => (args, &|contract| check(contract, args.json, *dot)),
         ContractCommand::Max(args) => (args, &|contract| max(contract, args.json)),
         ContractCommand::Size(args) => (args, &|contract| size(contract, args.json)),
@@ -46,8 +46,8 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
     }
     match shown(&contract) {
         Ok(code) => Ok(code),
-        Err(Stop::Contract(wrong)) => refuse(&wrong),
-        Err(Stop::Failure(failure)) => Err(failure),
+        Err(NotShown::Contract(wrong)) => refuse(&wrong),
+        Err(NotShown::Failure(failure)) => Err(failure),
     }
 }
 
@@ -57,24 +57,24 @@ fn text(path: &Path) -> Result<String, Failure> {
 }
 
 /// Why nothing is shown.
-enum Stop {
+enum NotShown {
     Contract(Vec<Diagnostic>),
     Failure(Failure),
 }
 
-impl From<Vec<Diagnostic>> for Stop {
-    fn from(wrong: Vec<Diagnostic>) -> Stop {
-        Stop::Contract(wrong)
+impl From<Vec<Diagnostic>> for NotShown {
+    fn from(wrong: Vec<Diagnostic>) -> NotShown {
+        NotShown::Contract(wrong)
     }
 }
 
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Stop {
-        Stop::Failure(failure)
+impl From<Failure> for NotShown {
+    fn from(failure: Failure) -> NotShown {
+        NotShown::Failure(failure)
     }
 }
 
-type Shown = Result<Code, Stop>;
+type ShowResult = Result<Code, NotShown>;
 
 fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::no)?;
@@ -88,7 +88,7 @@ fn rate(value: f64) -> String {
     }
 }
 
-fn check(contract: &Contract, json: bool, dot: bool) -> Shown {
+fn check(contract: &Contract, json: bool, dot: bool) -> ShowResult {
     let (assessment, capacity) = contract.capacity()?;
     let exceeded = contract.exceeded(&capacity);
     if dot {
@@ -119,7 +119,7 @@ fn check(contract: &Contract, json: bool, dot: bool) -> Shown {
 }
 
 /// `rendering: flop 3.307e9, memory 3.020e8 fit the times within 0.004 s; condition 7.1`
-fn calibrated(one: &Calibration) -> String {
+fn calibrated(one: &FittedWork) -> String {
     let amounts = one
         .amounts
         .iter()
@@ -210,7 +210,7 @@ fn show_resources(capacity: &Capacity) {
     capacity.unknown.iter().for_each(|why| say!("not limited: {why}"));
 }
 
-fn max(contract: &Contract, json: bool) -> Shown {
+fn max(contract: &Contract, json: bool) -> ShowResult {
     let (_, capacity) = contract.capacity()?;
     if json {
         print_json(&json!(capacity))?;
@@ -246,7 +246,7 @@ fn greatest(capacity: &Capacity) -> String {
     )
 }
 
-fn size(contract: &Contract, json: bool) -> Shown {
+fn size(contract: &Contract, json: bool) -> ShowResult {
     let (_, sizes) = contract.sizes()?;
     let is_enough = sizes.iter().all(|size| size.insufficient.is_none());
     if json {
@@ -286,7 +286,7 @@ fn described(size: &Size) -> String {
     )
 }
 
-fn what_if(contract: &Contract, changes: &[String], json: bool) -> Shown {
+fn what_if(contract: &Contract, changes: &[String], json: bool) -> ShowResult {
     let mut changed = contract.clone();
     for change in changes {
         changed.suppose(change).map_err(Failure::not_there)?;

@@ -8,8 +8,8 @@ use super::deadlock::{deadlock, steady};
 use super::exact::{Exact, to_f64};
 use super::model::Contract;
 use super::reduce::{Number, Reduced, reduce};
-use super::satisfy::{Constraint, Stop, Values, relation, repaired, sufficient, sum};
-use super::system::{Feature, Row, System};
+use super::satisfy::{Constraint, Unsolved, Values, relation, repaired, sufficient, sum};
+use super::system::{Feature, SparseRow, System};
 use crate::diag::Diagnostic;
 
 /// An assessed contract: the rate of every feature.
@@ -84,12 +84,12 @@ impl Contract {
     pub fn assess(&self) -> Result<Assessment, Vec<Diagnostic>> {
         let exact = level::<Exact>(self, &BTreeMap::new());
         let result = match exact {
-            Err(Stop::Arithmetic) => level::<f64>(self, &BTreeMap::new()),
+            Err(Unsolved::Arithmetic) => level::<f64>(self, &BTreeMap::new()),
             other => other,
         };
         result.map_err(|stop| match stop {
-            Stop::Wrong(wrong) => wrong,
-            Stop::Arithmetic => {
+            Unsolved::Wrong(wrong) => wrong,
+            Unsolved::Arithmetic => {
                 let message = "the equations of the contract could not be solved numerically";
                 vec![Diagnostic::wrong("E0178", self.span, message)]
             }
@@ -98,9 +98,9 @@ impl Contract {
 }
 
 /// Assesses one level, then its parts. `outside` has the rates of the open streams of a part.
-fn level<N: Number>(contract: &Contract, outside: &BTreeMap<usize, N>) -> Result<Assessment, Stop> {
+fn level<N: Number>(contract: &Contract, outside: &BTreeMap<usize, N>) -> Result<Assessment, Unsolved> {
     let system = System::of(contract);
-    let steady = steady::<N>(&system, &|_| false).ok_or(Stop::Arithmetic)?;
+    let steady = steady::<N>(&system, &|_| false).ok_or(Unsolved::Arithmetic)?;
     if !steady.dead.is_empty() {
         return Err(deadlock(contract, &system, &steady).into());
     }
@@ -109,12 +109,12 @@ fn level<N: Number>(contract: &Contract, outside: &BTreeMap<usize, N>) -> Result
     let rows = system.rows.iter().map(|(_, row)| {
         row.iter()
             .map(|(column, value)| (*column, N::from_exact(*value)))
-            .collect::<Row<N>>()
+            .collect::<SparseRow<N>>()
     });
-    let reduced = reduce::<N>(rows.collect(), system.features.len(), &last).ok_or(Stop::Arithmetic)?;
+    let reduced = reduce::<N>(rows.collect(), system.features.len(), &last).ok_or(Unsolved::Arithmetic)?;
     sufficient(contract, &system, &reduced)?;
     let (values, alternatives) = repaired(contract, &system, &reduced, &constraints)?;
-    let rates = rates(&reduced, &values, system.features.len()).ok_or(Stop::Arithmetic)?;
+    let rates = rates(&reduced, &values, system.features.len()).ok_or(Unsolved::Arithmetic)?;
     let name = |column| system.name(contract, column);
     let raises = |values: &BTreeMap<usize, f64>| -> Vec<Raise> {
         let raised = constraints.iter().filter_map(|one| {
@@ -174,7 +174,7 @@ fn constraints<N: Number>(
     contract: &Contract,
     system: &System,
     outside: &BTreeMap<usize, N>,
-) -> Result<Vec<Constraint<N>>, Stop> {
+) -> Result<Vec<Constraint<N>>, Unsolved> {
     let mut out: BTreeMap<usize, Constraint<N>> = BTreeMap::new();
     for (stream, value) in outside {
         if let Some(column) = system.column(Feature::Outside { stream: *stream }) {
@@ -225,7 +225,7 @@ fn rates<N: Number>(reduced: &Reduced<N>, values: &Values<N>, columns: usize) ->
 
 /// The largest residual of an equation, relative to its terms.
 fn residual<N: Number>(system: &System, rates: &[N]) -> f64 {
-    let residual = |row: &Row<Exact>| {
+    let residual = |row: &SparseRow<Exact>| {
         let terms = row
             .iter()
             .map(|(column, value)| to_f64(*value) * rates[*column].number());
@@ -252,7 +252,7 @@ fn parts<N: Number>(
     contract: &Contract,
     system: &System,
     rates: &[N],
-) -> Result<BTreeMap<String, Assessment>, Stop> {
+) -> Result<BTreeMap<String, Assessment>, Unsolved> {
     let mut out = BTreeMap::new();
     for (module, one) in contract.modules.iter().enumerate() {
         let Some(part) = &one.part else {

@@ -1,4 +1,4 @@
-//! Calibration: the work of an activation from its times on machines of different power, by least squares.
+//! FittedWork: the work of an activation from its times on machines of different power, by least squares.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// A work that was fitted to measured times.
 #[derive(Clone, Debug, Serialize)]
-pub struct Calibration {
+pub struct FittedWork {
     pub work: String,
     /// The fitted amounts, by metric.
     pub amounts: BTreeMap<String, f64>,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::model::{Computation, Contract};
 use super::reduce::{Number, reduce};
 use super::repair::can_be_positive;
-use super::system::{Feature, Origin, Row, System};
+use super::system::{Feature, Origin, SparseRow, System};
 use crate::diag::Diagnostic;
 
 /// Maximum number of joins and of cycles that are tried as the cause.
@@ -27,7 +27,7 @@ pub(super) fn steady<N: Number>(system: &System, without: &dyn Fn(Origin) -> boo
             .collect()
     });
     let columns = system.features.len();
-    let reduced = reduce::<N>(rows.collect::<Vec<Row<N>>>(), columns, &[])?;
+    let reduced = reduce::<N>(rows.collect::<Vec<SparseRow<N>>>(), columns, &[])?;
     let free = &reduced.free;
     let row = |column: usize| -> Vec<f64> {
         let value = |free: &usize| match reduced.solved.get(&column) {

@@ -29,15 +29,15 @@ pub(super) fn near(value: f64) -> Option<Exact> {
     let mut rest = value;
     // Convergents of the continued fraction.
     for _ in 0..40 {
-        let whole = rest.floor();
-        if !whole.is_finite() || whole.abs() > 1e15 {
+        let integer_part = rest.floor();
+        if !integer_part.is_finite() || integer_part.abs() > 1e15 {
             return None;
         }
         let step = |(a, b): (i128, i128)| {
-            let whole = whole as i128;
+            let integer_part = integer_part as i128;
             Some((
-                whole.checked_mul(last.0)?.checked_add(a)?,
-                whole.checked_mul(last.1)?.checked_add(b)?,
+                integer_part.checked_mul(last.0)?.checked_add(a)?,
+                integer_part.checked_mul(last.1)?.checked_add(b)?,
             ))
         };
         let next = step(before)?;
@@ -46,7 +46,7 @@ pub(super) fn near(value: f64) -> Option<Exact> {
         if (to_f64(found) - value).abs() <= tolerance {
             return Some(found);
         }
-        rest = 1.0 / (rest - whole);
+        rest = 1.0 / (rest - integer_part);
     }
     None
 }
@@ -155,8 +155,8 @@ fn decimal(digits: &str) -> Option<Exact> {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
         None => (digits, 0),
     };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let number = format!("{whole}{fraction}").parse::<i128>().ok()?;
+    let (integer_part, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let number = format!("{integer_part}{fraction}").parse::<i128>().ok()?;
     let exponent = exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?;
     let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
     match exponent < 0 {

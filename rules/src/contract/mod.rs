@@ -40,7 +40,7 @@ mod size;
 mod system;
 
 pub use assess::{Arithmetic, Assessment, FeatureRate, Raise, Specification};
-pub use calibrate::Calibration;
+pub use calibrate::FittedWork;
 pub use capacity::{Addition, Capacity, Resource};
 pub use model::Contract;
 pub use size::Size;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::calibrate::Calibration;
+use super::calibrate::FittedWork;
 use super::exact::Exact;
 use crate::diag::Span;
 
@@ -15,11 +15,11 @@ pub struct Contract {
     pub(crate) modules: Vec<Module>,
     pub(crate) works: Vec<Work>,
     pub(crate) machines: Vec<Machine>,
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<NetworkLink>,
     pub(crate) requirements: Vec<Requirement>,
     pub(crate) adaptations: Vec<Adaptation>,
     /// Works that were fitted to measured times.
-    pub(crate) calibrations: Vec<Calibration>,
+    pub(crate) calibrations: Vec<FittedWork>,
     /// The contracts of modules that are programs themselves.
     pub(crate) parts: Vec<Contract>,
     pub(crate) span: Span,
@@ -52,11 +52,11 @@ pub(crate) struct Module {
     pub(crate) kind: ModuleKind,
     /// Empty if it has a contract of its own.
     pub(crate) computations: Vec<Computation>,
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<SubContract>,
     pub(crate) workers: Option<Workers>,
     /// The used share of the power of this number of workers, sorted; empty: all of it.
     pub(crate) efficiency: Vec<(u32, f64)>,
-    pub(crate) place: Place,
+    pub(crate) place: ModulePlace,
 }
 
 /// A group of inputs that activates together, and what an activation sends.
@@ -65,14 +65,14 @@ pub(crate) struct Computation {
     /// Empty for the only computation of a module.
     pub(crate) name: String,
     pub(crate) takes: Vec<usize>,
-    /// Items per activation.
+    /// Streams, with the mean number of items that an activation sends.
     pub(crate) gives: Vec<(usize, Exact)>,
     pub(crate) work: Option<usize>,
 }
 
 /// The contract of a module that is a program itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct SubContract {
     /// Index in `parts`.
     pub(crate) contract: usize,
     /// Maps a stream of this contract to a stream of the part.
@@ -106,7 +106,7 @@ pub(crate) struct OperatingPoint {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct ModulePlace {
     pub(crate) span: Span,
     /// Kinds of machines, each with how many; 0: as many as there are workers.
     pub(crate) machines: Vec<(usize, u32)>,
@@ -129,7 +129,7 @@ pub(crate) struct Machine {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
+pub(crate) struct NetworkLink {
     pub(crate) name: String,
     pub(crate) bytes_per_s: f64,
     pub(crate) streams: Vec<usize>,
@@ -155,7 +155,6 @@ pub(crate) struct Adaptation {
 }
 
 impl Contract {
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -166,7 +165,7 @@ impl Contract {
     }
 
     /// Works that were fitted to measured times.
-    pub fn calibrations(&self) -> &[Calibration] {
+    pub fn calibrations(&self) -> &[FittedWork] {
         &self.calibrations
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use num_traits::{CheckedDiv, CheckedMul, CheckedSub, Zero};
 
 use super::exact::{Exact, near, to_f64};
-use super::system::Row;
+use super::system::SparseRow;
 
 /// The numbers of an elimination.
 pub(crate) trait Number: Copy + PartialEq + Default {
@@ -91,24 +91,28 @@ impl Number for f64 {
 /// A system in reduced echelon form, with the columns `last` behind all others.
 pub(crate) struct Reduced<N> {
     /// For each pivot column, its equation: `x[pivot] = sum of coefficient * x[column]`.
-    pub(crate) solved: BTreeMap<usize, Row<N>>,
+    pub(crate) solved: BTreeMap<usize, SparseRow<N>>,
     /// Independent equations between columns of `last` alone.
-    pub(crate) relations: Vec<Row<N>>,
+    pub(crate) relations: Vec<SparseRow<N>>,
     /// Columns other than `last` without a pivot: nothing determines them.
     pub(crate) free: Vec<usize>,
 }
 
 /// Reduces a system; `None` if a fraction becomes too large.
-pub(crate) fn reduce<N: Number>(rows: Vec<Row<N>>, columns: usize, last: &[usize]) -> Option<Reduced<N>> {
+pub(crate) fn reduce<N: Number>(
+    rows: Vec<SparseRow<N>>,
+    columns: usize,
+    last: &[usize],
+) -> Option<Reduced<N>> {
     let constrained: BTreeSet<usize> = last.iter().copied().collect();
     let mut elimination = Elimination::new(rows, columns);
     let pivots = elimination.eliminate(|column| !constrained.contains(&column))?;
     // What is left has constrained columns only; a second pass makes it independent.
     let left = (0..elimination.rows.len()).filter(|row| !pivots.contains_key(row));
-    let left: Vec<Row<N>> = left.map(|row| elimination.rows[row].clone()).collect();
+    let left: Vec<SparseRow<N>> = left.map(|row| elimination.rows[row].clone()).collect();
     let mut relations = Elimination::new(left, columns);
     let independent = relations.eliminate(|_| true)?;
-    let solved: BTreeMap<usize, Row<N>> = pivots
+    let solved: BTreeMap<usize, SparseRow<N>> = pivots
         .iter()
         .map(|(row, pivot)| (*pivot, elimination.solved(*row, *pivot)))
         .collect();
@@ -124,13 +128,13 @@ pub(crate) fn reduce<N: Number>(rows: Vec<Row<N>>, columns: usize, last: &[usize
 }
 
 struct Elimination<N> {
-    rows: Vec<Row<N>>,
+    rows: Vec<SparseRow<N>>,
     /// The rows in which a column occurs.
     users: Vec<BTreeSet<usize>>,
 }
 
 impl<N: Number> Elimination<N> {
-    fn new(rows: Vec<Row<N>>, columns: usize) -> Elimination<N> {
+    fn new(rows: Vec<SparseRow<N>>, columns: usize) -> Elimination<N> {
         let mut users = vec![BTreeSet::new(); columns];
         for (at, row) in rows.iter().enumerate() {
             for column in row.keys() {
@@ -201,7 +205,7 @@ impl<N: Number> Elimination<N> {
         Some(())
     }
 
-    fn subtract(&mut self, other: usize, pivot: usize, row: &Row<N>) -> Option<()> {
+    fn subtract(&mut self, other: usize, pivot: usize, row: &SparseRow<N>) -> Option<()> {
         let factor = self.rows[other][&pivot];
         for (column, value) in row {
             let target = self.rows[other].entry(*column).or_default();
@@ -221,7 +225,7 @@ impl<N: Number> Elimination<N> {
     }
 
     /// The row of a pivot as an equation for it.
-    fn solved(&self, at: usize, pivot: usize) -> Row<N> {
+    fn solved(&self, at: usize, pivot: usize) -> SparseRow<N> {
         let others = self.rows[at].iter().filter(|(column, _)| **column != pivot);
         others
             .filter_map(|(column, value)| {

@@ -6,7 +6,7 @@ use super::exact::Exact;
 use super::model::Contract;
 use super::reduce::{Number, Reduced};
 use super::repair::Repair;
-use super::system::{Row, System};
+use super::system::{SparseRow, System};
 use crate::diag::Diagnostic;
 
 /// A value that a feature must have at least.
@@ -18,14 +18,14 @@ pub(super) struct Constraint<N> {
 }
 
 /// The arithmetic cannot represent a number, or wrong requirements.
-pub(super) enum Stop {
+pub(super) enum Unsolved {
     Arithmetic,
     Wrong(Vec<Diagnostic>),
 }
 
-impl From<Diagnostic> for Stop {
-    fn from(wrong: Diagnostic) -> Stop {
-        Stop::Wrong(vec![wrong])
+impl From<Diagnostic> for Unsolved {
+    fn from(wrong: Diagnostic) -> Unsolved {
+        Unsolved::Wrong(vec![wrong])
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn sufficient<N: Number>(
     contract: &Contract,
     system: &System,
     reduced: &Reduced<N>,
-) -> Result<(), Stop> {
+) -> Result<(), Unsolved> {
     if reduced.free.is_empty() {
         return Ok(());
     }
@@ -88,12 +88,12 @@ pub(super) fn repaired<N: Number>(
     system: &System,
     reduced: &Reduced<N>,
     constraints: &[Constraint<N>],
-) -> Result<(Values<N>, Vec<Values<f64>>), Stop> {
+) -> Result<(Values<N>, Vec<Values<f64>>), Unsolved> {
     let stated: Values<N> = constraints.iter().map(|one| (one.column, one.value)).collect();
-    if holds(reduced, &stated).ok_or(Stop::Arithmetic)? {
+    if holds(reduced, &stated).ok_or(Unsolved::Arithmetic)? {
         return Ok((stated, Vec::new()));
     }
-    let dense = |row: &Row<N>| -> Vec<f64> {
+    let dense = |row: &SparseRow<N>| -> Vec<f64> {
         let value = |one: &Constraint<N>| row.get(&one.column).map_or(0.0, |value| value.number());
         constraints.iter().map(value).collect()
     };
@@ -126,10 +126,12 @@ pub(super) fn repaired<N: Number>(
             Some((one.column, N::near(to)?))
         }
     });
-    let values = values.collect::<Option<Values<N>>>().ok_or(Stop::Arithmetic)?;
+    let values = values
+        .collect::<Option<Values<N>>>()
+        .ok_or(Unsolved::Arithmetic)?;
     // The fractions near the numbers of the linear program must satisfy the equations exactly.
-    if !holds(reduced, &values).ok_or(Stop::Arithmetic)? {
-        return Err(Stop::Arithmetic);
+    if !holds(reduced, &values).ok_or(Unsolved::Arithmetic)? {
+        return Err(Unsolved::Arithmetic);
     }
     Ok((values, found[1..].iter().map(raised).collect()))
 }
@@ -152,7 +154,7 @@ fn holds<N: Number>(reduced: &Reduced<N>, values: &Values<N>) -> Option<bool> {
 }
 
 /// A sum over values, and the sum of the sizes of its terms.
-pub(super) fn sum<N: Number>(row: &Row<N>, values: &Values<N>) -> Option<(N, f64)> {
+pub(super) fn sum<N: Number>(row: &SparseRow<N>, values: &Values<N>) -> Option<(N, f64)> {
     let (mut sum, mut terms) = (N::default(), 0.0);
     for (column, coefficient) in row {
         let value = *values.get(column)?;
@@ -208,7 +210,7 @@ fn infeasible<N: Number>(
 }
 
 /// `e3a + e3b - e5 = 0`
-pub(super) fn relation<N: Number>(contract: &Contract, system: &System, row: &Row<N>) -> String {
+pub(super) fn relation<N: Number>(contract: &Contract, system: &System, row: &SparseRow<N>) -> String {
     let mut out = String::new();
     for (column, value) in row {
         let value = value.number();

@@ -136,21 +136,7 @@ fn unequal(contract: &Contract, module: &Module, rates: &[f64]) -> Result<Size, 
     let speeds = speeds.collect::<Result<Vec<f64>, String>>()?;
     let there_are: Vec<u32> = kinds.iter().map(|kind| contract.machines[*kind].count).collect();
     let costs: Vec<f64> = kinds.iter().map(|kind| contract.machines[*kind].cost).collect();
-    let total: u32 = there_are.iter().sum();
-    let candidates: Vec<Option<u32>> = match module.efficiency.last() {
-        None => vec![None],
-        Some((last, _)) => (1..=total.min(*last)).map(Some).collect(),
-    };
-    let mut best: Option<(f64, Vec<u32>)> = None;
-    for number in candidates {
-        let share = number.map_or(Ok(1.0), |number| efficiency(module, number))?;
-        let found = cheapest(&speeds, &there_are, &costs, rate / share, number);
-        if let Some((cost, counts)) = found
-            && best.as_ref().is_none_or(|(known, _)| cost < *known - ROUNDING)
-        {
-            best = Some((cost, counts));
-        }
-    }
+    let best = best_choice(module, &speeds, &there_are, &costs, *rate)?;
     let (counts, insufficient) = match best {
         Some((_, counts)) => (counts, None),
         None => (
@@ -181,6 +167,32 @@ fn unequal(contract: &Contract, module: &Module, rates: &[f64]) -> Result<Size, 
             .sum(),
         insufficient,
     })
+}
+
+/// The cheapest numbers of machines, over all numbers of workers if the efficiency depends on them.
+fn best_choice(
+    module: &Module,
+    speeds: &[f64],
+    there_are: &[u32],
+    costs: &[f64],
+    rate: f64,
+) -> Result<Option<(f64, Vec<u32>)>, String> {
+    let total: u32 = there_are.iter().sum();
+    let candidates: Vec<Option<u32>> = match module.efficiency.last() {
+        None => vec![None],
+        Some((last, _)) => (1..=total.min(*last)).map(Some).collect(),
+    };
+    let mut best: Option<(f64, Vec<u32>)> = None;
+    for number in candidates {
+        let share = number.map_or(Ok(1.0), |number| efficiency(module, number))?;
+        let found = cheapest(speeds, there_are, costs, rate / share, number);
+        if let Some((cost, counts)) = found
+            && best.as_ref().is_none_or(|(known, _)| cost < *known - ROUNDING)
+        {
+            best = Some((cost, counts));
+        }
+    }
+    Ok(best)
 }
 
 fn cheapest(

@@ -39,12 +39,12 @@ pub(crate) enum Origin {
 }
 
 /// A sum over features that is 0, with the coefficient of each.
-pub(crate) type Row<N> = BTreeMap<usize, N>;
+pub(crate) type SparseRow<N> = BTreeMap<usize, N>;
 
 /// The features of a contract, and the equations between them.
 pub(crate) struct System {
     pub(crate) features: Vec<Feature>,
-    pub(crate) rows: Vec<(Origin, Row<Exact>)>,
+    pub(crate) rows: Vec<(Origin, SparseRow<Exact>)>,
     index: BTreeMap<Feature, usize>,
 }
 
@@ -99,7 +99,7 @@ impl System {
     }
 
     fn equation(&mut self, origin: Origin, terms: &[(Feature, Exact)]) {
-        let mut row = Row::new();
+        let mut row = SparseRow::new();
         for (feature, coefficient) in terms {
             if let Some(column) = self.column(*feature) {
                 *row.entry(column).or_default() += coefficient;
@@ -280,7 +280,7 @@ fn black_box(contract: &Contract, module: usize) -> Vec<BTreeMap<Feature, Exact>
             },
         )
     };
-    let named = |row: &Row<Exact>| {
+    let named = |row: &SparseRow<Exact>| {
         let terms = row
             .iter()
             .map(|(column, value)| Some((outer_end(*column)?, *value)));

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::calibrate::{Calibration, least_squares};
+use super::super::calibrate::{FittedWork, least_squares};
 use super::super::keys;
-use super::super::model::{Contract, Link, Machine, OperatingPoint, Place, Work};
-use super::{Reader, entries, section};
+use super::super::model::{Contract, Machine, ModulePlace, NetworkLink, OperatingPoint, Work};
+use super::{ContractReader, entries, section};
 use crate::diag::Diagnostic;
 use crate::file::lower::{Fields, text};
 use crate::file::yaml::{Tree, YamlNode};
@@ -17,7 +17,7 @@ type Amounts = BTreeMap<String, (f64, Dimension)>;
 
 const BANDWIDTH: Dimension = Dimension { time: -1, bytes: 1 };
 
-impl Reader<'_, '_> {
+impl ContractReader<'_, '_> {
     pub(super) fn deployment(&mut self, fields: &Fields<'_>, out: &mut Contract) {
         let mut powers: BTreeMap<String, Dimension> = BTreeMap::new();
         for (name, tree) in self.machines.clone() {
@@ -183,7 +183,7 @@ impl Reader<'_, '_> {
             .map(|metric| (*metric).clone())
             .zip(amounts.iter().copied())
             .collect();
-        let calibration = Calibration {
+        let calibration = FittedWork {
             work: work.raw.clone(),
             residuals_s: residuals_s.collect(),
             amounts: named.clone(),
@@ -198,19 +198,19 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn link(&mut self, name: &Text, tree: &Tree) -> Option<Link> {
+    fn link(&mut self, name: &Text, tree: &Tree) -> Option<NetworkLink> {
         let fields = Fields::of(tree, &keys::LINK, self.wrong)?;
         let bandwidth = fields.required("bandwidth", name.span, self.wrong);
         let streams = fields.required("streams", name.span, self.wrong)?;
         let names = self.names(streams);
-        Some(Link {
+        Some(NetworkLink {
             name: name.raw.clone(),
             bytes_per_s: self.positive(bandwidth?, BANDWIDTH, "a bandwidth")?,
             streams: names.iter().filter_map(|name| self.stream(name)).collect(),
         })
     }
 
-    pub(super) fn place(&mut self, tree: &Tree) -> Option<Place> {
+    pub(super) fn place(&mut self, tree: &Tree) -> Option<ModulePlace> {
         let fields = Fields::of(tree, &keys::PLACE, self.wrong)?;
         let mut machines = Vec::new();
         match fields.get("machines") {
@@ -231,7 +231,7 @@ impl Reader<'_, '_> {
             None => {}
         }
         let needs = fields.get("needs").map(|tree| self.amounts(tree, "`needs`"));
-        Some(Place {
+        Some(ModulePlace {
             span: tree.span,
             machines,
             host: fields.text("host", self.wrong).map(|text| text.raw),

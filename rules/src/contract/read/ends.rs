@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::exact::Exact;
-use super::super::model::{Contract, Module, Part, Stream};
-use super::Reader;
+use super::super::model::{Contract, Module, Stream, SubContract};
+use super::ContractReader;
 use crate::diag::Diagnostic;
 
 /// The streams that a module takes and gives.
@@ -13,7 +13,7 @@ struct Used {
     given: BTreeSet<usize>,
 }
 
-impl Reader<'_, '_> {
+impl ContractReader<'_, '_> {
     /// Each stream and each module must name the other.
     pub(super) fn ends(&mut self, out: &Contract) {
         for (at, module) in out.modules.iter().enumerate() {
@@ -109,7 +109,7 @@ impl Reader<'_, '_> {
     }
 
     /// The interfaces of a part have the directions of the streams that they are mapped to.
-    fn mapped(&mut self, module: &Module, part: &Part, at: usize, out: &Contract) {
+    fn mapped(&mut self, module: &Module, part: &SubContract, at: usize, out: &Contract) {
         let inner = &out.parts[part.contract];
         let mut reached = BTreeSet::new();
         for (outer, stream) in &part.map {
@@ -143,7 +143,7 @@ impl Reader<'_, '_> {
 }
 
 /// The streams that are mapped to streams of the part.
-fn used_by_part(part: &Part, at: usize, out: &Contract) -> Used {
+fn used_by_part(part: &SubContract, at: usize, out: &Contract) -> Used {
     let side = |side: fn(&Stream) -> &Vec<usize>| {
         let ends = part
             .map

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::keys::{self, MODULE_KINDS, STREAM_KINDS};
-use super::super::model::{Computation, Contract, Module, ModuleKind, Part, Place, Stream, Workers};
-use super::{Reader, entries};
+use super::super::model::{
+    Computation, Contract, Module, ModuleKind, ModulePlace, Stream, SubContract, Workers,
+};
+use super::{ContractReader, entries};
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::file::lower::{Fields, formula, text};
 use crate::file::yaml::Tree;
@@ -12,7 +14,7 @@ use crate::lang::ast::Node;
 use crate::lang::text::Text;
 use crate::unit::Dimension;
 
-impl Reader<'_, '_> {
+impl ContractReader<'_, '_> {
     pub(super) fn graph(&mut self, out: &mut Contract) {
         for (name, tree) in self.streams.clone() {
             out.streams.extend(self.read_stream(name, tree));
@@ -35,8 +37,8 @@ impl Reader<'_, '_> {
         let ((senders, from), (receivers, to)) = (ends("from"), ends("to"));
         let lacks = match (senders, receivers) {
             (0, 0) => Some("no end"),
-            (0, _) if !self.is_part => Some("no `from`: nobody sends on it"),
-            (_, 0) if !self.is_part => Some("no `to`: nobody receives from it"),
+            (0, _) if !self.is_part => Some("no `from`: no module sends on it"),
+            (_, 0) if !self.is_part => Some("no `to`: no module receives from it"),
             _ => None,
         };
         if let Some(lacks) = lacks {
@@ -129,7 +131,7 @@ impl Reader<'_, '_> {
             .unwrap_or_default();
         let place = match fields.get("place") {
             Some(value) => self.place(value)?,
-            None => Place::default(),
+            None => ModulePlace::default(),
         };
         Some(Module {
             name: name.raw.clone(),
@@ -205,7 +207,7 @@ impl Reader<'_, '_> {
         out
     }
 
-    fn part(&mut self, fields: &Fields<'_>, out: &Contract) -> Option<Part> {
+    fn part(&mut self, fields: &Fields<'_>, out: &Contract) -> Option<SubContract> {
         let name = fields.text("contract", self.wrong)?;
         let contract = out.parts.iter().position(|part| part.name == name.raw);
         if contract.is_none() {
@@ -231,6 +233,6 @@ impl Reader<'_, '_> {
                 }
             }
         }
-        Some(Part { contract, map })
+        Some(SubContract { contract, map })
     }
 }

@@ -76,7 +76,7 @@ fn contract(tree: &Tree, part: Option<&Text>, depth: usize, wrong: Wrong<'_>) ->
         }
         out.parts.extend(contract(tree, Some(name), depth + 1, wrong));
     }
-    let mut reader = Reader {
+    let mut reader = ContractReader {
         parameters: BTreeMap::new(),
         streams: section(&fields, "streams", wrong),
         modules: section(&fields, "modules", wrong),
@@ -127,7 +127,7 @@ fn entries<'a>(tree: &'a Tree, place: &str, wrong: Wrong<'_>) -> Section<'a> {
 }
 
 /// What the entries of a contract refer to, and the errors so far.
-struct Reader<'a, 'w> {
+struct ContractReader<'a, 'w> {
     parameters: BTreeMap<String, Constant>,
     streams: Section<'a>,
     modules: Section<'a>,
@@ -138,7 +138,7 @@ struct Reader<'a, 'w> {
     wrong: Wrong<'w>,
 }
 
-impl<'a> Reader<'a, '_> {
+impl<'a> ContractReader<'a, '_> {
     fn parameters(&mut self, fields: &Fields<'a>) {
         for (name, tree) in section(fields, "parameters", self.wrong) {
             if let Some(value) = self.constant(tree) {
@@ -228,7 +228,7 @@ impl<'a> Reader<'a, '_> {
         Some(to_f64(value))
     }
 
-    /// A positive integer.
+    /// A positive integer, such as a number of machines.
     fn count(&mut self, tree: &Tree, what: &str) -> Option<u32> {
         let value = self.exact(tree, Dimension::NONE, what)?;
         let number = value

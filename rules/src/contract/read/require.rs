@@ -6,7 +6,7 @@ use super::super::exact::{Exact, constant};
 use super::super::keys;
 use super::super::model::{Adaptation, Contract, Requirement};
 use super::super::system::System;
-use super::{RATE, Reader, section};
+use super::{ContractReader, RATE, section};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::lower::{Fields, text, wrong_shape};
 use crate::file::yaml::{Tree, YamlNode};
@@ -30,10 +30,10 @@ impl Contract {
     }
 }
 
-type Parameter<'a> = &'a dyn Fn(&str) -> Option<super::Constant>;
+type ParameterValues<'a> = &'a dyn Fn(&str) -> Option<super::Constant>;
 
 /// `feature >= rate`, or `rate <= feature`.
-fn requirement(written: &Text, parameter: Parameter<'_>) -> Result<Requirement, Diagnostic> {
+fn requirement(written: &Text, parameter: ParameterValues<'_>) -> Result<Requirement, Diagnostic> {
     let expr = parse(written)?;
     let form = |span: Span| {
         Diagnostic::wrong("E0175", span, "a requirement is a least rate: `feature >= rate`")
@@ -67,7 +67,7 @@ fn requirement(written: &Text, parameter: Parameter<'_>) -> Result<Requirement, 
     })
 }
 
-impl Reader<'_, '_> {
+impl ContractReader<'_, '_> {
     pub(super) fn requirements(&mut self, fields: &Fields<'_>, out: &mut Contract) {
         let Some(tree) = fields.get("require") else {
             return;

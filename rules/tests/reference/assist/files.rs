@@ -31,7 +31,7 @@ fn s3_13_and_s3_35_requirements_and_adaptations_are_in_the_file() {
 fn mistakes_are_reported_at_their_places() {
     // What is replaced in the file, by what; the code; the underlined text; a part of the message or the help.
     let cases = [
-        ("to: C3, item", "item", "E0170", "pictures", "nobody receives"),
+        ("to: C3, item", "item", "E0170", "pictures", "no module receives"),
         ("{takes: [groups]}", "{}", "E0171", "groups", "does not take it"),
         (
             "gives: {groups: 1/12}",
