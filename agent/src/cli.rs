@@ -1,6 +1,7 @@
 //! The command line. Declares every command once; the modules below declare the flags and their help.
 
 mod change;
+mod contract;
 mod rule;
 mod session;
 mod values;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use self::{
     change::{CallArgs, GetArgs, JournalArgs, PatchArgs, PatchCommand, SetArgs, SymbolsArgs, UndoArgs},
+    contract::{ContractArgs, ContractCommand},
     rule::{CheckRuleArgs, NewRuleArgs, ReplayArgs, RuleArgs, RuleCommand, SettingArgs},
     session::{AddRuleArgs, SessionCommand},
     watch::{AttachArgs, ExportArgs, PsArgs, RunArgs, WatchArgs},
@@ -58,6 +60,9 @@ pub enum Command {
     /// Rules: list, show, new, check, plan, schema
     #[command(subcommand)]
     Rule(RuleCommand),
+    /// Contracts of stream programs: check, max, size, what-if
+    #[command(subcommand)]
+    Contract(ContractCommand),
     /// Evaluate rules on recordings: needs no program and no root
     Replay(ReplayArgs),
     /// Explain an error (E0107), a finding (openmpi-busy-wait) or a change (change 8123:1)

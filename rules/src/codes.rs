@@ -83,10 +83,15 @@ mod tests {
         ("E0160"..="E0168").contains(&code)
     }
 
+    /// Pages of contracts, whose examples are files of the reference's tests.
+    fn is_of_contracts(code: &str) -> bool {
+        ("E0170"..="E0181").contains(&code)
+    }
+
     #[test]
     fn the_example_of_every_page_is_wrong_as_the_page_says_and_right_when_corrected() {
         let mut mistakes = Vec::new();
-        for page in pages() {
+        for page in pages().filter(|page| !is_of_contracts(page.code)) {
             let (wrong, right) = (example(&page, "# right"), example(&page, "# wrong"));
             assert!(!wrong.is_empty(), "{} has no example", page.code);
             if needs_a_program(page.code) {

@@ -78,6 +78,7 @@ pub mod aggregate;
 mod change;
 mod check;
 mod codes;
+pub mod contract;
 mod diag;
 mod engine;
 mod eval;

@@ -146,6 +146,11 @@ pub(crate) const UNITS: &[Unit] = &[
     unit("KiB", 1024.0, Dimension::BYTES),
     unit("MiB", 1048576.0, Dimension::BYTES),
     unit("GiB", 1073741824.0, Dimension::BYTES),
+    unit("bit", 0.125, Dimension::BYTES),
+    unit("kbit", 125.0, Dimension::BYTES),
+    unit("Mbit", 125e3, Dimension::BYTES),
+    unit("Gbit", 125e6, Dimension::BYTES),
+    unit("Mibit", 131072.0, Dimension::BYTES),
 ];
 
 pub(crate) fn unit_named(name: &str) -> Option<&'static Unit> {

@@ -363,11 +363,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
     let refused = "its call flush_level() has no `inverse` and cannot be reverted at the end of the session; such rules act with --keep";
     assert!(code != 0 && text.contains(refused), "{text}");
     let agent = Agent::attach(job.pid(), &[&flags[..], &["--keep"]].concat())?;
-    let acting = Acting {
-        job,
-        agent,
-        folder: folder,
-    };
+    let acting = Acting { job, agent, folder };
     acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     let (report, views, said) = acting.end_and_what_was_said()?;
     assert_eq!(views.last().ok_or("no view")?["flushed"], 4, "{views:?}");
@@ -455,11 +451,7 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused() -> Outco
         "any=levers*:sort_*",
     ];
     let agent = Agent::attach(job.pid(), &[&flags[..], &binds[..]].concat())?;
-    let acting = Acting {
-        job,
-        agent,
-        folder: folder,
-    };
+    let acting = Acting { job, agent, folder };
     acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     acting
         .agent

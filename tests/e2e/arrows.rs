@@ -241,6 +241,7 @@ engine: change eval explain facts folds function guard hit ids lang measure plan
 fit: diag eval facts file plan read rule target value
 graph: check engine eval function guard plan read rule target term types value window
 library: diag file rule
+contract: diag file lang quantity unit
 page: file lang rule target types
 ";
 

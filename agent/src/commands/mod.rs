@@ -2,6 +2,7 @@
 
 mod attach;
 mod by_hand;
+mod contract;
 mod cpus;
 mod doctor;
 mod explain;
@@ -49,6 +50,7 @@ pub fn run(cli: Cli) -> CommandResult {
         Command::Journal(args) => history::journal(&args),
         Command::Session(command) => session::run(&command),
         Command::Rule(command) => rule::run(&command),
+        Command::Contract(command) => contract::run(&command),
         Command::Replay(args) => replay::run(&args),
         Command::Explain { id } => explain::run(&id),
         Command::Symbols(args) => symbols::run(&args),

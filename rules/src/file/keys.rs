@@ -34,7 +34,7 @@ pub(crate) struct KeyDeclaration {
     pub(crate) beside: &'static [&'static str],
 }
 
-const fn key(name: &'static str, shape: Shape, doc: &'static str) -> KeyDeclaration {
+pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> KeyDeclaration {
     KeyDeclaration {
         name,
         shape,
@@ -45,12 +45,12 @@ const fn key(name: &'static str, shape: Shape, doc: &'static str) -> KeyDeclarat
 }
 
 impl KeyDeclaration {
-    const fn required(mut self) -> KeyDeclaration {
+    pub(crate) const fn required(mut self) -> KeyDeclaration {
         self.required = true;
         self
     }
 
-    const fn beside(mut self, others: &'static [&'static str]) -> KeyDeclaration {
+    pub(crate) const fn beside(mut self, others: &'static [&'static str]) -> KeyDeclaration {
         self.beside = others;
         self
     }
@@ -98,6 +98,8 @@ macro_rules! keys {
         };)*
     };
 }
+
+pub(crate) use keys;
 
 keys! {
     RULE "a rule" {

@@ -18,7 +18,7 @@ use crate::lang::text::Text;
 /// Maximum number of entries in a section, because dependencies are traversed several times.
 pub(super) const ENTRIES_MAX: usize = 256;
 
-pub(super) type Wrong<'a> = &'a mut Vec<Diagnostic>;
+pub(crate) type Wrong<'a> = &'a mut Vec<Diagnostic>;
 
 fn priority(value: &Tree, wrong: Wrong<'_>) -> Option<i64> {
     let text = text(value, wrong)?;
@@ -98,7 +98,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
 }
 
 /// Lower-case letters and digits, with single dashes in between.
-pub(super) fn is_rule_name(name: &str) -> bool {
+pub(crate) fn is_rule_name(name: &str) -> bool {
     let is_small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     name.split('-')
         .all(|word| !word.is_empty() && word.chars().all(is_small))
@@ -130,13 +130,13 @@ pub(super) fn bindings(tree: &Tree, wrong: Wrong<'_>) -> Option<Bindings> {
 }
 
 /// The entries of a mapping that have known keys.
-pub(super) struct Fields<'a> {
-    pub(super) entries: Vec<(&'a Text, &'a Tree)>,
+pub(crate) struct Fields<'a> {
+    pub(crate) entries: Vec<(&'a Text, &'a Tree)>,
     keys: &'a Keys,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(tree: &'a Tree, keys: &'a Keys, wrong: Wrong<'_>) -> Option<Fields<'a>> {
+    pub(crate) fn of(tree: &'a Tree, keys: &'a Keys, wrong: Wrong<'_>) -> Option<Fields<'a>> {
         let entries = mapping(tree, keys.place, wrong)?;
         let mut known = Vec::new();
         for (key, value) in entries {
@@ -149,14 +149,14 @@ impl<'a> Fields<'a> {
         Some(Fields { entries: known, keys })
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&'a Tree> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Tree> {
         self.entries
             .iter()
             .find(|(key, _)| key.raw == name)
             .map(|(_, value)| *value)
     }
 
-    pub(super) fn required(&self, name: &str, place: Span, wrong: Wrong<'_>) -> Option<&'a Tree> {
+    pub(crate) fn required(&self, name: &str, place: Span, wrong: Wrong<'_>) -> Option<&'a Tree> {
         let found = self.get(name);
         if found.is_none() {
             let message = format!("{} must have `{name}`", self.keys.place);
@@ -230,11 +230,11 @@ impl<'a> Fields<'a> {
         entries
     }
 
-    pub(super) fn formula(&self, name: &str, wrong: Wrong<'_>) -> Option<Expr> {
+    pub(crate) fn formula(&self, name: &str, wrong: Wrong<'_>) -> Option<Expr> {
         self.get(name).and_then(|value| formula(value, wrong))
     }
 
-    pub(super) fn text(&self, name: &str, wrong: Wrong<'_>) -> Option<Text> {
+    pub(crate) fn text(&self, name: &str, wrong: Wrong<'_>) -> Option<Text> {
         self.get(name).and_then(|value| text(value, wrong))
     }
 
@@ -250,14 +250,14 @@ fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
         .help(help.unwrap_or_else(|| format!("it may have {}", keys.names().join(", "))))
 }
 
-pub(super) fn wrong_shape(tree: &Tree, place: &str, wanted: &str, wrong: Wrong<'_>) {
+pub(crate) fn wrong_shape(tree: &Tree, place: &str, wanted: &str, wrong: Wrong<'_>) {
     if !matches!(tree.node, YamlNode::Broken) {
         let message = format!("{place} must be {wanted}, this is {}", tree.what());
         wrong.push(Diagnostic::wrong("E0112", tree.span, message));
     }
 }
 
-pub(super) fn mapping<'a>(
+pub(crate) fn mapping<'a>(
     tree: &'a Tree,
     place: &str,
     wrong: Wrong<'_>,
@@ -271,7 +271,7 @@ pub(super) fn mapping<'a>(
     }
 }
 
-pub(super) fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
+pub(crate) fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
     match &tree.node {
         YamlNode::Scalar(text) => Some(text.clone()),
         _ => {
@@ -281,7 +281,7 @@ pub(super) fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
     }
 }
 
-pub(super) fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
+pub(crate) fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
     let text = match &tree.node {
         YamlNode::Scalar(text) => text,
         _ => {
@@ -293,7 +293,7 @@ pub(super) fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
 }
 
 /// Names are used in formulas: a single word that is no keyword of the grammar.
-pub(super) fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
+pub(crate) fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
     let raw = name.raw.as_str();
     let starts = raw.starts_with(|c: char| c.is_alphabetic() || c == '_');
     let word = starts && raw.chars().all(|c| c.is_alphanumeric() || c == '_');

@@ -2,8 +2,8 @@
 //! are unresolved.
 
 mod json;
-mod keys;
-mod lower;
+pub(crate) mod keys;
+pub(crate) mod lower;
 mod schema;
 mod sections;
 pub(crate) mod template;
@@ -11,7 +11,7 @@ pub(crate) mod template;
 pub(crate) mod tests;
 mod tunes;
 pub(crate) mod used;
-mod yaml;
+pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 
@@ -351,7 +351,7 @@ impl Bindings {
 }
 
 /// Parses a file. If `place` is given, all spans are set to it.
-fn read<T>(
+pub(crate) fn read<T>(
     source: &str,
     place: Option<Span>,
     lower: impl Fn(&yaml::Tree, &mut Vec<Diagnostic>) -> Option<T>,

@@ -62,7 +62,7 @@ impl Tree {
 pub(crate) fn read(source: &str, place: Option<Span>) -> (Option<Tree>, Vec<Diagnostic>) {
     if source.len() > FILE_BYTES_MAX {
         let message = format!(
-            "a rule file may have at most {FILE_BYTES_MAX} bytes, this one has {}",
+            "a file may have at most {FILE_BYTES_MAX} bytes, this one has {}",
             source.len()
         );
         return (None, vec![Diagnostic::error("E0123", message)]);
@@ -133,9 +133,9 @@ impl<'a> Reader<'a> {
                         Diagnostic::wrong(
                             "E0108",
                             span,
-                            "a file holds one rule, here a second document begins",
+                            "a file holds one rule or contract, here a second document begins",
                         )
-                        .help("put each rule into a file of its own"),
+                        .help("put each into a file of its own"),
                     );
                     return Ok(tree);
                 }
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
             }
         }
         if tree.is_none() {
-            let help = "a rule begins with `rule: its-name`";
+            let help = "a rule begins with `rule: its-name`, a contract with `contract: its-name`";
             self.wrong
                 .push(Diagnostic::wrong("E0108", Span::new(0, 0), "the file is empty").help(help));
         }
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
 
     fn refuse(&mut self, what: &str, span: Span) {
         self.wrong.push(
-            Diagnostic::wrong("E0106", span, format!("{what} has no place in a rule"))
+            Diagnostic::wrong("E0106", span, format!("{what} has no place in the file"))
                 .help("write the value out where it is needed; in formulas, give it a name under `metrics`"),
         );
     }
@@ -335,7 +335,7 @@ impl<'a> Reader<'a> {
             .help("write `key: value`, or `key:` above lines that are indented");
         }
         if error.info().contains("unknown anchor") {
-            return Diagnostic::wrong("E0106", place, "an alias (`*`) has no place in a rule")
+            return Diagnostic::wrong("E0106", place, "an alias (`*`) has no place in the file")
                 .help("a value that begins with `*` is an alias to YAML: put it into quotes");
         }
         if let Some(wrong) = self.not_closed(error, place) {

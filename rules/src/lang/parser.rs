@@ -17,7 +17,8 @@
 //! call       = NAME , "(" , [ argument , { "," , argument } ] , ")" ;
 //! argument   = formula , [ "where" , formula | "for" , NAME , "in" , formula , "to" , formula ] ;
 //! NUMBER     = digits , [ "." , digits ] , [ "e" , [ "+" | "-" ] , digits ] , [ UNIT ] ;   (* no space before UNIT *)
-//! UNIT       = "%" | "ns" | "us" | "ms" | "s" | "min" | "B" | "KB" | "MB" | "GB" | "KiB" | "MiB" | "GiB" ;
+//! UNIT       = "%" | "ns" | "us" | "ms" | "s" | "min" | "B" | "KB" | "MB" | "GB" | "KiB" | "MiB" | "GiB"
+//!            | "bit" | "kbit" | "Mbit" | "Gbit" | "Mibit" ;
 //! TEXT       = '"' , { any character but '"' } , '"' ;
 //! NAME       = word , { ( "." | "::" ) , word } ;
 //! LAYOUT     = "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "f32" | "f64" | "bool" | "char"

@@ -99,6 +99,9 @@ pub(crate) fn argument(name: &str, value: impl std::fmt::Display) -> String {
     format!("{name}={value}")
 }
 
+/// What Open MPI says of a rank whose MPI_Finalize it could not confirm in time, on a busy machine.
+const IMPROPER: &str = "exiting improperly";
+
 impl Scenario {
     pub(crate) fn new(
         settings: &Settings,
@@ -119,7 +122,13 @@ impl Scenario {
 
     /// Runs the scenario to its end.
     pub(crate) fn run(&self) -> Result<Run> {
-        Ok(self.tried()?)
+        match self.tried() {
+            Err(error) if error.to_string().contains(IMPROPER) => {
+                println!("a run is repeated: its mpirun took the end of a rank for an improper one");
+                Ok(self.tried()?)
+            }
+            run => Ok(run?),
+        }
     }
 
     fn tried(&self) -> tuneagent_e2e::Outcome<Run> {

@@ -320,11 +320,15 @@ pub(super) fn watched_ns(snapshot: &Snapshot) -> f64 {
 
 /// A note that not all calls are in a call site.
 pub(super) fn unseen(sequence: &SequenceView) -> Option<String> {
+    // Of a parallel region each thread that enters its body counts, too.
+    let (one, several) = match sequence.steps {
+        Steps::MpiCalls => ("call", "calls"),
+        Steps::Regions => ("begin of a region", "begins of regions and of threads in them"),
+    };
     (sequence.unseen > 0).then(|| {
-        format!(
-            " {} are in no call site: they came faster than they were read",
-            plural(usize::try_from(sequence.unseen).unwrap_or(usize::MAX), "call")
-        )
+        let unseen = count(sequence.unseen as f64);
+        let calls = if sequence.unseen == 1 { one } else { several };
+        format!(" {unseen} {calls} came faster than they were read, and are in no call site")
     })
 }
 
@@ -396,7 +400,7 @@ mod tests {
 
         MPI by call site         calls   share of the time
         MPI_Wait                   800     50 %  in LAMMPS_NS::CommBrick::forward_comm (comm_brick.cpp:471)
-        3 calls are in no call site: they came faster than they were read
+        3 calls came faster than they were read, and are in no call site
         ");
     }
 

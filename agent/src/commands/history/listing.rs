@@ -101,7 +101,11 @@ fn retain(histories: &mut Histories, target: &str) -> Result<(), Failure> {
     histories.retain(|(_, history)| history.changes().first().is_some_and(is_of));
     match running {
         Err(failure) if histories.is_empty() => {
-            let message = format!("{}, and no journal has a change of it", failure.error);
+            let message = format!(
+                "{}, and no journal has a change of it (ranks that have ended are listed by their own numbers or their name: \
+                 tuneagent journal)",
+                failure.error
+            );
             Err(Failure::new(failure.code, message))
         }
         _ => Ok(()),
@@ -189,7 +193,8 @@ pub(in crate::commands) fn explain(pid: Option<i32>, number: u64) -> CommandResu
             say!("    what the rule does and assumes: tuneagent explain {rule}");
         }
         if matches!(change.status, Status::Applied | Status::Pending) {
-            let pid = change.intent.target.pid;
+            // A launcher stands for all its ranks.
+            let pid = pid.unwrap_or(change.intent.target.pid.number);
             say!(
                 "    revert it: {}",
                 crate::hint::as_we_are(&format!("undo {pid} {number}"))

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use plan::Mode;
 use profile::{Rates, Snapshot};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::view::screen;
 

@@ -4,9 +4,8 @@
 use std::{
     collections::VecDeque,
     io::{self, IsTerminal, Stdout, Write},
-    os::fd::OwnedFd,
     sync::{
-        Arc, Mutex, Once, PoisonError,
+        Mutex, Once, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -14,19 +13,16 @@ use std::{
     time::Instant,
 };
 
-use profile::Snapshot;
-use ratatui::{
-    Terminal,
-    backend::CrosstermBackend,
-    crossterm::{
-        cursor::Show,
-        event::{self, Event, KeyEvent},
-        execute,
-        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
-    },
+use crossterm::{
+    cursor::Show,
+    event::{self, Event, KeyEvent},
+    execute,
+    terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
 };
+use profile::Snapshot;
+use ratatui::{Terminal, backend::CrosstermBackend};
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
 use tokio::{
@@ -55,7 +51,8 @@ const KEYS_MAX: usize = 64;
 /// How often the terminal is checked for a hangup.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest time that a key stays in crossterm's queue.
+/// The longest time that a key stays in crossterm's queue: drawing after a resize requests the cursor's position, and
+/// a key that arrives before the answer is queued without a wake-up.
 const KEY_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
@@ -78,40 +75,22 @@ pub(in crate::view) fn can_be_taken() -> bool {
 /// Whether the terminal has hung up: its window was closed, or its connection broke. In that case reading
 /// keys or the size through the libraries below does not fail but never returns.
 fn is_gone() -> bool {
-    poll_input().is_ok_and(has_hung_up)
+    poll_input(&Timespec::default()).is_ok_and(has_hung_up)
 }
 
 fn has_hung_up(events: PollFlags) -> bool {
     events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// Whether the terminal has input or has hung up.
-fn poll_input() -> io::Result<PollFlags> {
+/// Whether the terminal has input or has hung up, at the latest after this time.
+fn poll_input(within: &Timespec) -> io::Result<PollFlags> {
     let input = io::stdin();
     let mut input = [PollFd::new(&input, PollFlags::IN)];
-    poll(&mut input, Some(&Timespec::default()))?;
-    Ok(input[0].revents())
-}
-
-/// Waits until the terminal has input, has hung up, or `resized` was written to, and at most for
-/// [`KEY_WAIT`]: drawing after a resize requests the cursor's position, and a key that arrives before the
-/// answer stays in crossterm's queue without a wake-up.
-fn wait_for_input(resized: &OwnedFd) -> io::Result<PollFlags> {
-    let input = io::stdin();
-    let mut both = [
-        PollFd::new(&input, PollFlags::IN),
-        PollFd::new(resized, PollFlags::IN),
-    ];
-    match poll(&mut both, Some(&KEY_WAIT)) {
+    match poll(&mut input, Some(within)) {
         // The signal of a resize may be delivered to this thread.
-        Err(Errno::INTR) => return Ok(PollFlags::empty()),
-        polled => polled?,
-    };
-    let [input, is_resized] = both.map(|polled| polled.revents());
-    if !is_resized.is_empty() {
-        rustix::io::read(resized, &mut [0; 8])?;
+        Err(Errno::INTR) => Ok(PollFlags::empty()),
+        polled => Ok(polled.map(|_| input[0].revents())?),
     }
-    Ok(input)
 }
 
 /// Restores the terminal, once.
@@ -242,9 +221,6 @@ pub enum Input {
 pub struct Keys {
     read: mpsc::Receiver<Input>,
     resized: Signal,
-    /// Wakes the thread after a resize. Crossterm reports the resize before keys that were typed since, and
-    /// would leave them unread until the next key.
-    resize: Arc<OwnedFd>,
     look: Interval,
 }
 
@@ -253,12 +229,10 @@ impl Keys {
     pub fn new() -> io::Result<Keys> {
         let (to, read) = mpsc::channel(KEYS_MAX);
         let resized = signal(SignalKind::window_change())?;
-        let resize = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let seen = Arc::clone(&resize);
         let reader = thread::Builder::new().name("keys".to_owned());
         reader.spawn(move || {
             while IS_TAKEN.load(Ordering::SeqCst) {
-                if read_input(&to, &seen).is_none() {
+                if read_input(&to).is_none() {
                     break;
                 }
             }
@@ -266,7 +240,6 @@ impl Keys {
         Ok(Keys {
             read,
             resized,
-            resize,
             look: interval(POLL_INTERVAL),
         })
     }
@@ -276,11 +249,7 @@ impl Keys {
         loop {
             tokio::select! {
                 input = self.read.recv() => return input,
-                _ = self.resized.recv() => {
-                    // Fails only if an earlier write was not read yet.
-                    let _ = rustix::io::write(&self.resize, &1_u64.to_ne_bytes());
-                    return Some(Input::Resized);
-                }
+                _ = self.resized.recv() => return Some(Input::Resized),
                 _ = self.look.tick() => if is_gone() {
                     return Some(Input::Gone);
                 },
@@ -290,11 +259,12 @@ impl Keys {
 }
 
 /// Waits for input and passes all of it on; `None` at its end.
-fn read_input(to: &mpsc::Sender<Input>, resized: &OwnedFd) -> Option<()> {
-    if has_hung_up(wait_for_input(resized).ok()?) {
+fn read_input(to: &mpsc::Sender<Input>) -> Option<()> {
+    if has_hung_up(poll_input(&KEY_WAIT).ok()?) {
         return to.blocking_send(Input::Gone).ok();
     }
-    while IS_TAKEN.load(Ordering::SeqCst) && event::poll(Duration::ZERO).ok()? {
+    // With a time of zero crossterm does not look at the terminal.
+    while IS_TAKEN.load(Ordering::SeqCst) && event::poll(Duration::from_millis(1)).ok()? {
         let input = match event::read().ok()? {
             Event::Resize(..) => Some(Input::Resized),
             event => event.as_key_event().map(Input::Key),

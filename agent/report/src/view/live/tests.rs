@@ -1,16 +1,13 @@
 use std::{collections::BTreeSet, time::Duration};
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use plan::Mode;
 use profile::{
     ChangeView, Counters, FindingView, FunctionTotals, GuardView, IterationView, MatrixView,
     Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView, SequenceView, Snapshot, Standing,
 };
 use proptest::prelude::*;
-use ratatui::{
-    Terminal,
-    backend::TestBackend,
-    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
-};
+use ratatui::{Terminal, backend::TestBackend};
 
 use super::{
     bars::Glyphs,

@@ -1,5 +1,4 @@
-//! S3, performance contracts of ASSIST programs: rates from counters. Contracts themselves are not
-//! implemented.
+//! Rates from counters, by a rule (§5).
 
 use crate::bench::Bench;
 

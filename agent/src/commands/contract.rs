@@ -1,0 +1,303 @@
+//! `tuneagent contract check|max|size|what-if`: what a stream program can deliver, computed from its contract
+//! file. Attaches nothing.
+
+use std::{fs, path::Path};
+
+use profile::format::plural;
+use rules::{
+    Diagnostic,
+    contract::{Arithmetic, Assessment, Capacity, Contract, FittedWork, Raise, Size},
+    quantity::{percent, significant},
+};
+use serde_json::json;
+
+use crate::{
+    cli::{ContractArgs, ContractCommand},
+    diagnostics,
+    exit::{Code, CommandResult, Failure},
+};
+
+pub(super) fn run(command: &ContractCommand) -> CommandResult {
+    let (args, shown): (&ContractArgs, &dyn Fn(&Contract) -> ShowResult) = match command {
+        ContractCommand::Check { args, dot } => (args, &|contract| check(contract, args.json, *dot)),
+        ContractCommand::Max(args) => (args, &|contract| max(contract, args.json)),
+        ContractCommand::Size(args) => (args, &|contract| size(contract, args.json)),
+        ContractCommand::WhatIf { args, changes } => {
+            (args, &|contract| what_if(contract, changes, args.json))
+        }
+    };
+    let (name, text) = (args.file.display().to_string(), text(&args.file)?);
+    let refuse = |wrong: &[Diagnostic]| {
+        diagnostics::print(&name, &text, wrong);
+        Ok(Code::No)
+    };
+    let mut contract = match Contract::parse(&text) {
+        Ok(contract) => contract,
+        Err(wrong) => return refuse(&wrong),
+    };
+    for requirement in &args.requirements {
+        if let Err(wrong) = contract.require(requirement) {
+            let help = wrong.help.map_or(String::new(), |help| format!(" ({help})"));
+            return Err(Failure::not_there(format!(
+                "--require {requirement}: {}{help}",
+                wrong.message
+            )));
+        }
+    }
+    match shown(&contract) {
+        Ok(code) => Ok(code),
+        Err(NotShown::Contract(wrong)) => refuse(&wrong),
+        Err(NotShown::Failure(failure)) => Err(failure),
+    }
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::not_there(format!("{} cannot be read", path.display())).caused_by(&error);
+    fs::read_to_string(path).map_err(failed)
+}
+
+/// Why nothing is shown.
+enum NotShown {
+    Contract(Vec<Diagnostic>),
+    Failure(Failure),
+}
+
+impl From<Vec<Diagnostic>> for NotShown {
+    fn from(wrong: Vec<Diagnostic>) -> NotShown {
+        NotShown::Contract(wrong)
+    }
+}
+
+impl From<Failure> for NotShown {
+    fn from(failure: Failure) -> NotShown {
+        NotShown::Failure(failure)
+    }
+}
+
+type ShowResult = Result<Code, NotShown>;
+
+fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(Failure::no)?;
+    report::console::complete(&(text + "\n")).map_err(Failure::no)
+}
+
+fn rate(value: f64) -> String {
+    match value != 0.0 && value.abs() < 1e-3 {
+        true => format!("{value:.2e}/s"),
+        false => format!("{}/s", significant(value, 4)),
+    }
+}
+
+fn check(contract: &Contract, json: bool, dot: bool) -> ShowResult {
+    let (assessment, capacity) = contract.capacity()?;
+    let exceeded = contract.exceeded(&capacity);
+    if dot {
+        say!("{}", contract.dot(&assessment, &capacity).trim_end());
+    } else if json {
+        print_json(&json!({
+            "holds": exceeded.is_none(),
+            "assessment": assessment,
+            "calibrations": contract.calibrations(),
+            "capacity": capacity,
+        }))?;
+    } else {
+        contract
+            .calibrations()
+            .iter()
+            .for_each(|one| say!("{}", calibrated(one)));
+        show_assessment("", &assessment);
+        show_resources(&capacity);
+    }
+    match exceeded {
+        Some(wrong) => Err(vec![wrong].into()),
+        None if dot || json => Ok(Code::Done),
+        None => {
+            say!("the contract {} can hold", contract.name());
+            Ok(Code::Done)
+        }
+    }
+}
+
+/// `rendering: flop 3.307e9, memory 3.020e8 fit the times within 0.004 s; condition 7.1`
+fn calibrated(one: &FittedWork) -> String {
+    let amounts = one
+        .amounts
+        .iter()
+        .map(|(metric, amount)| format!("{metric} {amount:.3e}"));
+    let largest = one
+        .residuals_s
+        .values()
+        .map(|residual| residual.abs())
+        .fold(0.0, f64::max);
+    format!(
+        "{}: {} fit the times within {} s; condition {}",
+        one.work,
+        amounts.collect::<Vec<_>>().join(", "),
+        significant(largest, 2),
+        significant(one.condition, 2)
+    )
+}
+
+/// Rates of all features, of modules with contracts of their own behind their names.
+fn show_assessment(prefix: &str, assessment: &Assessment) {
+    let arithmetic = match assessment.arithmetic {
+        Arithmetic::ExactFractions => "solved in exact fractions".to_owned(),
+        Arithmetic::FloatingPoint { residual } => {
+            format!("solved in floating point, residual {residual:.0e}")
+        }
+    };
+    let freedom = match assessment.degrees_of_freedom {
+        1 => "1 degree of freedom".to_owned(),
+        several => format!("{several} degrees of freedom"),
+    };
+    say!("{}: {freedom}, {arithmetic}", assessment.contract);
+    assessment
+        .relations
+        .iter()
+        .for_each(|relation| say!("  requirements must satisfy {relation}"));
+    assessment
+        .conversions
+        .iter()
+        .for_each(|conversion| say!("  {conversion}"));
+    if !assessment.raised.is_empty() {
+        say!(
+            "  raised to satisfy the equations: {}",
+            raises(&assessment.raised)
+        );
+    }
+    for other in &assessment.alternatives {
+        say!("  not the only least raise; or: {}", raises(other));
+    }
+    let names = assessment
+        .features
+        .iter()
+        .map(|one| prefix.len() + one.feature.len());
+    let width = names.max().unwrap_or_default().max("rate of".len());
+    say!("{:<width$}  {:>12}  {:>12}", "rate of", "assessed", "required");
+    for one in &assessment.features {
+        let required = one.required.map_or(String::new(), rate);
+        let name = format!("{prefix}{}", one.feature);
+        say!(
+            "{}",
+            format!("{name:<width$}  {:>12}  {required:>12}", rate(one.rate)).trim_end()
+        );
+    }
+    for (module, part) in &assessment.parts {
+        show_assessment(&format!("{prefix}{module}."), part);
+    }
+}
+
+fn raises(raised: &[Raise]) -> String {
+    let one = |one: &Raise| format!("{} from {} to {}", one.feature, rate(one.from), rate(one.to));
+    raised.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn show_resources(capacity: &Capacity) {
+    if !capacity.resources.is_empty() {
+        let names = capacity.resources.iter().map(|one| one.resource.len());
+        let width = names.max().unwrap_or_default().max("resource".len());
+        say!(
+            "{:<width$}  {:>6}  binds {} at",
+            "resource",
+            "used",
+            capacity.feature
+        );
+        for one in &capacity.resources {
+            let used = percent(one.utilisation);
+            say!("{:<width$}  {used:>6}  {}", one.resource, rate(one.binds_at));
+        }
+    }
+    capacity.unknown.iter().for_each(|why| say!("not limited: {why}"));
+}
+
+fn max(contract: &Contract, json: bool) -> ShowResult {
+    let (_, capacity) = contract.capacity()?;
+    if json {
+        print_json(&json!(capacity))?;
+        return Ok(Code::Done);
+    }
+    say!("{}", greatest(&capacity));
+    show_resources(&capacity);
+    for one in &capacity.additions {
+        let gain = if one.gain == 0.0 {
+            "nothing".to_owned()
+        } else {
+            format!("+{}", rate(one.gain))
+        };
+        say!("{}: {gain}", one.addition);
+    }
+    Ok(Code::Done)
+}
+
+/// `film: at most 1.04/s, bound by C2, then by link L2`
+fn greatest(capacity: &Capacity) -> String {
+    let Some(greatest) = capacity.greatest else {
+        return format!("{}: nothing in the contract limits it", capacity.feature);
+    };
+    let mut names = capacity.resources.iter().map(|one| one.resource.as_str());
+    let first = names.next().unwrap_or_default();
+    let then = names
+        .next()
+        .map_or(String::new(), |second| format!(", then by {second}"));
+    format!(
+        "{}: at most {}, bound by {first}{then}",
+        capacity.feature,
+        rate(greatest)
+    )
+}
+
+fn size(contract: &Contract, json: bool) -> ShowResult {
+    let (_, sizes) = contract.sizes()?;
+    let is_enough = sizes.iter().all(|size| size.insufficient.is_none());
+    if json {
+        print_json(&json!(sizes))?;
+    } else if sizes.is_empty() {
+        say!("no module has workers and a stated work");
+    } else {
+        sizes.iter().for_each(|size| say!("{}", described(size)));
+    }
+    Ok(if is_enough { Code::Done } else { Code::No })
+}
+
+/// `C2: 20 pianosa (nrender = 20), 96 % used, cost 20`
+fn described(size: &Size) -> String {
+    let machines = size
+        .machines
+        .iter()
+        .map(|(kind, count)| format!("{count} {kind}"));
+    let machines = machines.collect::<Vec<_>>().join(" + ");
+    let machines = match machines.is_empty() {
+        true => plural(size.workers as usize, "worker"),
+        false => machines,
+    };
+    let set = size
+        .set
+        .as_ref()
+        .map_or(String::new(), |set| format!(" ({set} = {})", size.workers));
+    let insufficient = size
+        .insufficient
+        .as_ref()
+        .map_or(String::new(), |why| format!("; not enough: {why}"));
+    format!(
+        "{}: {machines}{set}, {} used, cost {}{insufficient}",
+        size.module,
+        percent(size.utilisation),
+        significant(size.cost, 4)
+    )
+}
+
+fn what_if(contract: &Contract, changes: &[String], json: bool) -> ShowResult {
+    let mut changed = contract.clone();
+    for change in changes {
+        changed.suppose(change).map_err(Failure::not_there)?;
+    }
+    let ((_, before), (_, after)) = (contract.capacity()?, changed.capacity()?);
+    if json {
+        print_json(&json!({"before": before, "after": after}))?;
+        return Ok(Code::Done);
+    }
+    say!("before  {}", greatest(&before));
+    say!("after   {}", greatest(&after));
+    show_resources(&after);
+    Ok(Code::Done)
+}

@@ -1,0 +1,46 @@
+//! Contracts of stream programs: what a graph of modules and streams can deliver, by the steady-state model of
+//! ASSIST (docs/sources.md, S3).
+//!
+//! A contract states how many items each module sends per activation, and lower bounds on rates. The rates of
+//! a steady state satisfy a homogeneous linear system ([`Contract::assess`]).
+//!
+//! ```
+//! use rules::contract::Contract;
+//!
+//! let source = "
+//! contract: packing
+//! streams:
+//!   pictures: {from: render, to: pack}
+//!   groups: {from: pack, to: store}
+//! modules:
+//!   render: {gives: {pictures: 1}}
+//!   pack: {takes: [pictures], gives: {groups: 1/12}}
+//!   store: {takes: [groups]}
+//! require:
+//!   - groups >= 1/s
+//! ";
+//! let contract = Contract::parse(source).map_err(|wrong| rules::render("c.yaml", source, &wrong)).unwrap();
+//! assert_eq!(contract.assess().unwrap().rate("render"), Some(12.0));
+//! ```
+
+mod assess;
+mod calibrate;
+mod capacity;
+mod deadlock;
+mod dot;
+mod exact;
+mod keys;
+mod model;
+mod read;
+mod reduce;
+mod repair;
+mod satisfy;
+mod service;
+mod size;
+mod system;
+
+pub use assess::{Arithmetic, Assessment, FeatureRate, Raise, Specification};
+pub use calibrate::FittedWork;
+pub use capacity::{Addition, Capacity, Resource};
+pub use model::Contract;
+pub use size::Size;

@@ -1,0 +1,222 @@
+//! Service times: work over power, over the workers of a module (45)-(49).
+
+use super::model::{Contract, Machine, Module, OperatingPoint};
+use crate::diag::Diagnostic;
+
+/// The machines of a module: each kind with how many of it.
+pub(super) type Workers = Vec<(usize, u32)>;
+
+/// The service time of an activation on one machine; `None` without a power in a metric of the work.
+fn on_machine(point: &OperatingPoint, machine: &Machine) -> Option<f64> {
+    if let Some(time) = point.time_s {
+        return Some(time);
+    }
+    let times = point
+        .amounts
+        .iter()
+        .map(|(metric, amount)| Some(amount / machine.power.get(metric)?));
+    let times = times.collect::<Option<Vec<f64>>>()?;
+    Some(match point.overlapped {
+        true => times.into_iter().fold(0.0, f64::max),
+        false => times.into_iter().sum(),
+    })
+}
+
+/// Whether a machine has at least these properties.
+fn is_adequate(needed: &std::collections::BTreeMap<String, f64>, machine: &Machine) -> bool {
+    let mut needed = needed.iter();
+    needed.all(|(name, least)| machine.properties.get(name).is_some_and(|has| has >= least))
+}
+
+/// The service time of a work on a machine, at its first operating point that the machine is adequate for.
+pub(super) fn time_on(contract: &Contract, work: usize, machine: usize) -> Result<f64, String> {
+    let (work, machine) = (&contract.works[work], &contract.machines[machine]);
+    let point = work
+        .points
+        .iter()
+        .find(|point| is_adequate(&point.properties, machine));
+    let Some(point) = point else {
+        return Err(format!(
+            "no operating point of `{}` holds on `{}`",
+            work.name, machine.name
+        ));
+    };
+    on_machine(point, machine).ok_or_else(|| {
+        format!(
+            "`{}` has no power for all metrics of `{}`",
+            machine.name, work.name
+        )
+    })
+}
+
+/// The used share of the power of `workers` workers, between the entries of the table by a line.
+pub(super) fn efficiency(module: &Module, workers: u32) -> Result<f64, String> {
+    let table = &module.efficiency;
+    let Some((last, _)) = table.last() else {
+        return Ok(1.0);
+    };
+    if workers > *last {
+        return Err(format!(
+            "the efficiency of `{}` is known up to {last} workers",
+            module.name
+        ));
+    }
+    let after = table
+        .iter()
+        .position(|(known, _)| *known >= workers)
+        .unwrap_or_default();
+    let before = match after {
+        0 => (1, 1.0),
+        after => table[after - 1],
+    };
+    let (to, share) = table[after];
+    if to == workers || to == before.0 {
+        return Ok(share);
+    }
+    let part = f64::from(workers - before.0) / f64::from(to - before.0);
+    Ok(before.1 + part * (share - before.1))
+}
+
+/// The machines of a module, and the number of its workers.
+pub(super) fn workers(module: &Module) -> Result<(Workers, u32), String> {
+    let stated = match &module.workers {
+        None => Some(1),
+        Some(workers) => workers.count,
+    };
+    let explicit: u32 = module.place.machines.iter().map(|(_, count)| count).sum();
+    if explicit > 0 {
+        return Ok((module.place.machines.clone(), explicit));
+    }
+    let Some(count) = stated else {
+        let name = module.workers.as_ref().and_then(|workers| workers.name.clone());
+        return Err(format!(
+            "the number of workers of `{}` is not known: give the parameter `{}` a value",
+            module.name,
+            name.unwrap_or_default()
+        ));
+    };
+    match module.place.machines.as_slice() {
+        [(machine, _)] => Ok((vec![(*machine, count)], count)),
+        _ => Ok((Vec::new(), count)),
+    }
+}
+
+/// The service time of a computation with these workers: their rates add up (49), times the efficiency.
+fn time_with(
+    contract: &Contract,
+    module: &Module,
+    work: usize,
+    machines: &Workers,
+    count: u32,
+) -> Result<f64, String> {
+    let rate = match machines.is_empty() {
+        true => f64::from(count) / timed(contract, module, work)?,
+        false => {
+            let mut rate = 0.0;
+            for (machine, count) in machines {
+                rate += f64::from(*count) / time_on(contract, work, *machine)?;
+            }
+            rate
+        }
+    };
+    Ok(1.0 / (efficiency(module, count)? * rate))
+}
+
+/// The share of the workers' time that activations at these rates take (47).
+pub(super) fn use_of(
+    contract: &Contract,
+    module: &Module,
+    rates: &[f64],
+    machines: &Workers,
+    count: u32,
+) -> Result<f64, String> {
+    let mut total = 0.0;
+    for (computation, rate) in module.computations.iter().zip(rates) {
+        if let Some(work) = computation.work {
+            total += rate * time_with(contract, module, work, machines, count)?;
+        }
+    }
+    Ok(total)
+}
+
+/// The service time of a work that is stated as a time, for a module without machines.
+fn timed(contract: &Contract, module: &Module, work: usize) -> Result<f64, String> {
+    let work = &contract.works[work];
+    let timed = work.points.iter().find(|point| point.properties.is_empty());
+    timed
+        .and_then(|point| point.time_s)
+        .ok_or_else(|| format!("`{}` has no machines to do `{}` on", module.name, work.name))
+}
+
+/// Checks where modules are placed: conditions of their machines, and how many there are.
+pub(super) fn placement(contract: &Contract) -> Vec<Diagnostic> {
+    let mut wrong = Vec::new();
+    let mut used = vec![0_u32; contract.machines.len()];
+    let mut aggregates: Vec<Vec<&str>> = vec![Vec::new(); contract.machines.len()];
+    for module in &contract.modules {
+        let place = &module.place;
+        let push = |message: String| Diagnostic::wrong("E0179", place.span, message);
+        for (index, _) in &place.machines {
+            let machine = &contract.machines[*index];
+            wrong.extend(unfit(module, machine).map(push));
+        }
+        let explicit: u32 = place.machines.iter().map(|(_, count)| count).sum();
+        let stated = module.workers.as_ref().and_then(|workers| workers.count);
+        if let Some(stated) = stated.filter(|stated| explicit > 0 && *stated != explicit) {
+            let message = format!("`{}` has {stated} workers and {explicit} machines", module.name);
+            wrong.push(push(message));
+        }
+        let Ok((machines, _)) = workers(module) else {
+            continue;
+        };
+        for (machine, count) in &machines {
+            if contract.machines[*machine].count > 1 || machines.len() > 1 {
+                used[*machine] += count;
+                aggregates[*machine].push(&module.name);
+            } else if *count > 1 {
+                let name = &contract.machines[*machine].name;
+                let message = format!("`{}` has {count} workers, and there is one `{name}`", module.name);
+                wrong.push(
+                    push(message).help("`count` of a machine is how many workers it can have in total"),
+                );
+            }
+        }
+    }
+    for ((machine, used), modules) in contract.machines.iter().zip(used).zip(aggregates) {
+        if used > machine.count {
+            let message = format!(
+                "{} use {used} machines `{}`, and there are {}",
+                modules.join(" and "),
+                machine.name,
+                machine.count
+            );
+            wrong.push(Diagnostic::wrong("E0179", contract.span, message));
+        }
+    }
+    wrong
+}
+
+/// The condition of a module's place that a machine does not meet.
+fn unfit(module: &Module, machine: &Machine) -> Option<String> {
+    let place = &module.place;
+    let (module, machine_name) = (&module.name, &machine.name);
+    if let Some(host) = place.host.as_ref().filter(|host| *host != machine_name) {
+        return Some(format!(
+            "`{module}` must run on `{host}`, not on `{machine_name}`"
+        ));
+    }
+    if place.domain.is_some() && place.domain != machine.domain {
+        return Some(format!(
+            "`{machine_name}` is not in the domain that `{module}` must run in"
+        ));
+    }
+    if let Some(lacks) = place.has.iter().find(|wanted| !machine.has.contains(wanted)) {
+        return Some(format!(
+            "`{machine_name}` does not have `{lacks}`, which `{module}` needs"
+        ));
+    }
+    if !is_adequate(&place.properties, machine) {
+        return Some(format!("`{machine_name}` has less than `{module}` needs"));
+    }
+    None
+}

@@ -1,0 +1,175 @@
+//! Contract files: what is refused, and where.
+
+use super::{assessed, contract, has, refused};
+
+const FILE: &str = "
+contract: film
+about: A picture, and a group of twelve.
+streams:
+  pictures: {from: C2, to: C3, item: 1244164B}
+  groups: {from: C3, to: C4}
+modules:
+  C2: {kind: task-parallel, gives: {pictures: 1}, work: render, workers: nrender}
+  C3: {takes: [pictures], gives: {groups: 1/12}}
+  C4: {takes: [groups]}
+work:
+  render: {time: 2s}
+require:
+  - groups >= 1 / 12s
+adapt:
+  C2: {set: nrender, range: 1..16}
+";
+
+#[test]
+fn s3_13_and_s3_35_requirements_and_adaptations_are_in_the_file() {
+    let contract = contract(FILE);
+    assert_eq!(contract.name(), "film");
+    assert_eq!(contract.assess().unwrap().rate("C2"), Some(1.0));
+}
+
+#[test]
+fn mistakes_are_reported_at_their_places() {
+    // What is replaced in the file, by what; the code; the underlined text; a part of the message or the help.
+    let cases = [
+        ("to: C3, item", "item", "E0170", "pictures", "no module receives"),
+        ("{takes: [groups]}", "{}", "E0171", "groups", "does not take it"),
+        (
+            "gives: {groups: 1/12}",
+            "gives: {}",
+            "E0171",
+            "groups",
+            "does not give it",
+        ),
+        (
+            "takes: [groups]",
+            "takes: [groups, groups]",
+            "E0171",
+            "C4",
+            "exactly one computation",
+        ),
+        (
+            "groups: 1/12",
+            "groups: 0",
+            "E0172",
+            "groups",
+            "no activation sends",
+        ),
+        ("groups: 1/12", "groups: -1", "E0172", "-1", "cannot be negative"),
+        ("groups: 1/12", "groups: 1/0", "E0172", "1/0", "divides by 0"),
+        (
+            "groups: 1/12",
+            "groups: 1e300",
+            "E0172",
+            "1e300",
+            "too many digits",
+        ),
+        ("groups: 1/12", "groups: .inf", "E0120", ".", "expected a value"),
+        ("1244164B", "1244164", "E0173", "1244164", "MiB and Mibit 2^20"),
+        ("1244164B", "1244164Mb", "E0121", "Mb", "there is no unit"),
+        ("1244164B", "12MB/s", "E0173", "12MB/s", "bytes per time"),
+        ("to: C4", "to: C", "E0174", "C", "no module"),
+        (
+            "work: render,",
+            "work: rendr,",
+            "E0174",
+            "rendr",
+            "did you mean `render`",
+        ),
+        (
+            "groups >= 1 / 12s",
+            "group >= 1 / 12s",
+            "E0174",
+            "group",
+            "did you mean `groups`",
+        ),
+        (
+            "groups >= 1 / 12s",
+            "groups <= 1 / 12s",
+            "E0175",
+            "groups <= 1 / 12s",
+            "a least rate",
+        ),
+        (
+            "groups >= 1 / 12s",
+            "groups >= 12s",
+            "E0173",
+            "12s",
+            "a rate (1/time)",
+        ),
+        ("groups >= 1 / 12s", "groups >= 0/s", "E0175", "0/s", "positive"),
+        (
+            "set: nrender",
+            "set: nrendr",
+            "E0174",
+            "nrendr",
+            "did you mean `nrender`",
+        ),
+        ("1..16", "16..1", "E0145", "16..1", "two positive integers"),
+        (
+            "kind: task-parallel",
+            "kind: parallel",
+            "E0174",
+            "parallel",
+            "task-parallel",
+        ),
+        ("kind: task-parallel, ", "", "E0171", "C2", "one worker"),
+        (
+            "  C4: {takes",
+            "  groups: {takes",
+            "E0107",
+            "groups",
+            "a stream and a module",
+        ),
+        ("modules:", "moduls:", "E0110", "moduls", "did you mean `modules`"),
+        (
+            "contract: film",
+            "contract: Film!",
+            "E0113",
+            "Film!",
+            "small letters",
+        ),
+    ];
+    for (replaced, by, code, underlined, text) in cases {
+        let source = FILE.replacen(replaced, by, 1);
+        assert_ne!(source, FILE, "{replaced}");
+        let wrong = rules::contract::Contract::parse(&source).expect_err(by);
+        let rendered = rules::render("contract.yaml", &source, &wrong);
+        let found = wrong.iter().find(|one| one.code == code);
+        let found = found.unwrap_or_else(|| panic!("no {code} for `{by}`:\n{rendered}"));
+        let (span, _) = found.labels[0];
+        assert_eq!(&source[span.start..span.end], underlined, "{rendered}");
+        has(&rendered, &[text]);
+    }
+}
+
+#[test]
+fn a_file_with_too_many_modules_is_refused() {
+    let mut source = String::from("contract: many\nstreams: {}\nmodules:\n");
+    for at in 0..10_000 {
+        source.push_str(&format!("  M{at}: {{}}\n"));
+    }
+    has(&refused(&source), &["E0123", "at most 2048"]);
+}
+
+#[test]
+fn s3_37_completion_and_response_times_become_rates() {
+    let require = |form: &str| FILE.replace("groups >= 1 / 12s", form);
+    // T = t0 + (n - 1) / rate: 24 items behind the first in 240 s.
+    let completion = assessed(&require(
+        "{feature: pictures, items: 25, within: 250s, transient: 10s}",
+    ));
+    assert_eq!(completion.rate("pictures"), None);
+    assert_eq!(completion.rate("C2"), Some(0.1));
+    has(
+        &completion.conversions.join(" "),
+        &["pictures >= 1/10/s", "(items - 1) / (time - transient)"],
+    );
+    // Little: N = rate * R.
+    let response = assessed(&require("{feature: pictures, response: 4s, in_flight: 10}"));
+    assert_eq!(response.rate("C2"), Some(2.5));
+    let impossible = refused(&require(
+        "{feature: pictures, items: 25, within: 10s, transient: 10s}",
+    ));
+    has(&impossible, &["E0175", "no time"]);
+    has(&refused(&require("{feature: pictures, items: 25}")), &["E0175"]);
+}
