@@ -11,6 +11,7 @@ use rules::{
 };
 use serde_json::json;
 
+use super::print_json;
 use crate::{
     cli::{ContractArgs, ContractCommand},
     diagnostics,
@@ -75,11 +76,6 @@ impl From<Failure> for NotShown {
 }
 
 type ShowResult = Result<Code, NotShown>;
-
-fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(Failure::no)?;
-    report::console::complete(&(text + "\n")).map_err(Failure::no)
-}
 
 fn rate(value: f64) -> String {
     match value != 0.0 && value.abs() < 1e-3 {
@@ -213,7 +209,7 @@ fn show_resources(capacity: &Capacity) {
 fn max(contract: &Contract, json: bool) -> ShowResult {
     let (_, capacity) = contract.capacity()?;
     if json {
-        print_json(&json!(capacity))?;
+        print_json(&capacity)?;
         return Ok(Code::Done);
     }
     say!("{}", greatest(&capacity));
@@ -250,7 +246,7 @@ fn size(contract: &Contract, json: bool) -> ShowResult {
     let (_, sizes) = contract.sizes()?;
     let is_enough = sizes.iter().all(|size| size.insufficient.is_none());
     if json {
-        print_json(&json!(sizes))?;
+        print_json(&sizes)?;
     } else if sizes.is_empty() {
         say!("no module has workers and a stated work");
     } else {

@@ -27,9 +27,9 @@ use crate::{
     rights,
 };
 
-/// Prints rows for other programs, as a JSON array with an object each.
-fn print_json(rows: &[serde_json::Value]) -> CommandResult {
-    let text = serde_json::to_string_pretty(rows).map_err(Failure::no)?;
+/// Prints data for other programs, as JSON.
+fn print_json(data: &impl serde::Serialize) -> CommandResult {
+    let text = serde_json::to_string_pretty(data).map_err(Failure::no)?;
     report::console::complete(&(text + "\n")).map_err(Failure::no)?;
     Ok(Code::Done)
 }
