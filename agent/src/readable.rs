@@ -7,6 +7,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::{Interest, unix::AsyncFd};
 
 /// A descriptor that the event loop waits for.
@@ -20,6 +21,12 @@ impl Readable {
         // take out, so it stays open and the same for as long as it is registered.
         let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
         registered.map(Readable).map_err(io::Error::from)
+    }
+
+    /// A descriptor that is readable once the process has ended. Must be called inside the tokio runtime.
+    pub(crate) fn end_of(pid: i32) -> io::Result<Readable> {
+        let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+        Readable::new(pidfd_open(pid, PidfdFlags::NONBLOCK)?)
     }
 
     /// Waits until there is something to read. Readiness that a previous call has reported is not reported

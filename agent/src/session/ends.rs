@@ -1,6 +1,5 @@
 //! Reports the end of processes through pidfds: at once, and without polling.
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::readable::Readable;
@@ -27,18 +26,13 @@ impl Ends {
         while self.watches.try_join_next().is_some() {}
         let sender = self.to.clone();
         self.watches.spawn(async move {
-            if let Some(pidfd) = open(pid) {
+            if let Ok(pidfd) = Readable::end_of(pid) {
                 // On an error it cannot be waited for, so it is considered ended.
                 let _ = pidfd.wait().await;
             }
             let _ = sender.send(slot).await;
         });
     }
-}
-
-/// A descriptor that is readable once the process has ended.
-pub(super) fn open(pid: i32) -> Option<Readable> {
-    Readable::new(pidfd_open(Pid::from_raw(pid)?, PidfdFlags::NONBLOCK).ok()?).ok()
 }
 
 #[cfg(test)]

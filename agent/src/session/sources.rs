@@ -21,7 +21,6 @@ use tokio::{
 
 use super::{
     actuator_queue::{ActuatorQueue, OrderReceipt},
-    ends,
     intake::Expected,
     measuring::Measuring,
     members,
@@ -155,7 +154,7 @@ impl Sources {
             ends,
             ticks: Ticks::new()?,
             family_events: waited(target.family_events.as_ref().map(Ring::as_fd))?,
-            actuator: actuator.and_then(|queue| ends::open(queue.pid)),
+            actuator: actuator.and_then(|queue| Readable::end_of(queue.pid).ok()),
             over: waited(target.family_events.as_ref().map(|_| stdin.as_fd()))?,
             hits: waited(measuring.hits.as_ref().map(Ring::as_fd))?,
             closed: waited(measuring.probes.closed_stream())?,

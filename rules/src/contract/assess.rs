@@ -9,7 +9,7 @@ use super::exact::{Exact, to_f64};
 use super::model::Contract;
 use super::reduce::{Number, Reduced, reduce};
 use super::satisfy::{Constraint, Unsolved, Values, relation, repaired, sufficient, sum};
-use super::system::{Feature, SparseRow, System};
+use super::system::{Feature, SparseRow, System, end_of_part};
 use crate::diag::Diagnostic;
 
 /// An assessed contract: the rate of every feature.
@@ -106,12 +106,8 @@ fn level<N: Number>(contract: &Contract, outside: &BTreeMap<usize, N>) -> Result
     }
     let constraints = constraints(contract, &system, outside)?;
     let last: Vec<usize> = constraints.iter().map(|one| one.column).collect();
-    let rows = system.rows.iter().map(|(_, row)| {
-        row.iter()
-            .map(|(column, value)| (*column, N::from_exact(*value)))
-            .collect::<SparseRow<N>>()
-    });
-    let reduced = reduce::<N>(rows.collect(), system.features.len(), &last).ok_or(Unsolved::Arithmetic)?;
+    let rows = system.rows_in::<N>(|_| true);
+    let reduced = reduce(rows, system.features.len(), &last).ok_or(Unsolved::Arithmetic)?;
     sufficient(contract, &system, &reduced)?;
     let (values, alternatives) = repaired(contract, &system, &reduced, &constraints)?;
     let rates = rates(&reduced, &values, system.features.len()).ok_or(Unsolved::Arithmetic)?;
@@ -260,16 +256,7 @@ fn parts<N: Number>(
         };
         let inner = &contract.parts[part.contract];
         let rate = |outer: usize, stream: usize| {
-            let end = match inner.streams[stream].from.is_empty() {
-                true => Feature::Input {
-                    module,
-                    stream: outer,
-                },
-                false => Feature::Output {
-                    module,
-                    stream: outer,
-                },
-            };
+            let end = end_of_part(module, outer, &inner.streams[stream]);
             Some((stream, rates[system.column(end)?]))
         };
         let outside = part

@@ -1,4 +1,4 @@
-//! FittedWork: the work of an activation from its times on machines of different power, by least squares.
+//! Calibration: the work of an activation from its times on machines of different power, by least squares.
 
 use std::collections::BTreeMap;
 

@@ -311,11 +311,7 @@ fn own_machine(contract: &Contract, module: &Module) -> Option<usize> {
 
 /// The share of the workers' time that the activations take; `None` if the module states no work.
 fn module_use(contract: &Contract, module: &Module, rates: &[f64], more: u32) -> Result<Option<f64>, String> {
-    if module
-        .computations
-        .iter()
-        .all(|computation| computation.work.is_none())
-    {
+    if !module.has_work() {
         return Ok(None);
     }
     let (mut machines, count) = workers(module)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::model::{Computation, Contract};
 use super::reduce::{Number, reduce};
 use super::repair::can_be_positive;
-use super::system::{Feature, Origin, SparseRow, System};
+use super::system::{Feature, Origin, System, listed};
 use crate::diag::Diagnostic;
 
 /// Maximum number of joins and of cycles that are tried as the cause.
@@ -20,14 +20,8 @@ pub(super) struct Steady {
 
 /// `None` if a fraction becomes too large.
 pub(super) fn steady<N: Number>(system: &System, without: &dyn Fn(Origin) -> bool) -> Option<Steady> {
-    let kept = system.rows.iter().filter(|(origin, _)| !without(*origin));
-    let rows = kept.map(|(_, row)| {
-        row.iter()
-            .map(|(column, value)| (*column, N::from_exact(*value)))
-            .collect()
-    });
     let columns = system.features.len();
-    let reduced = reduce::<N>(rows.collect::<Vec<SparseRow<N>>>(), columns, &[])?;
+    let reduced = reduce::<N>(system.rows_in(|origin| !without(origin)), columns, &[])?;
     let free = &reduced.free;
     let row = |column: usize| -> Vec<f64> {
         let value = |free: &usize| match reduced.solved.get(&column) {
@@ -63,16 +57,12 @@ pub(super) fn steady<N: Number>(system: &System, without: &dyn Fn(Origin) -> boo
 pub(super) fn deadlock(contract: &Contract, system: &System, steady: &Steady) -> Diagnostic {
     let all = steady.dead.len() == system.features.len();
     let names: Vec<String> = stopped(contract, system, &steady.dead);
-    let shown = names.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
-    let more = names.len().saturating_sub(8);
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
     let message = match all {
         true => "the program deadlocks: in the steady state no rate is above 0".to_string(),
-        false => format!("these are never activated in a steady state: {shown}{more}"),
+        false => format!(
+            "these are never activated in a steady state: {}",
+            listed(&names, 8)
+        ),
     };
     let wrong = Diagnostic::error("E0177", message);
     let cause = join(contract, system, steady).or_else(|| cycle(contract, system, steady));

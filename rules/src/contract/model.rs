@@ -10,7 +10,6 @@ use crate::diag::Span;
 #[derive(Clone, Debug)]
 pub struct Contract {
     pub(crate) name: String,
-    pub(crate) about: Option<String>,
     pub(crate) streams: Vec<Stream>,
     pub(crate) modules: Vec<Module>,
     pub(crate) works: Vec<Work>,
@@ -154,14 +153,24 @@ pub(crate) struct Adaptation {
     pub(crate) most: u32,
 }
 
+impl Module {
+    pub(crate) fn has_work(&self) -> bool {
+        self.computations
+            .iter()
+            .any(|computation| computation.work.is_some())
+    }
+}
+
+impl ModulePlace {
+    /// The stated number of machines of all kinds; 0 if as many as there are workers.
+    pub(crate) fn stated_machines(&self) -> u32 {
+        self.machines.iter().map(|(_, count)| count).sum()
+    }
+}
+
 impl Contract {
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// What the program does.
-    pub fn about(&self) -> Option<&str> {
-        self.about.as_deref()
     }
 
     /// Works that were fitted to measured times.

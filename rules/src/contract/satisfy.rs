@@ -6,7 +6,7 @@ use super::exact::Exact;
 use super::model::Contract;
 use super::reduce::{Number, Reduced};
 use super::repair::Repair;
-use super::system::{SparseRow, System};
+use super::system::{SparseRow, System, listed};
 use crate::diag::Diagnostic;
 
 /// A value that a feature must have at least.
@@ -52,13 +52,6 @@ pub(super) fn sufficient<N: Number>(
         free.len(),
         if free.len() == 1 { "is" } else { "are" }
     );
-    let shown = names.iter().take(12).cloned().collect::<Vec<_>>().join(", ");
-    let more = names.len().saturating_sub(12);
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
     let mut wrong = Diagnostic::error("E0176", message);
     for one in &contract.requirements {
         wrong = wrong.at(one.span, "required");
@@ -76,7 +69,10 @@ pub(super) fn sufficient<N: Number>(
         );
     }
     Err(wrong
-        .help(format!("undetermined: {shown}{more}; require one of them too"))
+        .help(format!(
+            "undetermined: {}; require one of them too",
+            listed(&names, 12)
+        ))
         .into())
 }
 

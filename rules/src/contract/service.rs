@@ -83,7 +83,7 @@ pub(super) fn workers(module: &Module) -> Result<(Workers, u32), String> {
         None => Some(1),
         Some(workers) => workers.count,
     };
-    let explicit: u32 = module.place.machines.iter().map(|(_, count)| count).sum();
+    let explicit = module.place.stated_machines();
     if explicit > 0 {
         return Ok((module.place.machines.clone(), explicit));
     }
@@ -160,7 +160,7 @@ pub(super) fn placement(contract: &Contract) -> Vec<Diagnostic> {
             let machine = &contract.machines[*index];
             wrong.extend(unfit(module, machine).map(push));
         }
-        let explicit: u32 = place.machines.iter().map(|(_, count)| count).sum();
+        let explicit = place.stated_machines();
         let stated = module.workers.as_ref().and_then(|workers| workers.count);
         if let Some(stated) = stated.filter(|stated| explicit > 0 && *stated != explicit) {
             let message = format!("`{}` has {stated} workers and {explicit} machines", module.name);

@@ -42,11 +42,7 @@ impl Contract {
         let system = System::of(self);
         let mut out = Vec::new();
         for (index, module) in self.modules.iter().enumerate() {
-            let has_work = module
-                .computations
-                .iter()
-                .any(|computation| computation.work.is_some());
-            if module.workers.is_none() && module.place.machines.len() < 2 || !has_work {
+            if module.workers.is_none() && module.place.machines.len() < 2 || !module.has_work() {
                 continue;
             }
             let rate = |computation| {

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::exact::Exact;
-use super::model::Contract;
-use super::reduce::reduce;
+use super::model::{Contract, Stream};
+use super::reduce::{Number, reduce};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 
 /// A rate of the program, in items or activations per second.
@@ -91,6 +91,16 @@ impl System {
             .map(|(at, feature)| (*feature, at))
             .collect();
         self.features = all;
+    }
+
+    /// The equations that `keep` accepts, in the numbers of an elimination.
+    pub(crate) fn rows_in<N: Number>(&self, keep: impl Fn(Origin) -> bool) -> Vec<SparseRow<N>> {
+        let kept = self.rows.iter().filter(|(origin, _)| keep(*origin));
+        let rows = kept.map(|(_, row)| {
+            let converted = row.iter().map(|(column, value)| (*column, N::from_exact(*value)));
+            converted.collect()
+        });
+        rows.collect()
     }
 
     /// The column of a feature.
@@ -244,6 +254,29 @@ impl System {
     }
 }
 
+/// The feature of a module at its stream `outer`, which is mapped to an open stream of its own contract.
+pub(super) fn end_of_part(module: usize, outer: usize, open: &Stream) -> Feature {
+    match open.from.is_empty() {
+        true => Feature::Input {
+            module,
+            stream: outer,
+        },
+        false => Feature::Output {
+            module,
+            stream: outer,
+        },
+    }
+}
+
+/// The first names, and how many more there are.
+pub(super) fn listed(names: &[String], most: usize) -> String {
+    let shown = names[..names.len().min(most)].join(", ");
+    match names.len().saturating_sub(most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 fn integer(value: i128) -> Exact {
     Exact::from_integer(value)
 }
@@ -258,8 +291,7 @@ fn black_box(contract: &Contract, module: usize) -> Vec<BTreeMap<Feature, Exact>
     let last: Vec<usize> = (0..inner.features.len())
         .filter(|column| matches!(inner.features[*column], Feature::Outside { .. }))
         .collect();
-    let rows = inner.rows.iter().map(|(_, row)| row.clone()).collect();
-    let Some(reduced) = reduce(rows, inner.features.len(), &last) else {
+    let Some(reduced) = reduce::<Exact>(inner.rows_in(|_| true), inner.features.len(), &last) else {
         return Vec::new();
     };
     let outer_end = |column: usize| {
@@ -267,18 +299,8 @@ fn black_box(contract: &Contract, module: usize) -> Vec<BTreeMap<Feature, Exact>
             return None;
         };
         let (outer, _) = part.map.iter().find(|(_, to)| **to == stream)?;
-        Some(
-            match contract.parts[part.contract].streams[stream].from.is_empty() {
-                true => Feature::Input {
-                    module,
-                    stream: *outer,
-                },
-                false => Feature::Output {
-                    module,
-                    stream: *outer,
-                },
-            },
-        )
+        let open = &contract.parts[part.contract].streams[stream];
+        Some(end_of_part(module, *outer, open))
     };
     let named = |row: &SparseRow<Exact>| {
         let terms = row

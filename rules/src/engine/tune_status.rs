@@ -164,10 +164,9 @@ impl Running {
 
 /// The reason why a value is missing, without the name of the metric that it is missing for.
 fn root(reason: &str) -> &str {
-    let (_, root) = reason
+    reason
         .split_once(" has no value because ")
-        .unwrap_or(("", reason));
-    root
+        .map_or(reason, |(_, root)| root)
 }
 
 /// Why a condition was not evaluated, for display.

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 pub(super) use self::{attend::attend, environment::Environment, gate::pass};
@@ -96,8 +96,8 @@ async fn accompany(
     mut watcher: Watcher,
     mut passed_on: SignalForwarder,
 ) -> std::io::Result<ExitStatus> {
-    let ended = ended(command.id())?;
-    let unattended = self::ended(watcher.pid())?;
+    let ended = Readable::end_of(command.id().cast_signed())?;
+    let unattended = Readable::end_of(watcher.pid().cast_signed())?;
     let mut is_attended = true;
     loop {
         tokio::select! {
@@ -124,12 +124,6 @@ async fn accompany(
     }
     watcher.finish();
     command.wait()
-}
-
-/// A descriptor that is readable once the process has ended.
-fn ended(pid: u32) -> std::io::Result<Readable> {
-    let number = Pid::from_raw(pid as i32).ok_or(std::io::ErrorKind::InvalidInput)?;
-    Readable::new(pidfd_open(number, PidfdFlags::NONBLOCK)?)
 }
 
 /// Signals that are passed to the command. Those of the terminal's keys reach it anyway.

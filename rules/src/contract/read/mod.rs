@@ -52,11 +52,10 @@ fn contract(tree: &Tree, part: Option<&Text>, depth: usize, wrong: Wrong<'_>) ->
     for key in ["streams", "modules"] {
         fields.required(key, tree.span, wrong);
     }
+    // For readers of the file; here only its form is checked.
+    fields.text("about", wrong);
     let mut out = Contract {
         name: name.raw.clone(),
-        about: fields
-            .text("about", wrong)
-            .map(|text| text.raw.trim_end().to_string()),
         streams: Vec::new(),
         modules: Vec::new(),
         works: Vec::new(),
