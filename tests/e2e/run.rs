@@ -175,6 +175,13 @@ fn the_cpu_time_of_a_command_is_counted_until_its_end_with_that_of_ended_threads
         "{cpu_s} s of {own_s} s: {}",
         said(&output)
     );
+    // It belongs to the session from its start, and not from the first reading.
+    let watched_s = process["watched_s"].as_f64();
+    let threads = 2.0;
+    assert!(
+        watched_s.is_some_and(|watched_s| watched_s * threads >= own_s),
+        "{process}"
+    );
     // The last value from before its end remains.
     assert!(process["resident_bytes"].as_u64() > Some(0), "{process}");
     Ok(())

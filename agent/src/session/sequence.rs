@@ -73,7 +73,7 @@ impl Rings<'_> {
             } = process;
             sequence.take(calls, skipped, |call| match has_mpi {
                 true => mpi_of(call.probe).is_some(),
-                false => part(call.probe) == Some(TeamPart::Region) && regions.see(call, are_resting),
+                false => part(call.probe) == Some(TeamPart::Region) && regions.has_seen(call, are_resting),
             });
         }
         self.collectives.meet();

@@ -224,7 +224,7 @@ pub(super) fn candidate(member: &Member) -> Candidate {
 }
 
 /// Start time of a process, by CLOCK_MONOTONIC; the kernel reports it in hundredths of a second.
-fn started(pid: Pid) -> Time {
+pub(super) fn started(pid: Pid) -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let since_boot = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
     let asleep = since_boot.saturating_sub(monotonic_ns());

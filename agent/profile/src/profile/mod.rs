@@ -41,6 +41,7 @@ pub struct Profile {
     pub matrix: Matrix,
     /// A CPU was idle at the last reading.
     pub has_idle_cpu: bool,
+    pub armed_ns: u64,
     pub read_ns: u64,
     /// The kernel side's table of threads as read last; `None` once it was changed.
     threads: Option<Vec<(u64, Thread)>>,
@@ -61,6 +62,7 @@ pub struct Usage {
 impl Profile {
     pub fn new(now_ns: u64) -> Profile {
         Profile {
+            armed_ns: now_ns,
             read_ns: now_ns,
             ..Profile::default()
         }

@@ -27,8 +27,6 @@ pub struct WatchedRegions {
     inside_ns: u64,
     watched_ns: u64,
     before: Option<Moment>,
-    /// When the first region was entered that was seen.
-    entered_ns: Option<u64>,
     /// Time of the last reading with probed regions.
     until_ns: u64,
 }
@@ -71,14 +69,7 @@ impl WatchedRegions {
             now.inside_ns +=
                 totals.time_ns + reading.open.iter().filter(is_seen).map(|(_, ns)| ns).sum::<u64>();
         }
-        // A process of a command is probed from its start, and read for the first time some time later.
-        let is_first = self.until_ns == 0;
-        let began = self.entered_ns.filter(|_| is_first).map(|at_ns| Moment {
-            at_ns,
-            regions: 0,
-            inside_ns: 0,
-        });
-        if let Some(before) = self.before.or(began) {
+        if let Some(before) = self.before {
             self.regions += now.regions - before.regions.min(now.regions);
             self.inside_ns += now.inside_ns.saturating_sub(before.inside_ns);
             self.watched_ns += now.at_ns - before.at_ns.min(now.at_ns);
@@ -87,11 +78,9 @@ impl WatchedRegions {
         (self.before, self.until_ns) = (Some(now), now.at_ns);
     }
 
-    /// Takes note of a region. Returns whether it ended while regions were probed: while their links are being
-    /// closed (`are_resting`), some are still recorded; they are no part of the watched time.
-    pub fn see(&mut self, call: &Call, are_resting: bool) -> bool {
-        let entered_ns = self.entered_ns.get_or_insert(call.entered_ns);
-        *entered_ns = (*entered_ns).min(call.entered_ns);
+    /// Whether a region ended while regions were probed: while their links are being closed (`are_resting`),
+    /// some are still recorded; they are no part of the watched time.
+    pub fn has_seen(&self, call: &Call, are_resting: bool) -> bool {
         !are_resting || call.entered_ns.saturating_add(call.duration_ns) <= self.until_ns
     }
 
@@ -209,35 +198,7 @@ mod tests {
             (call(9_000, 100), true, false),
             (call(9_000, 100), false, true),
         ] {
-            assert_eq!(regions.see(&call, are_resting), watched, "{call:?}");
+            assert_eq!(regions.has_seen(&call, are_resting), watched, "{call:?}");
         }
-    }
-
-    #[test]
-    fn regions_before_the_first_reading_of_a_process_are_of_the_watched_time() {
-        let probes = [crate::profile::tests::probe("GOMP_parallel")];
-        let mut regions = WatchedRegions::default();
-        let call = Call {
-            entered_ns: 1_000,
-            duration_ns: 900,
-            ..Call::default()
-        };
-        assert!(regions.see(&call, false));
-        let mut read = |at_ns, calls, time_ns| {
-            let totals = abi::Totals {
-                calls,
-                time_ns,
-                ..abi::Totals::default()
-            };
-            let reading = Reading {
-                at_ns,
-                totals: std::sync::Arc::new([totals]),
-                ..Reading::default()
-            };
-            regions.read(&reading, &probes, Some(500));
-            (regions.regions, regions.inside_ns, regions.watched_ns)
-        };
-        assert_eq!(read(3_000, 2, 1_800), (2, 1_800, 2_000));
-        assert_eq!(read(4_000, 3, 2_700), (3, 2_700, 3_000));
     }
 }

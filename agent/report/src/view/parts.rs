@@ -10,9 +10,8 @@ use profile::{
 /// If something was probed for more than this share of the time, the rest is neglected.
 pub(super) const WATCHED_FULLY: f64 = 0.95;
 
-/// Digits of an estimate at least, and those of one without an upper bound.
+/// Digits of an estimate at least.
 const DIGITS_MIN: i32 = 2;
-const DIGITS_UNBOUNDED: i32 = 3;
 
 /// The combined estimate of the functions that were sampled in windows; `None` if all were watched all the
 /// time. Every line that shows the part of the time uses this value.
@@ -28,13 +27,15 @@ pub enum Accuracy {
     Exact,
     /// An estimate that supports this many digits.
     About(i32),
+    /// Of the sampled time, which probes slow down so much that the true number may be several times higher.
+    Unbounded,
 }
 
 impl Accuracy {
     pub fn of(estimate: Option<Estimate>) -> Accuracy {
         match estimate {
             None => Accuracy::Exact,
-            Some(Estimate { to: None, .. }) => Accuracy::About(DIGITS_UNBOUNDED),
+            Some(Estimate { to: None, .. }) => Accuracy::Unbounded,
             Some(Estimate {
                 from, to: Some(to), ..
             }) => {
@@ -50,6 +51,7 @@ impl Accuracy {
         match self {
             Accuracy::Exact => count(value.round()),
             Accuracy::About(digits) => format!("~{}", count(to_digits(value, digits))),
+            Accuracy::Unbounded => Accuracy::About(DIGITS_MIN).cell(value),
         }
     }
 
@@ -57,7 +59,7 @@ impl Accuracy {
     pub(super) fn calls(self, calls: u64) -> String {
         match self {
             Accuracy::Exact => plural(usize::try_from(calls).unwrap_or(usize::MAX), "call"),
-            Accuracy::About(_) => format!("{} calls", self.cell(calls as f64)),
+            Accuracy::About(_) | Accuracy::Unbounded => format!("{} calls", self.cell(calls as f64)),
         }
     }
 
@@ -65,7 +67,7 @@ impl Accuracy {
     pub(super) fn rate(self, value: f64) -> String {
         match self {
             Accuracy::Exact => count(value),
-            Accuracy::About(_) => self.cell(value),
+            Accuracy::About(_) | Accuracy::Unbounded => self.cell(value),
         }
     }
 
@@ -73,7 +75,7 @@ impl Accuracy {
     pub(super) fn mark(self) -> &'static str {
         match self {
             Accuracy::Exact => "",
-            Accuracy::About(_) => "~",
+            Accuracy::About(_) | Accuracy::Unbounded => "~",
         }
     }
 }
@@ -216,7 +218,7 @@ mod tests {
             (estimate(603_000, Some(609_000)), "~606 000", "~606 000"),
             (estimate(100, Some(900_000)), "~610 000", "~610 000"),
             (estimate(606_440, Some(606_440)), "~606 440", "~606 440"),
-            (estimate(606_440, None), "~606 000", "~606 000"),
+            (estimate(606_440, None), "~610 000", "~610 000"),
         ] {
             assert_eq!(
                 (

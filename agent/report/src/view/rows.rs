@@ -1,6 +1,7 @@
 //! The table of functions: calls, mean duration, share of the time.
 
 use profile::format::{duration, percent, plural};
+use profile::mpi;
 
 use super::{parts::Accuracy, screen::estimated};
 
@@ -50,6 +51,16 @@ pub(super) fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<
     lines.extend(shown.iter().map(|row| line(row, (name, width))));
     if rest > 0 {
         lines.push(format!(" and {}", plural(rest, "more function")));
+    }
+    // Of MPI calls the first line says it: a program that waits in them is not slowed down.
+    let unbounded = shown.iter().filter(|row| row.accuracy == Accuracy::Unbounded);
+    let unbounded = unbounded.filter(|row| mpi::find(&row.name).is_none());
+    let unbounded: Vec<&str> = unbounded.map(|row| row.name.as_str()).collect();
+    if !unbounded.is_empty() {
+        lines.push(format!(
+            " ~ of {}: true of the sampled time, which probes slow down; otherwise calls are shorter and more frequent",
+            unbounded.join(", ")
+        ));
     }
     lines
 }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use job::{CpuClock, Member, monotonic_ns};
 use probe::kernel::{Kernel, KernelError};
-use profile::Metered;
 use profile::cost::CountTime;
+use profile::{Counters, Inputs, Metered};
 use rules::CheckedRule;
 use session::error::ErrorText;
 use session::request::Mode;
@@ -20,7 +20,7 @@ use crate::{
         orders::{pid_here, pid_of, process_here},
         prefetch,
         requests::{NotAdded, RemoveResult},
-        target::{Arrival, Read, WatchedJob, candidate},
+        target::{Arrival, Read, WatchedJob, candidate, started},
     },
 };
 
@@ -262,7 +262,7 @@ impl Measuring {
         let Some(slot) = self.probes.add(member, requested, &context.target.job)? else {
             return Ok(None);
         };
-        let process = self.begin_process(slot, member, now);
+        let process = self.begin_process(slot, member, context.target.is_of_command(), now);
         self.probes.watch(slot, process.pid)?;
         context.rules.join(slot, member, now);
         context.rules.lack(&self.probes.absent());
@@ -299,7 +299,10 @@ impl Measuring {
         let now = monotonic_ns();
         context.rules.join(slot, member, now);
         context.rules.lack(&self.probes.absent());
-        Ok((self.begin_process(slot, member, now), late))
+        Ok((
+            self.begin_process(slot, member, context.target.is_of_command(), now),
+            late,
+        ))
     }
 
     fn late_file(&self, slot: u32, member: &Member) -> Result<Option<LateAttachment>, KernelError> {
@@ -315,7 +318,7 @@ impl Measuring {
     }
 
     /// A process that has just joined. Its calls until the next window are missed.
-    fn begin_process(&mut self, slot: u32, member: &Member, now_ns: u64) -> Metered {
+    fn begin_process(&mut self, slot: u32, member: &Member, is_of_command: bool, now_ns: u64) -> Metered {
         let rank = member.rank.map(|rank| rank.number);
         let mut process = Metered::new(member.process.pid.number, rank, slot);
         self.system.open(&process);
@@ -325,6 +328,16 @@ impl Measuring {
             cpu_ns: cpu_ns.unwrap_or(now_ns),
         };
         process.join(at, self.budget.sampling.sampled().gap());
+        // It may end before the next tick. A process of a command belongs to the session from its start.
+        let born_ns = is_of_command.then(|| started(member.process.pid).0.max(self.profile.armed_ns));
+        let sample = self.system.sample(&process);
+        process.read(&Inputs {
+            counters: born_ns.map(|_| Counters::default()).or(sample.counters),
+            has_run: sample.has_run,
+            probes: self.probes.list(),
+            regions_since_ns: self.budget.regions.since_ns,
+            ..Inputs::at(born_ns.unwrap_or(now_ns))
+        });
         process
     }
 

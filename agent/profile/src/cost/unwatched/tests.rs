@@ -327,3 +327,30 @@ fn time_inside_keeps_its_share_and_calls_that_were_open_count_up_to_the_gap() {
     assert_eq!((estimate.counted, estimate.watched), (10, 0.25));
     assert_eq!(unwatched.estimate(0, at(4_000), 4_000, &counted(10, 300)), None);
 }
+
+/// A compute function whose process was preempted in the gap, read late at the end of the window: calls times
+/// mean remain its time, which grows in the gap by no more than the elapsed time.
+#[test]
+fn calls_and_time_of_a_preempted_process_agree() {
+    let mut unwatched = Unwatched::default();
+    let functions = BTreeSet::from([0]);
+    let read_late = vec![Totals {
+        calls: 100,
+        timed: 100,
+        time_ns: 15_000,
+        ..Totals::default()
+    }];
+    unwatched.open(at(0), &totals(0));
+    let window = ProcessWindow {
+        length: at(10_000),
+        threads: 1,
+        ..ProcessWindow::default()
+    };
+    unwatched.shut(at(10_000), &read_late, &[], &functions, window);
+    let preempted = CountTime {
+        at_ns: 110_000,
+        cpu_ns: 60_000,
+    };
+    let of = unwatched.estimated(preempted, &read_late)[0];
+    assert_eq!((of.calls, of.timed, of.time_ns), (600, 600, 115_000));
+}
