@@ -15,7 +15,9 @@ fn time(seconds: f64) -> String {
         x if x < 999.5e-6 => (1e-6, "us"),
         x if x < 999.5e-3 => (1e-3, "ms"),
         x if x < 120.0 => (1.0, "s"),
-        _ => (60.0, "min"),
+        x if x < 120.0 * 60.0 => (60.0, "min"),
+        x if x < 48.0 * 3600.0 => (3600.0, "h"),
+        _ => (24.0 * 3600.0, "d"),
     };
     format!("{} {unit}", number(seconds / size))
 }
@@ -147,6 +149,8 @@ mod tests {
             (duration(90e9), "90 s"),
             (duration(150e9), "2.5 min"),
             (duration(3.6e12), "60 min"),
+            (duration(86.4e12), "24 h"),
+            (duration(5.7e15), "66 d"),
             (bytes(0.0), "0 B"),
             (bytes(0.5), "0.5 B"),
             (bytes(512.0), "512 B"),

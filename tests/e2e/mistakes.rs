@@ -119,6 +119,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     let rows: Vec<(Vec<&str>, i32, &str)> = vec![
         (vec![&pid], 2, "tuneagent attach"),
         (vec!["run", "true"], 0, "the command has ended"),
+        (vec!["run", "--aply", "true"], 125, "did you mean --apply?"),
         (vec!["attach"], 2, "tuneagent ps"),
         (vec!["attach", "no-such-program"], 2, "tuneagent ps"),
         (

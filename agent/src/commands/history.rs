@@ -220,7 +220,7 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
     if kept > 0 {
         lines.push(line(
             kept,
-            "of earlier sessions, left in place on purpose, in force",
+            "made by hand or kept by an earlier session, in force",
         ));
     }
     lines

@@ -6,6 +6,7 @@ use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope as MeasureScope};
 use crate::term::{Fact, Term, Typed};
 use crate::types::{KeyKind, Type};
+use crate::unit::unit_named;
 
 impl Infer<'_> {
     pub(super) fn name(&mut self, name: &str, span: Span) -> Option<Typed> {
@@ -157,8 +158,9 @@ impl Infer<'_> {
                 "give it a name under `metrics`",
             );
         }
-        let near = did_you_mean(name, self.known().iter().map(String::as_str));
-        Diagnostic::wrong("E0130", span, format!("there is no `{name}`")).help_if(near)
+        let unit = unit_named(name).map(|_| format!("a unit follows a number: `1{name}`, as in `5 / 1{name}`"));
+        let near = || did_you_mean(name, self.known().iter().map(String::as_str));
+        Diagnostic::wrong("E0130", span, format!("there is no `{name}`")).help_if(unit.or_else(near))
     }
 
     pub(super) fn known(&self) -> Vec<String> {

@@ -275,7 +275,7 @@ fn what_is_not_known_is_none_with_its_reason_and_spreads() {
         ("sum(faults.minor)", format!("none ({lost})")),
         ("V + 1", format!("none (V has no value because {lost})")),
         ("V > 1 or true", format!("none (V has no value because {lost})")),
-        ("1 / 0", "none (it divides by 0)".to_string()),
+        ("1 / 0", "none (its divisor is 0)".to_string()),
         ("10^400", "none (the result is not a finite number)".to_string()),
         (
             "clamp(1, 8, 2)",
@@ -305,7 +305,7 @@ fn what_is_not_known_is_none_with_its_reason_and_spreads() {
         ),
         (
             "argmin(T(n) for n in 0 to 3)",
-            "none (it divides by 0)".to_string(),
+            "none (its divisor is 0)".to_string(),
         ),
         (
             "sum(n for n in 1 to 20000)",

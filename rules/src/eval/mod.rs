@@ -410,7 +410,7 @@ pub(crate) fn boolean(value: &Scalar) -> Result<bool, WhyMissing> {
 
 pub(crate) fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
     let why = || match operator {
-        Operator::Divide | Operator::Remainder if b == 0.0 => "it divides by 0",
+        Operator::Divide | Operator::Remainder if b == 0.0 => "its divisor is 0",
         Operator::Or | Operator::And => "and/or of numbers",
         _ => NOT_FINITE,
     };

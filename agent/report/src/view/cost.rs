@@ -122,13 +122,16 @@ fn above(cost: &CostView, elapsed: Duration) -> Option<String> {
 
 /// How to reduce the cost in this session; `None` where nothing would. A budget bounds the cost of probes.
 fn less(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, of_budget: &str) -> Option<String> {
-    if let Some(name) = &cost.required {
-        return Some(format!(
-            "remove the rule or the --record that needs every call of {name}"
-        ));
-    }
     // Without rules and probes nothing would be left to watch.
     let has_shipped = snapshot.rules.iter().any(|rule| is_shipped(&rule.name)) && !cost.probes.is_empty();
+    if let Some(name) = &cost.required {
+        return Some(match has_shipped {
+            true => {
+                format!("--rules none, and no --record: a rule or the recording needs every call of {name}")
+            }
+            false => format!("remove the rule or the --record that needs every call of {name}"),
+        });
+    }
     let has_costly_probes = slowdown.probes > 0.0 && slowdown.probes >= slowdown.agent;
     match (has_shipped, has_costly_probes) {
         (true, true) => Some(format!("--rules none, or a smaller --budget{of_budget}")),

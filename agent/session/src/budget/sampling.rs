@@ -454,7 +454,7 @@ impl Sampling {
         let name = most_expensive.map_or("a function", |(_, watched)| watched.name);
         let why = match state.detaching {
             Detaching::Possible => format!(
-                "{name} is watched for a rule that needs every call of it, or for the recording: remove the rule or --record"
+                "a rule or the recording needs every call of {name}: use --rules none or remove the rule, and no --record"
             ),
             Detaching::Impossible => {
                 format!("{name} costs most, and this session cannot detach probes: watch fewer functions")

@@ -11,13 +11,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::Args;
 use job::is_launcher;
+use profile::format::did_you_mean;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use tuner::{Search, foreign};
 
 use super::Environment;
-use crate::exit::{Code, Failure};
+use crate::{
+    cli::RunArgs,
+    exit::{Code, Failure},
+};
 
 /// Maximum number of words of a command that are checked, since a list of input files may be long.
 const WORDS_MAX: usize = 256;
@@ -59,6 +64,14 @@ impl ExpectedFiles {
     }
 }
 
+/// The options of `run`, which come before its command.
+fn options() -> impl Iterator<Item = String> {
+    let command = RunArgs::augment_args(clap::Command::new("run"));
+    let long = |option: &clap::Arg| option.get_long().map(|name| format!("--{name}"));
+    let options: Vec<_> = command.get_arguments().filter_map(long).collect();
+    options.into_iter()
+}
+
 /// The program of a command's first word, as a shell finds it.
 pub(super) fn program(word: &OsStr) -> Result<PathBuf, Failure> {
     let shown = word.to_string_lossy();
@@ -76,6 +89,10 @@ pub(super) fn program(word: &OsStr) -> Result<PathBuf, Failure> {
         ),
         None if word.as_bytes().contains(&b'/') => {
             Failure::new(Code::NO_COMMAND, format!("{shown}: there is no such file"))
+        }
+        None if shown.starts_with('-') => {
+            let near = did_you_mean(options(), &shown);
+            Failure::new(Code::NOT_STARTED, format!("run has no option {shown}{near}"))
         }
         None => Failure::new(
             Code::NO_COMMAND,

@@ -99,7 +99,7 @@ fn a_function_of_which_a_rule_needs_each_call_is_never_left_out_and_named() {
     let lines = said(&effects);
     assert_eq!((effects.len(), lines.len()), (1, 1), "{effects:?}");
     assert!(
-        lines[0].contains("solve is watched for a rule that needs every call of it"),
+        lines[0].contains("a rule or the recording needs every call of solve"),
         "{lines:?}"
     );
 }
