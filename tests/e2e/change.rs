@@ -78,6 +78,8 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     // The launcher stands for its ranks.
     let text = Agent::succeed_in(state, &["explain", "change", &format!("{pid}:1")])?;
     assert_eq!(text.matches("change 1").count(), 1, "one entry: {text}");
+    let text = Agent::succeed_in(state, &["symbols", &pid])?;
+    assert_has!(text, "pingpong", "launches processes; this is the first of them");
 
     // The number of a change stands for all ranks that it was made in, unless one of them is named.
     let (code, text) = Agent::run_in(state, &["undo", &pid, "1"])?;

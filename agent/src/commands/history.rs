@@ -218,10 +218,7 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
         ));
     }
     if kept > 0 {
-        lines.push(line(
-            kept,
-            "made by hand or kept by an earlier session, in force",
-        ));
+        lines.push(line(kept, "made by hand or kept by an earlier session, in force"));
     }
     lines
 }

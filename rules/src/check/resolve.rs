@@ -158,7 +158,8 @@ impl Infer<'_> {
                 "give it a name under `metrics`",
             );
         }
-        let unit = unit_named(name).map(|_| format!("a unit follows a number: `1{name}`, as in `5 / 1{name}`"));
+        let unit =
+            unit_named(name).map(|_| format!("a unit follows a number: `1{name}`, as in `5 / 1{name}`"));
         let near = || did_you_mean(name, self.known().iter().map(String::as_str));
         Diagnostic::wrong("E0130", span, format!("there is no `{name}`")).help_if(unit.or_else(near))
     }

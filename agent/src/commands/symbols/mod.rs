@@ -8,6 +8,7 @@ mod table;
 
 use std::{collections::BTreeMap, error::Error, path::Path, sync::Arc};
 
+use job::{Discovery, Member};
 use probe::kernel;
 use profile::format::{count, nearest, plural};
 use profile::glob;
@@ -15,7 +16,7 @@ use report::console;
 use serde::Serialize;
 use tuner::catalog::{self, CatalogEntry, SymbolUse};
 use tuner::dwarf::{self, Description, Inlined, Origin};
-use tuner::{AddressSpace, Emulation, Image, Images, Process, Spelling, foreign};
+use tuner::{Emulation, Image, Spelling, foreign};
 
 use self::sites::{CostCounts, SiteRow};
 use super::target;
@@ -243,11 +244,20 @@ fn file(path: &str) -> Result<Listed, Failure> {
 
 /// The files of a process that are searched, and the number of others.
 fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure> {
-    let pid = target::pid(&args.target)?;
-    let process = Process::open(pid).map_err(|error| target::failure(error.into()))?;
-    target::may_look(&process, &args.target, args.any_user)?;
-    let images = Images::new();
-    let space = AddressSpace::read(&process, &images).map_err(|error| target::failure(error.into()))?;
+    let job = target::job(&mut Discovery::default(), &args.target, args.any_user)?;
+    let typed = args.target.parse().ok();
+    let is_typed = |member: &&Member| Some(member.process.pid.number) == typed;
+    let first = job.members.iter().find(is_typed).or(job.members.first());
+    let member = first
+        .ok_or_else(|| Failure::not_there(format!("no process of {} could be inspected", args.target)))?;
+    let pid = member.process.pid.number;
+    if typed.is_some_and(|typed| typed != pid) {
+        console::error_line(format_args!(
+            "{} launches processes; this is the first of them: {pid}",
+            args.target
+        ));
+    }
+    let space = &member.space;
     for error in space.unreadable.iter() {
         warn!("{error}");
     }
