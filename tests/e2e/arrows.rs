@@ -183,8 +183,8 @@ glob:
 mpi:
 os_metrics:
 student:
-progress: student
 calls: format student
+progress: calls student
 probe: calls glob mpi
 snapshot: calls cost os_metrics progress
 profile: calls cost mpi os_metrics probe snapshot

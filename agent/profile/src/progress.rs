@@ -1,4 +1,5 @@
-//! Progress of a program and its remaining time, from a variable that counts the program's steps.
+//! Progress of a program and its remaining time, from a variable that counts the program's steps, or from the
+//! iterations of the detected loop and their total number.
 //!
 //! The prediction uses the mean pace of the observed time. The observed time is divided into equal parts; the
 //! variance and the drift of their paces give the prediction's interval. Attaching late causes no error,
@@ -8,7 +9,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::student::student_90;
+use crate::{calls::Iterations, student::student_90};
 
 /// Maximum number of stored points. Beyond it, every second one is dropped.
 const POINTS_MAX: usize = 256;
@@ -26,12 +27,13 @@ const INDEPENDENT_MAX: f64 = 2.0;
 /// Upper bound on the number of parts for which a drift of the pace is assumed to continue.
 const DRIFT_PARTS_MAX: f64 = 16.0;
 
-/// The variable that counts a program's steps, and their total number.
+/// What counts a program's steps, and their total number.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProgressSource {
-    /// Name of the variable that counts the steps.
-    pub step: String,
-    pub total: StepCount,
+pub enum ProgressSource {
+    /// The variable of this name.
+    Variable { step: String, total: StepCount },
+    /// The iterations of the detected loop; their total number.
+    Iterations(f64),
 }
 
 /// The number of steps of a run: fixed, or read from a variable.
@@ -41,10 +43,10 @@ pub enum StepCount {
     Variable(String),
 }
 
-impl ProgressSource {
+impl StepCount {
     /// Name of the variable with the number of steps; `None` if the number is fixed.
-    pub fn total_name(&self) -> Option<&str> {
-        match &self.total {
+    pub fn name(&self) -> Option<&str> {
+        match self {
             StepCount::Variable(name) => Some(name),
             StepCount::Number(_) => None,
         }
@@ -69,12 +71,53 @@ pub struct StepProgress {
     newest: Option<Point>,
 }
 
+/// Iterations of the detected loop, observed as steps.
+#[derive(Clone, Debug, Default)]
+pub struct LoopProgress {
+    steps: StepProgress,
+    /// When the first iteration of the loop began.
+    first_ns: Option<u64>,
+}
+
+impl LoopProgress {
+    /// Adds the state of the loop. Steps are completed when iterations begin; one that takes much longer than
+    /// the mean is a change of the pace.
+    pub fn observe(&mut self, of: &Iterations, now_ns: u64, total: f64) {
+        let (Some(first_ns), Some(newest_ns), Some(done)) = (of.first_ns(), of.newest_ns(), of.done()) else {
+            return;
+        };
+        let is_back = self.steps.newest.is_some_and(|newest| done < newest.done);
+        // Another loop, possibly one around the last one.
+        if self.first_ns.replace(first_ns) != Some(first_ns) || is_back {
+            self.steps = StepProgress::default();
+            self.steps.observe(first_ns, of.before(), total);
+        }
+        let is_late = (now_ns.saturating_sub(newest_ns)) as f64 > 2.0 * of.overall().mean_ns();
+        let at_ns = if is_late { now_ns } else { newest_ns };
+        if self.steps.newest.is_none_or(|newest| newest.at_ns < at_ns) {
+            self.steps.observe(at_ns, done, total);
+        }
+    }
+
+    /// `is_from_start` is whether the program was watched from its start.
+    pub fn view(&self, total: f64, is_from_start: bool) -> ProgressView {
+        match self.steps.view() {
+            Some(view) if is_from_start => view,
+            Some(view) => ProgressView::without_begin(total, view.steps_per_s, WithoutEta::BegunBefore),
+            None => ProgressView::without_begin(total, None, WithoutEta::NoLoop),
+        }
+    }
+}
+
 /// The reason why the remaining time is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutEta {
     TooShort,
     Stands,
     Over,
+    /// The session began after the program, so the number of iterations before it is unknown.
+    BegunBefore,
+    NoLoop,
 }
 
 impl WithoutEta {
@@ -83,6 +126,10 @@ impl WithoutEta {
             WithoutEta::TooShort => "too few steps were seen",
             WithoutEta::Stands => "the step does not advance",
             WithoutEta::Over => "the step is past the number of steps",
+            WithoutEta::BegunBefore => {
+                "iterations before the session are unknown (--progress names a variable that counts them)"
+            }
+            WithoutEta::NoLoop => "no loop was found whose iterations could be counted",
         }
     }
 }
@@ -99,7 +146,8 @@ pub struct Eta {
 /// Progress of a program, for display.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProgressView {
-    pub done: f64,
+    /// `None` if unknown.
+    pub done: Option<f64>,
     pub total: f64,
     pub steps_per_s: Option<f64>,
     pub eta: Result<Eta, WithoutEta>,
@@ -111,7 +159,18 @@ impl ProgressView {
     /// The step at the job's time limit, at the mean pace; `None` without a limit or a pace.
     pub fn step_at_limit(&self) -> Option<f64> {
         let steps = self.steps_per_s? * self.limit?.as_secs_f64();
-        Some((self.done + steps).min(self.total))
+        Some((self.done? + steps).min(self.total))
+    }
+
+    /// Progress in iterations of which the number so far is unknown.
+    pub fn without_begin(total: f64, steps_per_s: Option<f64>, why: WithoutEta) -> ProgressView {
+        ProgressView {
+            done: None,
+            total,
+            steps_per_s,
+            eta: Err(why),
+            limit: None,
+        }
     }
 }
 
@@ -150,7 +209,7 @@ impl StepProgress {
         let (newest, total) = self.newest.zip(self.total)?;
         let steps_per_s = self.points.front().and_then(|first| pace(*first, newest));
         Some(ProgressView {
-            done: newest.done,
+            done: Some(newest.done),
             total,
             steps_per_s,
             eta: self.eta(newest, total, steps_per_s),
@@ -235,6 +294,7 @@ fn pace(from: Point, to: Point) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::CallBegin;
 
     /// Simulates a program of `total` steps. Step `n` takes `step_s(n)`. The program is read twice a second
     /// between the steps `from` and `until`. Returns the prediction and the actual remaining time.
@@ -264,7 +324,7 @@ mod tests {
             (eta.remaining.as_secs_f64() - left_s).abs() < 0.01 * left_s,
             "{view:?}"
         );
-        assert_eq!((view.done, view.total), (3_600.0, 6_000.0));
+        assert_eq!((view.done, view.total), (Some(3_600.0), 6_000.0));
         assert!(eta.least <= eta.remaining && eta.most.unwrap() >= eta.remaining);
         assert!(eta.most.unwrap() - eta.least < Duration::from_secs(2), "{eta:?}");
     }
@@ -320,6 +380,47 @@ mod tests {
         // A lower step starts a new run: earlier readings cannot predict its remaining time.
         progress.observe(11_000_000_000, 2.0, 10.0);
         assert_eq!(eta(&progress), Err(WithoutEta::TooShort));
+    }
+
+    #[test]
+    fn iterations_of_the_loop_are_the_steps_of_a_program_that_is_watched_from_its_start() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut steps = LoopProgress::default();
+        let view = |steps: &LoopProgress, is_from_start| steps.view(100.0, is_from_start);
+        assert_eq!(view(&steps, true).eta, Err(WithoutEta::NoLoop));
+        let mut inner = Iterations::new(1.0);
+        (0..50).for_each(|number| _ = inner.begin(at(number * SECOND / 10)));
+        steps.observe(&inner, 5 * SECOND, 100.0);
+        // The outer loop begins with the first iteration of the inner one; an iteration takes 2 s.
+        let mut outer = Iterations::new(20.0);
+        (0..=40).for_each(|number| {
+            outer.begin(at(2 * number * SECOND));
+            steps.observe(&outer, (2 * number + 1) * SECOND, 100.0);
+        });
+        let now = view(&steps, true);
+        assert_eq!((now.done, now.steps_per_s), (Some(40.0), Some(0.5)));
+        assert_eq!(now.eta.unwrap().remaining.as_secs(), 120);
+        let late = view(&steps, false);
+        assert_eq!((late.done, late.eta), (None, Err(WithoutEta::BegunBefore)));
+        // No iteration ends for long: the pace falls.
+        steps.observe(&outer, 160 * SECOND, 100.0);
+        assert_eq!(view(&steps, true).steps_per_s, Some(0.25));
+    }
+
+    #[test]
+    fn iterations_of_gaps_and_of_before_the_window_are_estimated() {
+        let mut iterations = Iterations::new(10.0);
+        iterations.begin_after(70.0);
+        iterations.begin(at(1_000));
+        iterations.begin(at(2_000));
+        iterations.gap();
+        iterations.begin(at(10_000));
+        iterations.begin(at(11_000));
+        assert_eq!((iterations.overall().count, iterations.done()), (2, Some(80.0)));
+    }
+
+    fn at(at_ns: u64) -> CallBegin {
+        CallBegin { at_ns, mpi_ns: 0 }
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(super) fn progress(text: &str) -> Result<ProgressSource, ValueError> {
         .split_once('/')
         .map(|(step, total)| (step.trim(), total.trim()));
     match parts {
-        Some((step, total)) if !step.is_empty() && !total.is_empty() => Ok(ProgressSource {
+        Some((step, total)) if !step.is_empty() && !total.is_empty() => Ok(ProgressSource::Variable {
             step: step.to_owned(),
             total: match total.parse::<f64>() {
                 Ok(number) => StepCount::Number(number),

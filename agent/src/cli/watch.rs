@@ -82,6 +82,10 @@ pub struct WatchArgs {
     /// `step/nsteps` or `step/5000`. Shows the time that is left
     #[arg(long, value_name = "STEP/STEPS", value_parser = progress, help_heading = "What is watched")]
     pub progress: Option<ProgressSource>,
+    /// How many iterations the detected loop has in all. Shows the time that is left if the program is watched from its
+    /// start (`run`); with `attach` the iterations before it are unknown
+    #[arg(long, value_name = "N", conflicts_with = "progress", value_parser = clap::value_parser!(u64).range(1..), help_heading = "What is watched")]
+    pub iterations: Option<u64>,
     /// Record what rules observe, for `replay` (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record: Option<String>,

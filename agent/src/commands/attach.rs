@@ -8,6 +8,7 @@ use job::{Discovery, Job, Member, ProcessTable, job_id};
 use probe::has_regions;
 use probe::kernel::{self, Closer, KernelError, LinkChoice};
 use profile::format::plural;
+use profile::progress::ProgressSource;
 use profile::{ProcessView, Rates, Snapshot};
 use report::{Reference, view};
 use rustix::process::geteuid;
@@ -221,7 +222,10 @@ fn set_flags(options: &mut Options, args: &WatchArgs) {
     options.busy_poll = args.busy_poll;
     options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
     options.probe = args.probe.clone();
-    options.progress = args.progress.clone();
+    let iterations = args
+        .iterations
+        .map(|count| ProgressSource::Iterations(count as f64));
+    options.progress = args.progress.clone().or(iterations);
 }
 
 fn addresses(args: &WatchArgs) -> Addresses {

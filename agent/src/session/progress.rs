@@ -1,23 +1,42 @@
-//! Reads the program's step counter and its number of steps (`--progress 'step/steps'`).
+//! How far the program is: its step counter and its number of steps (`--progress 'step/steps'`), or the
+//! iterations of its loop (`--iterations N`).
 
 use std::time::Duration;
 
 use job::{Job, Member, end_time_s, unix_s};
-use profile::progress::{ProgressSource, ProgressView, StepCount, StepProgress};
+use profile::Metered;
+use profile::progress::{LoopProgress, ProgressSource, ProgressView, StepCount, StepProgress};
 use tuner::Memory;
 
-use super::{Options, target::WatchedJob, written::TargetVariable};
+use super::{Options, sequence, target::WatchedJob, written::TargetVariable};
 use crate::{exit::Failure, similar_name};
 
-/// Reads the variables of one process.
 #[derive(Debug)]
 pub(super) struct ProgressReader {
-    of: ProgressSource,
+    steps: StepCounter,
+    /// When the batch system ends the job, in seconds since 1970.
+    end_time_s: Option<f64>,
+}
+
+#[derive(Debug)]
+enum StepCounter {
+    Variables(Box<StepVariables>),
+    Iterations {
+        progress: LoopProgress,
+        total: f64,
+        /// The processes are watched from their start.
+        is_from_start: bool,
+    },
+}
+
+/// The variables of one process.
+#[derive(Debug)]
+struct StepVariables {
+    step: String,
+    total: StepCount,
     /// The slot of the process that is read, and its variables; `None` until a process has them.
     found: Option<(u32, TargetVariable, Total)>,
     progress: StepProgress,
-    /// When the batch system ends the job, in seconds since 1970.
-    end_time_s: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -27,30 +46,72 @@ enum Total {
 }
 
 impl ProgressReader {
-    /// `None` without `--progress`. Fails if no process has the variables. For a command this is not checked,
+    /// `None` without the flags. Fails if no process has the variables. For a command this is not checked,
     /// because it has no process yet.
     pub(super) fn of(options: &Options, job: &Job) -> Result<Option<ProgressReader>, Failure> {
-        let Some(of) = &options.progress else {
-            return Ok(None);
+        let is_from_start = options.started.is_some();
+        let steps = match options.progress.clone() {
+            None => return Ok(None),
+            Some(ProgressSource::Iterations(total)) => StepCounter::Iterations {
+                progress: LoopProgress::default(),
+                total,
+                is_from_start,
+            },
+            Some(ProgressSource::Variable { step, total }) => {
+                if !is_from_start {
+                    check(&step, &total, &job.members)?;
+                }
+                StepCounter::Variables(Box::new(StepVariables {
+                    step,
+                    total,
+                    found: None,
+                    progress: StepProgress::default(),
+                }))
+            }
         };
-        if options.started.is_none() {
-            check(of, &job.members)?;
-        }
         Ok(Some(ProgressReader {
-            of: of.clone(),
-            found: None,
-            progress: StepProgress::default(),
+            steps,
             end_time_s: end_time_s(job),
         }))
     }
 
+    pub(super) fn read(&mut self, target: &WatchedJob, processes: &[Metered], now_ns: u64) {
+        match &mut self.steps {
+            StepCounter::Variables(variables) => variables.read(target, processes, now_ns),
+            StepCounter::Iterations { progress, total, .. } => {
+                let has_mpi = target.job.members.iter().any(|member| member.mpi.is_some());
+                let looping = sequence::looping(processes, has_mpi).filter(|process| !process.ended);
+                if let Some(iterations) = looping.and_then(|process| process.sequence.iterations()) {
+                    progress.observe(iterations, now_ns, *total);
+                }
+            }
+        }
+    }
+
+    pub(super) fn view(&self) -> Option<ProgressView> {
+        let left = |end_s: f64| Duration::try_from_secs_f64(end_s - unix_s()).unwrap_or_default();
+        let limit = self.end_time_s.map(left);
+        let view = match &self.steps {
+            StepCounter::Variables(variables) => variables.progress.view()?,
+            StepCounter::Iterations {
+                progress,
+                total,
+                is_from_start,
+            } => progress.view(*total, *is_from_start),
+        };
+        Some(ProgressView { limit, ..view })
+    }
+}
+
+impl StepVariables {
     /// Reads the variables. Takes the first process that has them, and stays with it until it ends.
-    pub(super) fn read(&mut self, target: &WatchedJob, slots: &[u32], now_ns: u64) {
+    fn read(&mut self, target: &WatchedJob, processes: &[Metered], now_ns: u64) {
         let is_there = |slot: u32| target.member(slot).is_some();
         if self.found.as_ref().is_none_or(|(slot, ..)| !is_there(*slot)) {
-            let found = slots.iter().find_map(|slot| {
-                let (step, total) = places(&self.of, target.member(*slot)?)?;
-                Some((*slot, step, total))
+            let mut running = processes.iter().filter(|process| !process.ended);
+            let found = running.find_map(|process| {
+                let (step, total) = places(&self.step, &self.total, target.member(process.slot)?)?;
+                Some((process.slot, step, total))
             });
             self.found = found;
         }
@@ -67,17 +128,11 @@ impl ProgressReader {
             self.progress.observe(now_ns, step, total);
         }
     }
-
-    pub(super) fn view(&self) -> Option<ProgressView> {
-        let left = |end_s: f64| Duration::try_from_secs_f64(end_s - unix_s()).unwrap_or_default();
-        let limit = self.end_time_s.map(left);
-        self.progress.view().map(|view| ProgressView { limit, ..view })
-    }
 }
 
 /// Fails if no process has the variables.
-fn check(of: &ProgressSource, members: &[Member]) -> Result<(), Failure> {
-    if members.iter().any(|member| places(of, member).is_some()) {
+fn check(step: &str, total: &StepCount, members: &[Member]) -> Result<(), Failure> {
+    if members.iter().any(|member| places(step, total, member).is_some()) {
         return Ok(());
     }
     let is_known = |name: &str| {
@@ -91,7 +146,7 @@ fn check(of: &ProgressSource, members: &[Member]) -> Result<(), Failure> {
         let similar = similar.map_or_else(String::new, |similar| format!("; {similar}"));
         format!("--progress: no process has a numeric variable `{name}`{similar}")
     };
-    let names = [Some(of.step.as_str()), of.total_name()].into_iter().flatten();
+    let names = [Some(step), total.name()].into_iter().flatten();
     let unknown: Vec<String> = names.filter(|name| !is_known(name)).map(unknown).collect();
     Err(Failure::not_there(format!(
         "{} (all variables: tuneagent symbols PID --variables)",
@@ -99,9 +154,9 @@ fn check(of: &ProgressSource, members: &[Member]) -> Result<(), Failure> {
     )))
 }
 
-fn places(of: &ProgressSource, member: &Member) -> Option<(TargetVariable, Total)> {
-    let step = TargetVariable::of(of.step.clone(), None, member)?;
-    let total = match &of.total {
+fn places(step: &str, total: &StepCount, member: &Member) -> Option<(TargetVariable, Total)> {
+    let step = TargetVariable::of(step.to_owned(), None, member)?;
+    let total = match total {
         StepCount::Number(total) => Total::Number(*total),
         StepCount::Variable(name) => {
             Total::Variable(Box::new(TargetVariable::of(name.clone(), None, member)?))

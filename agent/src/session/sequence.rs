@@ -221,12 +221,7 @@ impl JobCalls<'_> {
 
     /// The iterations of the lowest rank that has a loop.
     pub(super) fn iteration(&self) -> Option<IterationView> {
-        let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
-        let looping = self.processes.iter().filter(|process| {
-            let iterations = process.sequence.iterations();
-            iterations.is_some_and(|iterations| iterations.overall().count > 0) && !self.is_distorted(process)
-        });
-        let process = looping.min_by_key(by_rank)?;
+        let process = looping(self.processes, self.has_mpi())?;
         let iterations = process.sequence.iterations()?;
         let is_over = process.ended || process.sequence.current() != Some(iterations);
         let since_armed = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(self.armed_ns));
@@ -253,23 +248,23 @@ impl JobCalls<'_> {
         })
     }
 
-    /// Whether the iterations of a process consist of regions that the probes make much longer.
-    fn is_distorted(&self, process: &Metered) -> bool {
-        !self.has_mpi() && process.regions.is_distorted()
-    }
-
     fn why_none(&self) -> String {
         let most = self
             .processes
             .iter()
             .map(|process| process.sequence.calls())
             .max();
-        if self.processes.iter().any(|process| self.is_distorted(process)) {
+        let has_mpi = self.has_mpi();
+        if self
+            .processes
+            .iter()
+            .any(|process| is_distorted(process, has_mpi))
+        {
             return "parallel regions are so short that the probes would distort the time of a step"
                 .to_owned();
         }
         let noun = self.steps().noun();
-        let whose = if self.has_mpi() { "rank" } else { "process" };
+        let whose = if has_mpi { "rank" } else { "process" };
         match most.unwrap_or_default() {
             calls if calls < CALLS_MIN => format!("too few {noun}s were seen: {calls}"),
             calls => format!(
@@ -302,6 +297,21 @@ impl JobCalls<'_> {
             over_iterations: shares.iter().all(|(_, overall)| *overall),
         })
     }
+}
+
+/// The process of the lowest rank that has iterations.
+pub(super) fn looping(processes: &[Metered], has_mpi: bool) -> Option<&Metered> {
+    let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
+    let looping = processes.iter().filter(|process| {
+        let iterations = process.sequence.iterations();
+        iterations.is_some_and(|iterations| iterations.overall().count > 0) && !is_distorted(process, has_mpi)
+    });
+    looping.min_by_key(by_rank)
+}
+
+/// Whether the iterations of a process consist of regions that the probes make much longer.
+fn is_distorted(process: &Metered, has_mpi: bool) -> bool {
+    !has_mpi && process.regions.is_distorted()
 }
 
 /// New call sites within language bindings are looked through from now on: calls from there are assigned to

@@ -70,6 +70,8 @@ const SETTLE_NS: u64 = 1_000_000_000;
 pub struct Iterations {
     /// Mean number of calls in an iteration.
     pub calls: f64,
+    /// Estimated number of iterations before the first one.
+    before: f64,
     first: Option<CallBegin>,
     recent: VecDeque<CallBegin>,
     /// The current iteration was observed from its begin.
@@ -87,6 +89,21 @@ impl Iterations {
             part_ns: PART_NS,
             ..Iterations::default()
         }
+    }
+
+    /// Iterations of this estimated number preceded the first one, and their calls are no longer kept.
+    pub fn begin_after(&mut self, before: f64) {
+        self.before = before;
+    }
+
+    pub fn before(&self) -> f64 {
+        self.before
+    }
+
+    /// Iterations that ended so far. Those in gaps are estimated by their time; `None` before the first end.
+    pub fn done(&self) -> Option<f64> {
+        let overall = self.overall();
+        (overall.count > 0).then(|| self.before + (self.elapsed_ns() as f64 / overall.mean_ns()).round())
     }
 
     /// An iteration begins and the previous one ends. Returns the time range of the previous one, if it was
@@ -177,6 +194,11 @@ impl Iterations {
     /// When the first iteration began, by CLOCK_MONOTONIC; `None` before.
     pub fn first_ns(&self) -> Option<u64> {
         self.first.map(|first| first.at_ns)
+    }
+
+    /// When the newest iteration began.
+    pub fn newest_ns(&self) -> Option<u64> {
+        self.recent.back().map(|begin| begin.at_ns)
     }
 
     /// When the iteration began that has not ended; `None` if calls were missed since.

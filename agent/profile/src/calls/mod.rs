@@ -311,9 +311,16 @@ impl Thread {
                 let Some(known) = self.detector.known() else {
                     return;
                 };
-                self.current = Some(Iterations::new(known.calls));
-                self.loops += 1;
+                let mut current = Iterations::new(known.calls);
                 let newest = self.marks.len().saturating_sub(1);
+                let begun_at = ago.iter().max().and_then(|ago| newest.checked_sub(*ago));
+                let lost = self.calls - self.marks.len() as u64;
+                // If the window begins within an iteration, all calls so far are taken as the loop's.
+                if let Some(at) = begun_at.filter(|at| lost > 0 && (*at as f64) < known.calls) {
+                    current.begin_after(((lost + at as u64) as f64 / known.calls).round());
+                }
+                self.current = Some(current);
+                self.loops += 1;
                 for ago in ago {
                     let mark = newest.checked_sub(ago).and_then(|at| self.marks.get(at));
                     if let Some(mark) = mark.copied() {

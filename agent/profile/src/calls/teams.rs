@@ -10,8 +10,11 @@
 //! separate inefficiency.
 //!
 //! Only regions that the process's first thread starts are analysed. Nested regions are work of the thread
-//! that starts them; regions that other threads of the program start are only counted. A body returns before
-//! its region does, so the order of the ring is enough. Pure: times come with the calls.
+//! that starts them, and their other threads are not of the team around them: its threads run the function that
+//! the first thread enters first. Regions that other threads of the program start are only counted. A body
+//! returns before its region does, so the order of the ring is enough. Pure: times come with the calls.
+
+use std::ops::Range;
 
 use abi::Call;
 
@@ -67,6 +70,8 @@ pub(super) struct TeamParts {
 #[derive(Clone, Debug, Default)]
 pub struct Teams {
     bodies: Vec<Body>,
+    /// Begin of the newest region that has ended.
+    begin_ns: u64,
     /// Calls were missed since the last region.
     is_broken: bool,
     totals: TeamTotals,
@@ -78,6 +83,7 @@ pub struct Teams {
 
 #[derive(Clone, Copy, Debug)]
 struct Body {
+    probe: u32,
     thread: u32,
     entered_ns: u64,
     left_ns: u64,
@@ -133,10 +139,11 @@ impl Teams {
     /// A region of the first thread has ended.
     fn close(&mut self, region: &Call) {
         let (begin, end) = (region.entered_ns, region.entered_ns + region.duration_ns);
-        let team = team(&self.bodies, begin, end);
+        let team = team(&self.bodies, region.thread, begin..end);
         self.bodies.clear();
-        let has_first = team.iter().any(|member| member.thread == region.thread);
-        let is_complete = !std::mem::take(&mut self.is_broken) && has_first;
+        // The bodies in a region within this one were taken with that one.
+        self.is_broken |= std::mem::replace(&mut self.begin_ns, begin) > begin;
+        let is_complete = !std::mem::take(&mut self.is_broken) && !team.is_empty();
         let parts = is_complete.then(|| TeamParts::of(begin, end, &team));
         self.scaling.region(region.site, (begin, end), parts.as_ref());
         match parts {
@@ -149,6 +156,7 @@ impl Teams {
 impl Body {
     fn of(call: &Call) -> Body {
         Body {
+            probe: call.probe,
             thread: call.thread,
             entered_ns: call.entered_ns,
             left_ns: call.entered_ns + call.duration_ns,
@@ -156,16 +164,20 @@ impl Body {
     }
 }
 
-/// The threads that were in bodies within a region. A body nested in another one of its thread is part of its
-/// work.
-fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<ThreadWork> {
+/// The threads of a region of the first thread: those that run the function that the first thread enters first,
+/// so threads of nested teams are not among them. A body nested in another one of its thread is part of its work.
+fn team(bodies: &[Body], first: u32, region: Range<u64>) -> Vec<ThreadWork> {
+    let inside = || {
+        let bodies = bodies.iter();
+        bodies.filter(|body| body.entered_ns >= region.start && body.left_ns <= region.end)
+    };
+    let of_first = inside().filter(|body| body.thread == first);
+    let Some(function) = of_first.min_by_key(|body| body.entered_ns).map(|body| body.probe) else {
+        return Vec::new();
+    };
     let mut team: Vec<ThreadWork> = Vec::new();
     // A nested body comes before the one around it, so iterate from the last to the first.
-    for body in bodies
-        .iter()
-        .rev()
-        .filter(|body| body.entered_ns >= begin && body.left_ns <= end)
-    {
+    for body in inside().rev() {
         match team.iter_mut().find(|member| member.thread == body.thread) {
             Some(member) if body.entered_ns >= member.entered_ns => {}
             Some(member) => {
@@ -180,6 +192,7 @@ fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<ThreadWork> {
             }),
         }
     }
+    team.retain(|member| inside().any(|body| body.thread == member.thread && body.probe == function));
     team
 }
 
@@ -270,7 +283,7 @@ mod tests {
     fn part(probe: u32) -> Option<TeamPart> {
         match probe {
             REGION => Some(TeamPart::Region),
-            BODY => Some(TeamPart::Body),
+            BODY..=3 => Some(TeamPart::Body),
             _ => None,
         }
     }
@@ -315,6 +328,45 @@ mod tests {
         ]);
         let totals = teams.totals().unwrap();
         assert_eq!((totals.regions, totals.team_ns, totals.working_ns), (1, 640, 400));
+        assert_eq!(teams.not_looked_into, 1);
+    }
+
+    #[test]
+    fn threads_of_nested_teams_are_not_of_the_team_around_them() {
+        const NESTED: u32 = 2;
+        const TASK: u32 = 3;
+        // Threads 1 and 2 each start a team with another thread; thread 2 takes over a task at the end.
+        let teams = seen(&[
+            call(NESTED, 3, 160, 210),
+            call(NESTED, 2, 150, 200),
+            call(REGION, 2, 140, 220),
+            call(NESTED, 4, 180, 300),
+            call(NESTED, 1, 170, 310),
+            call(BODY, 2, 130, 230),
+            call(BODY, 1, 110, 400),
+            call(TASK, 2, 240, 250),
+            call(REGION, 1, 100, 420),
+        ]);
+        let totals = teams.totals().unwrap();
+        assert_eq!((totals.regions, totals.threads, totals.team_ns), (1, 2, 640));
+        assert_eq!((totals.working_ns, totals.starting_ns), (400, 50));
+        assert_eq!((totals.waiting_ns, totals.ending_ns), (150, 40));
+    }
+
+    /// Nested regions of the first thread are recorded if they begin in another function of the library.
+    #[test]
+    fn a_region_around_an_analysed_one_is_not_counted_again() {
+        let teams = seen(&[
+            call(BODY, 2, 130, 180),
+            call(BODY, 1, 210, 290),
+            call(REGION, 1, 200, 300),
+            call(BODY, 1, 110, 400),
+            call(REGION, 1, 100, 420),
+            call(BODY, 1, 510, 600),
+            call(REGION, 1, 500, 620),
+        ]);
+        let totals = teams.totals().unwrap();
+        assert_eq!((totals.regions, totals.team_ns), (2, 220));
         assert_eq!(teams.not_looked_into, 1);
     }
 

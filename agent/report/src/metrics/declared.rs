@@ -204,7 +204,7 @@ table! {
     gauge "tuneagent_computation_scalability_ratio", &["jobid", "scaling"],
         "Useful time of all ranks in an iteration of the reference (--reference) to that of this run: 1 is perfect.";
     gauge "tuneagent_useful_ratio", RANK, "Share of a rank's time outside MPI, over complete iterations of the detected loop.";
-    gauge "tuneagent_steps_done", JOB, "Steps that the program has done, by its own variable (`--progress`).";
+    gauge "tuneagent_steps_done", JOB, "Steps that the program has done, by its own variable (`--progress`), or by its loop (`--iterations`).";
     gauge "tuneagent_steps", JOB, "Steps of the run.";
     gauge "tuneagent_remaining_seconds", &["jobid", "estimate"], "Time that is left, at the pace of the time observed.";
     counter "tuneagent_iterations_total", JOB, "Iterations of the detected loop that were observed from begin to end.";

@@ -274,7 +274,9 @@ impl Filling {
     }
 
     fn fill_progress(&self, view: &ProgressView) {
-        self.add("tuneagent_steps_done", &[], view.done);
+        if let Some(done) = view.done {
+            self.add("tuneagent_steps_done", &[], done);
+        }
         self.add("tuneagent_steps", &[], view.total);
         let Ok(eta) = view.eta else { return };
         for (estimate, time) in [

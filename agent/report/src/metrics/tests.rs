@@ -27,7 +27,7 @@ fn prediction() -> ScalingPrediction {
 
 fn progress() -> ProgressView {
     ProgressView {
-        done: 1_200.0,
+        done: Some(1_200.0),
         total: 5_000.0,
         steps_per_s: Some(120.0),
         eta: Ok(Eta {

@@ -12,10 +12,11 @@ pub(super) fn line(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn of(view: &ProgressView) -> String {
-    let share = match view.total > 0.0 {
-        true => format!(" ({})", percent(view.done / view.total)),
-        false => String::new(),
+    let share = match view.done {
+        Some(done) if view.total > 0.0 => format!(" ({})", percent(done / view.total)),
+        _ => String::new(),
     };
+    let done = view.done.map_or_else(|| "unknown".to_owned(), count);
     let pace = view
         .steps_per_s
         .map_or_else(String::new, |pace| format!(", {}/s", count(pace)));
@@ -25,8 +26,7 @@ fn of(view: &ProgressView) -> String {
     };
     let limit = limit(view).unwrap_or_default();
     format!(
-        " step {} of {}{share}{pace}   {left}{limit}",
-        count(view.done),
+        " step {done} of {}{share}{pace}   {left}{limit}",
         count(view.total)
     )
 }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn progress_is_a_step_a_pace_and_the_time_that_is_left() {
         let view = ProgressView {
-            done: 1_200.0,
+            done: Some(1_200.0),
             total: 5_000.0,
             steps_per_s: Some(120.0),
             eta: Ok(Eta {
@@ -99,5 +99,9 @@ mod tests {
             ..view
         };
         assert!(of(&stands).ends_with("   time left unknown: the step does not advance"));
+        let late = ProgressView::without_begin(5_000.0, Some(120.0), WithoutEta::BegunBefore);
+        let expected =
+            " step unknown of 5 000, 120/s   time left unknown: iterations before the session are unknown";
+        assert!(of(&late).starts_with(expected));
     }
 }

@@ -133,8 +133,7 @@ impl Measuring {
     fn observe(&mut self, context: &mut Context<'_>, now: u64) {
         let Context { rules, target, .. } = context;
         if let Some(progress) = &mut self.progress {
-            let slots: Vec<u32> = self.profile.running().map(|process| process.slot).collect();
-            progress.read(target, &slots, now);
+            progress.read(target, &self.profile.processes, now);
         }
         let places = rules.places(self.probes.list());
         for process in self.profile.running().filter(|process| process.is_known) {
