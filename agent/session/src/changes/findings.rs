@@ -1,6 +1,6 @@
 //! The findings of the rules.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use profile::FindingView;
 
@@ -9,6 +9,8 @@ use profile::FindingView;
 pub struct Findings {
     open: Vec<FindingView>,
     past: Vec<FindingView>,
+    /// Rules whose change did not make the program faster: to start it that way would not either.
+    refuted: BTreeSet<String>,
 }
 
 impl Findings {
@@ -55,7 +57,7 @@ impl Findings {
 
     /// Findings that no longer hold.
     pub fn past(&self) -> Vec<FindingView> {
-        self.past.clone()
+        self.past.iter().map(|finding| self.view(finding)).collect()
     }
 
     /// Sets the command with which the repair of a rule becomes permanent.
@@ -66,7 +68,20 @@ impl Findings {
     }
 
     pub fn views(&self) -> Vec<FindingView> {
-        self.open.clone()
+        self.open.iter().map(|finding| self.view(finding)).collect()
+    }
+
+    fn view(&self, finding: &FindingView) -> FindingView {
+        let next_start = finding.next_start.clone();
+        FindingView {
+            next_start: next_start.filter(|_| !self.refuted.contains(&finding.rule)),
+            ..finding.clone()
+        }
+    }
+
+    /// The guard judged the change of a rule to be worse, or without effect.
+    pub(super) fn refuted(&mut self, rule: &str) {
+        self.refuted.insert(rule.to_owned());
     }
 
     /// Removes the findings of a removed rule, none of whose changes is in force.
@@ -81,6 +96,7 @@ impl Findings {
             finding.repaired = true;
             finding.now = None;
         }
+        self.refuted.remove(rule);
     }
 
     pub(super) fn repairs(&self) -> impl Iterator<Item = &str> {

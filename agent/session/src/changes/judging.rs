@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use plan::GuardEffect;
 use profile::{GuardView, outcome as words};
 use rules::{DecisionId, Time, TrialProgress};
 
@@ -44,6 +45,9 @@ impl Changes {
         if keeps {
             return self.keep(decision, rule, &guard, &changes);
         }
+        if matches!(guard.effect, Some(GuardEffect::Worse | GuardEffect::NoEffect)) {
+            self.findings.refuted(rule);
+        }
         let (judgement, shown) = self.reverting.begin(decision, guard, &changes);
         self.judge(decision, judgement, &shown);
         // The revert is reported when it is done.
@@ -77,7 +81,7 @@ impl Changes {
         changes: &[ChangeId],
     ) -> ChangeEffects {
         self.judge(decision, Judgement::Kept, guard);
-        let is_confirmed = guard.effect == Some(plan::GuardEffect::Confirmed);
+        let is_confirmed = guard.effect == Some(GuardEffect::Confirmed);
         if is_confirmed && self.made.of_decision(decision).any(Made::is_made) {
             self.findings.repaired(rule);
         }

@@ -1,5 +1,7 @@
 //! Verdicts of guards, reverts and its retries, removal of rules.
 
+use plan::GuardEffect;
+
 use super::vocabulary::*;
 
 // The guard keeps.
@@ -84,6 +86,29 @@ fn a_guard_says_reverted_once_every_change_was_taken_back_and_not_before() {
     gives!(it, reverted(R1, 1), ms(4) => [say_guard("reverted")]);
     assert_eq!(verdicts(&it), ["reverted", "reverted"]);
     assert_eq!(outcomes(&it), ["reverted", "reverted"]);
+}
+
+#[test]
+fn a_next_start_is_not_advised_after_the_same_change_did_not_help() {
+    for (effect, is_advised) in [
+        (GuardEffect::Worse, false),
+        (GuardEffect::NoEffect, false),
+        (GuardEffect::Inconclusive, true),
+    ] {
+        let mut it = with_one_change();
+        found(&mut it, "6 ranks");
+        let ChangeEvent::Judged { mut guard, .. } = taken_back(1) else {
+            continue;
+        };
+        guard.effect = Some(effect);
+        it.judged(DecisionId(1), "r", guard, false, None);
+        found(&mut it, "7 ranks");
+        assert_eq!(
+            it.findings.views()[0].next_start.is_some(),
+            is_advised,
+            "{effect}"
+        );
+    }
 }
 
 #[test]

@@ -400,6 +400,7 @@ pub(super) fn found(changes: &mut Changes, text: &str) {
     changes.findings.open(FindingView {
         rule: "r".to_owned(),
         text: text.to_owned(),
+        next_start: Some("OMP_NUM_THREADS=1".to_owned()),
         ..FindingView::default()
     });
 }
