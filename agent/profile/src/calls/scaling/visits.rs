@@ -139,7 +139,7 @@ impl Size {
     }
 }
 
-/// The size that tells most about the best one: the reference, then the middle of the greater gap between the fastest
+/// The size to measure next: the reference, then the middle of the greater gap between the fastest
 /// size and its measured neighbours. Sizes are the own one divided by powers of two.
 pub(super) fn next_size(own: u32, times: &BTreeMap<u32, f64>) -> Option<u32> {
     let baseline = BASELINE.min(own);
