@@ -45,7 +45,7 @@ pub fn is_loaded(name: &str, probes: bool) -> bool {
 /// that is.
 const MODELS: &[(&str, &str)] = of! {
     "models": "optimal-workers" "adjusting-factoring" "factoring" "halo-width" "iteration-time" "network"
-        "speedup" "threads" "workers-by-index";
+        "scaling" "speedup" "threads" "workers-by-index";
     "metrics": "barrier-imbalance" "communication-share" "efficiencies" "loop-counter"
         "mean-iteration-time" "send-volume";
 };

@@ -75,6 +75,10 @@ measures! {
     ScalingSizes "scaling.sizes" Gauge Process NONE "Sizes of `scaling.threads` that were measured.";
     ScalingSpeedup "scaling.speedup" Gauge Process NONE
         "`scaling.threads` less the lost threads: an upper bound while one size was measured.";
+    ScalingVisit "scaling.visit" Gauge Process NONE
+        "The next size of `scaling.threads` to measure, so that the fastest one is found; 0 if nothing is left to measure.";
+    ScalingLoss "scaling.loss" Gauge Process NONE
+        "Share of the time, watched and left, that is lost to sizes other than the first one: so far, and planned for `scaling.visit`.";
     LostSequential "lost.sequential" Gauge Process NONE "Threads lost to code outside parallel regions.";
     LostImbalance "lost.imbalance" Gauge Process NONE "Threads lost to waiting at the end of regions for the last thread.";
     LostOverhead "lost.overhead" Gauge Process NONE "Threads lost to starting and ending regions.";

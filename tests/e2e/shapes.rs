@@ -60,7 +60,8 @@ const fn shape(
 }
 
 impl Shape {
-    fn start(&self) -> Outcome<(Job, Agent)> {
+    /// Starts the program with these team sizes, one after the other.
+    fn program(&self, sizes: &str, environment: &str) -> Outcome<Job> {
         let Shape {
             sequential,
             work,
@@ -69,8 +70,12 @@ impl Shape {
             iterations,
             ..
         } = self;
-        let words = format!("{sequential} {work} {inner} {two} {more} {iterations} 1 2 4 8");
-        let job = start_with(programs::openmp("shapes")?, "OMP_DYNAMIC=false", &words)?;
+        let words = format!("{sequential} {work} {inner} {two} {more} {iterations} {sizes}");
+        start_with(programs::openmp("shapes")?, environment, &words)
+    }
+
+    fn start(&self) -> Outcome<(Job, Agent)> {
+        let job = self.program("1 2 4 8", "OMP_DYNAMIC=false")?;
         let agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
         Ok((job, agent))
     }
@@ -134,5 +139,60 @@ fn speedups_of_the_five_shapes_are_those_of_the_closed_form() -> Outcome {
     differences.sort_by(f64::total_cmp);
     let median = differences[differences.len() / 2];
     assert!(median <= MEDIAN, "{differences:?}");
+    Ok(())
+}
+
+/// Visits of team sizes find the fastest one within their budget, and the program's own size is restored.
+#[test]
+fn sizes_are_visited_within_the_budget_and_the_own_one_is_restored() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    // It has 16 threads and does not scale: visits cost little.
+    let apsi = &SHAPES[4];
+    let mut job = apsi.program("0", "OMP_DYNAMIC=false OMP_NUM_THREADS=16")?;
+    let flags = ["--rules", "none", "--apply", "--scaling=20%"];
+    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
+    let visited = |report: &Value| -> Vec<f64> {
+        let sizes = sizes(report);
+        sizes.iter().map(|size| number(&size["threads"])).collect()
+    };
+    let is_back = |report: &Value| report["processes"][0]["openmp"]["scaling"]["threads"] == 16;
+    // The reference, and the size between it and the own one; then a size whose time is no less on both sides.
+    let now = wait_for_report(&agent, |now| visited(now).len() >= 3 && is_back(now))?;
+    let took = |threads: f64| {
+        let sizes = sizes(&now);
+        let size = sizes
+            .iter()
+            .find(|size| size["threads"] == threads)
+            .cloned()
+            .unwrap_or_default();
+        number(&size["iteration_s"]) * 1e6
+    };
+    for threads in [4.0, 16.0] {
+        let expected = apsi.iteration(threads);
+        assert!(
+            (took(threads) / expected - 1.0).abs() < WORST,
+            "{threads}: {now:#}"
+        );
+    }
+    let report = agent.stop()?;
+    let changes = report["changes"].as_array().cloned().unwrap_or_default();
+    assert!(
+        changes.iter().any(|change| change["rule"] == "scaling"),
+        "{report:#}"
+    );
+    let is_reverted = |change: &Value| change["outcome"] == "reverted";
+    assert!(changes.iter().all(is_reverted), "{changes:#?}");
+    let text = agent.lines.text();
+    assert!(
+        text.contains("threads for some iterations, to measure how the program scales"),
+        "{text}"
+    );
+    // A second session sees the program's own size.
+    let agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
+    wait_for_report(&agent, |now| visited(now) == [16.0])?;
+    drop(agent);
+    job.open("stop")?;
+    job.end(SOON)?;
     Ok(())
 }

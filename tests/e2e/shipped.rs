@@ -14,7 +14,7 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for_report;
 
 /// Rules with another test, and the source file of that test.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 23] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
@@ -22,6 +22,7 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("gpu-host-bound", "e2e/gpu.rs"),
     ("lost-threads", "e2e/scaling.rs"),
     ("threads", "e2e/detected.rs"),
+    ("scaling", "e2e/shapes.rs"),
     ("blas-crowded", "e2e/rights.rs"),
     ("openmpi-crowded", "e2e/rights.rs"),
     ("openmp-crowded", "e2e/rights.rs"),

@@ -4,7 +4,8 @@
  *
  * An iteration has SEQUENTIAL microseconds outside parallel regions, and WORK microseconds inside if there is one thread.
  * With INNER > 0 half of the work is done in an inner loop that runs INNER times. The work is multiplied by TWO if
- * there are two threads, and by MORE if there are more. ITERATIONS with each number of threads, again and again.
+ * there are two threads, and by MORE if there are more. ITERATIONS with each number of threads, again and again; with
+ * the number 0 it is left to the library.
  * Compute times are slept. As root it has real-time priority, so that times are nearly exact on a busy machine. Prints
  * {"event":"ready"}; ends once DIRECTORY/stop exists. */
 #include "gates.h"
@@ -34,8 +35,10 @@ int main(int argc, char **argv)
     fflush(stdout);
     for (long iteration = 0; !exists(argv[1], "stop"); iteration++) {
         int threads = atoi(argv[8 + iteration / atol(argv[7]) % (argc - 8)]);
+        if (threads > 0)
+            omp_set_num_threads(threads);
+        threads = omp_get_max_threads();
         double each = work * (threads < 2 ? 1 : threads < 3 ? two : more) / threads;
-        omp_set_num_threads(threads);
         take(sequential);
 #pragma omp parallel
         take(share * each);

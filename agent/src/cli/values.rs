@@ -64,6 +64,14 @@ pub(super) fn size(text: &str) -> Result<u64, ValueError> {
     Ok((number * bytes) as u64)
 }
 
+/// `1%`, `0.5%`; as typed.
+pub(super) fn share(text: &str) -> Result<String, ValueError> {
+    match number_and_unit(text, "a share such as 1% or 0.5%")? {
+        (number, "%") if number > 0.0 && number <= 100.0 => Ok(text.to_owned()),
+        _ => Err(ValueError::NotA(text.to_owned(), "a share such as 1% or 0.5%")),
+    }
+}
+
 /// `step/nsteps` or `step/5000`.
 pub(super) fn progress(text: &str) -> Result<ProgressSource, ValueError> {
     let parts = text

@@ -9,7 +9,7 @@ use profile::progress::ProgressSource;
 
 use super::{
     rule::RuleArgs,
-    values::{duration, period, progress, size},
+    values::{duration, period, progress, share, size},
 };
 
 /// `tuneagent ps`
@@ -57,6 +57,10 @@ pub struct WatchArgs {
     /// Show also what each rule measured, and why it found nothing
     #[arg(short, long, help_heading = "Session")]
     pub verbose: bool,
+    /// Measure how an OpenMP program scales: iterations run with other team sizes, while at most this share of the time
+    /// is lost for that
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%", requires = "apply", value_parser = share, help_heading = "Changes")]
+    pub scaling: Option<String>,
     /// Leave what the guard confirmed in place; the session ends once all changes are confirmed, or at
     /// --duration
     #[arg(long, requires = "apply", help_heading = "Changes")]

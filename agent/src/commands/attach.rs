@@ -64,7 +64,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
     let refusal = missing.is_empty().then(kernel::refusal).flatten();
-    let rules = rules(&args.watch, missing.is_empty() && refusal.is_none())?;
+    let rules = rules(&mut args.watch, missing.is_empty() && refusal.is_none())?;
     let has_mpi = job.members.iter().any(|member| member.mpi.is_some());
     let needs_mpi = !has_mpi && args.watch.probe.is_empty() && rules.is_empty();
     let looked = rights::looking(|| match needs_mpi && !has_regions(&job) {
@@ -123,7 +123,15 @@ pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> 
     read.transpose().map_err(Failure::not_there)
 }
 
-pub(super) fn rules(args: &WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {
+pub(super) fn rules(args: &mut WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {
+    if let Some(share) = args.scaling.take() {
+        args.rules.paths.push("scaling".to_owned());
+        let parameter = ("planned_loss".to_owned(), share);
+        args.rules.settings.parameters.push(parameter);
+        // `--apply` without names is for all loaded rules.
+        let named = args.apply.iter_mut().filter(|names| !names.is_empty());
+        named.for_each(|names| names.push("scaling".to_owned()));
+    }
     let settings = args.rules.settings.as_settings();
     RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), can_probe)
 }

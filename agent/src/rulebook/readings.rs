@@ -139,7 +139,12 @@ impl RuleBook {
             let Some(value) = value else { continue };
             self.report(Observation::gauge(of, measure, time, value));
         }
-        for (measure, value) in reading.losses.iter().flat_map(scaling) {
+        let visit = reading.visit.map(|(visit, loss)| {
+            let threads = f64::from(visit.threads.unwrap_or_default());
+            [(Measure::ScalingVisit, threads), (Measure::ScalingLoss, loss)]
+        });
+        let scaling = reading.losses.iter().flat_map(scaling);
+        for (measure, value) in scaling.chain(visit.into_iter().flatten()) {
             self.report(Observation::gauge(of, measure, time, value));
         }
         for (measure, total) in counters {

@@ -88,6 +88,11 @@ impl ProgressReader {
         }
     }
 
+    /// Time until the program ends; `None` if unknown.
+    pub(super) fn left(&self) -> Option<Duration> {
+        Some(self.view()?.eta.ok()?.remaining)
+    }
+
     pub(super) fn view(&self) -> Option<ProgressView> {
         let left = |end_s: f64| Duration::try_from_secs_f64(end_s - unix_s()).unwrap_or_default();
         let limit = self.end_time_s.map(left);

@@ -2,6 +2,8 @@
 //! decisions are those of the reference. The recordings are files, also for `tuneagent replay`;
 //! `TUNEAGENT_UPDATE=1` rewrites them.
 
+use rules::Measure;
+
 use crate::bench::{shipped, written};
 use crate::tape::{Tape, replayed};
 
@@ -14,6 +16,7 @@ const ALL: &[(&str, Made)] = &[
     ("adjusting-factoring", adjusting_factoring),
     ("factoring", factoring),
     ("halo-width", halo_width),
+    ("scaling", scaling),
     ("speedup", speedup),
     ("threads", threads),
     ("network", network),
@@ -160,6 +163,26 @@ fn speedup() -> Tape {
         }
     }
     tape.loop_until(at + 1.0);
+    tape
+}
+
+/// After 2 s the next size to measure is four, then two, and nothing is left after 8 s; the loss of two is beyond the
+/// budget at first.
+fn scaling() -> Tape {
+    let mut tape = Tape::new("scaling", 1);
+    for half in 0..24_u32 {
+        let (size, loss) = match half {
+            0..4 => (0.0, 0.0),
+            4..8 => (4.0, 0.006),
+            8..12 => (2.0, 0.012),
+            12..16 => (2.0, 0.009),
+            _ => (0.0, 0.008),
+        };
+        let at = 500.0 * f64::from(half);
+        tape.gauge(Measure::ScalingVisit, 0, at - 1.0, size);
+        tape.gauge(Measure::ScalingLoss, 0, at - 1.0, loss);
+        tape.until(at);
+    }
     tape
 }
 
@@ -414,6 +437,24 @@ fn s1_5_4_2_workers_by_index_on_its_recording() {
         bench.why()
     );
     assert_eq!(decided[0].expect.as_deref(), Some("16.2 ms"));
+}
+
+/// Each visit is one call, and is reverted once nothing is left to measure or the loss is beyond the budget.
+#[test]
+fn s4_4_3_1_scaling_visits_sizes_within_its_budget_on_its_recording() {
+    let bench = replayed(shipped("scaling"), &recorded("scaling"));
+    let decided = bench.decided();
+    let made: Vec<String> = decided
+        .iter()
+        .map(|decision| format!("{:?}", decision.changes[0].action))
+        .collect();
+    assert_eq!(made.len(), 2, "{made:?}");
+    assert!(
+        made[0].contains("[Integer(4)]") && made[1].contains("[Integer(2)]"),
+        "{made:?}"
+    );
+    // Both are reverted: no guard judges them.
+    assert_eq!(bench.verdicts(), [false, false], "{}", bench.why());
 }
 
 #[test]

@@ -6,8 +6,8 @@ use recording::{
     RecordedHit, RecordingWriter,
 };
 use rules::{
-    Base, CheckedRule, Layout, LoopNumber, Machine, Observation, PlannedCapture, PlannedProbe, ProbeId,
-    ProcessId, RuleId, Site, Time,
+    Base, CheckedRule, Layout, LoopNumber, Machine, Measure, Observation, PlannedCapture, PlannedProbe,
+    ProbeId, ProcessId, RuleId, Site, Time,
 };
 
 use crate::bench::{Bench, checked, facts, shipped, teams};
@@ -98,6 +98,18 @@ impl Tape {
             duration_sum_ns: ms(took_ms).0,
         };
         self.records.push((ms(at_ms), record));
+    }
+
+    /// Adds a reading of a measure of a rank.
+    pub(crate) fn gauge(&mut self, measure: Measure, rank: u32, at_ms: f64, value: f64) {
+        let (time, process) = (ms(at_ms.max(0.0)), Some(ProcessId(rank)));
+        let record = Record::Gauge {
+            process,
+            measure,
+            time,
+            value,
+        };
+        self.records.push((time, record));
     }
 
     /// Adds an iteration of the detected loop of rank 0: ms of sequential code and in parallel regions, and
@@ -278,6 +290,7 @@ pub(crate) fn replayed(source: &str, recording: &[u8]) -> Bench {
                 }
             }
             record @ (Record::Counter { .. }
+            | Record::Gauge { .. }
             | Record::Watermark { .. }
             | Record::LoopWatermark { .. }
             | Record::IterationBegan { .. }

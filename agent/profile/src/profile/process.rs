@@ -78,6 +78,8 @@ pub struct Inputs<'a> {
     pub may_be_in_mpi: bool,
     /// Since when parallel regions are probed; `None` if they are not.
     pub regions_since_ns: Option<u64>,
+    /// Time until the program ends; 0 if unknown.
+    pub left_ns: u64,
 }
 
 /// Time for which a probe was not watched.
@@ -150,6 +152,7 @@ impl Inputs<'_> {
             probes: &[],
             may_be_in_mpi: false,
             regions_since_ns: None,
+            left_ns: 0,
         }
     }
 }
@@ -306,6 +309,12 @@ impl Metered {
             self.load.add(&reading);
         }
         reading.losses = self.regions.losses();
+        let first_ns = self.first.as_ref().map_or(reading.at_ns, |first| first.at_ns);
+        let time_ns = reading.at_ns - first_ns + inputs.left_ns;
+        reading.visit = self
+            .regions
+            .visit()
+            .map(|visit| (visit, visit.loss_ns / time_ns.max(1) as f64));
         self.read_rests(&reading, inputs.probes);
         self.first.get_or_insert_with(|| reading.clone());
         self.read_pace(&mut reading, inputs.probes);

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use abi::Totals;
 
-use crate::{calls::Losses, cost::CountTime, os_metrics::Counters};
+use crate::{
+    calls::{Losses, Visit},
+    cost::CountTime,
+    os_metrics::Counters,
+};
 
 /// The counters of one process at one moment.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +47,8 @@ pub struct Reading {
     pub iteration_ns: Option<f64>,
     /// Measured team sizes, and the lost threads of the last one.
     pub losses: Option<(usize, Losses)>,
+    /// The team size to measure next, and the share of the time, watched and left, that is lost to such visits.
+    pub visit: Option<(Visit, f64)>,
 }
 
 impl Reading {

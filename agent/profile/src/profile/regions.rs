@@ -4,7 +4,7 @@ use abi::Call;
 
 use super::Reading;
 use crate::{
-    calls::{EndedIteration, IterationTeams, Losses, TeamPart, Teams, UnusedIteration},
+    calls::{EndedIteration, IterationTeams, Losses, TeamPart, Teams, UnusedIteration, Visit},
     probe::Probe,
     snapshot::{RegionsView, TeamsView},
 };
@@ -112,6 +112,10 @@ impl WatchedRegions {
     /// The number of measured team sizes, and the lost threads of the last one.
     pub(super) fn losses(&self) -> Option<(usize, Losses)> {
         self.teams.scaling.losses().filter(|_| !self.is_distorted())
+    }
+
+    pub(super) fn visit(&self) -> Option<Visit> {
+        self.teams.scaling.visit().filter(|_| !self.is_distorted())
     }
 
     /// Whether its regions are so short that the probes are a great part of their time.

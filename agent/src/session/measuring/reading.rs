@@ -11,6 +11,7 @@ use super::{Context, Measuring};
 use crate::{
     rulebook::RuleBook,
     session::{
+        progress::ProgressReader,
         sequence::{self, Rings},
         target::WatchedJob,
     },
@@ -90,6 +91,7 @@ impl Measuring {
 
     fn read_processes(&mut self, threads: &[(u64, Thread)], target: &WatchedJob, now: u64) {
         let sampled = self.budget.sampling.sampled();
+        let left = self.progress.as_ref().and_then(ProgressReader::left);
         let is_stale = |frame: &Frame| sampled.is_stale(frame);
         let has_waits = self.probes.kernel().is_some_and(|kernel| kernel.reports_waits);
         for process in &mut self.profile.processes {
@@ -111,6 +113,7 @@ impl Measuring {
                         .member(process.slot)
                         .is_some_and(|member| member.mpi.is_some()),
                 regions_since_ns: self.budget.regions.since_ns,
+                left_ns: left.map_or(0, |left| left.as_nanos() as u64),
             });
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{IterationParts, LoopSizes, Losses, Scaling, ScalingPrediction, Size, UnusedIteration};
 
 /// Threads of the reference (S4-7). If this size was not measured, the next smaller one is the reference.
-const BASELINE: u32 = 4;
+pub(super) const BASELINE: u32 = 4;
 
 /// Two-sided quantile of the normal distribution for 95 %.
 pub(super) const WITHIN: f64 = 1.96;
@@ -145,7 +145,7 @@ impl Ratio {
 }
 
 impl Size {
-    fn within_ns(&self) -> Option<f64> {
+    pub(super) fn within_ns(&self) -> Option<f64> {
         let count = self.count as f64;
         (self.count > 1).then(|| WITHIN * (self.time_squares / (count - 1.0) / count).sqrt())
     }

@@ -19,6 +19,7 @@ mod losses;
 mod prediction;
 #[cfg(test)]
 mod tests;
+mod visits;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,6 +29,8 @@ use std::{
 pub use self::curve::{Ratio, ScalingView, SizeView};
 pub use self::losses::{Inflation, Losses};
 pub use self::prediction::{PredictedSize, ScalingLaw, ScalingPrediction};
+pub use self::visits::Visit;
+use self::visits::Visits;
 use super::IterationTeams;
 use super::teams::TeamParts;
 
@@ -54,6 +57,11 @@ const READINGS_MAX: usize = 64;
 /// Weight of the newest measurement in the mean of a team size (Fig. 4.7).
 const NEWEST: f64 = 0.4;
 
+/// After a change of the team iterations are used once two in a row differ by no more than this share (S4-27), or
+/// after this number of them.
+const SETTLED: f64 = 0.03;
+const SETTLING_MAX: u32 = 4;
+
 /// A measurement has at least this many iterations, and at least the time below.
 const ITERATIONS_MIN: u64 = 3;
 const MEASUREMENT_NS: f64 = 100_000_000.0;
@@ -63,6 +71,8 @@ const MEASUREMENT_NS: f64 = 100_000_000.0;
 pub enum UnusedIteration {
     /// A region had another team size than at its previous execution (S4-9).
     TeamChanged,
+    /// The team changed shortly before, and times of iterations still differ.
+    Settling,
     /// The threads waited for a CPU or for their quota, or were stopped (S4-10).
     Preempted,
     /// Calls of a region in the iteration were missed.
@@ -77,6 +87,9 @@ impl UnusedIteration {
     pub fn reason(self) -> &'static str {
         match self {
             UnusedIteration::TeamChanged => "the size of a team changed",
+            UnusedIteration::Settling => {
+                "the time of an iteration had not settled after a change of the team"
+            }
             UnusedIteration::Preempted => "its threads waited for a CPU, or were stopped",
             UnusedIteration::CallsMissed => "not all of its regions were seen",
             UnusedIteration::NotParallel => "it has no complete parallel region",
@@ -107,6 +120,8 @@ struct LoopSizes {
     left_out: BTreeMap<UnusedIteration, u64>,
     /// Team size of the last used iteration.
     latest: u32,
+    /// Since the team changed: time of the last iteration, and how many more may be left out.
+    settling: Option<(f64, u32)>,
 }
 
 /// The iterations with one team size.
@@ -162,6 +177,7 @@ pub struct Scaling {
     /// Team size of the last region, by call site.
     sites: BTreeMap<u64, u32>,
     current: LoopSizes,
+    visits: Visits,
     /// The former loop with the most used iterations.
     earlier: Option<LoopSizes>,
 }
@@ -241,7 +257,12 @@ impl Scaling {
             }
         }
         let parts = self.parts(range);
-        if let Err(reason) = parts.and_then(|(threads, parts)| self.current.add(threads, &parts, range.end)) {
+        let own_ns = self.own_ns();
+        self.visits
+            .iteration(parts.map(|(threads, _)| threads), range, own_ns);
+        let settled = self.current.settle(parts, (range.end - range.start) as f64);
+        if let Err(reason) = settled.and_then(|(threads, parts)| self.current.add(threads, &parts, range.end))
+        {
             *self.current.left_out.entry(reason).or_default() += 1;
         }
         parts.map(|(threads, parts)| parts.of_team(threads))
@@ -339,6 +360,22 @@ impl RegionSums {
 }
 
 impl LoopSizes {
+    /// Leaves out iterations after a change of the team, because data moves.
+    fn settle<T>(&mut self, parts: Result<T, UnusedIteration>, time_ns: f64) -> Result<T, UnusedIteration> {
+        match (&parts, self.settling) {
+            (Err(UnusedIteration::TeamChanged), _) => self.settling = Some((time_ns, SETTLING_MAX)),
+            (Ok(_), Some((before_ns, left)))
+                if left > 0 && (time_ns - before_ns).abs() > SETTLED * before_ns =>
+            {
+                self.settling = Some((time_ns, left - 1));
+                return Err(UnusedIteration::Settling);
+            }
+            (Ok(_), Some(_)) => self.settling = None,
+            _ => {}
+        }
+        parts
+    }
+
     fn add(&mut self, threads: u32, parts: &IterationParts, until_ns: u64) -> Result<(), UnusedIteration> {
         if self.sizes.len() == SIZES_MAX && !self.sizes.contains_key(&threads) {
             return Err(UnusedIteration::TooMany);

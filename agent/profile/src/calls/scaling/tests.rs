@@ -1,5 +1,7 @@
 //! Tests with a synthetic program whose losses are known, and with test vectors of the formulas.
 
+mod visits;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -66,6 +68,12 @@ impl Watched {
             self.scaling.iteration(1, &(begin..self.now_ns)).ok();
         }
         self.scaling.trim();
+    }
+
+    /// Time of an iteration.
+    fn time_ns(program: Program, threads: u32) -> f64 {
+        let (length, _) = program.region(u64::from(threads));
+        (length + 1_000 * program.sequential) as f64
     }
 
     fn view(&self) -> ScalingView {
@@ -248,6 +256,27 @@ fn iterations_are_left_out_by_reason() {
             (UnusedIteration::TooMany, 1),
         ]
     );
+}
+
+/// Data moves after a change of the team (S4-27).
+#[test]
+fn iterations_after_a_change_are_left_out_until_two_in_a_row_agree() {
+    let mut watched = Watched::default();
+    watched.run(PROGRAM, 4, 20);
+    for work in [96_000, 72_000, 60_000, 48_000, 48_000, 48_000] {
+        watched.run(Program { work, ..PROGRAM }, 8, 1);
+    }
+    let view = watched.view();
+    let expected = [(UnusedIteration::TeamChanged, 1), (UnusedIteration::Settling, 3)];
+    assert_eq!(view.left_out, expected);
+    assert!(near(view.sizes[0].time_ns, Watched::time_ns(PROGRAM, 4)));
+    // A program whose iterations are never alike is measured all the same.
+    for number in 0..40 {
+        let work = 48_000 + 24_000 * (number % 2);
+        watched.run(Program { work, ..PROGRAM }, 2, 1);
+    }
+    let two = &watched.view().sizes[0];
+    assert_eq!((two.threads, two.iterations), (2, 35));
 }
 
 #[test]
