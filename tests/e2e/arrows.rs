@@ -211,6 +211,7 @@ diag:
 function:
 ids:
 period:
+pseudo_random:
 read:
 unit:
 lang: diag unit
@@ -236,12 +237,12 @@ eval: aggregate change facts folds function hit lang measure rule partial_sum te
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value
-engine: change eval explain facts folds function guard hit ids lang measure plan quantity read rule partial_sum target
+engine: change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
     term unit value window
 fit: diag eval facts file plan read rule target value
 graph: check engine eval function guard plan read rule target term types value window
 library: diag file rule
-contract: diag file lang quantity unit
+contract: diag file lang pseudo_random quantity unit
 page: file lang rule target types
 ";
 

@@ -315,6 +315,6 @@ fn pages_are_compared_by_their_words_and_not_by_their_numbers() {
 fn every_command_of_the_page_on_contracts_does_what_the_page_says() -> Outcome {
     let page = fs::read_to_string(repository().join("docs/contracts.md"))?;
     let commands = follow(&page, &mut Shell::new()?)?;
-    assert_eq!(commands, 5);
+    assert_eq!(commands, 6);
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! Arguments of `contract`, which computes what stream programs can deliver.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
+
+use super::values::duration;
 
 /// `tuneagent contract ...`
 #[derive(Debug, Subcommand)]
@@ -29,6 +31,35 @@ pub enum ContractCommand {
         #[arg(required = true, value_name = "CHANGE")]
         changes: Vec<String>,
     },
+    /// Run the program of a contract event by event: time to fill, rates and use beside the steady state, stalls
+    Simulate {
+        /// The file, and how its result is shown
+        #[command(flatten)]
+        args: ContractArgs,
+        /// What is simulated
+        #[command(flatten)]
+        scenario: ScenarioArgs,
+    },
+}
+
+/// What a simulation does.
+#[derive(Debug, Args)]
+pub struct ScenarioArgs {
+    /// End after this many items at the modules that send nothing
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub items: u64,
+    /// End after this simulated time instead: 500ms, 10s, 2min or 1h; a bare number is seconds
+    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "items")]
+    pub duration: Option<Duration>,
+    /// Chooses what is not determined, such as the order of merged items
+    #[arg(long, default_value_t = 1, value_name = "K")]
+    pub seed: u64,
+    /// Items that a receiver can have waiting, for streams that state no `buffer`
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub buffer: u64,
+    /// Modules that take nothing keep to their assessed rates, instead of running as fast as they can
+    #[arg(long)]
+    pub paced: bool,
 }
 
 /// What all commands about a contract have.

@@ -1,5 +1,7 @@
-//! `tuneagent contract check|max|size|what-if`: what a stream program can deliver, computed from its contract
-//! file. Attaches nothing.
+//! `tuneagent contract check|max|size|what-if|simulate`: what a stream program can deliver, computed from its
+//! contract file. Attaches nothing.
+
+mod simulate;
 
 use std::{fs, path::Path};
 
@@ -26,6 +28,9 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
         ContractCommand::WhatIf { args, changes } => {
             (args, &|contract| what_if(contract, changes, args.json))
         }
+        ContractCommand::Simulate { args, scenario } => (args, &|contract| {
+            simulate::simulate(contract, scenario, args.json)
+        }),
     };
     let (name, text) = (args.file.display().to_string(), text(&args.file)?);
     let refuse = |wrong: &[Diagnostic]| {

@@ -302,7 +302,7 @@ fn loads_of(
 }
 
 /// The one machine of its kind that a module runs on, and that others may run on too.
-fn own_machine(contract: &Contract, module: &Module) -> Option<usize> {
+pub(super) fn own_machine(contract: &Contract, module: &Module) -> Option<usize> {
     match module.place.machines.as_slice() {
         [(machine, _)] if contract.machines[*machine].count == 1 => Some(*machine),
         _ => None,

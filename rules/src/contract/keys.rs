@@ -34,6 +34,9 @@ keys! {
         "to" => NAMES, "The modules that receive; none for an output of a component.";
         "kind" => Words(STREAM_KINDS), "`on-demand`: each item goes to one receiver. The other kinds follow from the ends.";
         "item" => Formula, "The size of an item.";
+        "buffer" => Formula, "How many items a receiver can have waiting; for simulations.";
+        "latency" => Formula, "How long an item travels; for simulations.";
+        "initial" => Formula, "How many items are there at the start, as in a cycle that begins with them; for simulations.";
     }
     MODULE "a module" {
         "kind" => Words(MODULE_KINDS), "Sequential unless stated.";

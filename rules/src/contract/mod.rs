@@ -36,6 +36,7 @@ mod reduce;
 mod repair;
 mod satisfy;
 mod service;
+mod simulate;
 mod size;
 mod system;
 
@@ -43,4 +44,5 @@ pub use assess::{Arithmetic, Assessment, FeatureRate, Raise, Specification};
 pub use calibrate::FittedWork;
 pub use capacity::{Addition, Capacity, Resource};
 pub use model::Contract;
+pub use simulate::{Scenario, SimulatedRate, SimulatedUse, Simulation, SimulationEnd, Stall};
 pub use size::Size;

@@ -35,6 +35,11 @@ pub(crate) struct Stream {
     /// Each item goes to one receiver, not to all.
     pub(crate) on_demand: bool,
     pub(crate) item_bytes: Option<f64>,
+    /// Items that a receiver can have waiting, for simulations.
+    pub(crate) buffer: Option<u32>,
+    /// Items that are there before anything runs.
+    pub(crate) initial: Option<u32>,
+    pub(crate) latency_s: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +159,14 @@ pub(crate) struct Adaptation {
 }
 
 impl Module {
+    /// The name of a computation in requirements and reports.
+    pub(crate) fn computation_name(&self, computation: usize) -> String {
+        match self.computations[computation].name.as_str() {
+            "" => self.name.clone(),
+            name => format!("{}.{name}", self.name),
+        }
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         self.computations
             .iter()

@@ -101,24 +101,42 @@ pub(super) fn workers(module: &Module) -> Result<(Workers, u32), String> {
     }
 }
 
+/// The service time of a work on one worker, for each kind of machine; one time if there are no machines.
+pub(super) fn times_of(
+    contract: &Contract,
+    module: &Module,
+    work: usize,
+    machines: &Workers,
+) -> Result<Vec<f64>, String> {
+    match machines.is_empty() {
+        true => Ok(vec![timed(contract, module, work)?]),
+        false => machines
+            .iter()
+            .map(|(machine, _)| time_on(contract, work, *machine))
+            .collect(),
+    }
+}
+
 /// The service time of a computation with these workers: their rates add up (49), times the efficiency.
-fn time_with(
+pub(super) fn time_with(
     contract: &Contract,
     module: &Module,
     work: usize,
     machines: &Workers,
     count: u32,
 ) -> Result<f64, String> {
-    let rate = match machines.is_empty() {
-        true => f64::from(count) / timed(contract, module, work)?,
-        false => {
-            let mut rate = 0.0;
-            for (machine, count) in machines {
-                rate += f64::from(*count) / time_on(contract, work, *machine)?;
-            }
-            rate
-        }
+    let times = times_of(contract, module, work, machines)?;
+    let counts = machines.iter().map(|(_, count)| *count);
+    let counts: Vec<u32> = if machines.is_empty() {
+        vec![count]
+    } else {
+        counts.collect()
     };
+    let rate: f64 = counts
+        .iter()
+        .zip(times)
+        .map(|(count, time)| f64::from(*count) / time)
+        .sum();
     Ok(1.0 / (efficiency(module, count)? * rate))
 }
 

@@ -206,11 +206,7 @@ impl System {
             Feature::Output { module, stream } => end(module, stream, ".out"),
             Feature::Outside { stream } => stream_name(stream).clone(),
             Feature::Activation { module, computation } => {
-                let module = &contract.modules[module];
-                match module.computations[computation].name.as_str() {
-                    "" => module.name.clone(),
-                    name => format!("{}.{name}", module.name),
-                }
+                contract.modules[module].computation_name(computation)
             }
         }
     }

@@ -51,6 +51,14 @@ impl ContractReader<'_, '_> {
         let item_bytes = fields
             .get("item")
             .and_then(|value| self.positive(value, Dimension::BYTES, "the size of an item"));
+        let mut number = |key, what| fields.get(key).and_then(|value| self.count(value, what));
+        let (buffer, initial) = (
+            number("buffer", "a buffer"),
+            number("initial", "the number of items"),
+        );
+        let latency_s = fields
+            .get("latency")
+            .and_then(|value| self.positive(value, Dimension::TIME, "a latency"));
         let kind = fields
             .text("kind", self.wrong)
             .and_then(|kind| self.word(&kind, STREAM_KINDS));
@@ -71,6 +79,9 @@ impl ContractReader<'_, '_> {
             to,
             on_demand: kind == Some("on-demand"),
             item_bytes,
+            buffer,
+            initial,
+            latency_s,
         })
     }
 

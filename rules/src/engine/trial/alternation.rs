@@ -10,8 +10,8 @@
 use plan::GuardEffect;
 
 use super::judgement::{Judgement, ObjectiveAim, Scale};
-use super::mixed;
 use super::statistics::{TrimmedSample, mean};
+use crate::pseudo_random::mixed;
 
 /// Numbers of pairs after which the trial is judged, and the bound of the statistic there: without an effect
 /// 1 % of trials exceed one of the bounds in one direction. The shape is that of Wang and Tsiatis (1987) for

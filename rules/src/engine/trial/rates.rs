@@ -7,6 +7,7 @@ use plan::GuardEffect;
 
 use super::alternation::PAIRS_MAX;
 use super::*;
+use crate::pseudo_random::mixed;
 use crate::rule::CheckedRule;
 use crate::value::Time;
 

@@ -2,10 +2,10 @@
 //! product.
 
 mod capacity;
+mod detailed;
 mod files;
 mod laws;
 mod rates;
-mod simulator;
 mod solving;
 
 use rules::contract::{Assessment, Contract};

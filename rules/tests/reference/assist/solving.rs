@@ -205,7 +205,7 @@ require: [S >= 1/s]
 }
 
 /// Fig. 12, with the coefficients of the reference.
-const THREE_CASES: &str = "
+pub(super) const THREE_CASES: &str = "
 contract: three-cases
 streams:
   s31: {from: N1, to: N3}
