@@ -14,8 +14,9 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for_report;
 
 /// Rules with another test, and the source file of that test.
-const ELSEWHERE: [(&str, &str); 23] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     ("adjusting-factoring", "e2e/fire.rs"),
+    ("balanced-workers", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
     ("optimal-workers", "e2e/models.rs"),

@@ -14,6 +14,7 @@ macro_rules! near {
 }
 mod bench;
 mod tape;
+mod tapes;
 
 mod aggregates;
 mod assist;
