@@ -143,6 +143,7 @@ clock:
 mpi:
 discover: mpi
 os_metrics:
+pipes: discover os_metrics
 place:
 root:
 ";
@@ -184,6 +185,7 @@ mpi:
 os_metrics:
 student:
 progress: student
+streams: format student
 calls: format student
 probe: calls glob mpi
 snapshot: calls cost os_metrics progress

@@ -1,8 +1,10 @@
 //! Arguments of `contract`, which computes what stream programs can deliver.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
+
+use super::values::duration;
 
 /// `tuneagent contract ...`
 #[derive(Debug, Subcommand)]
@@ -29,6 +31,36 @@ pub enum ContractCommand {
         #[arg(required = true, value_name = "CHANGE")]
         changes: Vec<String>,
     },
+    /// Learn the contract of a running pipeline by watching it (from /proc: no probes, no root)
+    Learn(LearnArgs),
+    /// Compare a running pipeline with its contract: which rates are too low, and which module has to act
+    Watch(WatchContractArgs),
+}
+
+/// `tuneagent contract watch`
+#[derive(Debug, Args)]
+pub struct WatchContractArgs {
+    /// The file, and how its result is shown
+    #[command(flatten)]
+    pub contract: ContractArgs,
+    /// A process of the pipeline, its group of processes, or the shell that started it
+    pub target: String,
+    /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
+    #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
+    pub duration: Duration,
+}
+
+/// `tuneagent contract learn`
+#[derive(Debug, Args)]
+pub struct LearnArgs {
+    /// A process of the pipeline, its group of processes, or the shell that started it
+    pub target: String,
+    /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "TIME")]
+    pub duration: Duration,
+    /// Write the contract here (- for standard output)
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    pub output: String,
 }
 
 /// What all commands about a contract have.

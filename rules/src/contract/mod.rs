@@ -31,6 +31,7 @@ mod dot;
 mod exact;
 mod keys;
 mod model;
+mod outline;
 mod read;
 mod reduce;
 mod repair;
@@ -39,8 +40,10 @@ mod service;
 mod size;
 mod system;
 
+pub use crate::file::lower::is_name;
 pub use assess::{Arithmetic, Assessment, FeatureRate, Raise, Specification};
 pub use calibrate::FittedWork;
 pub use capacity::{Addition, Capacity, Resource};
 pub use model::Contract;
+pub use outline::{ModuleOutline, StreamOutline};
 pub use size::Size;
