@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use self::{
     change::{CallArgs, GetArgs, JournalArgs, PatchArgs, PatchCommand, SetArgs, SymbolsArgs, UndoArgs},
-    contract::{ContractArgs, ContractCommand, ScenarioArgs},
+    contract::{ContractArgs, ContractCommand, LearnArgs, ScenarioArgs, WatchContractArgs},
     rule::{CheckRuleArgs, NewRuleArgs, ReplayArgs, RuleArgs, RuleCommand, SettingArgs},
     session::{AddRuleArgs, SessionCommand},
     watch::{AttachArgs, ExportArgs, PsArgs, RunArgs, WatchArgs},
@@ -60,7 +60,7 @@ pub enum Command {
     /// Rules: list, show, new, check, plan, schema
     #[command(subcommand)]
     Rule(RuleCommand),
-    /// Contracts of stream programs: check, max, size, what-if, simulate
+    /// Contracts of stream programs: check, max, size, what-if, simulate, learn, watch
     #[command(subcommand)]
     Contract(ContractCommand),
     /// Evaluate rules on recordings: needs no program and no root

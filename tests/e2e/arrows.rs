@@ -143,6 +143,7 @@ clock:
 mpi:
 discover: mpi
 os_metrics:
+pipes: discover os_metrics
 place:
 root:
 ";
@@ -183,6 +184,7 @@ glob:
 mpi:
 os_metrics:
 student:
+streams: format student
 calls: format student
 progress: calls student
 probe: calls glob mpi

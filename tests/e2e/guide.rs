@@ -132,6 +132,9 @@ impl Shell {
         let child = command.current_dir(path).stdin(Stdio::null()).spawn()?;
         let printed = format!("[1] {}", child.id());
         self.background = Some(child);
+        if line.ends_with("> /dev/null") {
+            return Ok(printed);
+        }
         let log = line
             .rsplit_once("> ")
             .map(|(_, name)| path.join(name))
@@ -313,8 +316,9 @@ fn pages_are_compared_by_their_words_and_not_by_their_numbers() {
 
 #[test]
 fn every_command_of_the_page_on_contracts_does_what_the_page_says() -> Outcome {
+    let _machine = require!(shared: Root);
     let page = fs::read_to_string(repository().join("docs/contracts.md"))?;
     let commands = follow(&page, &mut Shell::new()?)?;
-    assert_eq!(commands, 6);
+    assert_eq!(commands, 10);
     Ok(())
 }

@@ -73,6 +73,9 @@ mod shipped;
 // The host part of a GPU program, with a stub of CUDA's library.
 mod gpu;
 
+// Contracts of running pipelines.
+mod contracts;
+
 // The commands of docs/guide.md and docs/prepare.md.
 mod guide;
 

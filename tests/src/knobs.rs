@@ -281,8 +281,13 @@ impl User {
         self.program(&[&*here.to_string_lossy(), &self.own(), "2000"])
     }
 
+    /// Starts a shell script as this user, in a folder that this user owns.
+    pub fn script(&self, script: &str) -> Outcome<Running> {
+        self.program(&["sh", "-c", script])
+    }
+
     /// A folder that this user owns.
-    fn own(&self) -> String {
+    pub fn own(&self) -> String {
         self.folder.path().join("state").to_string_lossy().into_owned()
     }
 

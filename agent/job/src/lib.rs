@@ -8,6 +8,8 @@ mod discover;
 mod mpi;
 // Used as `os_metrics::reach`, `os_metrics::Shares`.
 pub mod os_metrics;
+// Used as `pipes::find`.
+pub mod pipes;
 mod place;
 mod root;
 

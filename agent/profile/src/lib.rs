@@ -24,6 +24,8 @@ mod profile;
 // How far a program is.
 pub mod progress;
 mod snapshot;
+// Stream programs as observed, and what is learned of them. Not re-exported: names such as `Pipe` are too short.
+pub mod streams;
 mod student;
 
 // Iterations, call sites, teams.

@@ -40,6 +40,10 @@ pub enum ContractCommand {
         #[command(flatten)]
         scenario: ScenarioArgs,
     },
+    /// Learn the contract of a running pipeline by watching it (from /proc: no probes, no root)
+    Learn(LearnArgs),
+    /// Compare a running pipeline with its contract: which rates are too low, and which module has to act
+    Watch(WatchContractArgs),
 }
 
 /// What a simulation does.
@@ -60,6 +64,32 @@ pub struct ScenarioArgs {
     /// Modules that take nothing keep to their assessed rates, instead of running as fast as they can
     #[arg(long)]
     pub paced: bool,
+}
+
+/// `tuneagent contract watch`
+#[derive(Debug, Args)]
+pub struct WatchContractArgs {
+    /// The file, and how its result is shown
+    #[command(flatten)]
+    pub contract: ContractArgs,
+    /// A process of the pipeline, its group of processes, or the shell that started it
+    pub target: String,
+    /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
+    #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
+    pub duration: Duration,
+}
+
+/// `tuneagent contract learn`
+#[derive(Debug, Args)]
+pub struct LearnArgs {
+    /// A process of the pipeline, its group of processes, or the shell that started it
+    pub target: String,
+    /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "TIME")]
+    pub duration: Duration,
+    /// Write the contract here (- for standard output)
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    pub output: String,
 }
 
 /// What all commands about a contract have.

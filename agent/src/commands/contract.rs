@@ -1,7 +1,10 @@
 //! `tuneagent contract check|max|size|what-if|simulate`: what a stream program can deliver, computed from its
-//! contract file. Attaches nothing.
+//! contract file. Attaches nothing. `learn` makes the file of a running program, and `watch` compares them.
 
+mod learn;
+mod sampling;
 mod simulate;
+mod watch;
 
 use std::{fs, path::Path};
 
@@ -14,6 +17,7 @@ use rules::{
 use serde_json::json;
 
 use super::print_json;
+
 use crate::{
     cli::{ContractArgs, ContractCommand},
     diagnostics,
@@ -22,9 +26,11 @@ use crate::{
 
 pub(super) fn run(command: &ContractCommand) -> CommandResult {
     let (args, shown): (&ContractArgs, &dyn Fn(&Contract) -> ShowResult) = match command {
+        ContractCommand::Learn(args) => return learn::run(args),
         ContractCommand::Check { args, dot } => (args, &|contract| check(contract, args.json, *dot)),
         ContractCommand::Max(args) => (args, &|contract| max(contract, args.json)),
         ContractCommand::Size(args) => (args, &|contract| size(contract, args.json)),
+        ContractCommand::Watch(args) => (&args.contract, &|contract| watch::run(contract, args)),
         ContractCommand::WhatIf { args, changes } => {
             (args, &|contract| what_if(contract, changes, args.json))
         }

@@ -292,12 +292,16 @@ pub(crate) fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
     parse(text).map_err(|diagnostic| wrong.push(diagnostic)).ok()
 }
 
+/// Whether a text is a word that is no keyword of the grammar.
+pub fn is_name(text: &str) -> bool {
+    let starts = text.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    starts && text.chars().all(|c| c.is_alphanumeric() || c == '_') && !WORDS.contains(&text)
+}
+
 /// Names are used in formulas: a single word that is no keyword of the grammar.
 pub(crate) fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
     let raw = name.raw.as_str();
-    let starts = raw.starts_with(|c: char| c.is_alphabetic() || c == '_');
-    let word = starts && raw.chars().all(|c| c.is_alphanumeric() || c == '_');
-    if word && !WORDS.contains(&raw) {
+    if is_name(raw) {
         return true;
     }
     let message = format!("`{raw}` cannot be a name");

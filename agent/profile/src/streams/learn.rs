@@ -1,0 +1,303 @@
+//! A contract file from what was observed, with the measurement behind each number, compared with what was seen
+//! before it is written.
+
+use std::fmt::Write as _;
+
+use rules::Diagnostic;
+use rules::contract::{Assessment, Contract};
+
+use super::bottleneck::{Bottleneck, bottleneck};
+use super::statistics::{Estimate, rate, ratio};
+use super::{ObservedGraph, ObservedModule, ObservedStream};
+use crate::format::{percent, significant};
+
+/// A contract as learned.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    /// The text of the contract file.
+    pub text: String,
+    pub bottleneck: Bottleneck,
+    /// Equations of the contract that do not hold in what was seen; none is expected.
+    pub wrong: Vec<String>,
+    pub doubts: Vec<String>,
+}
+
+/// Why no contract is learned.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NotLearned {
+    #[error(
+        "{to} took nothing from {from} in {} s: a contract states what flows steadily. A sort, say, takes all of \
+         its input before it sends anything; or watch for longer (--duration)", significant(*.seconds, 3)
+    )]
+    Still { from: String, to: String, seconds: f64 },
+    #[error(
+        "what flows from {from} to {to} cannot be distinguished from the other pipes of the same processes without \
+         probes"
+    )]
+    NotApart { from: String, to: String },
+    #[error(
+        "nothing arrived at the end of the pipeline in {} s: watch for longer (--duration); a sort, say, takes all \
+         of its input before it sends anything", significant(*.seconds, 3)
+    )]
+    Filling { seconds: f64 },
+    #[error("no process has a pipe to another")]
+    Nothing,
+    #[error("{0}")]
+    NoStreamProgram(String),
+    /// The contract that follows from the counts is refused by the reader of contracts.
+    #[error("the counts make no contract: {0}")]
+    Refused(String),
+}
+
+/// Relative difference between a predicted and a counted rate that is no contradiction.
+const RATES_DIFFER: f64 = 0.02;
+
+/// Learns the contract `name` of what was seen; `about` says of what and how.
+///
+/// # Errors
+/// If nothing flowed, or the rates do not determine each other.
+pub fn learn(seen: &ObservedGraph, name: &str, about: &str) -> Result<Learned, NotLearned> {
+    let bottleneck = bottleneck(seen).ok_or(NotLearned::Nothing)?;
+    let body = body(seen);
+    let (requirements, assessment) = required(seen, name, &body)?;
+    let wrong = contradictions(seen, &assessment);
+    let mut text = format!(
+        "# Learned by `tuneagent contract learn` in {} s",
+        significant(seen.duration_s(), 3)
+    );
+    let _ = writeln!(
+        text,
+        " ({} slices).\n# {}.",
+        seen.slices_ns.len(),
+        bottleneck.sentence()
+    );
+    let _ = writeln!(text, "# Intervals are of 90 %. Confidence: {}.", confidence(seen));
+    for one in &wrong {
+        let _ = writeln!(text, "# Does not hold: {one}.");
+    }
+    let _ = write!(text, "contract: {name}\nabout: {about}\n{body}{requirements}");
+    Ok(Learned {
+        text,
+        bottleneck,
+        wrong,
+        doubts: seen.doubts.clone(),
+    })
+}
+
+fn confidence(seen: &ObservedGraph) -> String {
+    match seen.doubts.is_empty() {
+        true => "good, since all counts agree".to_owned(),
+        false => format!("limited, since {}", seen.doubts.join("; ")),
+    }
+}
+
+/// A number of a contract, with its digits whatever its size.
+fn number(value: f64) -> String {
+    match value != 0.0 && value.abs() < 0.01 {
+        true => format!("{value:.4e}"),
+        false => significant(value, 5),
+    }
+}
+
+/// `1.31 [1.3, 1.32]`
+fn with_interval(estimate: Estimate, unit: &str) -> String {
+    let value = format!("{}{unit}", significant(estimate.value, 3));
+    match estimate.half.is_finite() {
+        true => format!(
+            "{value} [{}, {}]",
+            significant((estimate.value - estimate.half).max(0.0), 3),
+            significant(estimate.value + estimate.half, 3)
+        ),
+        false => value,
+    }
+}
+
+fn body(seen: &ObservedGraph) -> String {
+    let mut out = String::from("streams:\n");
+    for stream in &seen.streams {
+        stream_lines(seen, stream, &mut out);
+    }
+    out.push_str("modules:\n");
+    for at in 0..seen.modules.len() {
+        module_lines(seen, at, &mut out);
+    }
+    out.push_str("work:\n");
+    for (at, module) in seen.modules.iter().enumerate() {
+        work_lines(seen, at, module, &mut out);
+    }
+    out
+}
+
+fn names(seen: &ObservedGraph, ends: &[super::End]) -> String {
+    let name = |end: &super::End| seen.modules[end.module].name.clone();
+    match ends {
+        [one] => name(one),
+        several => format!("[{}]", several.iter().map(name).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn stream_lines(seen: &ObservedGraph, stream: &ObservedStream, out: &mut String) {
+    let slices = 0..seen.slices_ns.len();
+    let sum = |at: usize| stream.received.iter().map(|end| end.items[at]).sum();
+    let counted: Vec<f64> = slices.map(sum).collect();
+    let rate = with_interval(rate(&counted, &seen.slices_ns), "/s");
+    let _ = writeln!(out, "  # {rate}: {}", stream.basis);
+    let (from, to) = (names(seen, &stream.sent), names(seen, &stream.received));
+    let kind = if stream.received.len() > 1 {
+        ", kind: on-demand"
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        out,
+        "  {}: {{from: {from}, to: {to}, item: {}{kind}}}",
+        stream.name, stream.item
+    );
+}
+
+/// How many items of a stream an activation sends; 1 for the stream that activations are counted by.
+fn coefficients(seen: &ObservedGraph, module: usize) -> Vec<(&str, Estimate)> {
+    let activations = seen.activations(module);
+    let outputs = seen.outputs(module).into_iter();
+    let of = |(stream, end): (usize, &super::End)| {
+        (seen.streams[stream].name.as_str(), ratio(&end.items, activations))
+    };
+    outputs.map(of).collect()
+}
+
+fn module_lines(seen: &ObservedGraph, at: usize, out: &mut String) {
+    let module = &seen.modules[at];
+    let _ = writeln!(out, "  # {}", module.about);
+    let gives = coefficients(seen, at);
+    let takes = seen.inputs(at);
+    if !takes.is_empty() {
+        for (stream, estimate) in &gives {
+            let _ = writeln!(
+                out,
+                "  # {stream} per activation: {}",
+                with_interval(*estimate, "")
+            );
+        }
+    }
+    let mut entries = Vec::new();
+    if module.workers > 1 {
+        entries.push("kind: task-parallel".to_owned());
+    }
+    if !takes.is_empty() {
+        let names: Vec<&str> = takes
+            .iter()
+            .map(|(stream, _)| seen.streams[*stream].name.as_str())
+            .collect();
+        entries.push(format!("takes: [{}]", names.join(", ")));
+    }
+    if !gives.is_empty() {
+        let gives = gives
+            .iter()
+            .map(|(name, estimate)| format!("{name}: {}", number(estimate.value)));
+        entries.push(format!("gives: {{{}}}", gives.collect::<Vec<_>>().join(", ")));
+    }
+    entries.push(format!("work: {}", module.name));
+    if module.workers > 1 {
+        entries.push(format!("workers: {}", module.workers));
+    }
+    let _ = writeln!(out, "  {}: {{{}}}", module.name, entries.join(", "));
+}
+
+/// The service time: the busy time of all workers by activation, without waiting for others or for a CPU.
+fn work_lines(seen: &ObservedGraph, at: usize, module: &ObservedModule, out: &mut String) {
+    let shares = &module.shares;
+    let percentages = [
+        ("busy", shares.busy),
+        ("of which without a CPU", shares.outside),
+        ("waiting for a CPU", shares.waits_for_cpu),
+        ("starved", shares.starved),
+        ("blocked", shares.blocked),
+    ];
+    let shown = percentages.iter().filter(|(_, share)| *share >= 0.001);
+    let shown: Vec<String> = shown
+        .map(|(what, share)| format!("{what} {}", percent(*share)))
+        .collect();
+    let activations: f64 = seen.activations(at).iter().sum();
+    // Rounding must not make it more than all of the time.
+    let busy_s = shares.busy.min(0.9999) * f64::from(module.workers) * seen.duration_s();
+    let time_ms = busy_s * 1e3 / activations.max(f64::MIN_POSITIVE);
+    let _ = writeln!(
+        out,
+        "  # {}; {} activations",
+        shown.join(", "),
+        significant(activations, 4)
+    );
+    let _ = writeln!(out, "  {}: {{time: {}ms}}", module.name, number(time_ms));
+}
+
+/// The requirements that determine all rates: what was seen at the first sink, or if that does not suffice at
+/// all sinks, all sources, or all modules.
+fn required(seen: &ObservedGraph, name: &str, body: &str) -> Result<(String, Assessment), NotLearned> {
+    let all = 0..seen.modules.len();
+    let sinks: Vec<usize> = all.clone().filter(|&at| seen.outputs(at).is_empty()).collect();
+    let sources: Vec<usize> = all.clone().filter(|&at| seen.inputs(at).is_empty()).collect();
+    let mut refused = Vec::new();
+    for chosen in [
+        sinks.first().copied().into_iter().collect(),
+        sinks,
+        sources,
+        all.collect(),
+    ] {
+        let requirements = requirements(seen, &chosen);
+        let source = format!("contract: {name}\nabout: learned\n{body}{requirements}");
+        let known = Contract::parse(&source).and_then(|contract| {
+            let (assessment, _) = contract.capacity()?;
+            Ok(assessment)
+        });
+        match known {
+            Ok(assessment) if assessment.raised.is_empty() => return Ok((requirements, assessment)),
+            Ok(_) => {}
+            Err(wrong) => refused = wrong,
+        }
+    }
+    let first = refused.first().map(|wrong: &Diagnostic| wrong.message.clone());
+    Err(NotLearned::Refused(first.unwrap_or_else(|| {
+        "requirements that are seen to hold contradict each other".to_owned()
+    })))
+}
+
+fn requirements(seen: &ObservedGraph, modules: &[usize]) -> String {
+    let mut out = String::from("require:\n");
+    for &at in modules {
+        let seen_rate = rate(seen.activations(at), &seen.slices_ns);
+        // Rounded down, so that what was seen meets it.
+        let least = seen_rate.value * 0.999;
+        let _ = writeln!(out, "  # seen: {}", with_interval(seen_rate, "/s"));
+        let _ = writeln!(out, "  - {} >= {}/s", seen.modules[at].name, number(least));
+    }
+    out
+}
+
+/// Ends of streams at which the contract predicts another rate than was counted.
+fn contradictions(seen: &ObservedGraph, assessment: &Assessment) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for stream in &seen.streams {
+        for (end, does) in stream
+            .sent
+            .iter()
+            .map(|end| (end, "sends"))
+            .chain(stream.received.iter().map(|end| (end, "takes")))
+        {
+            let module = &seen.modules[end.module].name;
+            let Some(predicted) = assessment.rate(&format!("{module}.{}", stream.name)) else {
+                continue;
+            };
+            let counted = rate(&end.items, &seen.slices_ns);
+            let tolerance = (RATES_DIFFER * counted.value).max(counted.half);
+            if (predicted - counted.value).abs() > tolerance {
+                wrong.push(format!(
+                    "{module} {does} {} at {}/s, and the contract says {}/s",
+                    stream.name,
+                    with_interval(counted, ""),
+                    significant(predicted, 3)
+                ));
+            }
+        }
+    }
+    wrong
+}

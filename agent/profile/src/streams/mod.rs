@@ -1,0 +1,93 @@
+//! Stream programs as observed: modules with the shares of their time, streams with counted items. From them a
+//! contract is learned ([`learn`]), or compared with one ([`ContractWatch`]).
+//!
+//! `counted` makes an [`ObservedGraph`] of processes joined by pipes. Nothing here knows how counts were taken.
+
+mod bottleneck;
+mod counted;
+mod learn;
+mod pipes;
+mod shares;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use bottleneck::{Bottleneck, Victim, bottleneck};
+pub use counted::{counted, observed};
+pub use learn::{Learned, NotLearned, learn};
+pub use pipes::{Activity, Pipe, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
+pub use shares::{ModuleVerdict, TimeShares};
+pub use watch::{ContractWatch, NotComparable, WatchSummary, WatchedModule, WatchedRate};
+
+/// What was seen of a stream program during some time, which is cut into slices.
+#[derive(Clone, Debug, Default)]
+pub struct ObservedGraph {
+    pub slices_ns: Vec<u64>,
+    pub modules: Vec<ObservedModule>,
+    pub streams: Vec<ObservedStream>,
+    /// What lessens the confidence in it.
+    pub doubts: Vec<String>,
+}
+
+/// A part of the program that takes and sends items.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedModule {
+    pub name: String,
+    /// Such as its process and command line.
+    pub about: String,
+    pub shares: TimeShares,
+    /// How many threads or processes work at the same time.
+    pub workers: u32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedStream {
+    pub name: String,
+    pub item_bytes: f64,
+    /// Such as `1MB`, in the units of a contract.
+    pub item: String,
+    pub sent: Vec<End>,
+    pub received: Vec<End>,
+    /// How the items were counted.
+    pub basis: String,
+}
+
+/// The items that a module sends or takes on a stream, by slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct End {
+    pub module: usize,
+    pub items: Vec<f64>,
+}
+
+impl ObservedGraph {
+    pub fn duration_s(&self) -> f64 {
+        self.slices_ns.iter().sum::<u64>() as f64 / 1e9
+    }
+
+    fn ends(&self, module: usize, side: fn(&ObservedStream) -> &Vec<End>) -> Vec<(usize, &End)> {
+        let streams = self.streams.iter().enumerate();
+        let ends = streams.filter_map(|(at, stream)| {
+            let end = side(stream).iter().find(|end| end.module == module)?;
+            Some((at, end))
+        });
+        ends.collect()
+    }
+
+    /// The streams that a module takes from, with its end of each.
+    pub(crate) fn inputs(&self, module: usize) -> Vec<(usize, &End)> {
+        self.ends(module, |stream| &stream.received)
+    }
+
+    pub(crate) fn outputs(&self, module: usize) -> Vec<(usize, &End)> {
+        self.ends(module, |stream| &stream.sent)
+    }
+
+    /// The activations of a module by slice: an item of each input each, or of the first output if it takes
+    /// nothing.
+    pub(crate) fn activations(&self, module: usize) -> &[f64] {
+        let first = self.inputs(module).into_iter().next();
+        let first = first.or_else(|| self.outputs(module).into_iter().next());
+        first.map_or(&[], |(_, end)| &end.items)
+    }
+}

@@ -1,0 +1,79 @@
+//! How a module's time divides, by the two gates of the source's equation (9): without input it is starved,
+//! without room for output it is blocked, and otherwise it is busy, or waits for a CPU.
+
+use serde::Serialize;
+
+/// Shares of a module's time; together 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TimeShares {
+    /// Computes, or waits for something outside the streams.
+    pub busy: f64,
+    /// The part of `busy` without a CPU: waits for a disk, a network, a clock.
+    pub outside: f64,
+    /// Could run, and has no CPU.
+    pub waits_for_cpu: f64,
+    /// Has no item to take, and waits for one.
+    pub starved: f64,
+    /// Waits for room for its output.
+    pub blocked: f64,
+}
+
+/// What a module mostly does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModuleVerdict {
+    ComputeBound,
+    WaitsForCpu,
+    Starved,
+    Blocked,
+}
+
+impl ModuleVerdict {
+    pub fn words(self) -> &'static str {
+        match self {
+            ModuleVerdict::ComputeBound => "compute-bound",
+            ModuleVerdict::WaitsForCpu => "waits for a CPU",
+            ModuleVerdict::Starved => "starved",
+            ModuleVerdict::Blocked => "blocked",
+        }
+    }
+}
+
+impl TimeShares {
+    /// The greatest share decides; of equal ones, the earlier of: busy, waits for a CPU, starved, blocked.
+    pub fn verdict(&self) -> ModuleVerdict {
+        let shares = [
+            (ModuleVerdict::ComputeBound, self.busy),
+            (ModuleVerdict::WaitsForCpu, self.waits_for_cpu),
+            (ModuleVerdict::Starved, self.starved),
+            (ModuleVerdict::Blocked, self.blocked),
+        ];
+        let mut most = shares[0];
+        for one in shares {
+            if one.1 > most.1 {
+                most = one;
+            }
+        }
+        most.0
+    }
+
+    /// The share in which it holds others up: it has input and room, and is not done.
+    pub fn holds(&self) -> f64 {
+        self.busy + self.waits_for_cpu
+    }
+
+    /// TimeShares of amounts of time, of which none is negative.
+    pub(crate) fn of(busy: f64, outside: f64, waits_for_cpu: f64, starved: f64, blocked: f64) -> TimeShares {
+        let sum = busy + waits_for_cpu + starved + blocked;
+        if sum <= 0.0 {
+            return TimeShares::default();
+        }
+        TimeShares {
+            busy: busy / sum,
+            outside: outside / sum,
+            waits_for_cpu: waits_for_cpu / sum,
+            starved: starved / sum,
+            blocked: blocked / sum,
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! A contract compared with its running program, window by window: which rates are below their targets, and who
+//! has to act.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
+use serde::Serialize;
+
+use super::bottleneck::{Bottleneck, bottleneck};
+use super::counted::Names;
+use super::statistics::{Estimate, rate};
+use super::{End, ModuleVerdict, ObservedGraph, Pipe, Pipeline, TimeShares};
+use crate::format::{percent, significant};
+
+/// A rate is violated when its upper bound was below its target in this many windows, one after the other.
+const WINDOWS_BELOW: u32 = 3;
+
+/// A rate that exceeds its target by less than this share is no waste.
+const WASTE_SHARE: f64 = 0.1;
+
+/// Bytes that move at once: a count of bytes is uncertain by them.
+const BLOCK_BYTES: f64 = 65536.0;
+
+/// Why a contract cannot be compared with a program.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NotComparable {
+    #[error(
+        "the contract's module `{0}` states a contract of its own, or several computations: those are not watched"
+    )]
+    Compound(String),
+    #[error("the contract's stream `{0}` has no `item`, so its bytes are not items")]
+    NoSize(String),
+    #[error("the contract is about another program: it has {wanted}, and here {found}")]
+    Other { wanted: String, found: String },
+}
+
+/// The targets of a contract, and what came of them.
+#[derive(Clone, Debug)]
+pub struct ContractWatch {
+    name: String,
+    targets: Vec<Target>,
+    modules: BTreeMap<String, Mean>,
+    bottleneck: Option<Bottleneck>,
+    windows: u32,
+}
+
+/// A rate that the contract requires of a module or a stream. It needs no other rate to be judged.
+#[derive(Clone, Debug)]
+struct Target {
+    feature: String,
+    least: f64,
+    /// The module whose end of the stream is counted.
+    module: String,
+    from: Vec<String>,
+    to: Vec<String>,
+    item_bytes: f64,
+    /// Activations per item, for a module that is counted by what it sends.
+    factor: f64,
+    is_sent: bool,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    last: Option<Estimate>,
+    below: u32,
+    is_violated: bool,
+    windows_violated: u32,
+    counted: f64,
+    seconds: f64,
+}
+
+/// The mean of a module's shares over windows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: TimeShares,
+    windows: f64,
+}
+
+/// What came of a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct WatchSummary {
+    pub contract: String,
+    pub windows: u32,
+    /// No rate was violated in any window.
+    pub holds: bool,
+    pub rates: Vec<WatchedRate>,
+    pub modules: Vec<WatchedModule>,
+    /// Who held the program up in the last window.
+    pub bottleneck: Option<Bottleneck>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct WatchedRate {
+    pub feature: String,
+    /// Per second, as the contract requires it.
+    pub target: f64,
+    /// Over all windows; `None` if there was none.
+    pub rate: Option<f64>,
+    pub windows_violated: u32,
+    pub is_violated: bool,
+    /// By how much more than the target is delivered, as a share of it.
+    pub waste: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct WatchedModule {
+    pub module: String,
+    pub verdict: ModuleVerdict,
+    pub shares: TimeShares,
+}
+
+impl ContractWatch {
+    /// The targets that an assessment gives to the modules and streams of a contract.
+    ///
+    /// # Errors
+    /// If it has modules or streams that cannot be compared with a program's.
+    pub fn of(contract: &Contract, assessment: &Assessment) -> Result<ContractWatch, NotComparable> {
+        let (streams, modules) = (contract.stream_outlines(), contract.module_outlines());
+        let at = |module: &str, stream: &str| assessment.rate(&format!("{module}.{stream}"));
+        let target = |feature: &str, least: f64, module: &str, stream: &StreamOutline, is_sent: bool| {
+            let item_bytes = stream
+                .item_bytes
+                .ok_or_else(|| NotComparable::NoSize(stream.name.clone()))?;
+            Ok(Target {
+                feature: feature.to_owned(),
+                least,
+                module: module.to_owned(),
+                from: stream.from.clone(),
+                to: stream.to.clone(),
+                item_bytes,
+                factor: least / at(module, &stream.name).unwrap_or(least),
+                is_sent,
+                standing: Standing::default(),
+            })
+        };
+        let find = |name: &String| streams.iter().find(|stream| stream.name == *name);
+        let of_module = |module: &ModuleOutline| {
+            if module.is_compound {
+                return Err(NotComparable::Compound(module.name.clone()));
+            }
+            let counted = module.takes.first().or(module.gives.first()).and_then(find);
+            let least = assessment.rate(&module.name).filter(|least| *least > 0.0);
+            let Some((stream, least)) = counted.zip(least) else {
+                return Ok(None);
+            };
+            target(&module.name, least, &module.name, stream, module.takes.is_empty()).map(Some)
+        };
+        let of_stream = |stream: &StreamOutline| {
+            let targets = stream.to.iter().filter_map(|module| {
+                let least = at(module, &stream.name).filter(|least| *least > 0.0)?;
+                let feature = match stream.to.as_slice() {
+                    [_] => stream.name.clone(),
+                    _ => format!("{module}.{}", stream.name),
+                };
+                Some(target(&feature, least, module, stream, false))
+            });
+            targets.collect::<Result<Vec<Target>, NotComparable>>()
+        };
+        let mut targets = Vec::new();
+        for module in &modules {
+            targets.extend(of_module(module)?);
+        }
+        for stream in &streams {
+            targets.extend(of_stream(stream)?);
+        }
+        Ok(ContractWatch {
+            name: contract.name().to_owned(),
+            targets,
+            modules: BTreeMap::new(),
+            bottleneck: None,
+            windows: 0,
+        })
+    }
+
+    /// The part of a pipeline that the contract is about: pipes between processes with names of its modules.
+    pub fn part_of(&self, pipeline: &Pipeline) -> Pipeline {
+        let targets = self.targets.iter();
+        let is_named = |at: &usize| {
+            let name = Names::cleaned(&pipeline.stages[*at].name);
+            let is_same = |known: &String| *known == name;
+            targets
+                .clone()
+                .any(|target| target.from.iter().chain(&target.to).any(is_same))
+        };
+        let named = |ends: &[usize]| ends.iter().copied().filter(is_named).collect::<Vec<usize>>();
+        let pipes = pipeline.pipes.iter().map(|pipe| Pipe {
+            from: named(&pipe.from),
+            to: named(&pipe.to),
+        });
+        Pipeline {
+            pipes: pipes
+                .filter(|pipe| !pipe.from.is_empty() && !pipe.to.is_empty())
+                .collect(),
+            ..pipeline.clone()
+        }
+    }
+
+    /// Judges a window that ends at this time. Returns a line for each thing that has changed.
+    ///
+    /// # Errors
+    /// If the program does not have the contract's streams.
+    pub fn window(&mut self, end_s: f64, seen: &ObservedGraph) -> Result<Vec<String>, NotComparable> {
+        let counts: Option<Vec<Estimate>> = self.targets.iter().map(|target| target.counted(seen)).collect();
+        let counts = counts.ok_or_else(|| self.other(seen))?;
+        let seconds = seen.duration_s();
+        let mut changed = Vec::new();
+        for (target, counted) in self.targets.iter_mut().zip(counts) {
+            if target.standing.take(counted, target.least, seconds) {
+                changed.push(target.clone());
+            }
+        }
+        self.windows += 1;
+        for module in &seen.modules {
+            self.modules
+                .entry(module.name.clone())
+                .or_default()
+                .add(&module.shares);
+        }
+        self.bottleneck = bottleneck(seen);
+        let is_violated = self.targets.iter().any(|target| target.standing.is_violated);
+        let mut lines: Vec<String> = changed.iter().map(|target| target.line(end_s)).collect();
+        if let (false, true, Some(bottleneck)) = (changed.is_empty(), is_violated, &self.bottleneck) {
+            lines.push(format!(
+                "{:>7} s  {}",
+                significant(end_s, 4),
+                bottleneck.sentence()
+            ));
+        }
+        Ok(lines)
+    }
+
+    fn other(&self, seen: &ObservedGraph) -> NotComparable {
+        let wanted = self
+            .targets
+            .iter()
+            .filter(|target| target.counted(seen).is_none());
+        let wanted: BTreeSet<String> = wanted
+            .map(|target| format!("{} to {}", target.from.join(" and "), target.to.join(" and ")))
+            .collect();
+        let name = |end: &End| seen.modules[end.module].name.clone();
+        let found = seen.streams.iter().map(|stream| {
+            let [from, to] =
+                [&stream.sent, &stream.received].map(|ends| ends.iter().map(name).collect::<Vec<_>>());
+            format!("{} to {}", from.join(" and "), to.join(" and "))
+        });
+        NotComparable::Other {
+            wanted: wanted.into_iter().collect::<Vec<_>>().join(", "),
+            found: match seen.streams.is_empty() {
+                true => "no pipe joins processes of those names".to_owned(),
+                false => format!("are {}", found.collect::<Vec<_>>().join(", ")),
+            },
+        }
+    }
+
+    pub fn summary(&self) -> WatchSummary {
+        let rates = self.targets.iter().map(|target| {
+            let standing = &target.standing;
+            let rate = (standing.seconds > 0.0).then(|| standing.counted / standing.seconds);
+            let more = rate.map(|rate| rate / target.least - 1.0);
+            WatchedRate {
+                feature: target.feature.clone(),
+                target: target.least,
+                rate,
+                windows_violated: standing.windows_violated,
+                is_violated: standing.is_violated,
+                waste: more.filter(|more| *more > WASTE_SHARE),
+            }
+        });
+        let modules = self.modules.iter().map(|(module, mean)| WatchedModule {
+            module: module.clone(),
+            verdict: mean.shares().verdict(),
+            shares: mean.shares(),
+        });
+        WatchSummary {
+            contract: self.name.clone(),
+            windows: self.windows,
+            holds: self
+                .targets
+                .iter()
+                .all(|target| target.standing.windows_violated == 0),
+            rates: rates.collect(),
+            modules: modules.collect(),
+            bottleneck: self.bottleneck.clone(),
+        }
+    }
+}
+
+impl Target {
+    /// The rate in the contract's items or activations; `None` without such a stream. It is uncertain by its
+    /// variation in the window, and by a block.
+    fn counted(&self, seen: &ObservedGraph) -> Option<Estimate> {
+        let are = |ends: &[End], names: &[String]| {
+            let is_named = |end: &End| names.contains(&seen.modules[end.module].name);
+            ends.len() == names.len() && ends.iter().all(is_named)
+        };
+        let mut streams = seen.streams.iter();
+        let stream =
+            streams.find(|stream| are(&stream.sent, &self.from) && are(&stream.received, &self.to))?;
+        let mut ends = if self.is_sent {
+            &stream.sent
+        } else {
+            &stream.received
+        }
+        .iter();
+        let end = ends.find(|end| seen.modules[end.module].name == self.module)?;
+        let scale = stream.item_bytes * self.factor / self.item_bytes;
+        let estimate = rate(&end.items, &seen.slices_ns);
+        let block = BLOCK_BYTES / stream.item_bytes / seen.duration_s().max(f64::MIN_POSITIVE);
+        Some(Estimate {
+            value: estimate.value * scale,
+            half: estimate.half.max(block) * scale,
+        })
+    }
+
+    fn line(&self, end_s: f64) -> String {
+        let rate = self.standing.last.map_or(0.0, |last| last.value);
+        let what = match self.standing.is_violated {
+            true => "violated",
+            false => "holds again",
+        };
+        format!(
+            "{:>7} s  {}: {}/s of {}/s, {what}",
+            significant(end_s, 4),
+            self.feature,
+            significant(rate, 3),
+            significant(self.least, 3)
+        )
+    }
+}
+
+impl Standing {
+    /// Whether it has become violated, or holds again.
+    fn take(&mut self, counted: Estimate, least: f64, seconds: f64) -> bool {
+        let was_violated = self.is_violated;
+        match counted.value + counted.half < least {
+            true => self.below += 1,
+            false => self.below = 0,
+        }
+        self.is_violated = self.below >= WINDOWS_BELOW;
+        self.windows_violated += u32::from(self.is_violated);
+        self.last = Some(counted);
+        self.counted += counted.value * seconds;
+        self.seconds += seconds;
+        was_violated != self.is_violated
+    }
+}
+
+impl Mean {
+    fn add(&mut self, shares: &TimeShares) {
+        self.sum.busy += shares.busy;
+        self.sum.outside += shares.outside;
+        self.sum.waits_for_cpu += shares.waits_for_cpu;
+        self.sum.starved += shares.starved;
+        self.sum.blocked += shares.blocked;
+        self.windows += 1.0;
+    }
+
+    fn shares(&self) -> TimeShares {
+        let mean = |sum: f64| sum / self.windows.max(1.0);
+        TimeShares {
+            busy: mean(self.sum.busy),
+            outside: mean(self.sum.outside),
+            waits_for_cpu: mean(self.sum.waits_for_cpu),
+            starved: mean(self.sum.starved),
+            blocked: mean(self.sum.blocked),
+        }
+    }
+}
+
+impl WatchSummary {
+    /// A line for each rate and each module, and one with the verdict.
+    pub fn lines(&self) -> Vec<String> {
+        let names = self.rates.iter().map(|one| one.feature.len());
+        let width = names.max().unwrap_or_default().max("rate of".len());
+        let mut lines = vec![format!(
+            "{:<width$}  {:>10}  {:>10}",
+            "rate of", "seen", "required"
+        )];
+        for one in &self.rates {
+            let seen = one
+                .rate
+                .map_or("-".to_owned(), |rate| format!("{}/s", significant(rate, 3)));
+            let target = format!("{}/s", significant(one.target, 3));
+            let violated = match (one.windows_violated, one.waste) {
+                (0, Some(more)) => format!("  {} more than required", percent(more)),
+                (0, None) => String::new(),
+                (windows, _) => format!("  violated in {windows} of {} windows", self.windows),
+            };
+            lines.push(format!(
+                "{:<width$}  {seen:>10}  {target:>10}{violated}",
+                one.feature
+            ));
+        }
+        for one in &self.modules {
+            let shares = &one.shares;
+            lines.push(format!(
+                "{:<width$}  {}: busy {}, waits for a CPU {}, starved {}, blocked {}",
+                one.module,
+                one.verdict.words(),
+                percent(shares.busy),
+                percent(shares.waits_for_cpu),
+                percent(shares.starved),
+                percent(shares.blocked)
+            ));
+        }
+        lines.extend(self.bottleneck.as_ref().map(Bottleneck::sentence));
+        let holds = if self.holds { "holds" } else { "does not hold" };
+        lines.push(format!("the contract {} {holds}", self.contract));
+        lines
+    }
+}

@@ -1,0 +1,75 @@
+//! `tuneagent contract learn TARGET`: the contract of a running pipeline, from what its processes are seen to
+//! do. Needs neither root nor probes.
+
+use std::time::Duration;
+
+use profile::streams::{Learned, NotLearned, ObservedGraph, learn, observed};
+use report::console;
+
+use super::sampling;
+use crate::{
+    cli::LearnArgs,
+    exit::{Code, CommandResult, Failure},
+    output_name::{STDOUT, cannot_be_written},
+    report_file::ReportFile,
+};
+
+/// Number of slices from whose differences intervals are computed, and the least length of one.
+const SLICES: u32 = 20;
+const SLICE_MIN: Duration = Duration::from_millis(100);
+
+pub(super) fn run(args: &LearnArgs) -> CommandResult {
+    // The right to create files is given up before other programs are looked at.
+    let file = match args.output.as_str() {
+        STDOUT => None,
+        name => Some(ReportFile::create(name).map_err(|error| cannot_be_written(name, &error))?),
+    };
+    let learned = learned(args)?;
+    console::error_line(format_args!("{}", learned.bottleneck.sentence()));
+    for doubt in &learned.doubts {
+        console::error_line(format_args!("in doubt: {doubt}"));
+    }
+    for wrong in &learned.wrong {
+        console::error_line(format_args!("does not hold: {wrong}"));
+    }
+    match file {
+        None => console::complete(&learned.text).map_err(Failure::no)?,
+        Some(file) => {
+            file.complete(learned.text.as_bytes()).map_err(Failure::no)?;
+            console::error_line(format_args!("written: {}", args.output));
+        }
+    }
+    Ok(Code::Done)
+}
+
+fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
+    let (pipeline, mut sampler) = sampling::open(&args.target)?;
+    let slice = (args.duration / SLICES).max(SLICE_MIN);
+    let mut slices = Vec::new();
+    let ended = sampling::slices(&pipeline, &mut sampler, slice, args.duration, |slice| {
+        slices.push(slice);
+        true
+    });
+    if let (Err(ended), true) = (&ended, slices.len() < 2) {
+        return Err(Failure::no(format!("{ended} before enough was seen of it")));
+    }
+    if slices.len() < 2 {
+        return Err(Failure::no(NotLearned::Filling {
+            seconds: args.duration.as_secs_f64(),
+        }));
+    }
+    let seen = observed(&pipeline, &slices).map_err(Failure::no)?;
+    let about = "Learned from running processes that are joined by pipes.";
+    learn(&seen, &name(&seen), about).map_err(Failure::no)
+}
+
+/// A name for the contract: `zstd-awk-xz`.
+fn name(seen: &ObservedGraph) -> String {
+    let names = seen.modules.iter().map(|module| module.name.to_ascii_lowercase());
+    let names: Vec<String> = names.take(8).collect();
+    let words = names
+        .iter()
+        .flat_map(|name| name.split('_'))
+        .filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
