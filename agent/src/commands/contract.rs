@@ -2,6 +2,7 @@
 //! file. Attaches nothing. `learn` makes the file of a running
 //! program, and `watch` compares them.
 
+mod job;
 mod learn;
 mod sampling;
 mod watch;
