@@ -2,11 +2,14 @@ use rules::contract::Contract;
 
 use super::*;
 
-/// Reports every two seconds of ranks that call functions, with the seconds in each, and send messages.
-fn reports(ranks: &[(&[(&str, f64)], f64)], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankReport> {
+/// Functions that a rank calls, with the share of its time in each, and its share of waiting for a CPU.
+type Calling<'a> = (&'a [(&'a str, f64)], f64);
+
+/// Reports every two seconds of ranks that call functions and send messages.
+fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankReport> {
     let report = |at: u64| {
         let seconds = at as f64;
-        let totals = |(rank, (calls, runqueue)): (usize, &(&[(&str, f64)], f64))| RankTotals {
+        let totals = |(rank, (calls, runqueue)): (usize, &Calling<'_>)| RankTotals {
             rank: Some(rank as u32),
             runqueue_time_s: Some(runqueue * seconds),
             mpi_time_s: None,
@@ -42,7 +45,7 @@ fn reports(ranks: &[(&[(&str, f64)], f64)], pairs: &[(u32, u32, u64, u64)]) -> V
 
 /// Request, two that render, collect twelve, encode, store.
 fn film() -> Vec<RankReport> {
-    let ranks: [(&[(&str, f64)], f64); 6] = [
+    let ranks: [Calling<'_>; 6] = [
         (&[("MPI_Ssend", 0.95)], 0.0),
         (&[("MPI_Recv", 0.02), ("MPI_Ssend", 0.0)], 0.0),
         (&[("MPI_Recv", 0.02), ("MPI_Ssend", 0.0)], 0.0),
@@ -101,11 +104,11 @@ fn ranks_of_one_role_are_a_module_and_messages_between_modules_a_stream() {
 
 #[test]
 fn what_is_no_stream_program_is_refused_with_the_reason() {
-    let receive: (&[(&str, f64)], f64) = (&[("MPI_Recv", 0.5)], 0.0);
-    let send: (&[(&str, f64)], f64) = (&[("MPI_Send", 0.5)], 0.0);
-    let reduce: (&[(&str, f64)], f64) = (&[("MPI_Send", 0.1), ("MPI_Allreduce", 0.3)], 0.0);
-    let seldom: (&[(&str, f64)], f64) = (&[("MPI_Send", 0.1), ("MPI_Bcast", 0.001)], 0.0);
-    let exchange: (&[(&str, f64)], f64) = (&[("MPI_Sendrecv", 0.1)], 0.0);
+    let receive: Calling<'_> = (&[("MPI_Recv", 0.5)], 0.0);
+    let send: Calling<'_> = (&[("MPI_Send", 0.5)], 0.0);
+    let reduce: Calling<'_> = (&[("MPI_Send", 0.1), ("MPI_Allreduce", 0.3)], 0.0);
+    let seldom: Calling<'_> = (&[("MPI_Send", 0.1), ("MPI_Bcast", 0.001)], 0.0);
+    let exchange: Calling<'_> = (&[("MPI_Sendrecv", 0.1)], 0.0);
     let to_next = [(0, 1, 10, 8)];
     let rows: [(&[_], &[_], &str); 5] = [
         (
@@ -138,7 +141,7 @@ fn what_is_no_stream_program_is_refused_with_the_reason() {
         "a rare collective"
     );
     // Inputs at different rates: which of them belong to one activation?
-    let wait: (&[(&str, f64)], f64) = (&[("MPI_Isend", 0.0), ("MPI_Wait", 0.7)], 0.0);
+    let wait: Calling<'_> = (&[("MPI_Isend", 0.0), ("MPI_Wait", 0.7)], 0.0);
     let why = observed_ranks(&reports(&[send, wait, receive], &[(0, 2, 10, 8), (1, 2, 30, 8)])).unwrap_err();
     assert!(
         why.to_string()
