@@ -40,7 +40,7 @@ pub enum ContractCommand {
         #[command(flatten)]
         scenario: ScenarioArgs,
     },
-    /// Learn the contract of a running pipeline by watching it (from /proc: no probes, no root)
+    /// Learn the contract of a running pipeline by watching it (from /proc: no probes, no root), or of an MPI job
     Learn(LearnArgs),
     /// Compare a running pipeline with its contract: which rates are too low, and which module has to act
     Watch(WatchContractArgs),
@@ -82,7 +82,7 @@ pub struct WatchContractArgs {
 /// `tuneagent contract learn`
 #[derive(Debug, Args)]
 pub struct LearnArgs {
-    /// A process of the pipeline, its group of processes, or the shell that started it
+    /// A process of the pipeline, its group of processes, or the shell that started it; or an MPI job
     pub target: String,
     /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "10s", value_parser = duration, value_name = "TIME")]

@@ -121,8 +121,15 @@ fn body(seen: &ObservedGraph) -> String {
     for at in 0..seen.modules.len() {
         module_lines(seen, at, &mut out);
     }
-    out.push_str("work:\n");
-    for (at, module) in seen.modules.iter().enumerate() {
+    if seen.modules.iter().any(has_work) {
+        out.push_str("work:\n");
+    }
+    for (at, module) in seen
+        .modules
+        .iter()
+        .enumerate()
+        .filter(|(_, module)| has_work(module))
+    {
         work_lines(seen, at, module, &mut out);
     }
     out
@@ -196,11 +203,23 @@ fn module_lines(seen: &ObservedGraph, at: usize, out: &mut String) {
             .map(|(name, estimate)| format!("{name}: {}", number(estimate.value)));
         entries.push(format!("gives: {{{}}}", gives.collect::<Vec<_>>().join(", ")));
     }
-    entries.push(format!("work: {}", module.name));
+    if has_work(module) {
+        entries.push(format!("work: {}", module.name));
+    } else {
+        let _ = writeln!(
+            out,
+            "  # waits all the time: its service time is too short to be measured"
+        );
+    }
     if module.workers > 1 {
         entries.push(format!("workers: {}", module.workers));
     }
     let _ = writeln!(out, "  {}: {{{}}}", module.name, entries.join(", "));
+}
+
+/// A service time of 0 is none that was measured.
+fn has_work(module: &ObservedModule) -> bool {
+    module.shares.busy > 0.0
 }
 
 /// The service time: the busy time of all workers by activation, without waiting for others or for a CPU.

@@ -1,12 +1,15 @@
 //! Stream programs as observed: modules with the shares of their time, streams with counted items. From them a
 //! contract is learned ([`learn`]), or compared with one ([`ContractWatch`]).
 //!
-//! `counted` makes an [`ObservedGraph`] of processes joined by pipes. Nothing here knows how counts were taken.
+//! `counted` makes an [`ObservedGraph`] of processes joined by pipes, `ranks` of an MPI program. Nothing here knows how counts were taken.
 
 mod bottleneck;
 mod counted;
 mod learn;
 mod pipes;
+mod ranks;
+#[cfg(test)]
+mod ranks_tests;
 mod shares;
 mod statistics;
 #[cfg(test)]
@@ -17,6 +20,7 @@ pub use bottleneck::{Bottleneck, Victim, bottleneck};
 pub use counted::{counted, observed};
 pub use learn::{Learned, NotLearned, learn};
 pub use pipes::{Activity, Pipe, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
+pub use ranks::{CalledTotals, RankReport, RankTotals, SentMessages, SentPair, observed_ranks};
 pub use shares::{ModuleVerdict, TimeShares};
 pub use watch::{ContractWatch, NotComparable, WatchSummary, WatchedModule, WatchedRate};
 

@@ -416,6 +416,14 @@ fn a_watched_contract_says_what_it_delivered_who_waits_for_whom_and_what_is_too_
     let mut film = watch(12.0);
     assert!(watched(&mut film, &[10.0; 4]).len() > 3);
     let text = film.summary().lines().join("\n");
+    let mut short = watch(8.0);
+    watched(&mut short, &[10.0; 2]);
+    let last = short.summary().lines().pop().unwrap();
+    assert_eq!(
+        last,
+        "the contract film was seen in 2 windows, and 3 are needed to judge it"
+    );
+    assert!(!short.summary().holds);
     assert!(
         text.contains("violated in 2 of 4 windows") && text.contains("film does not hold"),
         "{text}"

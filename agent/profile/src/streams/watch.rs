@@ -82,7 +82,7 @@ struct Mean {
 pub struct WatchSummary {
     pub contract: String,
     pub windows: u32,
-    /// No rate was violated in any window.
+    /// No rate was violated in any window, of which there were enough to judge.
     pub holds: bool,
     pub rates: Vec<WatchedRate>,
     pub modules: Vec<WatchedModule>,
@@ -275,10 +275,11 @@ impl ContractWatch {
         WatchSummary {
             contract: self.name.clone(),
             windows: self.windows,
-            holds: self
-                .targets
-                .iter()
-                .all(|target| target.standing.windows_violated == 0),
+            holds: self.windows >= WINDOWS_BELOW
+                && self
+                    .targets
+                    .iter()
+                    .all(|target| target.standing.windows_violated == 0),
             rates: rates.collect(),
             modules: modules.collect(),
             bottleneck: self.bottleneck.clone(),
@@ -405,7 +406,14 @@ impl WatchSummary {
             ));
         }
         lines.extend(self.bottleneck.as_ref().map(Bottleneck::sentence));
-        let holds = if self.holds { "holds" } else { "does not hold" };
+        let holds = match (self.windows < WINDOWS_BELOW, self.holds) {
+            (true, _) => format!(
+                "was seen in {} windows, and {WINDOWS_BELOW} are needed to judge it",
+                self.windows
+            ),
+            (false, true) => "holds".to_owned(),
+            (false, false) => "does not hold".to_owned(),
+        };
         lines.push(format!("the contract {} {holds}", self.contract));
         lines
     }

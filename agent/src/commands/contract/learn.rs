@@ -1,12 +1,12 @@
 //! `tuneagent contract learn TARGET`: the contract of a running pipeline, from what its processes are seen to
-//! do. Needs neither root nor probes.
+//! do, without root and probes; or of an MPI job, from its messages.
 
 use std::time::Duration;
 
-use profile::streams::{Learned, NotLearned, ObservedGraph, learn, observed};
+use profile::streams::{Learned, NotLearned, ObservedGraph, learn, observed, observed_ranks};
 use report::console;
 
-use super::sampling;
+use super::{job, sampling};
 use crate::{
     cli::LearnArgs,
     exit::{Code, CommandResult, Failure},
@@ -43,6 +43,21 @@ pub(super) fn run(args: &LearnArgs) -> CommandResult {
 }
 
 fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
+    let (seen, about) = match job::has_mpi(&args.target) {
+        true => {
+            let seen = observed_ranks(&job::reports(args)?).map_err(Failure::no)?;
+            (seen, "Learned from the messages between the ranks of an MPI job.")
+        }
+        false => (
+            pipeline(args)?,
+            "Learned from running processes that are joined by pipes.",
+        ),
+    };
+    learn(&seen, &name(&seen), about).map_err(Failure::no)
+}
+
+/// What is seen of processes that are joined by pipes.
+fn pipeline(args: &LearnArgs) -> Result<ObservedGraph, Failure> {
     let (pipeline, mut sampler) = sampling::open(&args.target)?;
     let slice = (args.duration / SLICES).max(SLICE_MIN);
     let mut slices = Vec::new();
@@ -58,9 +73,7 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
             seconds: args.duration.as_secs_f64(),
         }));
     }
-    let seen = observed(&pipeline, &slices).map_err(Failure::no)?;
-    let about = "Learned from running processes that are joined by pipes.";
-    learn(&seen, &name(&seen), about).map_err(Failure::no)
+    observed(&pipeline, &slices).map_err(Failure::no)
 }
 
 /// A name for the contract: `zstd-awk-xz`.

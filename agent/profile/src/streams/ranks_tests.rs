@@ -1,0 +1,154 @@
+use rules::contract::Contract;
+
+use super::*;
+
+/// Functions that a rank calls, with the share of its time in each, and its share of waiting for a CPU.
+type Calling<'a> = (&'a [(&'a str, f64)], f64);
+
+/// Reports every two seconds of ranks that call functions and send messages.
+fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankReport> {
+    let report = |at: u64| {
+        let seconds = at as f64;
+        let totals = |(rank, (calls, runqueue)): (usize, &Calling<'_>)| RankTotals {
+            rank: Some(rank as u32),
+            runqueue_time_s: Some(runqueue * seconds),
+            mpi_time_s: None,
+            mpi_runqueue_time_s: Some(0.0),
+            functions: calls
+                .iter()
+                .map(|(name, share)| CalledTotals {
+                    name: (*name).to_owned(),
+                    calls: 10 * at,
+                    time_s: Some(share * seconds),
+                })
+                .collect(),
+        };
+        RankReport {
+            elapsed_s: seconds,
+            processes: ranks.iter().enumerate().map(totals).collect(),
+            matrix: Some(SentMessages {
+                sent: pairs
+                    .iter()
+                    .map(|&(from, to, per_s, bytes)| SentPair {
+                        from,
+                        to,
+                        messages: per_s * at,
+                        bytes: per_s * at * bytes,
+                    })
+                    .collect(),
+                pairs_cut: 0,
+            }),
+        }
+    };
+    (0..8).map(|step| report(2 * step + 1)).collect()
+}
+
+/// Request, two that render, collect twelve, encode, store.
+fn film() -> Vec<RankReport> {
+    let ranks: [Calling<'_>; 6] = [
+        (&[("MPI_Ssend", 0.95)], 0.0),
+        (&[("MPI_Recv", 0.02), ("MPI_Ssend", 0.0)], 0.0),
+        (&[("MPI_Recv", 0.02), ("MPI_Ssend", 0.0)], 0.0),
+        (&[("MPI_Recv", 0.9), ("MPI_Ssend", 0.05)], 0.0),
+        (&[("MPI_Recv", 0.5), ("MPI_Ssend", 0.0)], 0.1),
+        (&[("MPI_Recv", 1.0)], 0.0),
+    ];
+    let pairs = [
+        (0, 1, 60, 54),
+        (0, 2, 60, 54),
+        (1, 3, 60, 1_244_164),
+        (2, 3, 60, 1_244_164),
+        (3, 4, 10, 14_929_924),
+        (4, 5, 10, 2_097_156),
+    ];
+    reports(&ranks, &pairs)
+}
+
+#[test]
+fn ranks_of_one_role_are_a_module_and_messages_between_modules_a_stream() {
+    let seen = observed_ranks(&film()).unwrap();
+    let names: Vec<&str> = seen.modules.iter().map(|module| module.name.as_str()).collect();
+    assert_eq!(names, ["rank0", "ranks1_2", "rank3", "rank4", "rank5"]);
+    let learned = learn(&seen, "film", "Learned from ranks.").unwrap();
+    assert_eq!(
+        (learned.wrong.len(), learned.doubts.len()),
+        (0, 0),
+        "{}",
+        learned.text
+    );
+    for line in [
+        "rank0_to_ranks1_2: {from: rank0, to: ranks1_2, item: 54B}",
+        "rank3_to_rank4: {from: rank3, to: rank4, item: 14929924B}",
+        "gives: {rank3_to_rank4: 0.083333}",
+        // Busy 98 % of two workers, for 120 items a second.
+        "ranks1_2: {time: 16.333ms}",
+        "waiting for a CPU 10 %",
+        // It waits all the time: nothing is stated about its service time.
+        "  rank5: {takes: [rank4_to_rank5]}",
+    ] {
+        assert!(learned.text.contains(line), "{line} is not in:\n{}", learned.text);
+    }
+    let sentence = learned.bottleneck.sentence();
+    assert!(
+        sentence.starts_with("ranks1_2 holds the pipeline up: busy 98 %"),
+        "{sentence}"
+    );
+    assert!(
+        sentence.contains("rank0 is blocked writing to ranks1_2 95 %"),
+        "{sentence}"
+    );
+    let contract = Contract::parse(&learned.text).unwrap();
+    let (_, capacity) = contract.capacity().unwrap();
+    assert_eq!(capacity.resources[0].resource, "ranks1_2");
+}
+
+#[test]
+fn what_is_no_stream_program_is_refused_with_the_reason() {
+    let receive: Calling<'_> = (&[("MPI_Recv", 0.5)], 0.0);
+    let send: Calling<'_> = (&[("MPI_Send", 0.5)], 0.0);
+    let reduce: Calling<'_> = (&[("MPI_Send", 0.1), ("MPI_Allreduce", 0.3)], 0.0);
+    let seldom: Calling<'_> = (&[("MPI_Send", 0.1), ("MPI_Bcast", 0.001)], 0.0);
+    let exchange: Calling<'_> = (&[("MPI_Sendrecv", 0.1)], 0.0);
+    let to_next = [(0, 1, 10, 8)];
+    let rows: [(&[_], &[_], &str); 5] = [
+        (
+            &[reduce, receive],
+            &to_next,
+            "rank 0 waits for all others in MPI_Allreduce",
+        ),
+        (
+            &[exchange, receive],
+            &to_next,
+            "rank 0 exchanges messages with others in MPI_Sendrecv",
+        ),
+        (
+            &[send, receive],
+            &[(0, 1, 10, 8), (1, 0, 10, 8)],
+            "ranks 0 and 1 send to each other",
+        ),
+        (&[send, receive], &[], "too few messages between ranks were seen"),
+        (&[send, send, receive], &[(0, 2, 10, 8), (1, 2, 30, 8)], ""),
+    ];
+    for (ranks, pairs, part) in rows {
+        match observed_ranks(&reports(ranks, pairs)) {
+            // Two senders of one role are one module.
+            Ok(seen) => assert!(part.is_empty() && seen.modules[0].workers == 2, "{part}"),
+            Err(why) => assert!(!part.is_empty() && why.to_string().contains(part), "{why}"),
+        }
+    }
+    assert!(
+        observed_ranks(&reports(&[seldom, receive], &to_next)).is_ok(),
+        "a rare collective"
+    );
+    // Inputs at different rates: which of them belong to one activation?
+    let wait: Calling<'_> = (&[("MPI_Isend", 0.0), ("MPI_Wait", 0.7)], 0.0);
+    let why = observed_ranks(&reports(&[send, wait, receive], &[(0, 2, 10, 8), (1, 2, 30, 8)])).unwrap_err();
+    assert!(
+        why.to_string()
+            .contains("rank2 takes 3 items of rank1_to_rank2 for one of"),
+        "{why}"
+    );
+    // Waiting for sends only is waiting for room.
+    let seen = observed_ranks(&reports(&[wait, receive], &to_next)).unwrap();
+    assert_eq!(seen.modules[0].shares.verdict(), ModuleVerdict::Blocked);
+}
