@@ -40,6 +40,8 @@ pub enum ContractCommand {
         #[command(flatten)]
         scenario: ScenarioArgs,
     },
+    /// Print the JSON Schema of contract files, for editors: `tuneagent contract schema > contract.schema.json`
+    Schema,
 }
 
 /// What a simulation does.
