@@ -79,6 +79,25 @@ mod tests {
     }
 
     #[test]
+    fn the_dictionary_of_the_fuzz_target_has_the_keys() {
+        let words = super::super::keys::ALL.iter().flat_map(|keys| keys.names());
+        let others = [
+            "1/12s",
+            "100Mbit/s",
+            "1e30",
+            "2/3",
+            " >= ",
+            "1..16",
+            "on-demand",
+            "task-parallel",
+        ];
+        let words: std::collections::BTreeSet<&str> = words.chain(others).collect();
+        kept("fuzz/contract_file.dict", |_| {
+            words.iter().map(|word| format!("\"{word}\"\n")).collect()
+        });
+    }
+
+    #[test]
     fn the_page_on_contracts_has_every_section() {
         let page = include_str!("../../../docs/contracts.md");
         for name in CONTRACT.names() {
