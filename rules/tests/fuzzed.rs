@@ -2,6 +2,7 @@
 //! mutations of the seeds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+include!("../fuzz/oracles/contract_file.rs");
 include!("../fuzz/oracles/recording.rs");
 include!("../fuzz/oracles/rule_file.rs");
 
@@ -114,6 +115,37 @@ fn no_rule_file_is_too_strange() {
         b"{",
     ];
     hold("rule_file", &pieces, rule_file);
+}
+
+#[test]
+fn no_contract_file_is_too_strange() {
+    let pieces: [&[u8]; 14] = [
+        b", ",
+        b"\n  ",
+        b": ",
+        b"1e30",
+        b"1/7",
+        b"0",
+        b"-1",
+        b" kind: on-demand",
+        b" initial: 1",
+        b" latency: 1e9s",
+        b"1000000",
+        b"1e-30s",
+        b"[A, B]",
+        b"{",
+    ];
+    hold("contract_file", &pieces, contract_file);
+}
+
+#[test]
+fn every_written_seed_of_the_contracts_is_accepted() {
+    for seed in seeds("contract_file").0 {
+        let text = String::from_utf8(seed).unwrap();
+        rules::contract::Contract::parse(&text).unwrap_or_else(|wrong| {
+            panic!("{}", rules::render("seed", &text, &wrong));
+        });
+    }
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub enum ContractCommand {
     Learn(LearnArgs),
     /// Compare a running pipeline with its contract: which rates are too low, and which module has to act
     Watch(WatchContractArgs),
+    /// Print the JSON Schema of contract files, for editors: `tuneagent contract schema > contract.schema.json`
+    Schema,
 }
 
 /// What a simulation does.

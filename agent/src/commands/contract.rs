@@ -1,4 +1,4 @@
-//! `tuneagent contract check|max|size|what-if|simulate`: what a stream program can deliver, computed from its
+//! `tuneagent contract check|max|size|what-if|simulate|schema`: what a stream program can deliver, computed from its
 //! contract file. Attaches nothing. `learn` makes the file of a running program, and `watch` compares them.
 
 mod job;
@@ -27,6 +27,10 @@ use crate::{
 
 pub(super) fn run(command: &ContractCommand) -> CommandResult {
     let (args, shown): (&ContractArgs, &dyn Fn(&Contract) -> ShowResult) = match command {
+        ContractCommand::Schema => {
+            say!("{}", rules::contract::schema());
+            return Ok(Code::Done);
+        }
         ContractCommand::Learn(args) => return learn::run(args),
         ContractCommand::Check { args, dot } => (args, &|contract| check(contract, args.json, *dot)),
         ContractCommand::Max(args) => (args, &|contract| max(contract, args.json)),

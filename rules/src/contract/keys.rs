@@ -87,3 +87,17 @@ keys! {
         "range" => Text, "The least and the greatest value: `1..16`.", required;
     }
 }
+
+/// Every kind of mapping.
+#[cfg(test)]
+pub(super) const ALL: &[&Keys] = &[
+    &CONTRACT,
+    &STREAM,
+    &MODULE,
+    &COMPUTATION,
+    &PLACE,
+    &MACHINE,
+    &LINK,
+    &CONVERTED,
+    &ADAPT,
+];

@@ -237,3 +237,72 @@ impl<N: Number> Elimination<N> {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::super::Contract;
+    use super::super::system::System;
+    use super::*;
+
+    include!("../../benches/generated/contracts.rs");
+
+    thread_local! {
+        static OPERATIONS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// A number that counts the multiplications of an elimination.
+    #[derive(Clone, Copy, Default, PartialEq)]
+    struct Counted(f64);
+
+    impl Number for Counted {
+        fn from_exact(value: Exact) -> Counted {
+            Counted(to_f64(value))
+        }
+
+        fn less(self, factor: Counted, other: Counted) -> Option<Counted> {
+            OPERATIONS.set(OPERATIONS.get() + 1);
+            self.0.less(factor.0, other.0).map(Counted)
+        }
+
+        fn over(self, divisor: Counted) -> Option<Counted> {
+            self.0.over(divisor.0).map(Counted)
+        }
+
+        fn is_nothing(self) -> bool {
+            self.0.is_nothing()
+        }
+
+        fn number(self) -> f64 {
+            self.0
+        }
+
+        fn near(value: f64) -> Option<Counted> {
+            Some(Counted(value))
+        }
+
+        const TOLERANCE: f64 = f64::TOLERANCE;
+    }
+
+    /// Variables of a contract, and multiplications to reduce it.
+    fn counted(source: &str) -> (usize, u64) {
+        let contract = Contract::parse(source).unwrap();
+        let system = System::of(&contract);
+        OPERATIONS.set(0);
+        let columns = system.features.len();
+        assert!(reduce::<Counted>(system.rows_in(|_| true), columns, &[0]).is_some());
+        (columns, OPERATIONS.get())
+    }
+
+    /// Elimination without an order for sparse systems takes the cube of the number of variables.
+    #[test]
+    fn the_work_of_an_elimination_grows_like_the_number_of_variables() {
+        for (program, most) in [(pipeline as fn(usize) -> String, 4), (mesh, 6)] {
+            let [small, large] = [100, 1000].map(|modules| counted(&program(modules)));
+            assert!(large.1 <= most * large.0 as u64, "{large:?}");
+            let growth = (large.1 / small.1) as f64 / (large.0 / small.0) as f64;
+            assert!(growth < 1.2, "{small:?} {large:?}");
+        }
+    }
+}

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Sorted, so that moving a key in the table of keys does not change the schema.
-pub(super) type Object = BTreeMap<String, Json>;
+pub(crate) type Object = BTreeMap<String, Json>;
 
-pub(super) enum Json {
+#[derive(Clone)]
+pub(crate) enum Json {
     Bool(bool),
     Text(String),
     List(Vec<Json>),
     Object(Object),
 }
 
-pub(super) fn object<const N: usize>(entries: [(&str, Json); N]) -> Object {
+pub(crate) fn object<const N: usize>(entries: [(&str, Json); N]) -> Object {
     entries.map(|(name, value)| (name.to_owned(), value)).into()
 }
 

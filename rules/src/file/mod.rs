@@ -1,10 +1,10 @@
 //! The rule file: YAML to a tree, and the tree to a [`RuleFile`] whose formulas are parsed and whose names
 //! are unresolved.
 
-mod json;
+pub(crate) mod json;
 pub(crate) mod keys;
 pub(crate) mod lower;
-mod schema;
+pub(crate) mod schema;
 mod sections;
 pub(crate) mod template;
 #[cfg(test)]

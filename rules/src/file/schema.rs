@@ -1,7 +1,6 @@
-//! The JSON Schema (draft 2020-12) of a rule file, generated from the table of keys, for editors and other
-//! tools.
+//! The JSON Schema (draft 2020-12) of a file, generated from the table of its keys, for editors and other tools.
 //!
-//! It covers the form of a rule, but not formulas, names and units: what it refuses is wrong, what it accepts
+//! It covers the form of a file, but not formulas, names and units: what it refuses is wrong, what it accepts
 //! must still be checked.
 
 use super::json::{Json, Object, object};
@@ -13,16 +12,21 @@ const WORD: &str = r"[^\s.()\[\]0-9-][^\s.()\[\]-]*";
 /// The JSON Schema of a rule file, as text.
 pub fn schema() -> String {
     let mut definitions = Object::new();
-    let mut schema = mapping(&RULE, &mut definitions);
+    let schema = mapping(&RULE, &mut definitions);
+    document(schema, definitions, "A rule of tuneagent")
+}
+
+/// The schema of the keys of a file, with definitions that it refers to.
+pub(crate) fn document(mut schema: Object, definitions: Object, title: &str) -> String {
     schema.extend(object([
         ("$schema", "https://json-schema.org/draft/2020-12/schema".into()),
-        ("title", "A rule of tuneagent".into()),
+        ("title", title.into()),
         ("$defs", definitions.into()),
     ]));
     Json::from(schema).to_string()
 }
 
-fn mapping(keys: &'static Keys, definitions: &mut Object) -> Object {
+pub(crate) fn mapping(keys: &'static Keys, definitions: &mut Object) -> Object {
     let mut properties = Object::new();
     let mut beside = Object::new();
     for key in keys.known {
@@ -75,7 +79,8 @@ fn shape(shape_of: &'static Shape, definitions: &mut Object) -> Object {
             object([("enum", words.chain(switches).collect())])
         }
         Shape::Mapping(keys) => {
-            let name = keys.place.trim_start_matches("a ").trim_matches('`');
+            let place = keys.place.trim_start_matches("a ").trim_start_matches("an ");
+            let name = place.trim_matches('`');
             if !definitions.contains_key(name) {
                 let definition = mapping(keys, definitions);
                 definitions.insert(name.into(), definition.into());
@@ -106,7 +111,7 @@ fn plain(definitions: &mut Object, name: &str, what: &str) -> Object {
     reference(name)
 }
 
-fn reference(name: &str) -> Object {
+pub(crate) fn reference(name: &str) -> Object {
     object([("$ref", format!("#/$defs/{name}").as_str().into())])
 }
 
@@ -118,17 +123,15 @@ fn pattern(names: NameForm) -> String {
     }
 }
 
+/// What tests of schemas share.
 #[cfg(test)]
-mod tests {
+pub(crate) mod testing {
     use serde_json::{Map, Value};
 
-    use super::super::keys::{ALL, KeyDeclaration};
     use super::super::yaml::{self, Tree, YamlNode};
-    use super::*;
-    use crate::file::RuleFile;
 
     /// The file as an editor reads it, with all scalars plain.
-    fn as_json(tree: &Tree) -> Value {
+    pub(crate) fn as_json(tree: &Tree) -> Value {
         match &tree.node {
             YamlNode::Mapping(entries) => entries
                 .iter()
@@ -145,19 +148,50 @@ mod tests {
         }
     }
 
-    fn accepted(source: &str) -> Result<(), String> {
+    /// Whether a schema accepts a file.
+    pub(crate) fn accepted(schema: &str, source: &str) -> Result<(), String> {
         let (tree, wrong) = yaml::read(source, None);
         assert_eq!(wrong, []);
         let mut compiler = boon::Compiler::new();
         compiler.enable_format_assertions();
-        let schema: Value = serde_json::from_str(&schema()).unwrap();
-        compiler.add_resource("rule.json", schema).unwrap();
+        let schema: Value = serde_json::from_str(schema).unwrap();
+        compiler.add_resource("file.json", schema).unwrap();
         let mut schemas = boon::Schemas::new();
-        let index = compiler.compile("rule.json", &mut schemas).unwrap();
+        let index = compiler.compile("file.json", &mut schemas).unwrap();
         let instance = as_json(&tree.unwrap());
         schemas
             .validate(&instance, index)
             .map_err(|wrong| wrong.to_string())
+    }
+
+    /// Compares a file with its expected content, or writes the file if requested.
+    #[expect(clippy::disallowed_methods, reason = "a test may look at the documents")]
+    pub(crate) fn kept(name: &str, should: impl FnOnce(&str) -> String) {
+        let file = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+        let is = std::fs::read_to_string(&file).unwrap_or_default();
+        let should = should(&is);
+        if std::env::var_os("TUNEAGENT_UPDATE").is_some() {
+            std::fs::write(file, should).unwrap();
+        } else {
+            let help =
+                "is not what the table of keys makes: TUNEAGENT_UPDATE=1 cargo test -p tuneagent-rules";
+            assert_eq!(is, should, "{name} {help}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::keys::{ALL, KeyDeclaration};
+    use super::super::yaml;
+    use super::testing::{as_json, kept};
+    use super::*;
+    use crate::file::RuleFile;
+
+    fn accepted(source: &str) -> Result<(), String> {
+        testing::accepted(&schema(), source)
     }
 
     fn example() -> &'static str {
@@ -277,21 +311,6 @@ mod tests {
             Shape::Entries(NameForm::Metric, of) => format!("`name:` or `T(n):` {}", what(of)),
             Shape::List(of) => format!("list, each {}", what(of)),
             Shape::Either(shapes) => shapes.iter().map(what).collect::<Vec<_>>().join(", or "),
-        }
-    }
-
-    /// Compares a file with its expected content, or writes the file if requested.
-    #[expect(clippy::disallowed_methods, reason = "a test may look at the documents")]
-    fn kept(name: &str, should: impl FnOnce(&str) -> String) {
-        let file = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
-        let is = std::fs::read_to_string(&file).unwrap_or_default();
-        let should = should(&is);
-        if std::env::var_os("TUNEAGENT_UPDATE").is_some() {
-            std::fs::write(file, should).unwrap();
-        } else {
-            let help =
-                "is not what the table of keys makes: TUNEAGENT_UPDATE=1 cargo test -p tuneagent-rules";
-            assert_eq!(is, should, "{name} {help}");
         }
     }
 

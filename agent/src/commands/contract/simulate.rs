@@ -24,6 +24,7 @@ impl ScenarioArgs {
             seed: self.seed,
             buffer: self.buffer,
             is_paced: self.paced,
+            ..Scenario::default()
         }
     }
 }

@@ -18,7 +18,7 @@ use super::model::Contract;
 use super::system::{Feature, System};
 use crate::diag::Diagnostic;
 
-/// Maximum number of events of a run.
+/// Maximum number of events of a run, unless the scenario states another.
 const EVENTS_MAX: u64 = 20_000_000;
 /// Maximum number of activations and items that are under way at a time.
 const PENDING_MAX: usize = 1_000_000;
@@ -40,6 +40,8 @@ pub struct Scenario {
     pub buffer: u64,
     /// Modules that take nothing keep to their assessed rates, instead of running as fast as they can.
     pub is_paced: bool,
+    /// The run ends after this many events in any case.
+    pub events_max: u64,
 }
 
 impl Default for Scenario {
@@ -50,6 +52,7 @@ impl Default for Scenario {
             seed: 1,
             buffer: 16,
             is_paced: false,
+            events_max: EVENTS_MAX,
         }
     }
 }
@@ -291,7 +294,7 @@ impl<'a> Run<'a> {
             if self.items >= scenario.items {
                 return Ok(SimulationEnd::Items);
             }
-            if self.state.scheduled > EVENTS_MAX || self.state.pending() > PENDING_MAX {
+            if self.state.scheduled > scenario.events_max || self.state.pending() > PENDING_MAX {
                 return Ok(SimulationEnd::Events);
             }
             let is_half = self.items >= scenario.items / 2 || now_s >= scenario.duration_s / 2.0;

@@ -10,6 +10,7 @@ const DEFAULT: Scenario = Scenario {
     seed: 1,
     buffer: 16,
     is_paced: false,
+    events_max: 1_000_000_000,
 };
 
 fn simulated(source: &str, scenario: Scenario) -> Simulation {

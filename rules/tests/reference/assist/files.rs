@@ -143,15 +143,6 @@ fn mistakes_are_reported_at_their_places() {
 }
 
 #[test]
-fn a_file_with_too_many_modules_is_refused() {
-    let mut source = String::from("contract: many\nstreams: {}\nmodules:\n");
-    for at in 0..10_000 {
-        source.push_str(&format!("  M{at}: {{}}\n"));
-    }
-    has(&refused(&source), &["E0123", "at most 2048"]);
-}
-
-#[test]
 fn s3_37_completion_and_response_times_become_rates() {
     let require = |form: &str| FILE.replace("groups >= 1 / 12s", form);
     // T = t0 + (n - 1) / rate: 24 items behind the first in 240 s.
@@ -172,4 +163,48 @@ fn s3_37_completion_and_response_times_become_rates() {
     ));
     has(&impossible, &["E0175", "no time"]);
     has(&refused(&require("{feature: pictures, items: 25}")), &["E0175"]);
+}
+
+/// The bounds of rule files: bytes, entries of a section, depth.
+#[test]
+fn files_that_are_too_large_are_refused_at_their_place() {
+    let modules: String = (0..10_000)
+        .map(|at| format!("  m{at}: {{takes: [s]}}\n"))
+        .collect();
+    let many = format!("contract: many\nstreams: {{s: {{from: m0, to: m1}}}}\nmodules:\n{modules}");
+    assert!(many.len() < 256 * 1024);
+    has(
+        &refused(&many),
+        &[
+            "E0123",
+            "`modules` may have at most 2048 entries, here are 10000",
+            "contract.yaml:4:3",
+        ],
+    );
+    let long = format!("{many}# {}\n", "x".repeat(256 * 1024));
+    has(&refused(&long), &["a file may have at most 262144 bytes"]);
+    let mut deep = "streams: {}, modules: {}".to_owned();
+    for _ in 0..5 {
+        deep = format!("streams: {{}}, modules: {{}}, contracts: {{part: {{{deep}}}}}");
+    }
+    has(
+        &refused(&format!("{{contract: deep, {deep}}}")),
+        &["E0123", "contracts may nest 3 deep"],
+    );
+    let brackets = format!(
+        "contract: deep\nmodules: {}{}\nstreams: {{}}\n",
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
+    has(&refused(&brackets), &["contract.yaml:2:"]);
+    // As many modules as a file may have are solved.
+    let streams: String = (1..2048)
+        .map(|at| format!("  s{at}: {{from: m{}, to: m{at}}}\n", at - 1))
+        .collect();
+    let modules = (1..2047).map(|at| format!("  m{at}: {{takes: [s{at}], gives: {{s{}: 1}}}}\n", at + 1));
+    let chain = format!(
+        "contract: chain\nstreams:\n{streams}modules:\n  m0: {{gives: {{s1: 1}}}}\n{}  m2047: {{takes: [s2047]}}\nrequire: [m0 >= 2/s]\n",
+        modules.collect::<String>()
+    );
+    assert_eq!(super::assessed(&chain).rate("m2047"), Some(2.0));
 }
