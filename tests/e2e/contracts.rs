@@ -8,7 +8,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::{BEN, Running, User};
 use tuneagent_e2e::wait::{SOON, wait_for};
-use tuneagent_e2e::{Outcome, Problem, each, programs, require};
+use tuneagent_e2e::{Outcome, Problem, each, lammps, programs, require};
 
 use crate::expected::with_folder;
 
@@ -244,5 +244,17 @@ fn a_program_whose_ranks_wait_for_each_other_is_refused_as_no_stream_program() -
     let (code, printed) = Agent::run(&["contract", "learn", &pid, "--duration", "10s"])?;
     assert_eq!(code, 1, "{printed}");
     assert_has!(printed, "this is no stream program: rank");
+    Ok(())
+}
+
+#[test]
+fn lammps_is_refused_as_no_stream_program() -> Outcome {
+    let _machine = require!(shared: Root, OpenMpi, Lammps);
+    let job = lammps::start(Waiting::Yielding, 2, 100_000_000)?;
+    job.lines.wait_for_line("Step", SOON)?;
+    let pid = job.pid().to_string();
+    let (code, printed) = Agent::run(&["contract", "learn", &pid, "--duration", "10s"])?;
+    assert_eq!(code, 1, "{printed}");
+    assert_has!(printed, "this is no stream program: rank", "MPI_");
     Ok(())
 }

@@ -219,3 +219,30 @@ impl Fill {
         bytes.is_some_and(|bytes| bytes as f64 >= FULL_SHARE * self.most as f64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_the_fill_of_a_pipe_takes_nothing_from_it_and_leaves_no_reader() {
+        use std::os::fd::AsRawFd;
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut fill = Fill {
+            descriptor: format!("/proc/self/fd/{}", reader.as_raw_fd()).into(),
+            most: 1,
+        };
+        assert_eq!((fill.bytes(), fill.is_full()), (Some(0), false));
+        rustix::io::write(&writer, b"written").unwrap();
+        assert_eq!(
+            (fill.bytes(), fill.bytes(), fill.is_full()),
+            (Some(7), Some(7), true)
+        );
+        drop(reader);
+        assert_eq!(rustix::io::write(&writer, b"more"), Err(rustix::io::Errno::PIPE));
+        // The descriptor is closed, or that of something else.
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        fill.descriptor = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+        assert_eq!(fill.bytes(), None);
+    }
+}
