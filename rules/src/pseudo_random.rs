@@ -1,4 +1,4 @@
-//! Pseudo-random numbers.
+//! Pseudo-random numbers for tests and simulations, from a seed.
 
 /// splitmix64 (Steele, Lea, Flood 2014): reproducible in a replay, not predictable for a program.
 pub(crate) fn mixed(number: u64) -> u64 {

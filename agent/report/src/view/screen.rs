@@ -555,9 +555,7 @@ pub(super) mod tests {
         MPI_Wait             ~1 200 000   ~6.1 ms    ~80 %  ######################
         ");
         snapshot.processes[0].functions[0].name = "step".to_owned();
-        let own = text(&snapshot);
-        let note = " ~ of step: true of the sampled time, which probes slow down; otherwise calls are shorter and more frequent";
-        assert_eq!(own.lines().last(), Some(note));
+        assert!(text(&snapshot).ends_with("otherwise calls are shorter and more frequent"));
     }
 
     #[test]

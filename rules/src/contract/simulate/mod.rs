@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use self::network::Network;
 pub use self::stall::Stall;
-use self::state::{State, Step};
+use self::state::{SimulationState, SimulationStep};
 use super::assess::Assessment;
 use super::model::Contract;
 use super::system::{Feature, System};
@@ -27,7 +27,7 @@ const EVENTS_AT_ONCE_MAX: u64 = 1_000_000;
 /// Buffers up to this many times as large are tried if a program stalls.
 const LARGER_BUFFERS_MAX: u64 = 64;
 
-/// What is simulated.
+/// How long a simulation runs, and what its contract leaves open.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// The run ends when modules that send nothing have had this many activations …
@@ -71,7 +71,7 @@ pub struct Simulation {
     /// … to the end of the run.
     pub end_s: f64,
     pub ended: SimulationEnd,
-    /// Computations, then streams.
+    /// Those of computations first, then those of streams.
     pub rates: Vec<SimulatedRate>,
     pub resources: Vec<SimulatedUse>,
     pub stall: Option<Stall>,
@@ -243,7 +243,7 @@ struct Counts {
 
 struct Run<'a> {
     network: &'a Network,
-    state: State<'a>,
+    state: SimulationState<'a>,
     /// For each module, whether it is a sink that had no item yet.
     is_empty_sink: Vec<bool>,
     sinks: Vec<usize>,
@@ -254,7 +254,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(network: &'a Network, intervals: Vec<Option<f64>>, scenario: &Scenario) -> Run<'a> {
-        let state = State::new(network, intervals, scenario.seed);
+        let state = SimulationState::new(network, intervals, scenario.seed);
         let sinks = network.sinks();
         let mut is_empty_sink = vec![false; network.modules.len()];
         sinks.iter().for_each(|sink| is_empty_sink[*sink] = true);
@@ -279,7 +279,7 @@ impl<'a> Run<'a> {
             let Some(step) = self.state.step(scenario.duration_s) else {
                 return Ok(SimulationEnd::Stalled);
             };
-            let Step::Happened(finished) = step else {
+            let SimulationStep::Happened(finished) = step else {
                 return Ok(SimulationEnd::Duration);
             };
             let now_s = self.state.now_s;
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
     /// Counts an activation, and the first of each sink.
     fn count(&mut self, module: usize) {
         let node = &self.network.modules[module];
-        if !self.sinks.contains(&module) || node.is_border {
+        if !self.sinks.contains(&module) || node.is_boundary {
             return;
         }
         self.items += 1;
@@ -343,13 +343,13 @@ impl<'a> Run<'a> {
         };
         let network = self.network;
         let units = network.computations.iter().enumerate();
-        let units = units.filter(|(_, unit)| !network.modules[unit.module].is_border);
+        let units = units.filter(|(_, unit)| !network.modules[unit.module].is_boundary);
         let units = units.map(|(at, unit)| rate(&unit.name, self.first.finished[at], last.finished[at]));
         let streams = network
             .streams
             .iter()
             .enumerate()
-            .filter(|(_, stream)| !stream.is_border);
+            .filter(|(_, stream)| !stream.is_boundary);
         let streams = streams.map(|(at, stream)| rate(&stream.name, self.first.sent[at], last.sent[at]));
         let used = |name: &str, first: f64, last: f64, workers: f64| SimulatedUse {
             resource: name.to_owned(),
@@ -385,7 +385,7 @@ impl<'a> Run<'a> {
 }
 
 impl Counts {
-    fn of(state: &State<'_>) -> Counts {
+    fn of(state: &SimulationState<'_>) -> Counts {
         let network = state.network;
         Counts {
             at_s: state.now_s,

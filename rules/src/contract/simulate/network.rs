@@ -12,17 +12,17 @@ const FRACTION_MAX: i128 = 1 << 62;
 
 #[derive(Default)]
 pub(super) struct Network {
-    pub(super) modules: Vec<Node>,
+    pub(super) modules: Vec<SimulatedModule>,
     pub(super) computations: Vec<Unit>,
     pub(super) streams: Vec<Channel>,
     pub(super) machines: Vec<SharedMachine>,
     pub(super) links: Vec<Wire>,
 }
 
-/// A module, or the border between a module and a contract of its own.
-pub(super) struct Node {
+/// A module, or the boundary between a module and a contract of its own.
+pub(super) struct SimulatedModule {
     pub(super) name: String,
-    pub(super) is_border: bool,
+    pub(super) is_boundary: bool,
     pub(super) computations: Vec<usize>,
     /// Activations that may run side by side, for each kind of machine.
     pub(super) slots: Vec<u32>,
@@ -56,7 +56,7 @@ pub(super) struct Port {
 
 pub(super) struct Channel {
     pub(super) name: String,
-    pub(super) is_border: bool,
+    pub(super) is_boundary: bool,
     pub(super) from: Vec<usize>,
     /// The receivers of each buffer: one has a buffer of its own, but receivers on demand share one.
     pub(super) ports: Vec<Vec<usize>>,
@@ -82,7 +82,7 @@ impl Network {
     /// Modules that send nothing; all if each sends something.
     pub(super) fn sinks(&self) -> Vec<usize> {
         let sends = |unit: &usize| !self.computations[*unit].gives.is_empty();
-        let modules = (0..self.modules.len()).filter(|at| !self.modules[*at].is_border);
+        let modules = (0..self.modules.len()).filter(|at| !self.modules[*at].is_boundary);
         let (sinks, others): (Vec<usize>, Vec<usize>) =
             modules.partition(|at| !self.modules[*at].computations.iter().any(sends));
         if sinks.is_empty() { others } else { sinks }
@@ -114,7 +114,7 @@ impl Network {
             let carries = carries.filter(|(_, link)| link.streams.contains(&at));
             self.streams.push(Channel {
                 name: named(&one.name),
-                is_border: one.from.is_empty() || one.to.is_empty(),
+                is_boundary: one.from.is_empty() || one.to.is_empty(),
                 from: one.from.iter().map(to).collect(),
                 ports: match one.on_demand {
                     true => vec![receivers],
@@ -128,7 +128,7 @@ impl Network {
             });
         }
         for (index, module) in contract.modules.iter().enumerate() {
-            let place = Place {
+            let place = SubNetwork {
                 contract,
                 prefix,
                 streams,
@@ -142,14 +142,14 @@ impl Network {
                 let inner = &contract.parts[part.contract];
                 let first = self.level(inner, &named(&format!("{}.", module.name)), scenario)?;
                 for (outer, stream) in &part.map {
-                    self.border(modules + index, streams + outer, first + stream);
+                    self.boundary(modules + index, streams + outer, first + stream);
                 }
             }
         }
         Ok(streams)
     }
 
-    fn module(&mut self, place: &Place<'_>, index: usize, module: &Module) -> Result<(), String> {
+    fn module(&mut self, place: &SubNetwork<'_>, index: usize, module: &Module) -> Result<(), String> {
         let at = self.modules.len();
         let contract = place.contract;
         let (machines, count) = match module.has_work() {
@@ -199,9 +199,9 @@ impl Network {
         if let Some(machine) = machine {
             self.machines[machine].modules.push(at);
         }
-        self.modules.push(Node {
+        self.modules.push(SimulatedModule {
             name: format!("{}{}", place.prefix, module.name),
-            is_border: module.part.is_some(),
+            is_boundary: module.part.is_some(),
             computations,
             slots,
             machine,
@@ -210,9 +210,9 @@ impl Network {
         Ok(())
     }
 
-    /// Items cross the border between a stream of a module and the stream of its own contract that it is. Each
+    /// Items cross the boundary between a stream of a module and the stream of its own contract that it is. Each
     /// crossing is a module that takes no time, so that a full stream does not hold up the others.
-    fn border(&mut self, module: usize, outer: usize, inner: usize) {
+    fn boundary(&mut self, module: usize, outer: usize, inner: usize) {
         let goes_in = self.streams[inner].from.is_empty();
         let (node, unit) = (self.modules.len(), self.computations.len());
         let outer_port = self.streams[outer].port_of(module);
@@ -238,9 +238,9 @@ impl Network {
         };
         let (stream, given) = if goes_in { (outer, inner) } else { (inner, outer) };
         let name = self.modules[module].name.clone();
-        self.modules.push(Node {
+        self.modules.push(SimulatedModule {
             name: name.clone(),
-            is_border: true,
+            is_boundary: true,
             computations: vec![unit],
             slots: vec![1],
             machine: None,
@@ -257,14 +257,14 @@ impl Network {
 }
 
 /// Where the streams and machines of a contract begin in the network.
-struct Place<'a> {
+struct SubNetwork<'a> {
     contract: &'a Contract,
     prefix: &'a str,
     streams: usize,
     machines: usize,
 }
 
-impl Place<'_> {
+impl SubNetwork<'_> {
     fn port(&self, stream: usize, module: usize) -> Port {
         let one = &self.contract.streams[stream];
         let port = match one.on_demand {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use serde::Serialize;
 
 use super::network::Port;
-use super::state::State;
+use super::state::SimulationState;
 
 /// A simulated program that stopped for good.
 #[derive(Clone, Debug, Serialize)]
@@ -28,7 +28,7 @@ struct Wait {
     waiting_items: Vec<String>,
 }
 
-impl State<'_> {
+impl SimulationState<'_> {
     pub(super) fn stall(&self) -> Stall {
         let waits: Vec<Vec<Wait>> = (0..self.network.modules.len())
             .map(|module| self.waits(module))

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::network::{Network, Port};
 use crate::pseudo_random::mixed;
 
-pub(super) struct State<'a> {
+pub(super) struct SimulationState<'a> {
     pub(super) network: &'a Network,
     pub(super) now_s: f64,
     pub(super) buffers: Vec<Vec<Buffer>>,
@@ -20,8 +20,8 @@ pub(super) struct State<'a> {
     pub(super) sent: Vec<u64>,
     /// Seconds between two activations of a computation that starts by itself.
     intervals_s: Vec<Option<f64>>,
-    events: BinaryHeap<Reverse<Event>>,
-    /// Events so far.
+    events: BinaryHeap<Reverse<ScheduledEvent>>,
+    /// Events scheduled since the start.
     pub(super) scheduled: u64,
     /// Modules that may be able to do something.
     ready: Vec<usize>,
@@ -73,7 +73,7 @@ impl Busy {
     }
 }
 
-struct Event {
+struct ScheduledEvent {
     time_s: f64,
     /// Events at the same time happen in the order in which they were scheduled.
     number: u64,
@@ -96,30 +96,30 @@ enum Happening {
     },
 }
 
-impl PartialEq for Event {
-    fn eq(&self, other: &Event) -> bool {
+impl PartialEq for ScheduledEvent {
+    fn eq(&self, other: &ScheduledEvent) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Event {}
+impl Eq for ScheduledEvent {}
 
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<Ordering> {
+impl PartialOrd for ScheduledEvent {
+    fn partial_cmp(&self, other: &ScheduledEvent) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> Ordering {
+impl Ord for ScheduledEvent {
+    fn cmp(&self, other: &ScheduledEvent) -> Ordering {
         let times = self.time_s.total_cmp(&other.time_s);
         times.then(self.number.cmp(&other.number))
     }
 }
 
-impl<'a> State<'a> {
+impl<'a> SimulationState<'a> {
     /// `intervals_s` has the seconds between two activations of computations that are paced.
-    pub(super) fn new(network: &'a Network, intervals_s: Vec<Option<f64>>, seed: u64) -> State<'a> {
+    pub(super) fn new(network: &'a Network, intervals_s: Vec<Option<f64>>, seed: u64) -> SimulationState<'a> {
         let buffers = network.streams.iter().map(|stream| {
             let initial = Buffer {
                 present: stream.initial,
@@ -138,7 +138,7 @@ impl<'a> State<'a> {
             free: node.slots.clone(),
             busy: Busy::default(),
         });
-        State {
+        SimulationState {
             now_s: 0.0,
             buffers: buffers.collect(),
             units: units.collect(),
@@ -170,11 +170,11 @@ impl<'a> State<'a> {
     }
 
     /// Lets the next event happen, unless it is later than `end_s`. `None` if there is none any more.
-    pub(super) fn step(&mut self, end_s: f64) -> Option<Step> {
+    pub(super) fn step(&mut self, end_s: f64) -> Option<SimulationStep> {
         let Reverse(next) = self.events.peek()?;
         if next.time_s > end_s {
             self.now_s = end_s;
-            return Some(Step::End);
+            return Some(SimulationStep::End);
         }
         let Reverse(event) = self.events.pop()?;
         self.now_s = event.time_s;
@@ -197,7 +197,7 @@ impl<'a> State<'a> {
                 None
             }
         };
-        Some(Step::Happened(finished))
+        Some(SimulationStep::Happened(finished))
     }
 
     /// Seconds that workers of a module were busy.
@@ -239,7 +239,7 @@ impl<'a> State<'a> {
     fn schedule(&mut self, time_s: f64, happening: Happening) {
         let number = self.scheduled;
         self.scheduled += 1;
-        self.events.push(Reverse(Event {
+        self.events.push(Reverse(ScheduledEvent {
             time_s,
             number,
             happening,
@@ -397,7 +397,7 @@ impl<'a> State<'a> {
 }
 
 /// What a step did.
-pub(super) enum Step {
+pub(super) enum SimulationStep {
     /// An event; if an activation finished, that of this module.
     Happened(Option<usize>),
     /// Nothing more happens before the end.
