@@ -39,6 +39,7 @@ mod schema;
 mod service;
 mod simulate;
 mod size;
+mod svg;
 mod system;
 
 pub use assess::{Arithmetic, Assessment, FeatureRate, Raise, Specification};
