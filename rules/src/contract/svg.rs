@@ -1,7 +1,7 @@
 //! The graph of a contract as a picture: modules with their rates and use, streams between them, the bottleneck.
 //! Colours come from a style sheet for light and dark.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::assess::Assessment;
@@ -17,7 +17,9 @@ const LEFT: f64 = 32.0;
 const TOP: f64 = 92.0;
 const LINE: f64 = 20.0;
 /// Streams that go back run below the boxes, each this much deeper.
-const DEEPER: f64 = 26.0;
+const DEEPER: f64 = 36.0;
+/// How far they keep from the modules at their sides.
+const ASIDE: f64 = 14.0;
 
 const STYLE: &str = "
 text { font: 12px system-ui, 'Helvetica Neue', Arial, sans-serif; fill: #1f2328 }
@@ -50,58 +52,122 @@ impl Contract {
 
 /// Where modules are: layer and row, from left to right along the streams.
 struct Layout {
+    /// Modules, then places through which a stream passes between layers that are not neighbours.
     places: Vec<(usize, usize)>,
+    /// For each sender and receiver of a stream, the places between them; none for a stream that goes back.
+    ways: BTreeMap<(usize, usize, usize), Vec<usize>>,
     layers: usize,
     rows: usize,
 }
 
 impl Layout {
     fn of(contract: &Contract) -> Layout {
-        let layers = layers(contract);
-        let count = layers.iter().max().map_or(1, |last| last + 1);
-        let mut places = vec![(0, 0); layers.len()];
+        let mut layer_of = layers(contract);
+        let mut ways = BTreeMap::new();
+        // Who sends to each module and place.
+        let mut senders = vec![Vec::new(); layer_of.len()];
+        for (stream, one) in contract.streams.iter().enumerate() {
+            for (&from, &to) in one
+                .from
+                .iter()
+                .flat_map(|from| one.to.iter().map(move |to| (from, to)))
+            {
+                let mut way = Vec::new();
+                let mut before = from;
+                for layer in layer_of[from] + 1..layer_of[to] {
+                    way.push(layer_of.len());
+                    layer_of.push(layer);
+                    senders.push(vec![before]);
+                    before = layer_of.len() - 1;
+                }
+                if layer_of[from] < layer_of[to] {
+                    senders[to].push(before);
+                }
+                ways.insert((stream, from, to), way);
+            }
+        }
+        let count = layer_of.iter().max().map_or(1, |last| last + 1);
+        let mut places = vec![(0, 0); layer_of.len()];
         let mut rows = 1;
         for layer in 0..count {
-            let mut members: Vec<usize> = (0..layers.len())
-                .filter(|module| layers[*module] == layer)
-                .collect();
+            let members = (0..layer_of.len()).filter(|place| layer_of[*place] == layer);
             // Near the mean of those that send to it.
-            let height = |module: &usize| {
-                let senders = contract
-                    .streams
-                    .iter()
-                    .filter(|stream| stream.to.contains(module));
-                let senders = senders.flat_map(|stream| stream.from.iter().copied());
-                let (sum, number) = senders
-                    .filter(|sender| layers[*sender] < layer)
-                    .fold((0.0, 0.0), |(sum, number), sender| {
-                        (sum + places[sender].1 as f64, number + 1.0)
-                    });
-                if number > 0.0 { sum / number } else { 0.0 }
+            let height = |place: usize| {
+                let sum: usize = senders[place].iter().map(|sender| places[*sender].1).sum();
+                sum as f64 / senders[place].len().max(1) as f64
             };
-            let mut ordered: Vec<(f64, usize)> = members
-                .drain(..)
-                .map(|module| (height(&module), module))
-                .collect();
+            let mut ordered: Vec<(f64, usize)> = members.map(|place| (height(place), place)).collect();
             ordered.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             rows = rows.max(ordered.len());
-            for (row, (_, module)) in ordered.into_iter().enumerate() {
-                places[module] = (layer, row);
+            for (row, (_, place)) in ordered.into_iter().enumerate() {
+                places[place] = (layer, row);
             }
         }
         Layout {
             places,
+            ways,
             layers: count,
             rows,
         }
     }
 
-    /// The upper left corner of a module; layers are centred.
-    fn corner(&self, module: usize) -> (f64, f64) {
-        let (layer, row) = self.places[module];
+    /// The upper left corner of a module or place; layers are centred.
+    fn corner(&self, place: usize) -> (f64, f64) {
+        let (layer, row) = self.places[place];
         let members = self.places.iter().filter(|place| place.0 == layer).count();
         let free = (self.rows - members) as f64 / 2.0;
         (LEFT + layer as f64 * STEP.0, TOP + (row as f64 + free) * STEP.1)
+    }
+
+    /// The lower edge of the lowest modules.
+    fn bottom(&self) -> f64 {
+        TOP + self.rows as f64 * STEP.1 - (STEP.1 - BOX.1)
+    }
+
+    /// The points in the middle of the left and of the right side.
+    fn sides(&self, place: usize) -> [(f64, f64); 2] {
+        let (x, y) = self.corner(place);
+        [(x, y + BOX.1 / 2.0), (x + BOX.0, y + BOX.1 / 2.0)]
+    }
+
+    /// A curve along the streams, and the middle of its first part.
+    fn forward(&self, from: usize, way: &[usize], to: usize) -> (String, (f64, f64)) {
+        let [_, first] = self.sides(from);
+        let mut path = format!("M{} {}", first.0, first.1);
+        let (mut start, mut middle) = (first, None);
+        for &place in way.iter().chain([&to]) {
+            let [left, right] = self.sides(place);
+            let x = (start.0 + left.0) / 2.0;
+            let _ = write!(path, "C{x} {} {x} {} {} {}", start.1, left.1, left.0, left.1);
+            if place != to {
+                let _ = write!(path, "L{} {}", right.0, right.1);
+            }
+            middle.get_or_insert((x, (start.1 + left.1) / 2.0));
+            start = right;
+        }
+        (path, middle.unwrap_or(first))
+    }
+
+    /// A line below all modules, at this height, and its middle.
+    fn backward(&self, from: usize, to: usize, y: f64) -> (String, (f64, f64)) {
+        let ([_, start], [end, _]) = (self.sides(from), self.sides(to));
+        let (right, left) = (start.0 + ASIDE, end.0 - ASIDE);
+        let path = format!(
+            "M{} {}Q{right} {} {right} {}L{right} {}Q{right} {y} {} {y}L{} {y}Q{left} {y} {left} {}L{left} {}Q{left} {} {} {}",
+            start.0,
+            start.1,
+            start.1,
+            start.1 + ASIDE,
+            y - ASIDE,
+            right - ASIDE,
+            left + ASIDE,
+            y - ASIDE,
+            end.1 + ASIDE,
+            end.1,
+            end.0,
+            end.1
+        );
+        (path, ((left + right) / 2.0, y))
     }
 }
 
@@ -182,7 +248,7 @@ impl Picture<'_> {
             .filter(|one| !self.is_module(one))
             .map(used)
             .collect();
-        let below = TOP + self.layout.rows as f64 * STEP.1 + f64::from(backward) * DEEPER;
+        let below = self.layout.bottom() + f64::from(backward) * DEEPER + STEP.1 - BOX.1;
         let width = (LEFT * 2.0 + (self.layout.layers - 1) as f64 * STEP.0 + BOX.0).max(560.0);
         let height = below + others.len() as f64 * LINE + 12.0;
         let mut out = format!(
@@ -296,52 +362,28 @@ impl Picture<'_> {
         let class = if one.on_demand { "stream demand" } else { "stream" };
         for &from in &one.from {
             for &to in &one.to {
-                let ((x0, y0), (x1, y1)) = (self.layout.corner(from), self.layout.corner(to));
-                let (start, end) = ((x0 + BOX.0, y0 + BOX.1 / 2.0), (x1, y1 + BOX.1 / 2.0));
-                let is_forward = x1 > x0;
-                let (path, middle) = if is_forward {
-                    let bend = (end.0 - start.0) / 2.0;
-                    (
-                        format!(
-                            "M{} {}C{} {} {} {} {} {}",
-                            start.0,
-                            start.1,
-                            start.0 + bend,
-                            start.1,
-                            end.0 - bend,
-                            end.1,
-                            end.0,
-                            end.1
-                        ),
-                        ((start.0 + end.0) / 2.0, (start.1 + end.1) / 2.0),
-                    )
-                } else {
-                    *backward += 1;
-                    let y = TOP + self.layout.rows as f64 * STEP.1 - (STEP.1 - BOX.1)
-                        + f64::from(*backward) * DEEPER;
-                    let (x0, x1) = (x0 + BOX.0 / 2.0, x1 + BOX.0 / 2.0 - 16.0);
-                    (
-                        format!(
-                            "M{x0} {}C{x0} {y} {x0} {y} {} {y}L{} {y}C{x1} {y} {x1} {y} {x1} {}",
-                            y0 + BOX.1,
-                            x0 - 28.0,
-                            x1 + 28.0,
-                            y1 + BOX.1
-                        ),
-                        ((x0 + x1) / 2.0, y),
-                    )
+                let way = &self.layout.ways[&(stream, from, to)];
+                let (path, middle) = match self.layout.places[from].0 < self.layout.places[to].0 {
+                    true => self.layout.forward(from, way, to),
+                    false => {
+                        *backward += 1;
+                        let y = self.layout.bottom() + f64::from(*backward) * DEEPER;
+                        self.layout.backward(from, to, y)
+                    }
                 };
                 let _ = writeln!(
                     out,
                     "<path class=\"{class}\" d=\"{path}\" marker-end=\"url(#a)\"/>"
                 );
-                let received = self
-                    .rate(Feature::Input { module: to, stream })
-                    .map(rate)
-                    .unwrap_or_default();
+                // A merged stream has the share of each sender.
+                let part = match one.from.len() > 1 {
+                    true => Feature::Output { module: from, stream },
+                    false => Feature::Input { module: to, stream },
+                };
+                let part = self.rate(part).map(rate).unwrap_or_default();
                 let _ = writeln!(
                     labels,
-                    "<text class=\"mid halo\" x=\"{x}\" y=\"{}\">{}</text><text class=\"mid dim halo\" x=\"{x}\" y=\"{}\">{received}</text>",
+                    "<text class=\"mid halo\" x=\"{x}\" y=\"{}\">{}</text><text class=\"mid dim halo\" x=\"{x}\" y=\"{}\">{part}</text>",
                     middle.1 - 7.0,
                     escaped(&one.name),
                     middle.1 + 16.0,
@@ -407,6 +449,9 @@ mod tests {
         );
         assert_eq!(picture.matches("marker-end").count(), 4);
         assert_eq!(picture.matches("stream demand").count(), 2);
+        // A sends 1/s of the 3/s that B takes.
+        let label = picture.split(">s<").nth(1).unwrap();
+        assert!(label.contains(">1/s<"), "{label}");
         let back = picture
             .lines()
             .filter(|line| line.contains("marker-end") && line.contains('L'));
