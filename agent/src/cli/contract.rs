@@ -17,6 +17,9 @@ pub enum ContractCommand {
         /// For Graphviz
         #[arg(long, conflicts_with = "json")]
         dot: bool,
+        /// Write a picture of the graph with rates, use and the bottleneck (- for standard output)
+        #[arg(long, value_name = "FILE")]
+        svg: Option<String>,
     },
     /// The greatest rate, what binds it, and what an addition to each resource is worth
     Max(ContractArgs),

@@ -17,8 +17,7 @@ use rules::{
 };
 use serde_json::json;
 
-use super::print_json;
-
+use super::{print_json, replay::Report};
 use crate::{
     cli::{ContractArgs, ContractCommand},
     diagnostics,
@@ -32,7 +31,9 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
             return Ok(Code::Done);
         }
         ContractCommand::Learn(args) => return learn::run(args),
-        ContractCommand::Check { args, dot } => (args, &|contract| check(contract, args.json, *dot)),
+        ContractCommand::Check { args, dot, svg } => {
+            (args, &|contract| check(contract, args.json, *dot, svg.as_deref()))
+        }
         ContractCommand::Max(args) => (args, &|contract| max(contract, args.json)),
         ContractCommand::Size(args) => (args, &|contract| size(contract, args.json)),
         ContractCommand::Watch(args) => (&args.contract, &|contract| watch::run(contract, args)),
@@ -100,10 +101,16 @@ fn rate(value: f64) -> String {
     }
 }
 
-fn check(contract: &Contract, json: bool, dot: bool) -> ShowResult {
+fn check(contract: &Contract, json: bool, dot: bool, svg: Option<&str>) -> ShowResult {
     let (assessment, capacity) = contract.capacity()?;
     let exceeded = contract.exceeded(&capacity);
-    if dot {
+    if let Some(name) = svg {
+        Report::open(name)?.write_text(&contract.svg(&assessment, &capacity))?;
+    }
+    let is_picture = svg == Some("-");
+    if is_picture {
+        // Nothing else belongs to standard output.
+    } else if dot {
         say!("{}", contract.dot(&assessment, &capacity).trim_end());
     } else if json {
         print_json(&json!({
@@ -122,7 +129,7 @@ fn check(contract: &Contract, json: bool, dot: bool) -> ShowResult {
     }
     match exceeded {
         Some(wrong) => Err(vec![wrong].into()),
-        None if dot || json => Ok(Code::Done),
+        None if dot || json || is_picture => Ok(Code::Done),
         None => {
             say!("the contract {} can hold", contract.name());
             Ok(Code::Done)

@@ -40,6 +40,7 @@ mod schema;
 mod service;
 mod simulate;
 mod size;
+mod svg;
 mod system;
 
 pub use crate::file::lower::is_name;

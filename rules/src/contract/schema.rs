@@ -26,7 +26,7 @@ pub fn schema() -> String {
 mod tests {
     use super::super::Contract;
     use super::*;
-    use crate::file::schema::testing::{accepted, kept};
+    use crate::file::tests::schemas::{accepted, kept};
 
     const LEAST: &str =
         "contract: a\nstreams: {s: {from: A, to: B}}\nmodules: {A: {gives: {s: 1}}, B: {takes: [s]}}\n";

@@ -1,3 +1,5 @@
+pub(crate) mod schemas;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
