@@ -43,7 +43,7 @@ mod size;
 mod svg;
 mod system;
 
-pub use crate::file::lower::is_name;
+pub use crate::file::lower::is_plain_name;
 pub use assess::{Arithmetic, Assessment, FeatureRate, Raise, Specification};
 pub use calibrate::FittedWork;
 pub use capacity::{Addition, Capacity, Resource};

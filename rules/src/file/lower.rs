@@ -7,7 +7,7 @@ use super::keys::{self, Keys};
 use super::sections::{capture, declared, join, metric, named, probe, role, texts, window};
 use super::template::{Template, parse_template};
 use super::tunes::tunes;
-use super::yaml::{Tree, YamlNode};
+use super::yaml::{Tree, YamlNode, is_switch};
 use super::{Bindings, CaptureEntry, MetricEntry, Named, RuleFile};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::Expr;
@@ -293,9 +293,14 @@ pub(crate) fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
 }
 
 /// Whether a text is a word that is no keyword of the grammar.
-pub fn is_name(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_alphabetic() || c == '_');
     starts && text.chars().all(|c| c.is_alphanumeric() || c == '_') && !WORDS.contains(&text)
+}
+
+/// Whether a text can be written as a name without quotes: `yes` is a boolean to some readers of YAML.
+pub fn is_plain_name(text: &str) -> bool {
+    is_name(text) && !is_switch(text)
 }
 
 /// Names are used in formulas: a single word that is no keyword of the grammar.

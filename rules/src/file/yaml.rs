@@ -384,7 +384,7 @@ fn twice(key: &Text, first: Span) -> Diagnostic {
         .at(first, "first here")
 }
 
-fn is_switch(raw: &str) -> bool {
+pub(super) fn is_switch(raw: &str) -> bool {
     ["on", "off", "yes", "no"]
         .iter()
         .any(|word| raw.eq_ignore_ascii_case(word))

@@ -1,6 +1,6 @@
 use rules::contract::Contract;
 
-use super::*;
+use super::{counted::Names, *};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -144,6 +144,13 @@ fn a_contract_is_learned_that_the_reader_of_contracts_takes_and_that_says_what_w
         "{}",
         learned.text
     );
+}
+
+#[test]
+fn names_of_programs_become_names_of_modules() {
+    let mut names = Names::default();
+    let of = ["xz", "yes", "7z", "g++", "xz", "and"].map(|program| names.unique(program));
+    assert_eq!(of, ["xz", "p_yes", "p_7z", "g__", "xz_2", "p_and"]);
 }
 
 #[test]
