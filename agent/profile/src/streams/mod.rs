@@ -1,5 +1,5 @@
 //! Stream programs as observed: modules with the shares of their time, streams with counted items. From them a
-//! contract is learned ([`learn`]), or compared with one ([`ContractWatch`]).
+//! contract is learned ([`learn()`]), or compared with one ([`ContractWatch`]).
 //!
 //! `counted` makes an [`ObservedGraph`] of processes joined by pipes, `ranks` of an MPI program. Nothing here knows how counts were taken.
 
