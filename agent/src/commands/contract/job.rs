@@ -16,7 +16,7 @@ use crate::{cli::LearnArgs, commands::target, exit::Failure};
 const REPORTS: u32 = 10;
 const BETWEEN_MIN: Duration = Duration::from_secs(2);
 
-/// Whether TARGET is a job of processes that have MPI. Nothing is waited for or refused here.
+/// Whether TARGET is a job of processes that have MPI. Nothing is refused here.
 pub(super) fn has_mpi(typed: &str) -> bool {
     let found = target::job(&mut Discovery::default(), typed, false);
     found.is_ok_and(|job| job.members.iter().any(|member| member.mpi.is_some()))
