@@ -9,6 +9,7 @@ use std::process::Command;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Mpi, Waiting};
 use tuneagent_e2e::line_program::LineProgram;
+use tuneagent_e2e::lines::finish;
 use tuneagent_e2e::wait::wait_for;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -259,13 +260,7 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
 
 /// Runs the agent in a folder. Returns the exit code and the output.
 fn in_folder(folder: &std::path::Path, arguments: &[&str]) -> Outcome<(i32, String)> {
-    let output = Command::new(binary()?)
-        .args(arguments)
-        .current_dir(folder)
-        .output()?;
-    let text = [output.stdout, output.stderr].concat();
-    let code = output.status.code().ok_or("killed by a signal")?;
-    Ok((code, String::from_utf8_lossy(&text).into_owned()))
+    finish(Command::new(binary()?).args(arguments).current_dir(folder))
 }
 
 #[test]

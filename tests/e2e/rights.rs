@@ -11,6 +11,7 @@ use serde_json::json;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Mpi;
 use tuneagent_e2e::knobs::{ANA, BEN, Knobs, User};
+use tuneagent_e2e::lines::finish;
 use tuneagent_e2e::{Outcome, Problem, family, programs, require};
 
 use crate::expected::SOON;
@@ -254,15 +255,7 @@ fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
     let ana = User::new(ANA, &[])?;
     // File capabilities are limited by the bounding set, so this user keeps root's.
     assert!(lend(&ana)?, "setcap");
-    let run = |arguments: &[&str]| -> Outcome<(i32, String)> {
-        let mut command = as_plain_user(&ana);
-        let output = command.args(arguments).output()?;
-        let text = [output.stdout, output.stderr].concat();
-        Ok((
-            output.status.code().unwrap_or(-1),
-            String::from_utf8_lossy(&text).into_owned(),
-        ))
-    };
+    let run = |arguments: &[&str]| -> Outcome<(i32, String)> { finish(as_plain_user(&ana).args(arguments)) };
     let mut own = Knobs::start_as(ANA)?;
     let pid = own.pid().to_string();
     let (code, text) = run(&["attach", &pid, "--probe", "step", "--plain", "--duration", "1s"])?;

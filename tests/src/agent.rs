@@ -5,11 +5,10 @@
 //! the running test.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::lines::Lines;
+use crate::lines::{Lines, finish, follow};
 use crate::problem::Context;
 use crate::{Outcome, Problem, family, programs};
 
@@ -54,7 +53,10 @@ pub struct Agent {
     folder: TempDir,
 }
 
-const ENTER_NODE: [&str; 5] = ["nsenter", "--pid", "--mount", "--uts", "--target"];
+/// A command that enters the namespaces of the process `node`.
+fn enter(node: &str) -> [&str; 7] {
+    ["nsenter", "--pid", "--mount", "--uts", "--target", node, "--"]
+}
 
 impl Agent {
     /// Starts `tuneagent attach PID --plain --json FILE FLAGS…`.
@@ -71,67 +73,39 @@ impl Agent {
 
     /// As `attach`, with the journals in `state`. Without a budget, unless the flags have one.
     pub fn attach_in(state: Option<&Path>, pid: u32, flags: &[&str]) -> Outcome<Agent> {
-        let folder = tempfile::tempdir()?;
-        let report = folder.path().join("report.json");
-        let mut arguments = vec![
-            "attach".into(),
-            pid.to_string(),
-            "--plain".into(),
-            "--json".into(),
-        ];
-        arguments.push(report.to_string_lossy().into_owned());
-        arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        // Tests compare every call. An unoptimised build costs more than the default budget permits.
-        if !flags.contains(&"--budget") {
-            arguments.extend(["--budget", "none"].map(str::to_owned));
-        }
-        Agent::start(arguments, folder, state)
+        Agent::attach_by(&[], state, &pid.to_string(), flags)
     }
 
     /// As `attach`, in the UTS namespace of that process, so that the agent runs on the same node by its host
     /// name.
     pub fn attach_on_its_node(pid: u32, flags: &[&str]) -> Outcome<Agent> {
-        let folder = tempfile::tempdir()?;
-        let report = text(&folder.path().join("report.json"));
         let target = pid.to_string();
-        let mut arguments = vec!["attach", &target, "--plain", "--json", &report];
-        arguments.extend(flags);
-        let arguments = arguments.into_iter().map(str::to_owned).collect();
-        let state = folder.path().to_owned();
-        let enter = ["nsenter", "--uts", "--target", &target, "--"];
-        Agent::start_by(&enter, arguments, folder, &state)
+        Agent::attach_by(
+            &["nsenter", "--uts", "--target", &target, "--"],
+            None,
+            &target,
+            flags,
+        )
     }
 
     /// As `attach`, in the namespaces of the process `node`; `target` is the process number in that
     /// namespace.
     pub fn attach_in_node(node: u32, target: &str, flags: &[&str]) -> Outcome<Agent> {
+        Agent::attach_by(&enter(&node.to_string()), None, target, flags)
+    }
+
+    fn attach_by(by: &[&str], state: Option<&Path>, target: &str, flags: &[&str]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = text(&folder.path().join("report.json"));
-        let mut arguments = vec!["attach", target, "--plain", "--json", &report];
-        arguments.extend(flags);
-        let arguments = arguments.into_iter().map(str::to_owned).collect();
-        let state = folder.path().to_owned();
-        let node = node.to_string();
-        Agent::start_by(
-            &[&ENTER_NODE[..], &[&node, "--"]].concat(),
-            arguments,
-            folder,
-            &state,
-        )
+        let arguments = ["attach", target, "--plain", "--json", &report];
+        let arguments = [&arguments[..], flags, budget(flags)].concat();
+        Agent::start_by(by, &arguments, folder, state)
     }
 
     /// Runs a command in the namespaces of `node` to its end. Returns the exit code and the output.
     pub fn run_in_node(node: u32, arguments: &[&str]) -> Outcome<(i32, String)> {
         let folder = tempfile::tempdir()?;
-        let state = folder.path().to_owned();
-        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let node = node.to_string();
-        let mut agent = Agent::start_by(
-            &[&ENTER_NODE[..], &[&node, "--"]].concat(),
-            arguments,
-            folder,
-            &state,
-        )?;
+        let mut agent = Agent::start_by(&enter(&node.to_string()), arguments, folder, None)?;
         let code = agent.wait(Duration::from_secs(60))?;
         Ok((code, agent.lines.text()))
     }
@@ -146,15 +120,17 @@ impl Agent {
     /// Starts `tuneagent run --json FILE FLAGS… -- COMMAND…`, without a budget, unless the flags have one.
     pub fn starting(flags: &[&str], command: &[String]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
-        let report = folder.path().join("report.json");
-        let mut arguments = vec!["run".to_owned(), "--json".into(), report.to_string_lossy().into()];
-        arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        if !flags.contains(&"--budget") {
-            arguments.extend(["--budget", "none"].map(str::to_owned));
-        }
-        arguments.push("--".into());
-        arguments.extend_from_slice(command);
-        Agent::start(arguments, folder, None)
+        let report = text(&folder.path().join("report.json"));
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let arguments = [
+            &["run", "--json", &report],
+            flags,
+            budget(flags),
+            &["--"],
+            &command,
+        ]
+        .concat();
+        Agent::start_by(&[], &arguments, folder, None)
     }
 
     /// Starts a command of the agent with these arguments.
@@ -164,8 +140,7 @@ impl Agent {
 
     /// As `command`, with the journals in `state`.
     pub fn command_in(state: Option<&Path>, arguments: &[&str]) -> Outcome<Agent> {
-        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        Agent::start(arguments, tempfile::tempdir()?, state)
+        Agent::start_by(&[], arguments, tempfile::tempdir()?, state)
     }
 
     /// Runs a command to its end, with the journals in `state`. Returns the exit code and the output.
@@ -197,17 +172,9 @@ impl Agent {
     /// Runs a command to its end; the command `by` executes the agent.
     fn run_by(by: &[&str], state: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
         // `timeout` ends a command that hangs, with exit code 124.
-        let output = Command::new("timeout")
-            .arg("120")
-            .args(by)
-            .arg(binary()?)
-            .args(arguments)
-            .env("TUNEAGENT_STATE_DIR", state)
-            .stdin(Stdio::null())
-            .output()?;
-        let text = [output.stdout, output.stderr].concat();
-        let code = output.status.code().ok_or("killed by a signal")?;
-        Ok((code, String::from_utf8_lossy(&text).into_owned()))
+        let mut command = Command::new("timeout");
+        command.arg("120").args(by).arg(binary()?).args(arguments);
+        finish(command.env("TUNEAGENT_STATE_DIR", state))
     }
 
     /// As `run_in`, with a limit on file descriptors.
@@ -225,36 +192,17 @@ impl Agent {
         Agent::run_in(tempfile::tempdir()?.path(), arguments)
     }
 
-    fn start(arguments: Vec<String>, folder: TempDir, state: Option<&Path>) -> Outcome<Agent> {
-        let state = state.unwrap_or(folder.path()).to_owned();
-        Agent::start_by(&[], arguments, folder, &state)
-    }
-
     /// Starts the agent; the command `by` executes it.
-    fn start_by(by: &[&str], arguments: Vec<String>, folder: TempDir, state: &Path) -> Outcome<Agent> {
-        let binary = binary()?;
+    fn start_by(by: &[&str], arguments: &[&str], folder: TempDir, state: Option<&Path>) -> Outcome<Agent> {
         let mut command = Command::new("setpriv");
-        command
-            .args(["--pdeathsig", "KILL", "--"])
-            .args(by)
-            .arg(&binary)
-            .args(arguments.iter().map(OsStr::new));
+        command.args(["--pdeathsig", "KILL", "--"]).args(by);
+        command.arg(binary()?).args(arguments);
         // Journals of a test must not mix with those of other tests or of the user.
         command
-            .env("TUNEAGENT_STATE_DIR", state)
+            .env("TUNEAGENT_STATE_DIR", state.unwrap_or(folder.path()))
             .env("XDG_STATE_HOME", folder.path())
             .env("XDG_RUNTIME_DIR", folder.path());
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let mut child = command
-            .spawn()
-            .context(format!("cannot start {}", binary.display()))?;
-        let lines = Lines::default();
-        lines.follow(child.stdout.take().ok_or("no output")?);
-        lines.follow(child.stderr.take().ok_or("no error output")?);
+        let (child, lines) = follow(command.process_group(0))?;
         Ok(Agent { child, lines, folder })
     }
 
@@ -282,17 +230,12 @@ impl Agent {
 
     /// Runs `tuneagent session VERB PID ARGUMENTS…` for this session. Returns the exit code and the output.
     pub fn request(&self, verb: &str, arguments: &[&str]) -> Outcome<(i32, String)> {
-        let output = Command::new("timeout")
-            .arg("120")
-            .arg(binary()?)
+        let mut command = Command::new("timeout");
+        command.arg("120").arg(binary()?);
+        command
             .args(["session", verb, &self.pid().to_string()])
-            .args(arguments)
-            .env("XDG_RUNTIME_DIR", self.folder.path())
-            .stdin(Stdio::null())
-            .output()?;
-        let text = [output.stdout, output.stderr].concat();
-        let code = output.status.code().ok_or("killed by a signal")?;
-        Ok((code, String::from_utf8_lossy(&text).into_owned()))
+            .args(arguments);
+        finish(command.env("XDG_RUNTIME_DIR", self.folder.path()))
     }
 
     /// The current report of the session.
@@ -358,6 +301,12 @@ impl Agent {
             other => Err(Problem::new(format!("the report's schema is {other:?}"))),
         }
     }
+}
+
+/// Tests compare every call. An unoptimised build costs more than the default budget permits.
+fn budget(flags: &[&str]) -> &'static [&'static str] {
+    let is_stated = flags.contains(&"--budget");
+    if is_stated { &[] } else { &["--budget", "none"] }
 }
 
 fn text(path: &Path) -> String {

@@ -6,14 +6,14 @@
 use std::fs;
 use std::os::unix::{fs::PermissionsExt, process::CommandExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::lines::Lines;
+use crate::lines::{Lines, follow};
 use crate::problem::Context;
 use crate::{Outcome, Problem, family, programs};
 
@@ -222,19 +222,9 @@ impl Job {
             .args(["--pdeathsig", "TERM", "--"])
             .args(&words)
             .current_dir(folder.path());
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
         // A separate process group: Ctrl-C at a terminal reaches only this process, which ends the job in
         // order.
-        command.process_group(0);
-        let mut child = command
-            .spawn()
-            .context(format!("cannot start {}", words.join(" ")))?;
-        let lines = Lines::default();
-        lines.follow(child.stdout.take().ok_or("no output")?);
-        lines.follow(child.stderr.take().ok_or("no error output")?);
+        let (child, lines) = follow(command.process_group(0))?;
         Ok(Job {
             child,
             lines,

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::agent::binary;
 use crate::line_program::LineProgram;
-use crate::lines::Lines;
+use crate::lines::{self, Lines, finish};
 use crate::problem::Context;
 use crate::wait::SOON;
 use crate::{Outcome, Problem, family, programs};
@@ -196,8 +196,7 @@ impl User {
         command
             .env("TUNEAGENT_STATE_DIR", self.folder.path().join("state"))
             .env("XDG_RUNTIME_DIR", runtime)
-            .env_remove("SUDO_UID")
-            .stdin(Stdio::null());
+            .env_remove("SUDO_UID");
     }
 
     /// Runs a command to its end. Returns the exit code and the output.
@@ -266,7 +265,6 @@ impl User {
             .args(become_user(self.uid, &[]))
             .args(["--", "env", "-C", &own]);
         command.args(words).env("HOME", &own).env("TMPDIR", &own);
-        command.stdin(Stdio::null());
         follow(command)
     }
 
@@ -277,22 +275,8 @@ impl User {
 }
 
 fn follow(mut command: Command) -> Outcome<Running> {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context(format!("cannot start {command:?}"))?;
-    let lines = Lines::default();
-    lines.follow(child.stdout.take().ok_or("no output")?);
-    lines.follow(child.stderr.take().ok_or("no error output")?);
+    let (child, lines) = lines::follow(&mut command)?;
     Ok(Running { child, lines })
-}
-
-fn finish(command: &mut Command) -> Outcome<(i32, String)> {
-    let output = command.output()?;
-    let text = [output.stdout, output.stderr].concat();
-    let code = output.status.code().ok_or("killed by a signal")?;
-    Ok((code, String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// A running command of a user.

@@ -3,9 +3,11 @@
 //! Reader threads append to one list, which keeps all lines. Every wait searches the complete list.
 
 use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::problem::Context;
 use crate::{Outcome, Problem};
 
 /// A line with its arrival time.
@@ -33,6 +35,27 @@ struct Shared {
 struct State {
     lines: Vec<Line>,
     readers: usize,
+}
+
+/// Runs a command without input to its end. Returns the exit code and both outputs.
+pub fn finish(command: &mut Command) -> Outcome<(i32, String)> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let text = [output.stdout, output.stderr].concat();
+    let code = output.status.code().ok_or("killed by a signal")?;
+    Ok((code, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Starts a command without input. Returns the lines of both outputs, too.
+pub fn follow(command: &mut Command) -> Outcome<(Child, Lines)> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().context(format!("cannot start {command:?}"))?;
+    let lines = Lines::default();
+    lines.follow(child.stdout.take().ok_or("no output")?);
+    lines.follow(child.stderr.take().ok_or("no error output")?);
+    Ok((child, lines))
 }
 
 impl Lines {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::lines::Lines;
+use crate::lines::{Lines, follow};
 use crate::problem::Context;
 use crate::{Outcome, Problem, each, family};
 
@@ -46,7 +46,8 @@ impl Prometheus {
             fs::write(folder.path().join(name), text)?;
         }
         let address = free_address()?;
-        let mut child = Command::new("setpriv")
+        let mut command = Command::new("setpriv");
+        command
             .args(["--pdeathsig", "KILL", "--", "prometheus"])
             .arg(format!(
                 "--config.file={}",
@@ -56,15 +57,8 @@ impl Prometheus {
                 "--storage.tsdb.path={}",
                 folder.path().join("data").display()
             ))
-            .arg(format!("--web.listen-address={address}"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("cannot start prometheus")?;
-        let lines = Lines::default();
-        lines.follow(child.stdout.take().ok_or("no output")?);
-        lines.follow(child.stderr.take().ok_or("no error output")?);
+            .arg(format!("--web.listen-address={address}"));
+        let (child, lines) = follow(&mut command)?;
         lines.wait_for_line("Server is ready", PATIENCE)?;
         Ok(Prometheus {
             child,

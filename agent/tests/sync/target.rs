@@ -14,6 +14,7 @@ use crate::running::Running;
 pub(crate) use crate::running::built;
 
 use plan::SyncPoint;
+use tuneagent_e2e::lines::finish;
 use tuneagent_e2e::needs::{Need, has};
 use tuneagent_e2e::wait::{self, SOON};
 use tuner::actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand};
@@ -205,14 +206,6 @@ pub(crate) fn percentile(sorted: &[u64], percent: usize) -> u64 {
 
 /// Runs the product. Returns the exit code and the output.
 pub(crate) fn tuneagent(state: &Path, arguments: &[&str]) -> (i32, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_tuneagent"))
-        .args(arguments)
-        .env("TUNEAGENT_STATE_DIR", state)
-        .output()
-        .unwrap();
-    let text = [done.stdout, done.stderr].concat();
-    (
-        done.status.code().unwrap_or(-1),
-        String::from_utf8_lossy(&text).into_owned(),
-    )
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
+    finish(command.args(arguments).env("TUNEAGENT_STATE_DIR", state)).unwrap()
 }
