@@ -169,7 +169,9 @@ impl Browser {
 
     /// Violations of WCAG 2.2, levels A and AA, that axe-core finds on the page.
     pub fn violations(&self) -> Outcome<Vec<String>> {
-        let file = wheels::axe().ok_or("axe-core is not there: cargo xtask setup")?;
+        let file = wheels::AXE
+            .file()
+            .ok_or("axe-core is not there: cargo xtask setup")?;
         let axe = std::fs::read_to_string(&file).context(file.display())?;
         // The script is passed as text, because the page's policy forbids loading one.
         let script = format!(

@@ -47,10 +47,10 @@ needs! {
     Gromacs: "GROMACS (packages gromacs, gromacs-data)" => finds("gmx") && finds("gmx_mpi");
     NumPy: "NumPy (packages python3-numpy, libopenblas0-pthread)" =>
         Path::new("/usr/lib/python3/dist-packages/numpy").exists();
-    Mkl: "MKL (cargo xtask setup)" => crate::wheels::mkl().is_some() && finds("cc");
-    MpiWheels: "MPICH 5 and Open MPI 5 (cargo xtask setup)" => crate::wheels::has_mpis() && finds("cc");
-    PythonWheels: "NumPy, LightGBM and XGBoost (cargo xtask setup)" => crate::wheels::python().is_some();
-    LlamaCpp: "llama.cpp (cargo xtask setup)" => crate::wheels::llama_cpp().is_some();
+    Mkl: "MKL (cargo xtask setup)" => crate::wheels::MKL.file().is_some() && finds("cc");
+    MpiWheels: "MPICH 5 and Open MPI 5 (cargo xtask setup)" => [crate::wheels::MPICH, crate::wheels::OPEN_MPI].iter().all(|mpi| mpi.file().is_some()) && finds("cc");
+    PythonWheels: "NumPy, LightGBM and XGBoost (cargo xtask setup)" => crate::wheels::PYTHON.file().is_some();
+    LlamaCpp: "llama.cpp (cargo xtask setup)" => crate::wheels::LLAMA_CPP.file().is_some();
     Mpi4py: "mpi4py (package python3-mpi4py)" => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists();
     R: "R (package r-base-core)" => finds("Rscript");
     Cc: "a C compiler (package gcc)" => finds("cc");
@@ -61,7 +61,7 @@ needs! {
     Strace: "strace (package strace)" => finds("strace");
     Prometheus: "Prometheus (package prometheus)" => finds("prometheus") && finds("promtool");
     Browser: "Chromium (packages chromium, chromium-driver) and axe-core (cargo xtask setup)" =>
-        finds("chromium") && finds("chromedriver") && crate::wheels::axe().is_some();
+        finds("chromium") && finds("chromedriver") && crate::wheels::AXE.file().is_some();
     Firefox: "Firefox (package firefox-esr)" => finds("firefox-esr");
     Tmux: "tmux (package tmux)" => finds("tmux");
     Slurm: "Slurm (packages slurm-wlm, munge)" =>

@@ -165,21 +165,21 @@ pub fn kmpc(name: &str) -> Outcome<PathBuf> {
 
 /// A C program with the MKL from the Python Package Index.
 pub fn mkl(name: &str) -> Outcome<PathBuf> {
-    let libraries = wheels::mkl().ok_or("MKL was not brought: cargo xtask setup")?;
-    let folder = format!("-L{}", libraries.display());
+    let library = wheels::MKL
+        .file()
+        .ok_or("MKL was not brought: cargo xtask setup")?;
+    let libraries = library.parent().unwrap_or(&library).display();
+    let folder = format!("-L{libraries}");
     // MKL uses this path for the libraries that it loads itself, too.
-    let at_run_time = format!("-Wl,--disable-new-dtags,-rpath,{}", libraries.display());
+    let at_run_time = format!("-Wl,--disable-new-dtags,-rpath,{libraries}");
     let more = [folder.as_str(), "-l:libmkl_rt.so.2", &at_run_time];
     compiled(&format!("{name}.c"), "cc", &more)
 }
 
 /// A C program for an MPI from the Python Package Index.
-pub fn mpi_of_wheel(name: &str, wheel: &Path) -> Outcome<PathBuf> {
-    compiled(
-        &format!("{name}.c"),
-        &wheel.join("bin/mpicc").to_string_lossy(),
-        &[],
-    )
+pub fn mpi_of_wheel(name: &str, launcher: &Path) -> Outcome<PathBuf> {
+    let compiler = launcher.with_file_name("mpicc");
+    compiled(&format!("{name}.c"), &compiler.to_string_lossy(), &[])
 }
 
 fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {

@@ -10,6 +10,7 @@ use crate::crowd::{Crowd, Program, Results, Said};
 use crate::group::Group;
 use crate::job::{Job, Mpi, Waiting};
 use crate::needs::Need;
+use crate::wheels::Wheel;
 use crate::{Outcome, gromacs, lammps, programs, wheels};
 
 /// The settings with which programs are started.
@@ -169,7 +170,7 @@ pub static CASES: [Case; 18] = [
         ],
         unit: "iterations/s",
         gain: || 20.0,
-        start: |start| of_wheel(wheels::mpich(), &[], yielding(start)?),
+        start: |start| of_wheel(wheels::MPICH, &[], yielding(start)?),
     },
     Case {
         name: "4 MKL processes, products of 96 rows",
@@ -364,7 +365,7 @@ pub static HEALTHY: [Healthy; 9] = [
         needs: &[Need::Root, Need::MpiWheels],
         start: || {
             let flags = ["--allow-run-as-root", "--oversubscribe"];
-            of_wheel(wheels::open_mpi(), &flags, None)
+            of_wheel(wheels::OPEN_MPI, &flags, None)
         },
         turn_s: TURN_S,
     },
@@ -418,10 +419,10 @@ fn yielding(start: Start) -> Outcome<Option<String>> {
 }
 
 /// Ranks on shared CPUs, under an MPI from the Python Package Index.
-fn of_wheel(wheel: Option<PathBuf>, flags: &[&str], environment: Option<String>) -> Outcome<Crowd> {
-    let wheel = wheel.ok_or("this MPI was not brought: cargo xtask setup")?;
-    let program = programs::mpi_of_wheel("allreduce", &wheel)?;
-    let job = Job::alone(&wheel.join("bin/mpirun"), |folder| {
+fn of_wheel(mpi: Wheel, flags: &[&str], environment: Option<String>) -> Outcome<Crowd> {
+    let launcher = mpi.file().ok_or("this MPI was not brought: cargo xtask setup")?;
+    let program = programs::mpi_of_wheel("allreduce", &launcher)?;
+    let job = Job::alone(&launcher, |folder| {
         let mut words: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         words.extend(["-n", "6", "env"].map(str::to_owned));
         words.extend(environment);
@@ -539,7 +540,9 @@ fn teams(number: usize, start: Start) -> Outcome<Crowd> {
 }
 
 fn python() -> Outcome<PathBuf> {
-    Ok(wheels::python().ok_or("NumPy is not there: cargo xtask setup")?)
+    Ok(wheels::PYTHON
+        .file()
+        .ok_or("NumPy is not there: cargo xtask setup")?)
 }
 
 /// Starts processes that train trees with a library for gradient boosting.
@@ -553,7 +556,9 @@ fn trees(library: &str, number: usize, start: Start) -> Outcome<Crowd> {
 /// Starts processes that compute tokens of a language model.
 pub fn tokens(number: usize, threads: u32) -> Outcome<Crowd> {
     let (script, threads) = (programs::source("tokens.py"), threads.to_string());
-    let python = wheels::llama_cpp().ok_or("llama.cpp is not there: cargo xtask setup")?;
+    let python = wheels::LLAMA_CPP
+        .file()
+        .ok_or("llama.cpp is not there: cargo xtask setup")?;
     let words = [&script.to_string_lossy(), "DIRECTORY", &threads];
     Crowd::start(number, &[], &python, &words)
 }

