@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::knobs::open_folder;
-use tuneagent_e2e::lines::Lines;
+use tuneagent_e2e::lines::{Lines, succeed};
 use tuneagent_e2e::{Outcome, family, programs, require};
 
 use crate::expected::SOON;
@@ -213,13 +213,7 @@ fn a_data_file_among_the_words_of_a_command_has_nothing_executed() -> Outcome {
     let (source, data) = (folder.path().join("a.c"), folder.path().join("data.elf"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
     let linker = format!("-Wl,--dynamic-linker={}", interpreter.display());
-    let built = Command::new("cc")
-        .arg(&source)
-        .arg("-o")
-        .arg(&data)
-        .arg(linker)
-        .status()?;
-    assert!(built.success());
+    succeed(Command::new("cc").arg(&source).arg("-o").arg(&data).arg(linker))?;
     let data = data.to_string_lossy().into_owned();
     let text = Agent::succeed(&["run", "--rules", "none", "--", "wc", "-c", &data])?;
     assert!(text.contains(&data), "{text}");

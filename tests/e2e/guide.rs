@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tuneagent_e2e::lines::succeed;
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, Problem, agent, family, require};
 
@@ -108,20 +109,12 @@ impl Shell {
         if let Some(line) = line.strip_suffix(" &") {
             return self.start(line);
         }
-        let output = self.command(&line).output()?;
-        let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let printed = succeed(&mut self.command(&line))?;
         // The kernel's time differs between machines.
-        let printed = printed.replace(
+        Ok(printed.replace(
             "detached; the kernel is still removing probes",
             "detached in 1 ms",
-        );
-        match output.status.success() {
-            true => Ok(printed),
-            false => Err(Problem::new(format!(
-                "$ {line}\nends with {}:\n{printed}",
-                output.status
-            ))),
-        }
+        ))
     }
 
     /// Starts a program in the background until the shell is dropped.

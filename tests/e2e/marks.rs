@@ -6,7 +6,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::{Outcome, Problem, require};
+use tuneagent_e2e::lines::succeed;
+use tuneagent_e2e::{Outcome, require};
 
 use crate::language::{finds, rule};
 
@@ -14,21 +15,12 @@ fn tests() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn run(command: &mut Command) -> Outcome<String> {
-    let output = command.output()?;
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    match output.status.success() {
-        true => Ok(said),
-        false => Err(Problem::new(format!("{command:?} failed:\n{said}"))),
-    }
-}
-
 fn compile(compiler: &str, flags: &[&str], source: &Path, output: &Path) -> Outcome {
     let include = tests().join("../include");
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Werror", "-I"]).arg(include);
     command.arg("-o").arg(output).arg(source).args(flags);
-    run(&mut command).map(drop)
+    succeed(&mut command).map(drop)
 }
 
 /// The program and its library, without symbols that are not needed at run time.
@@ -51,7 +43,7 @@ fn stripped(folder: &TempDir, flags: &[&str]) -> Outcome<PathBuf> {
         &source,
         &program,
     )?;
-    run(Command::new("strip").args([&program, &library]))?;
+    succeed(Command::new("strip").args([&program, &library]))?;
     Ok(program)
 }
 
@@ -129,7 +121,7 @@ fn symbols_lists_the_marks_of_a_stripped_file() -> Outcome {
         );
     }
     // Other tools can read the same notes.
-    let notes = run(Command::new("readelf").args(["-n", &program]))?;
+    let notes = succeed(Command::new("readelf").args(["-n", &program]))?;
     assert_has!(notes, "Provider: app", "Name: leaf");
     Ok(())
 }
@@ -175,7 +167,7 @@ fn the_header_compiles_without_a_warning_in_c_and_c_plus_plus_and_every_mark_is_
         std::fs::write(&source, KINDS)?;
         let flags: Vec<&str> = flags.split(' ').collect();
         compile(compiler, &flags, &source, &program)?;
-        run(&mut Command::new(&program))?;
+        succeed(&mut Command::new(&program))?;
         let listed = Agent::succeed(&["symbols", &program.to_string_lossy(), "kinds:*", "--json"])?;
         let files: serde_json::Value = serde_json::from_str(&listed)?;
         let marks = files[0]["symbols"].as_array().ok_or("no symbols")?;

@@ -194,14 +194,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
 fn regions_without_symbols_are_reported_as_unknown() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
-    let stripped = folder.path().join("uneven");
-    let program = programs::openmp("uneven")?;
-    let status = std::process::Command::new("strip")
-        .arg("-o")
-        .arg(&stripped)
-        .arg(&program)
-        .status()?;
-    assert!(status.success());
+    let stripped = programs::stripped(&programs::openmp("uneven")?, folder.path())?;
     let mut job = start(&stripped, "5 5 10 5")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     wait_for_report(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;

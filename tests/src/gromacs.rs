@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::Outcome;
 use crate::job::{Job, Mpi, Waiting};
-use crate::lines::Line;
+use crate::lines::{Line, succeed};
 use crate::problem::Context;
-use crate::{Outcome, Problem};
 
 const TOPOLOGY: &str = "#include \"oplsaa.ff/forcefield.itp\"\n#include \"oplsaa.ff/spce.itp\"\n\
     [ system ]\nwater\n[ molecules ]\n";
@@ -69,15 +69,7 @@ fn prepare_box(folder: &Path, box_nm: f64) -> Outcome {
     let solvate = format!("solvate -cs spc216.gro -box {box_nm} {box_nm} {box_nm} -p water.top -o water.gro");
     let grompp = "grompp -f water.mdp -c water.gro -p water.top -o water.tpr -maxwarn 2";
     for words in [solvate.as_str(), grompp] {
-        let output = Command::new("gmx")
-            .args(words.split(' '))
-            .current_dir(folder)
-            .output()
-            .context("gmx")?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Problem::new(format!("gmx {words} failed:\n{said}")));
-        }
+        succeed(Command::new("gmx").args(words.split(' ')).current_dir(folder))?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::agent::binary;
 use crate::line_program::LineProgram;
-use crate::lines::{self, Lines, finish};
+use crate::lines::{self, Lines, finish, succeed};
 use crate::problem::Context;
 use crate::wait::SOON;
 use crate::{Outcome, Problem, family, programs};
@@ -32,11 +32,7 @@ pub fn open_folder() -> Outcome<TempDir> {
 /// Copies in a child process. If this process had the copy open for writing, a child started by another
 /// thread at that time would inherit the descriptor, and executing the copy would fail with ETXTBSY.
 fn copy(from: &Path, to: &Path) -> Outcome {
-    let status = Command::new("cp").arg(from).arg(to).status().context("cp")?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Problem::new(format!("{} could not be copied", from.display()))),
-    }
+    succeed(Command::new("cp").arg(from).arg(to)).map(drop)
 }
 
 /// A running process of `knobs`.

@@ -45,6 +45,14 @@ pub fn finish(command: &mut Command) -> Outcome<(i32, String)> {
     Ok((code, String::from_utf8_lossy(&text).into_owned()))
 }
 
+/// As `finish`, for a command that must succeed. Returns both outputs.
+pub fn succeed(command: &mut Command) -> Outcome<String> {
+    match finish(command).context(format!("{command:?}"))? {
+        (0, text) => Ok(text),
+        (code, text) => Err(Problem::new(format!("{command:?} ended with {code}:\n{text}"))),
+    }
+}
+
 /// Starts a command without input. Returns the lines of both outputs, too.
 pub fn follow(command: &mut Command) -> Outcome<(Child, Lines)> {
     command

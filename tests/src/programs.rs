@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::job::Mpi;
+use crate::lines::succeed;
 use crate::problem::Context;
-use crate::{Outcome, Problem, wheels};
+use crate::{Outcome, wheels};
 
 /// -O1 keeps functions recognisable. `symbols`, `get` and `set` read the debug information.
 const FLAGS: [&str; 5] = ["-O1", "-g", "-Wall", "-Wextra", "-Werror"];
@@ -127,17 +128,9 @@ pub fn mpi_linked_in(name: &str) -> Outcome<PathBuf> {
 /// A copy of a program without symbols.
 pub fn stripped(program: &Path, folder: &Path) -> Outcome<PathBuf> {
     let copy = folder.join(program.file_name().unwrap_or_default());
-    let run = Command::new("strip")
-        .arg("--strip-all")
-        .arg("-o")
-        .arg(&copy)
-        .arg(program)
-        .output()
-        .context("strip")?;
-    match run.status.success() {
-        true => Ok(copy),
-        false => Err(Problem::new(String::from_utf8_lossy(&run.stderr).into_owned())),
-    }
+    let mut strip = Command::new("strip");
+    succeed(strip.args(["--strip-all", "-o"]).args([&*copy, program]))?;
+    Ok(copy)
 }
 
 /// A C program with dlopen and threads.
@@ -233,21 +226,9 @@ fn compile(compiler: &str, more: &[&str], sources: &[PathBuf], program: &Path) -
     let folder = program.parent().unwrap_or(Path::new("."));
     let draft = tempfile::Builder::new().prefix("draft").tempdir_in(folder)?;
     let output = draft.path().join("program");
-    let run = Command::new(compiler)
-        .args(FLAGS)
-        .args(sources)
-        .args(more)
-        .arg("-o")
-        .arg(&output)
-        .output()
-        .context(compiler)?;
-    if !run.status.success() {
-        let said = String::from_utf8_lossy(&run.stderr);
-        return Err(Problem::new(format!(
-            "{compiler} did not compile {}:\n{said}",
-            program.display()
-        )));
-    }
+    let mut command = Command::new(compiler);
+    command.args(FLAGS).args(sources).args(more);
+    succeed(command.arg("-o").arg(&output))?;
     fs::rename(&output, program).context(program.display())
 }
 

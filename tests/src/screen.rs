@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::lines::succeed;
 use crate::problem::Context;
 use crate::{Outcome, Problem};
 
@@ -68,23 +69,9 @@ impl Screen {
     }
 
     fn tmux(&self, arguments: &[&str]) -> Outcome<String> {
-        let output = Command::new("tmux")
-            .arg("-S")
-            .arg(self.folder.path().join("tmux"))
-            .args(arguments)
-            .env_remove("TMUX")
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot start tmux")?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        match output.status.success() {
-            true => Ok(text),
-            false => Err(Problem::new(format!(
-                "tmux {}: {}",
-                arguments.join(" "),
-                String::from_utf8_lossy(&output.stderr)
-            ))),
-        }
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(self.folder.path().join("tmux"));
+        succeed(command.args(arguments).env_remove("TMUX"))
     }
 
     /// Types a line and Enter.

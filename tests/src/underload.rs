@@ -9,6 +9,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::line_program::LineProgram;
+use crate::lines::succeed;
 use crate::problem::Context;
 use crate::{Outcome, Problem};
 
@@ -140,9 +141,6 @@ fn build(folder: &Path, source: &str, output: &str, flags: &[&str]) -> Outcome<P
         .args(["-O1", "-g", "-Wl,--build-id"])
         .arg(sources.join(source));
     command.args(flags).arg("-o").arg(&output).current_dir(folder);
-    let done = command.output().context("cc")?;
-    match done.status.success() {
-        true => Ok(output),
-        false => Err(Problem::new(String::from_utf8_lossy(&done.stderr).into_owned())),
-    }
+    succeed(&mut command)?;
+    Ok(output)
 }
