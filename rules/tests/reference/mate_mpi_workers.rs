@@ -229,35 +229,3 @@ fn s1_5_4_2_work_that_grows_while_a_number_is_on_trial_asks_for_another() {
     assert_eq!(decided, [(0, 33.0), (4, 64.0)], "S1 §9.2: {}", bench.why());
     assert_eq!(bench.verdicts(), [true, true], "{}", bench.why());
 }
-
-#[test]
-fn s1_5_4_2_1_latency_and_cost_per_byte_are_measured_from_round_trips() {
-    // Both works require a refresh of these values but use constants. Here every round trip takes 2·0.2 ms,
-    // 8e-6 ms per byte, and the worker's computation, with chunks of many sizes.
-    let mut bench = Bench::new(shipped("network"), 3);
-    for number in 0..25_u32 {
-        let start = f64::from(number) * 1000.0;
-        bench.hit("begin", 0, start, 0.0, &[number.into(), 100.0]);
-        for worker in 1..=2_u32 {
-            let tasks = f64::from(100 + 37 * ((number * worker) % 11) + 500 * worker);
-            let computed = 0.05 * tasks + f64::from(number % 7);
-            let away = 2.0 * 0.2 + 8e-6 * (2.0 * tasks * 100.0);
-            let sent = start + 10.0 * f64::from(worker);
-            bench.hit("send", 0, sent, 0.0, &[worker.into(), tasks]);
-            bench.hit(
-                "compute",
-                worker,
-                sent + 0.3 + computed,
-                computed,
-                &[number.into(), tasks],
-            );
-            bench.hit("receive", 0, sent + away + computed, 0.0, &[worker.into(), tasks]);
-        }
-        bench.hit("end", 0, start + 200.0, 0.0, &[]);
-        bench.until(start + 500.0);
-    }
-    let shut = bench.shut().pop().unwrap();
-    near!(shut.value("N") => 40.0, 9, "S1 §5.4.2.1 the trips of 20 iterations");
-    near!(shut.value("latency") * 1e3 => 0.2, 4, "S1 §5.4.2.1 m0, ms");
-    near!(shut.value("per_byte") * 1e9 => 8.0, 3, "S1 §5.4.2.1 λ, 1e-6 ms/B");
-}

@@ -210,40 +210,6 @@ fn s2_fig_7_8_listing_d_the_greatest_share_of_communication() {
     }
 }
 
-#[test]
-fn s2_fig_6_6_listing_e_send_volume_of_an_interaction() {
-    let mut bench = Bench::new(shipped("send-volume"), 3);
-    for vt in 1..=3_u32 {
-        for rank in 0..3 {
-            let at = f64::from(vt) * 100.0 + f64::from(rank);
-            bench.hit("begin", rank, at, 0.0, &[vt.into()]);
-            for message in 1..=2_u32 {
-                bench.hit(
-                    "send",
-                    rank,
-                    at + f64::from(message),
-                    0.0,
-                    &[(vt * (rank + 1) * message).into()],
-                );
-            }
-            bench.hit("end", rank, at + 10.0, 0.0, &[]);
-            // A send between two interactions.
-            bench.hit("send", rank, at + 20.0, 0.0, &[1000.0]);
-        }
-    }
-    bench.until(1000.0);
-    let shut = bench.shut();
-    assert_eq!(shut.len(), 3);
-    let mut sum = 0.0;
-    for (vt, shut) in (1_u32..).zip(&shut) {
-        // 8 B × vt × (1 + 2 + 3) × (1 + 2)
-        let volume = f64::from(8 * vt * 18);
-        sum += volume;
-        near!(shut.value("volume") => volume, 6, "S2 Fig. 6.6, of one virtual time");
-        near!(shut.value("recent") => sum, 6, "S2 Fig. 6.6, of an interval");
-    }
-}
-
 /// The three probes of Fig. 6.3: empty functions that mark places, shared by several metrics.
 const PROBES: &str = "\
 rule: probes

@@ -220,7 +220,13 @@ fn s4_4_3_1_speedup_on_its_recording() {
 
 #[test]
 fn s1_5_4_2_1_network_on_its_recording() {
-    last_window("network", &[("latency", 1e3, 0.2, 4), ("per_byte", 1e9, 8.0, 3)]);
+    // N: the trips of 20 iterations.
+    let expected = [
+        ("N", 1.0, 40.0, 9),
+        ("latency", 1e3, 0.2, 4),
+        ("per_byte", 1e9, 8.0, 3),
+    ];
+    last_window("network", &expected);
 }
 
 #[test]
@@ -254,6 +260,7 @@ fn s2_metrics_on_their_recordings() {
             ("recent", 1e3, (24.0 + 20.0 + 20.0 + 22.0) / 4.0, 6),
         ],
     );
+    // 8 B × vt × (1 + 2 + 3) × (1 + 2) for vt = 3, and for all three.
     last_window(
         "send-volume",
         &[("volume", 1.0, 432.0, 6), ("recent", 1.0, 864.0, 6)],

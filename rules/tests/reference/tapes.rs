@@ -224,7 +224,8 @@ fn threads() -> Tape {
     tape
 }
 
-/// S1 §5.4.2.1: round trips of 2·0.2 ms, and 8e-6 ms per byte.
+/// S1 §5.4.2.1: round trips of 2·0.2 ms, 8e-6 ms per byte, and the computation of the worker, with chunks of many
+/// sizes. Both works require a refresh of these values but use constants.
 fn network() -> Tape {
     let mut tape = Tape::new("network", 3);
     for number in 0..25_u32 {
@@ -360,6 +361,8 @@ fn send_volume() -> Tape {
                 tape.hit("send", rank, at + f64::from(message), 0.0, &[items.into()]);
             }
             tape.hit("end", rank, at + 10.0, 0.0, &[]);
+            // A send between two interactions.
+            tape.hit("send", rank, at + 20.0, 0.0, &[1000.0]);
         }
         tape.until(f64::from(vt) * 100.0 + 50.0);
     }
