@@ -4,14 +4,7 @@
 
 mod running;
 
-use std::{
-    io::{BufRead, BufReader},
-    process::Stdio,
-};
-
-use running::{Running, built, tuneagent};
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use running::{Running, built, session, tuneagent};
 use tuneagent_e2e::require_or_return;
 
 const CALLS: u64 = 2000;
@@ -61,26 +54,13 @@ fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached()
     for way in [&[][..], &["--tracefs"]] {
         let folder = tempfile::tempdir().unwrap();
         let mut target = Running::start(&built(folder.path(), "counted"), &[]);
-        let report = folder.path().join("report.json");
-        let mut agent = tuneagent(folder.path())
-            .args(["attach", &target.pid().to_string(), "--plain", "--rules", "none"])
-            // Without a budget: other programs can make hits more expensive than the default permits.
-            .args(["--probe", "work", "--budget", "none", "--json"])
-            .arg(&report)
-            .args(way)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(agent.stdout.take().unwrap())
-            .lines()
-            .map(Result::unwrap);
-        let armed = lines.by_ref().find(|line| line.starts_with("armed"));
-        println!("{}", armed.expect("the agent ended before it was armed"));
-        let (calls, took_ns) = counts(&target.answers(&CALLS.to_string()));
-        kill_process(Pid::from_child(&agent), Signal::INT).unwrap();
-        lines.for_each(|line| println!("{line}"));
-        assert!(agent.wait().unwrap().success());
-        let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+        let mut said = String::new();
+        let flags = [&["--rules", "none", "--probe", "work"], way].concat();
+        let pid = target.pid();
+        let report = session(folder.path(), pid, &flags, || {
+            said = target.answers(&CALLS.to_string());
+        });
+        let (calls, took_ns) = counts(&said);
         assert_eq!(report["completeness"]["status"], "complete", "{report}");
         let work = &report["processes"][0]["functions"][0];
         assert_eq!(

@@ -5,15 +5,9 @@
 
 mod running;
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::Stdio,
-};
+use std::{fs, path::Path};
 
-use running::{Running, program_of_mpi, tuneagent};
-use rustix::process::{Pid, Signal, kill_process};
+use running::{Running, program_of_mpi, session};
 use serde_json::{Value, json};
 use tuneagent_e2e::needs::{Need, has};
 use tuneagent_e2e::require_or_return;
@@ -52,36 +46,12 @@ fn watched(mpi: &str, launcher: &Path, folder: &Path, way: &[&str]) -> Value {
     }
     words.extend(["-n", &ranks, program.to_str().unwrap()]);
     let mut job = Running::start(launcher, &words);
-    let report = folder.join("report.json");
-    // Without a budget: on an emulated processor calls are so expensive that probes would be removed.
-    let mut agent = tuneagent(folder)
-        .args([
-            "attach",
-            &job.pid().to_string(),
-            "--plain",
-            "--budget",
-            "none",
-            "--json",
-        ])
-        .arg(&report)
-        .args(way)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(agent.stdout.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
-    let armed = lines.by_ref().find(|line| line.starts_with("armed"));
-    println!(
-        "{mpi} {way:?}: {}",
-        armed.expect("the agent ended before it was armed")
-    );
-    assert_eq!(job.answers(&ROUNDS.to_string()), ROUNDS.to_string());
-    kill_process(Pid::from_child(&agent), Signal::INT).unwrap();
-    lines.for_each(|line| println!("{line}"));
-    assert!(agent.wait().unwrap().success());
+    let pid = job.pid();
+    let report = session(folder, pid, way, || {
+        assert_eq!(job.answers(&ROUNDS.to_string()), ROUNDS.to_string());
+    });
     job.ends("0");
-    serde_json::from_slice(&fs::read(&report).unwrap()).unwrap()
+    report
 }
 
 fn check(report: &Value) {

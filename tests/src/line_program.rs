@@ -2,11 +2,14 @@
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use crate::Outcome;
 use crate::lines::{Line, Lines};
 use crate::problem::Context;
-use crate::wait::SOON;
+
+/// Maximum time for a line. On an emulated processor (`cargo xtask vm`) everything takes a hundred times as long.
+const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// A running program with pipes at its input and output.
 pub struct LineProgram {
@@ -49,7 +52,7 @@ impl LineProgram {
     /// Waits for its next line.
     pub fn line(&mut self) -> Outcome<String> {
         let next = |lines: &[Line]| lines.get(self.read).map(|line| line.text.clone());
-        let line = self.output.wait_for("its next line", SOON, next)?;
+        let line = self.output.wait_for("its next line", PATIENCE, next)?;
         self.read += 1;
         Ok(line)
     }

@@ -2,10 +2,13 @@
 #![allow(dead_code, reason = "not every test asks everything")]
 
 use std::{
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tuneagent_e2e::line_program::LineProgram;
 
 pub(crate) struct Running {
@@ -62,6 +65,33 @@ pub(crate) fn tuneagent(folder: &Path) -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// The report of a session on a program, with these flags and with all that `during` does. It has no budget: on
+/// other programs' CPUs, or an emulated one, hits are more expensive than the default permits.
+pub(crate) fn session(folder: &Path, pid: u32, flags: &[&str], during: impl FnOnce()) -> Value {
+    let report = folder.join("report.json");
+    let mut agent = tuneagent(folder)
+        .args(["attach", &pid.to_string(), "--plain", "--budget", "none"])
+        .args(flags)
+        .arg("--json")
+        .arg(&report)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(agent.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let armed = lines.by_ref().find(|line| line.starts_with("armed"));
+    println!(
+        "{flags:?} {}",
+        armed.expect("the agent ended before it was armed")
+    );
+    during();
+    kill_process(Pid::from_child(&agent), Signal::INT).unwrap();
+    lines.for_each(|line| println!("{line}"));
+    assert!(agent.wait().unwrap().success());
+    serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap()
 }
 
 /// Compiles a program of `tests/programs`.
