@@ -156,16 +156,7 @@ impl Agent {
     fn attach(pid: u32, report: &Path, folder: &Path) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
         command
-            .args([
-                "attach",
-                &pid.to_string(),
-                "--plain",
-                "--rules",
-                "none",
-                "--probe",
-                "named",
-                "--json",
-            ])
+            .args(format!("attach {pid} --plain --rules none --probe named --json").split(' '))
             .arg(report);
         for variable in ["TUNEAGENT_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
             command.env(variable, folder);

@@ -79,15 +79,8 @@ fn an_agent_that_only_looks_can_change_nothing() {
         is_root || std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none(),
         "root is missing"
     );
-    let watching = [
-        "attach",
-        &number,
-        "--probe",
-        "nanosleep",
-        "--plain",
-        "--duration",
-        "600s",
-    ];
+    let watching = format!("attach {number} --probe nanosleep --plain --duration 600s");
+    let watching: Vec<&str> = watching.split(' ').collect();
     let cases: [(&[&str], u64); 2] = [(&["ps", "--duration", "600s"], 2), (&watching, 3)];
     for (arguments, filters) in &cases[..if is_root { 2 } else { 1 }] {
         let folder = tempfile::tempdir().unwrap();

@@ -54,14 +54,9 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
         "it stays when the command has ended"
     );
 
-    let in_vain = [
-        "--type",
-        "bool",
-        "--at",
-        "entry:MPI_Finalize",
-        "--within",
-        "500ms",
-    ];
+    let in_vain: Vec<&str> = "--type bool --at entry:MPI_Finalize --within 500ms"
+        .split(' ')
+        .collect();
     let back = assignment.replace("true", "false");
     let words = [&["set", &pid, &back], &in_vain[..]].concat();
     let (code, text) = Agent::run_in(state, &words)?;

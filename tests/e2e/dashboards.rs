@@ -315,14 +315,9 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
     let address = free_address()?;
     let mut agent = Agent::attach_armed(
         job.pid(),
-        &[
-            "--rules",
-            "none",
-            "optimal-workers",
-            "--apply",
-            "--metrics",
-            &address.to_string(),
-        ],
+        &format!("--rules none optimal-workers --apply --metrics {address}")
+            .split(' ')
+            .collect::<Vec<_>>(),
     )?;
     let (stencil, watching, other) = watch_stencil()?;
     let (regions, watching_regions, of_regions) = watch_regions()?;

@@ -65,14 +65,9 @@ fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis() -> Outcom
 fn speedup_without_a_name(program: PathBuf) -> Outcome {
     let _machine = machine();
     let job = start_with(program, "KMP_BLOCKTIME=0", "call 2000 80000 3000 30 4 8")?;
-    let rules = [
-        "--rules",
-        "none",
-        "--rules",
-        "speedup",
-        "--param",
-        "worthwhile=100%",
-    ];
+    let rules: Vec<&str> = "--rules none --rules speedup --param worthwhile=100%"
+        .split(' ')
+        .collect();
     let mut agent = Agent::attach_armed(job.pid(), &rules)?;
     let of_eight = |report: &Value| {
         let text = finding(report, "speedup")?;

@@ -26,16 +26,8 @@ fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose() -> 
     let (_folder, rule) = text_file("quiet.yaml", QUIET)?;
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
-    let words = [
-        "attach",
-        &pid,
-        "--plain",
-        "--duration",
-        "1s",
-        "--rules",
-        "none",
-        &rule,
-    ];
+    let words = format!("attach {pid} --plain --duration 1s --rules none {rule}");
+    let words: Vec<&str> = words.split(' ').collect();
     let (code, text) = Agent::run(&words)?;
     assert!(
         code == 0
@@ -112,14 +104,8 @@ fn the_address_of_metrics_leads_to_them() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let knobs = Knobs::start()?;
-    let flags = [
-        "--rules",
-        "none",
-        "--probe",
-        "step",
-        "--metrics",
-        &address.to_string(),
-    ];
+    let flags = format!("--rules none --probe step --metrics {address}");
+    let flags: Vec<&str> = flags.split(' ').collect();
     let mut agent = Agent::attach_armed(knobs.pid(), &flags)?;
     let mut stream = TcpStream::connect(address)?;
     write!(

@@ -147,15 +147,8 @@ fn no_name_of_a_program_acts_on_the_terminal_that_shows_it() -> Outcome {
     run(&["journal"], "\\x1b")?;
     run(&["journal", &pid], "\\x1b")?;
     run(&["undo", &pid], "knob")?;
-    let attach = [
-        "attach",
-        &pid,
-        "--plain",
-        "--duration",
-        "1s",
-        "--record",
-        "evil.rec",
-    ];
+    let attach = format!("attach {pid} --plain --duration 1s --record evil.rec");
+    let attach: Vec<&str> = attach.split(' ').collect();
     run(&[&attach[..], &["--probe", "step"]].concat(), "\\x1b")?;
     run(&["replay", "evil.rec", "--rules", "none"], "x")?;
     // Commands that list sessions show the program's name.

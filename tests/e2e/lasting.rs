@@ -142,21 +142,10 @@ fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
     fs::write(file("rule"), SET_KNOB)?;
     let (rule, record, snapshots) = (file("rule"), file("record"), file("snapshots"));
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let flags = [
-        "--rules",
-        "none",
-        &rule,
-        "--probe",
-        "step",
-        "--record",
-        &record,
-        "--snapshots",
-        &snapshots,
-        "--every",
-        "1s",
-        "--metrics",
-        &address.to_string(),
-    ];
+    let flags = format!(
+        "--rules none {rule} --probe step --record {record} --snapshots {snapshots} --every 1s --metrics {address}"
+    );
+    let flags: Vec<&str> = flags.split(' ').collect();
     let mut agent = Agent::attach(knobs.pid(), &flags)?;
     agent.lines.wait_for_line("finding  set-knob", SOON)?;
     let scrape = || -> Outcome {

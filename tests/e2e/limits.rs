@@ -63,17 +63,8 @@ fn many_processes_are_watched_changed_and_given_back_what_each_had() -> Outcome 
     let state = tempfile::tempdir()?;
     let (mut job, own) = forked(amount("TUNEAGENT_PROCESSES", 100, 500)? as usize)?;
     let pid = job.pid().to_string();
-    let watch = [
-        "attach",
-        &pid,
-        "--probe",
-        "main",
-        "--plain",
-        "--rules",
-        "none",
-        "--duration",
-        "2s",
-    ];
+    let watch = format!("attach {pid} --probe main --plain --rules none --duration 2s");
+    let watch: Vec<&str> = watch.split(' ').collect();
     Agent::succeed_in(state.path(), &watch)?;
     Agent::succeed_in(state.path(), &["set", &pid, "knob=11"])?;
     assert_eq!(knobs(state.path(), &pid)?, vec![11; own.len()]);
@@ -94,18 +85,9 @@ fn a_program_of_two_thousand_threads_is_watched_and_changed_and_none_of_them_goe
     let ready = job.events("ready", 1, SOON)?;
     assert!(ready[0]["threads"].as_u64() > Some(1000), "{ready:?}");
     let pid = job.pid().to_string();
+    let watch = format!("attach {pid} --probe f --plain --rules none --duration 2s");
     let steps: [&[&str]; 5] = [
-        &[
-            "attach",
-            &pid,
-            "--probe",
-            "f",
-            "--plain",
-            "--rules",
-            "none",
-            "--duration",
-            "2s",
-        ],
+        &watch.split(' ').collect::<Vec<_>>(),
         &["patch", &pid, "replace", "f", "g"],
         &["call", &pid, "g(3)"],
         &["set", &pid, "knob=11"],

@@ -227,14 +227,9 @@ fn every_change_shows_how_quickly_it_followed_its_iteration_and_how_long_that_wa
 fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let mut job = start_workers(13, ["200000", "4000", "2"])?;
-    let rules = [
-        "--rules",
-        "none",
-        "optimal-workers",
-        "--param",
-        "max_workers=4",
-        "--apply",
-    ];
+    let rules: Vec<&str> = "--rules none optimal-workers --param max_workers=4 --apply"
+        .split(' ')
+        .collect();
     let mut agent = Agent::attach(job.pid(), &rules)?;
     agent.lines.wait_for_line("guard", SOON)?;
     let report = agent.stop()?;

@@ -118,15 +118,8 @@ fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_do
     let rule = state.path().join("calling.yaml");
     std::fs::write(&rule, CALLING)?;
     let rule = rule.to_string_lossy();
-    let flags = [
-        "--rules",
-        "none",
-        &rule,
-        "--apply=calling",
-        "--keep",
-        "--probe",
-        "f",
-    ];
+    let flags = format!("--rules none {rule} --apply=calling --keep --probe f");
+    let flags: Vec<&str> = flags.split(' ').collect();
     let mut session = Agent::attach_in(Some(state.path()), filtered.pid(), &flags)?;
     session.lines.wait_for_line(reason, SOON)?;
     session.stop()?;

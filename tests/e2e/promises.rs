@@ -324,14 +324,7 @@ fn c3_the_journal_speaks_before_the_first_byte_changes() -> Outcome {
     let pid = knobs.pid().to_string();
     // strace shows the actuator's system calls in order.
     let mut command = Command::new("strace");
-    command.args([
-        "-f",
-        "-s",
-        "64",
-        "-e",
-        "trace=write,pwrite64,process_vm_writev",
-        "-o",
-    ]);
+    command.args("-f -s 64 -e trace=write,pwrite64,process_vm_writev -o".split(' '));
     command.arg(&trace).arg(binary()?).args(["set", &pid, "knob=11"]);
     let output = command
         .env("TUNEAGENT_STATE_DIR", folder.path().join("state"))
@@ -470,15 +463,8 @@ fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back()
     assert_eq!(knobs.knob()?, 20, "nobody could put it back");
 
     let pid = knobs.pid().to_string();
-    let watch = [
-        "attach",
-        &pid,
-        "--probe",
-        "step",
-        "--plain",
-        "--duration",
-        "200ms",
-    ];
+    let watch = format!("attach {pid} --probe step --plain --duration 200ms");
+    let watch: Vec<&str> = watch.split(' ').collect();
     let text = Agent::succeed_in(&state, &watch)?;
     assert_has!(
         text,

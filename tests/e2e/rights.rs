@@ -41,18 +41,8 @@ fn watching_another_users_program_takes_four_capabilities_and_each_one_that_is_m
     let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start_as(ANA)?;
     let pid = knobs.pid().to_string();
-    let watch = [
-        "attach",
-        &pid,
-        "--any-user",
-        "--probe",
-        "step",
-        "--plain",
-        "--duration",
-        "1s",
-        "--json",
-        "-",
-    ];
+    let watch = format!("attach {pid} --any-user --probe step --plain --duration 1s --json -");
+    let watch: Vec<&str> = watch.split(' ').collect();
     let (code, text) = User::new(BEN, &WATCHING)?.run(&watch)?;
     assert_eq!(code, 0, "{text}");
     let calls = text
@@ -131,18 +121,8 @@ fn a_rule_applies_with_the_six_and_says_what_it_lacks_without_the_priority() -> 
     for (capabilities, warns) in [(APPLYING.to_vec(), false), (without(&APPLYING, "sys_nice"), true)] {
         let ben = User::new(BEN, &capabilities)?;
         let rule = ben.file("set-rate.yaml", &SET_KNOB.replace("knob", "rate"))?;
-        let arguments = [
-            "attach",
-            &pid,
-            "--any-user",
-            "--rules",
-            "none",
-            &rule,
-            "--apply",
-            "--probe",
-            "step",
-            "--plain",
-        ];
+        let arguments = format!("attach {pid} --any-user --rules none {rule} --apply --probe step --plain");
+        let arguments: Vec<&str> = arguments.split(' ').collect();
         let mut session = ben.start(&arguments)?;
         session.lines.wait_for_line("written and read back", SOON)?;
         assert_eq!(knobs.values()?["rate"], 20);
@@ -367,15 +347,7 @@ fn as_plain_user(user: &User) -> Command {
     let ready = user.command(&[]);
     let mut command = Command::new("setpriv");
     command.args([format!("--reuid={ANA}"), format!("--regid={ANA}")]);
-    command.args([
-        "--clear-groups",
-        "--pdeathsig",
-        "KILL",
-        "--",
-        "timeout",
-        "--foreground",
-        "120",
-    ]);
+    command.args("--clear-groups --pdeathsig KILL -- timeout --foreground 120".split(' '));
     command.arg(&user.program).stdin(Stdio::null());
     for (name, value) in ready.get_envs() {
         match value {

@@ -31,14 +31,7 @@ impl Firefox {
             "user_pref('marionette.port', 0);\n",
         )?;
         let mut child = Command::new("setpriv")
-            .args([
-                "--pdeathsig",
-                "KILL",
-                "--",
-                "firefox-esr",
-                "--headless",
-                "--marionette",
-            ])
+            .args("--pdeathsig KILL -- firefox-esr --headless --marionette".split(' '))
             .args(["--remote-allow-system-access", "--no-remote", "--profile"])
             .arg(profile.path())
             .env("HOME", profile.path())

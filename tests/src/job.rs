@@ -97,16 +97,8 @@ impl Mpi {
                 }
                 let yields = if waiting == Waiting::Yielding { "1" } else { "0" };
                 let hosts = hosts.to_string_lossy();
-                let flags = [
-                    "--hostfile",
-                    &hosts,
-                    "--bind-to",
-                    "none",
-                    "--mca",
-                    "mpi_yield_when_idle",
-                    yields,
-                ];
-                words.extend(flags.map(str::to_owned));
+                let flags = format!("--hostfile {hosts} --bind-to none --mca mpi_yield_when_idle {yields}");
+                words.extend(flags.split(' ').map(str::to_owned));
             }
         }
         words.extend(["-n".to_owned(), ranks.to_string()]);
@@ -187,16 +179,8 @@ impl Job {
         let hosts: Vec<String> = nodes.iter().map(|node| format!("{node}:{ranks_each}")).collect();
         let count = (nodes.len() * ranks_each).to_string();
         let shell = shell.to_string_lossy();
-        let launcher = [
-            "mpirun.mpich",
-            "-localhost",
-            "127.0.0.1",
-            "-launcher",
-            "ssh",
-            "-launcher-exec",
-            &shell,
-        ];
-        let mut words: Vec<String> = launcher.map(str::to_owned).to_vec();
+        let launcher = format!("mpirun.mpich -localhost 127.0.0.1 -launcher ssh -launcher-exec {shell}");
+        let mut words: Vec<String> = launcher.split(' ').map(str::to_owned).collect();
         words.extend(["-hosts".to_owned(), hosts.join(","), "-n".to_owned(), count]);
         words.push(program.to_string_lossy().into_owned());
         words.extend(arguments(folder.path()));

@@ -112,16 +112,9 @@ pub fn pmpi_truth(mpi: Mpi) -> Outcome<PathBuf> {
 /// An MPI program with MPICH linked statically. Debian has no static libraries of MPICH's network
 /// dependencies.
 pub fn mpi_linked_in(name: &str) -> Outcome<PathBuf> {
-    let more = [
-        "-static-mpi",
-        "-Wl,--no-as-needed",
-        "-lhwloc",
-        "-lucp",
-        "-lucs",
-        "-lm",
-        "-ldl",
-        "-pthread",
-    ];
+    let more: Vec<&str> = "-static-mpi -Wl,--no-as-needed -lhwloc -lucp -lucs -lm -ldl -pthread"
+        .split(' ')
+        .collect();
     compiled(&format!("{name}.c"), Mpi::Mpich.compiler(), &more)
 }
 

@@ -49,14 +49,9 @@ impl Slurm {
             // Each node has a separate folder, mounted at the one path in the configuration.
             let script = "hostname \"$1\" && mount --bind \"$2/client_$1\" \"$2/client\" && exec slurmd -D -f \"$2/slurm.conf\" -N \"$1\"";
             let folder = slurm.folder.path().to_string_lossy().into_owned();
-            let apart = [
-                "unshare",
-                "--uts",
-                "--pid",
-                "--fork",
-                "--kill-child",
-                "--mount-proc",
-            ];
+            let apart: Vec<&str> = "unshare --uts --pid --fork --kill-child --mount-proc"
+                .split(' ')
+                .collect();
             let words = [&apart[..], &["sh", "-c", script, "sh", node, &folder]].concat();
             slurm.daemon(node, &words)?;
         }

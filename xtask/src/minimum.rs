@@ -47,15 +47,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 
 fn build(root: &Path, toolchain: &str) -> Result<()> {
     let mut command = Command::new("rustup");
-    command.args([
-        "run",
-        toolchain,
-        "cargo",
-        "check",
-        "--quiet",
-        "--locked",
-        "--workspace",
-    ]);
+    command.args(format!("run {toolchain} cargo check --quiet --locked --workspace").split(' '));
     command
         .current_dir(root)
         .env("CARGO_TARGET_DIR", target_folder(root).join("minimum"));

@@ -32,18 +32,7 @@ pub(crate) fn bring(wheel: Wheel) -> Result<()> {
     // On the disk of the target folder: /tmp is often a small file system in memory.
     let downloads = draft.join("downloads");
     fs::create_dir(&downloads).map_err(wrong)?;
-    let words = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-cache-dir",
-        "--no-compile",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-    ];
+    let words: Vec<&str> = "-m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps --only-binary :all:".split(' ').collect();
     let mut pip = Command::new(draft.join("bin/python"));
     capture(pip.env("TMPDIR", &downloads).args(words).args(wheel.packages))?;
     fs::remove_dir_all(&downloads).map_err(wrong)?;

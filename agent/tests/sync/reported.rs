@@ -183,17 +183,9 @@ fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_n
         );
         let (code, text) = tuneagent(
             directory.path(),
-            &[
-                "attach",
-                &pid,
-                "--rules",
-                "none",
-                &rule,
-                "--apply",
-                "--plain",
-                "--duration",
-                "4s",
-            ],
+            &format!("attach {pid} --rules none {rule} --apply --plain --duration 4s")
+                .split(' ')
+                .collect::<Vec<_>>(),
         );
         assert_eq!(code, 0, "{text}");
         assert!(text.contains(said), "{text}");
