@@ -11,11 +11,11 @@ use crate::expected::{SOON, with_folder};
 const WORKERS: usize = 4;
 
 /// Starts the simulator with four workers and opens its gate.
-fn start(arguments: &[&str]) -> Outcome<Job> {
+fn start(arguments: &str) -> Outcome<Job> {
     let program = programs::mpi("wildfire", Mpi::Mpich)?;
     let ranks = WORKERS + 1;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, &program, |folder| {
-        with_folder(folder, arguments.iter().map(|word| (*word).to_owned()).collect())
+        with_folder(folder, arguments.split(' ').map(str::to_owned).collect())
     })?;
     job.events("ready", ranks, SOON)?;
     Ok(job)
@@ -48,14 +48,8 @@ fn number(event: &Value, name: &str) -> f64 {
 }
 
 /// The front of an untuned run after this number of iterations.
-fn front_alone(arguments: &[&str], iterations: &Value) -> Outcome<Value> {
-    let job = start(
-        &[
-            arguments,
-            &[&format!("iterations={iterations}"), "point_us=1", "byte_ns=0"],
-        ]
-        .concat(),
-    )?;
+fn front_alone(load: &str, iterations: &Value) -> Outcome<Value> {
+    let job = start(&format!("{load} iterations={iterations} point_us=1 byte_ns=0"))?;
     job.open("go")?;
     Ok(finish(job)?.1)
 }
@@ -81,16 +75,9 @@ fn batches(points: usize, shares: [f64; 3], minimum: usize) -> u64 {
 #[test]
 fn the_fire_simulator_deals_a_growing_front_in_batches_and_heavy_points_take_longer() -> Outcome {
     let _machine = require!(shared: Mpich);
-    let load = [
-        "iterations=12",
-        "points=2000",
-        "point_us=5",
-        "heavy=2",
-        "threshold=0.3",
-        "speed=0.02",
-    ];
-    let sections = start(&[&load[..], &["original=1"]].concat())?;
-    let factoring = start(&[&load[..], &["f0=0.6", "f1=0.4", "f2=0.3", "minimum=20"]].concat())?;
+    let load = "iterations=12 points=2000 point_us=5 heavy=2 threshold=0.3 speed=0.02";
+    let sections = start(&format!("{load} original=1"))?;
+    let factoring = start(&format!("{load} f0=0.6 f1=0.4 f2=0.3 minimum=20"))?;
     sections.open("go")?;
     factoring.open("go")?;
     let ((sections, alone), (factoring, dealt)) = (finish(sections)?, finish(factoring)?);
@@ -121,19 +108,10 @@ fn the_fire_simulator_deals_a_growing_front_in_batches_and_heavy_points_take_lon
 #[test]
 fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_results() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
-    let load = ["points=2000", "heavy=1", "threshold=0.206"];
-    let job = start(
-        &[
-            &load[..],
-            &[
-                "realtime=1",
-                "iterations=1000000",
-                "point_us=100",
-                "serial_us=20000",
-            ],
-        ]
-        .concat(),
-    )?;
+    let load = "points=2000 heavy=1 threshold=0.206";
+    let job = start(&format!(
+        "{load} realtime=1 iterations=1000000 point_us=100 serial_us=20000"
+    ))?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "adjusting-factoring", "--apply"])?;
     job.open("go")?;
     // 1/F0 = 1 + c and 1/F1 = 2 + c, where both factors come from the same evaluation.
@@ -165,7 +143,7 @@ fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_res
             .all(|change| change["rank"] == 0 && change["rule"] == "adjusting-factoring"),
         "{reported}"
     );
-    assert_eq!(front_alone(&load, &result["iterations"])?, result);
+    assert_eq!(front_alone(load, &result["iterations"])?, result);
     Ok(())
 }
 
@@ -175,23 +153,9 @@ fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_res
 #[test]
 fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_when_work_grows() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
-    let load = [
-        "points=2000",
-        "point_bytes=1000",
-        "threshold=2",
-        "heavy=2",
-        "heavy_from=40",
-        "speed=0.001",
-    ];
-    let slow = [
-        "realtime=1",
-        "iterations=1000000",
-        "point_us=40",
-        "byte_ns=35",
-        "latency_us=50",
-        "original=1",
-    ];
-    let job = start(&[&load[..], &slow].concat())?;
+    let load = "points=2000 point_bytes=1000 threshold=2 heavy=2 heavy_from=40 speed=0.001";
+    let slow = "realtime=1 iterations=1000000 point_us=40 byte_ns=35 latency_us=50 original=1";
+    let job = start(&format!("{load} {slow}"))?;
     let mut agent = Agent::attach_armed(
         job.pid(),
         &[
@@ -227,7 +191,7 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
         first["mechanism"], "plain write",
         "it waited for the entry: {first}"
     );
-    assert_eq!(front_alone(&load, &result["iterations"])?, result);
+    assert_eq!(front_alone(load, &result["iterations"])?, result);
     Ok(())
 }
 
@@ -236,21 +200,9 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
 #[test]
 fn balanced_workers_balances_first_and_predicts_iterations_with_batches_within_a_tenth() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
-    let load = [
-        "points=2000",
-        "point_bytes=1000",
-        "threshold=0.3",
-        "heavy=2",
-        "speed=0.001",
-    ];
-    let slow = [
-        "realtime=1",
-        "iterations=1000000",
-        "point_us=40",
-        "byte_ns=120",
-        "latency_us=50",
-    ];
-    let job = start(&[&load[..], &slow].concat())?;
+    let load = "points=2000 point_bytes=1000 threshold=0.3 heavy=2 speed=0.001";
+    let slow = "realtime=1 iterations=1000000 point_us=40 byte_ns=120 latency_us=50";
+    let job = start(&format!("{load} {slow}"))?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "balanced-workers", "--apply"])?;
     job.open("go")?;
     agent.lines.wait_for_line("; kept", SOON)?;
@@ -282,6 +234,6 @@ fn balanced_workers_balances_first_and_predicts_iterations_with_batches_within_a
         (expected / median - 1.0).abs() < 0.1,
         "{expected} ms, and {median} ms: {reported}"
     );
-    assert_eq!(front_alone(&load, &result["iterations"])?, result);
+    assert_eq!(front_alone(load, &result["iterations"])?, result);
     Ok(())
 }

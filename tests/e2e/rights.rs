@@ -177,22 +177,14 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
     };
     let (report, actuator, closer) = (helper("write-report")?, helper("actuator")?, helper("closer")?);
     // The actuator keeps these, because rules with sync points may be added during the session.
-    let writer = [
-        "sys_ptrace",
-        "dac_read_search",
-        "sys_nice",
-        "checkpoint_restore",
-        "bpf",
-        "perfmon",
-    ];
     let looking = [&WATCHING[..], &["checkpoint_restore"]].concat();
     // Permitted but not effective: needed to read the seccomp filters of programs.
-    let permitted = [&writer[..], &["sys_admin"]].concat();
+    let permitted = [&APPLYING[..], &["sys_admin"]].concat();
     for (pid, in_force, permitted) in [
         (agent.pid(), mask(&looking), mask(&looking)),
         (report, mask(&[]), mask(&[])),
         (closer, mask(&[]), mask(&[])),
-        (actuator, mask(&writer), mask(&permitted)),
+        (actuator, mask(&APPLYING), mask(&permitted)),
     ] {
         for (key, expected) in [
             ("CapPrm:", permitted),
@@ -219,14 +211,11 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
 
 /// Gives the user's copy of the program the six file capabilities. Returns false if the file system does not
 /// support them.
-fn lend(user: &User) -> Outcome<bool> {
+pub(crate) fn lend(user: &User) -> Outcome<bool> {
     let names: Vec<String> = APPLYING.iter().map(|name| format!("cap_{name}")).collect();
     let mut setcap = Command::new("setcap");
-    let status = setcap
-        .arg(format!("{}=ep", names.join(",")))
-        .arg(&user.program)
-        .status()?;
-    Ok(status.success())
+    setcap.arg(format!("{}=ep", names.join(","))).arg(&user.program);
+    Ok(setcap.status()?.success())
 }
 
 #[test]

@@ -434,20 +434,7 @@ fn a_user_without_rights_runs_the_command_and_sudo_runs_the_probes_alone() -> Ou
 fn capabilities_of_the_file_take_nothing_of_the_commands_environment_and_give_it_no_rights() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let ana = User::new(ANA, &[])?;
-    let names = [
-        "bpf",
-        "perfmon",
-        "sys_ptrace",
-        "dac_read_search",
-        "sys_nice",
-        "checkpoint_restore",
-    ];
-    let names: Vec<String> = names.iter().map(|name| format!("cap_{name}")).collect();
-    let status = Command::new("setcap")
-        .arg(format!("{}=ep", names.join(",")))
-        .arg(&ana.program)
-        .status()?;
-    assert!(status.success(), "setcap");
+    assert!(crate::rights::lend(&ana)?, "setcap");
     let script = r#"echo "$LD_LIBRARY_PATH"; grep CapPrm /proc/self/status"#;
     let mut command = as_user(&ana, &["run", "--", "sh", "-c", script]);
     let done = output(command.env("LD_LIBRARY_PATH", "/his/own"), "")?;

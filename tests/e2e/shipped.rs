@@ -59,12 +59,12 @@ enum Program {
     /// The program `known`: number of ranks, mode.
     Known(usize, &'static str),
     /// The program `loops`: number of ranks, arguments.
-    Loops(usize, &'static [&'static str]),
+    Loops(usize, &'static str),
     /// A master/worker program: its arguments, and its names for the rule's symbols.
     Farm {
         name: &'static str,
         ranks: usize,
-        given: &'static [&'static str],
+        given: &'static str,
         names: &'static [(&'static str, &'static str)],
     },
     /// The program `losses` with four threads and two in turn.
@@ -91,30 +91,14 @@ use Known::{About, Finding, Is, Last, Where, Whole};
 const NETWORK: Program = Program::Farm {
     name: "quadrature",
     ranks: 2,
-    given: &[
-        "workers=1",
-        "factor=0.5",
-        "work_us=5000",
-        "latency_us=0",
-        "realtime=1",
-        "payload=300",
-        "network_us=5000",
-        "network_mbs=1",
-    ],
+    given: "workers=1 factor=0.5 work_us=5000 latency_us=0 realtime=1 payload=300 network_us=5000 network_mbs=1",
     names: &programs::NETWORK_NAMES,
 };
 
 const BODIES: Program = Program::Farm {
     name: "nbody",
     ranks: 5,
-    given: &[
-        "workers=4",
-        "work_us=96000",
-        "latency_us=100",
-        "slow_worker=1",
-        "slow=3",
-        "realtime=1",
-    ],
+    given: "workers=4 work_us=96000 latency_us=100 slow_worker=1 slow=3 realtime=1",
     names: &programs::FACTORING_NAMES,
 };
 
@@ -181,7 +165,7 @@ const TABLE: [Session; 8] = [
         )],
     ),
     session(
-        Program::Loops(2, &["turns", "20", "1", "5"]),
+        Program::Loops(2, "turns 20 1 5"),
         None,
         &[(
             "waiting-in-collectives",
@@ -242,8 +226,8 @@ const fn session(program: Program, turns: Option<(&'static str, u64)>, rules: &'
 
 impl Program {
     fn start(&self) -> Outcome<Job> {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let under_mpi = |mpi, ranks, program, given: &[&str]| {
+        let words = |given: &str| given.split(' ').map(str::to_owned).collect();
+        let under_mpi = |mpi, ranks, program, given: &str| {
             Job::mpi(mpi, Waiting::Yielding, ranks, program, |folder| {
                 with_folder(folder, words(given))
             })
@@ -251,7 +235,7 @@ impl Program {
         let (job, ranks) = match self {
             Program::Known(ranks, mode) => {
                 let program = programs::mpi("known", Mpi::OpenMpi)?;
-                (under_mpi(Mpi::OpenMpi, *ranks, &program, &[mode])?, *ranks)
+                (under_mpi(Mpi::OpenMpi, *ranks, &program, mode)?, *ranks)
             }
             Program::Loops(ranks, given) => {
                 let program = programs::mpi("loops", Mpi::OpenMpi)?;
@@ -261,12 +245,12 @@ impl Program {
                 name, ranks, given, ..
             } => {
                 let program = programs::master_worker(name, Mpi::Mpich)?;
-                let given = [&["iterations=1000000"], *given].concat();
+                let given = format!("iterations=1000000 {given}");
                 (under_mpi(Mpi::Mpich, *ranks, &program, &given)?, *ranks)
             }
             Program::Scaling => {
                 let program = programs::openmp("losses")?;
-                let given = words(&["clause", "10000", "120000", "0", "0", "4", "2"]);
+                let given = words("clause 10000 120000 0 0 4 2");
                 (Job::alone(&program, |folder| with_folder(folder, given))?, 1)
             }
         };

@@ -36,7 +36,7 @@ const BANNED_IN_NAMES: [(&str, &str); 4] = [
     ("stretches", "epochs"),
 ];
 
-fn product() -> Outcome<Vec<Source>> {
+pub(super) fn product() -> Outcome<Vec<Source>> {
     sources(&agent_and(&OTHERS))
 }
 
