@@ -174,9 +174,7 @@ fn of_ranks(settings: &Settings, figures: &mut Vec<Value>) -> Outcome<Table> {
         job.end(SOON)?;
         let cells = cells![*count, armed_ms, shown_ms];
         table.row(cells.into_iter().chain(rest.cells()));
-        figures.push(
-            json!({"ranks": count, "armed_ms": armed_ms, "shown_ms": shown_ms, "agent": rest.as_json()}),
-        );
+        figures.push(json!({"ranks": count, "armed_ms": armed_ms, "shown_ms": shown_ms, "agent": rest}));
     }
     Ok(table)
 }

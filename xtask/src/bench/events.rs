@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
@@ -42,10 +43,11 @@ const FASTEST: f64 = 0.0;
 const LONG_ENOUGH_S: f64 = 10.0;
 
 /// Result of one run: reader, and the numbers of hits produced, read and lost.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Run {
     reader: &'static str,
     producers: u32,
+    #[serde(rename = "asked_per_s")]
     rate: f64,
     made: u64,
     read: u64,
@@ -53,6 +55,7 @@ struct Run {
     seconds: f64,
     producers_cpu_s: f64,
     reader_cpu_s: f64,
+    #[serde(rename = "reader_resident_kib")]
     resident_kib: Option<u64>,
     unread_s_most: Option<f64>,
 }
@@ -74,7 +77,7 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
         )],
         claims: claims(&runs, producers),
         figures: Some(json!({
-            "runs": runs.iter().map(as_json).collect::<Value>(),
+            "runs": runs,
             "machine_stops_s_most": longest.collect::<Vec<f64>>(),
         })),
         ..measure::Outcome::default()
@@ -306,20 +309,4 @@ fn claims(runs: &[Run], producers_most: u32) -> Vec<Claim> {
     let resident = median(spread(&at_rate(1), |run| run.resident_mib().unwrap_or(0.0)));
     claims.push(Claim::at_most("P3: agent, MiB", resident, 30.0, 100.0));
     claims
-}
-
-fn as_json(run: &Run) -> Value {
-    json!({
-        "reader": run.reader,
-        "producers": run.producers,
-        "asked_per_s": run.rate,
-        "made": run.made,
-        "read": run.read,
-        "lost": run.lost,
-        "seconds": run.seconds,
-        "producers_cpu_s": run.producers_cpu_s,
-        "reader_cpu_s": run.reader_cpu_s,
-        "reader_resident_kib": run.resident_kib,
-        "unread_s_most": run.unread_s_most,
-    })
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::usage::Usage;
@@ -57,7 +58,7 @@ impl Windows {
 }
 
 /// Resources that an idle process used; the vectors have a value per window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Rest {
     pub(super) cpu: Vec<f64>,
     waits_per_s: Vec<f64>,
@@ -103,18 +104,10 @@ impl Rest {
             self.resident_kib as f64 / 1024.0,
         ]
     }
-
-    pub(super) fn as_json(&self) -> Value {
-        json!({
-            "cpu": self.cpu,
-            "waits_per_s": self.waits_per_s,
-            "reads_per_s": self.reads_per_s,
-            "resident_kib": self.resident_kib,
-        })
-    }
 }
 
 /// One measurement: tool, kind and number of watched things, and the result.
+#[derive(Serialize)]
 struct Row {
     who: &'static str,
     what: &'static str,
@@ -134,12 +127,10 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
         let what = format!("{} {}", row.count, row.what);
         table.row(cells![row.who, what].into_iter().chain(row.rest.cells()));
     }
-    let figure =
-        |row: &Row| json!({"who": row.who, "what": row.what, "count": row.count, "rest": row.rest.as_json()});
     Ok(measure::Outcome {
         sections: vec![Section::of("While nothing happens", table)],
         claims: claims(&rows),
-        figures: Some(rows.iter().map(figure).collect()),
+        figures: Some(json!(rows)),
         ..measure::Outcome::default()
     })
 }
