@@ -188,8 +188,8 @@ fn usage_is_what_was_counted_and_never_what_was_estimated() {
     read(&mut profile, 12, 200);
     let usage = profile.processes[0].usage().unwrap();
     assert_eq!(
-        (usage.calls, usage.cpu_ns, usage.unhindered_ns),
-        (vec![(0, 200)], 12 * S, 12 * S)
+        (usage.calls, usage.cpu_ns, usage.unhindered_ns, usage.wanted),
+        (vec![(0, 200)], 12 * S, 12 * S, 1.0)
     );
 }
 
