@@ -405,6 +405,11 @@ impl RuleBook {
         self.engine.on_trial()
     }
 
+    /// How long the verdicts on changes take, by rule, in seconds.
+    pub(crate) fn time_to_verdict(&self) -> BTreeMap<String, (f64, f64)> {
+        self.engine.time_to_verdict()
+    }
+
     /// Whether a change is being judged, including while it is reverted to compare.
     pub(crate) fn is_judging(&self) -> bool {
         self.engine.is_judging()
