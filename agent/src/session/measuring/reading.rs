@@ -194,6 +194,11 @@ impl Measuring {
                 let knows_mpi = process.iterations().is_some();
                 rules.summarise(process.slot, (iterations, knows_mpi), now);
             }
+            let since_ns = process.first().map_or(now, |first| first.at_ns);
+            // Their teams are not recorded.
+            if let Some(regions) = process.regions.view(true, since_ns) {
+                rules.record_regions(process.slot, &regions, now);
+            }
             rules.record_estimates(process.slot, process.estimates(), now, true);
         }
     }
