@@ -129,7 +129,7 @@ impl Measuring {
             self.budget.costs.see_idle(busy.idle, now);
         }
         rules.observe_cpus(&share, limits, busy, now);
-        self.cpus.take(share);
+        self.cpus.take(share, self.profile.running().count());
     }
 
     /// Passes the newest readings to the rules.
