@@ -82,11 +82,11 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
         (vec!["explain", "E9999"], "there is no page on E9999"),
         (
             vec!["explain", "openmp-teamsize"],
-            "did you mean openmp-team-size?",
+            "did you mean `openmp-team-size`?",
         ),
         (
             vec!["rule", "show", "openmp-teamsize"],
-            "did you mean openmp-team-size?",
+            "did you mean `openmp-team-size`?",
         ),
         (vec!["explain", "change", "999"], "has a change 999"),
         (vec!["undo", "999999999"], "there is no process 999999999 here"),

@@ -119,7 +119,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     let rows: Vec<(Vec<&str>, i32, &str)> = vec![
         (vec![&pid], 2, "tuneagent attach"),
         (vec!["run", "true"], 0, "the command has ended"),
-        (vec!["run", "--aply", "true"], 125, "did you mean --apply?"),
+        (vec!["run", "--aply", "true"], 125, "did you mean `--apply`?"),
         (vec!["attach"], 2, "tuneagent ps"),
         (vec!["attach", "no-such-program"], 2, "tuneagent ps"),
         (
@@ -171,7 +171,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
             "did you mean `main`?",
         ),
         (vec!["symbols", &pid, "limit"], 2, "did you mean `limits`?"),
-        (vec!["attach", "setings"], 2, "did you mean settings?"),
+        (vec!["attach", "setings"], 2, "did you mean `settings`?"),
         (vec!["attach", &pid, "--apply=open-mpi"], 2, "with --rules FILE"),
         (
             vec!["attach", &pid, "--progress", "step"],
@@ -212,6 +212,29 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
             vec!["replay", "none.rec", "--param", "least=5%"],
             2,
             "--param least=5% does not fit the rule memory-kept",
+        ),
+        (
+            vec!["replay", "none.rec", "--param", "crowding=abc"],
+            2,
+            "`abc` is no value, and the parameter `crowding` is a plain number, such as 1.2",
+        ),
+        (
+            vec!["replay", "none.rec", "--param", "crwding=2"],
+            2,
+            "no loaded rule uses the parameter crwding: did you mean `crowding`?",
+        ),
+        (
+            vec![
+                "replay",
+                "none.rec",
+                "--rules",
+                "none",
+                "optimal-workers",
+                "--param",
+                "x=abc",
+            ],
+            2,
+            "no loaded rule uses the parameter x: there are gain, max_workers",
         ),
         (vec!["attach", "2"], 2, "is a thread of the kernel"),
         (vec!["attach", "1"], 2, "process 1 is init"),
@@ -260,7 +283,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         (
             vec!["attach", &pid, "--rules", "openmpi-bussy-wait"],
             2,
-            "did you mean openmpi-busy-wait? (all of them: tuneagent rule list)",
+            "did you mean `openmpi-busy-wait`? (all of them: tuneagent rule list)",
         ),
         (
             vec![
@@ -390,7 +413,7 @@ fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once
         for (verb, more) in [("switch", &["nevr", "off"][..]), ("remove", &["nevr"])] {
             let (code, said) = agent.request(verb, more)?;
             assert!(
-                code == 2 && said.contains("has no rule nevr: did you mean never?"),
+                code == 2 && said.contains("has no rule nevr: did you mean `never`?"),
                 "{code}: {said}"
             );
         }
