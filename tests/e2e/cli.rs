@@ -1,13 +1,14 @@
 //! Invalid input: the error says what is wrong, where, and what to do, with the documented exit code. Nothing
 //! is attached.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::line_program::LineProgram;
 use tuneagent_e2e::wait::wait_for;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -15,36 +16,11 @@ use crate::expected::{SOON, start_busywork, start_pingpong, summed, text_file};
 
 const OTHER_UID: u32 = 65_534;
 
-/// An idle process, which is killed on drop.
-struct Idle(Child);
-
-impl Idle {
-    fn start(uid: u32) -> Outcome<Idle> {
-        let mut command = Command::new("cat");
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .uid(uid)
-            .gid(uid);
-        let mut child = command.spawn()?;
-        // Its echo shows that it has started.
-        let mut echo = [0];
-        let input = child.stdin.as_mut().ok_or("no input")?;
-        input.write_all(b"x")?;
-        child.stdout.as_mut().ok_or("no output")?.read_exact(&mut echo)?;
-        Ok(Idle(child))
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// An idle process of this user. Its echo shows that it has started.
+fn start_idle(uid: u32) -> Outcome<LineProgram> {
+    let mut idle = LineProgram::start(Command::new("cat").uid(uid).gid(uid))?;
+    idle.say("x")?;
+    Ok(idle)
 }
 
 #[test]
@@ -132,8 +108,8 @@ fn names_and_numbers_that_were_printed_are_explained() -> Outcome {
 #[test]
 fn a_program_without_mpi_is_reported_and_probes_are_offered() -> Outcome {
     require!(Root);
-    let idle = Idle::start(0)?;
-    let (code, text) = Agent::run(&["attach", &idle.pid(), "--rules", "none"])?;
+    let idle = start_idle(0)?;
+    let (code, text) = Agent::run(&["attach", &idle.pid().to_string(), "--rules", "none"])?;
     assert_eq!(code, 2, "{text}");
     assert_has!(text, "is not an MPI program", "MPI_Init", "--probe FUNCTION");
     Ok(())
@@ -157,8 +133,8 @@ fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
 #[test]
 fn a_function_that_is_not_there_is_reported_and_nothing_is_watched() -> Outcome {
     require!(Root);
-    let idle = Idle::start(0)?;
-    let (code, text) = Agent::run(&["attach", &idle.pid(), "--probe", "no_such_function"])?;
+    let idle = start_idle(0)?;
+    let (code, text) = Agent::run(&["attach", &idle.pid().to_string(), "--probe", "no_such_function"])?;
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("has a function `no_such_function`"), "{text}");
     Ok(())
@@ -193,7 +169,7 @@ fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Ou
 #[test]
 fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> Outcome {
     require!(Root);
-    let idle = Idle::start(OTHER_UID)?;
+    let idle = start_idle(OTHER_UID)?;
     // A copy that every user may execute.
     let folder = tempfile::tempdir_in("/tmp")?;
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
@@ -210,7 +186,7 @@ fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> O
             String::from_utf8_lossy(&output.stderr).into_owned(),
         ))
     };
-    let pid = idle.pid();
+    let pid = idle.pid().to_string();
     let (code, text) = as_user_nobody(&["attach", &pid, "--probe", "main"])?;
     assert_eq!(code, Some(3), "{text}");
     let again = format!("sudo {} attach {pid} --probe main", program.display());
@@ -223,8 +199,8 @@ fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> O
         " CPUs   waiting for "
     );
     // A process of another user is refused before it is inspected.
-    let foreign = Idle::start(0)?;
-    let (code, text) = as_user_nobody(&["attach", &foreign.pid()])?;
+    let foreign = start_idle(0)?;
+    let (code, text) = as_user_nobody(&["attach", &foreign.pid().to_string()])?;
     assert_eq!(code, Some(3), "{text}");
     assert_has!(text, "belongs to root", "sudo ");
     Ok(())
@@ -233,8 +209,8 @@ fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> O
 #[test]
 fn programs_of_other_users_need_an_extra_word() -> Outcome {
     require!(Root);
-    let idle = Idle::start(OTHER_UID)?;
-    let (code, text) = Agent::run(&["attach", &idle.pid(), "--probe", "main"])?;
+    let idle = start_idle(OTHER_UID)?;
+    let (code, text) = Agent::run(&["attach", &idle.pid().to_string(), "--probe", "main"])?;
     assert_eq!(code, 3, "{text}");
     assert!(text.contains("--any-user"), "{text}");
     Ok(())
@@ -446,16 +422,9 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
         &["\"site\": {", "\"bytes\": ", "\"cost\": ", "\"costs\": {"],
     )?;
 
-    let mut child = Command::new(path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut input = child.stdin.take().ok_or("no input")?;
-    let mut output = BufReader::new(child.stdout.take().ok_or("no output")?);
-    let program = Idle(child);
-    let pid = program.pid();
-    let mut line = String::new();
-    output.read_line(&mut line)?;
+    let mut program = LineProgram::start(&mut Command::new(path))?;
+    let pid = program.pid().to_string();
+    program.line()?;
     run(
         &[
             "get",
@@ -499,15 +468,9 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
         0,
         &["cfg.solver.chunk 64 -> 65 (i32)", "revert: "],
     )?;
-    input.write_all(b"x")?;
-    line.clear();
-    output.read_line(&mut line)?;
-    assert_eq!(line, "chunk=65 limit=31 level=3\n");
+    assert_eq!(program.say("")?, "chunk=65 limit=31 level=3");
     run(&["undo", &pid], 0, &["reverted: current->level"])?;
-    input.write_all(b"x")?;
-    line.clear();
-    output.read_line(&mut line)?;
-    assert_eq!(line, "chunk=64 limit=30 level=2\n");
+    assert_eq!(program.say("")?, "chunk=64 limit=30 level=2");
     Ok(())
 }
 

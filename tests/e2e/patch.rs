@@ -1,10 +1,10 @@
 //! Calls of functions and code changes by commands: the output, the program's own counts, and the revert.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
+use tuneagent_e2e::line_program::LineProgram;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -92,33 +92,10 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     job.end(SOON)
 }
 
-/// A program with a seccomp filter.
-struct Filtered(Child);
-
-impl Filtered {
-    fn start(mode: &str) -> Outcome<Filtered> {
-        let program = programs::c_with_math("../../tuner/tests/programs/filtered")?;
-        let mut command = Command::new(program);
-        command.arg(mode).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut filtered = Filtered(command.spawn()?);
-        let mut line = String::new();
-        if let Some(output) = filtered.0.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        assert_eq!(line, "ready\n");
-        Ok(filtered)
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Filtered {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a program with a seccomp filter.
+fn start_filtered(mode: &str) -> Outcome<LineProgram> {
+    let program = programs::c_with_math("../../tuner/tests/programs/filtered")?;
+    LineProgram::ready(Command::new(program).arg(mode))
 }
 
 const CALLING: &str = "rule: calling\nabout: calls a function at once\nroles:\n  program: has(knob)\nwindows:\n  \
@@ -129,7 +106,7 @@ const CALLING: &str = "rule: calling\nabout: calls a function at once\nroles:\n 
 fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_does() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let state = tempfile::tempdir()?;
-    let filtered = Filtered::start("selective")?;
+    let filtered = start_filtered("selective")?;
     let pid = filtered.pid().to_string();
     let run = |words: &[&str]| Agent::run_in(state.path(), words);
     let reason = "its seccomp filter kills the program at some system calls";
@@ -157,7 +134,7 @@ fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_do
     let (code, text) = run(&["call", &pid, "extra(5)", "--despite-seccomp"])?;
     assert!(code == 0 && text.contains("call extra(5) = 5 "), "{code}: {text}");
 
-    let filtered = Filtered::start("kill")?;
+    let filtered = start_filtered("kill")?;
     let pid = filtered.pid().to_string();
     for words in [
         &["call", &pid, "extra(5)", "--despite-seccomp"][..],

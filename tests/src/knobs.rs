@@ -2,16 +2,16 @@
 //! of rights and promises. Both run from folders that every user may enter.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::agent::binary;
+use crate::line_program::LineProgram;
 use crate::lines::Lines;
 use crate::problem::Context;
 use crate::wait::SOON;
@@ -41,10 +41,7 @@ fn copy(from: &Path, to: &Path) -> Outcome {
 
 /// A running process of `knobs`.
 pub struct Knobs {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Lines,
-    requested: usize,
+    program: LineProgram,
     _folder: TempDir,
 }
 
@@ -61,41 +58,26 @@ impl Knobs {
 
     fn start_with(setpriv: &[String]) -> Outcome<Knobs> {
         let folder = open_folder()?;
-        let program = folder.path().join("knobs");
-        copy(&programs::c("knobs")?, &program)?;
+        let path = folder.path().join("knobs");
+        copy(&programs::c("knobs")?, &path)?;
         let mut command = Command::new("setpriv");
-        command
-            .args(["--pdeathsig", "KILL"])
-            .args(setpriv)
-            .arg("--")
-            .arg(&program);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start knobs")?;
-        let lines = Lines::default();
-        lines.follow(child.stdout.take().ok_or("no output")?);
-        let input = child.stdin.take();
-        let knobs = Knobs {
-            child,
-            input,
-            lines,
-            requested: 0,
+        command.args(["--pdeathsig", "KILL"]).args(setpriv);
+        let mut program = LineProgram::start(command.arg("--").arg(&path))?;
+        event("ready", &program.line()?)?;
+        Ok(Knobs {
+            program,
             _folder: folder,
-        };
-        knobs.event("ready", 1)?;
-        Ok(knobs)
+        })
     }
 
     /// Process number of the program.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.program.pid()
     }
 
     /// Values of its variables, read by the program itself.
     pub fn values(&mut self) -> Outcome<Value> {
-        self.say("?")
+        event("values", &self.program.say("?")?)
     }
 
     /// Value of `knob`, read by the program itself.
@@ -105,22 +87,16 @@ impl Knobs {
 
     /// Makes the program change `knob` itself.
     pub fn change(&mut self, value: i64) -> Outcome {
-        self.say(&format!("set {value}")).map(drop)
-    }
-
-    fn say(&mut self, text: &str) -> Outcome<Value> {
-        self.requested += 1;
-        writeln!(self.input.as_mut().ok_or("it was ended")?, "{text}")?;
-        self.event("values", self.requested)
+        event("values", &self.program.say(&format!("set {value}"))?).map(drop)
     }
 
     /// Lets it end by itself and returns its last line.
     pub fn end(&mut self) -> Outcome<Value> {
-        drop(self.input.take());
-        let end = self.event("end", 1)?;
-        match family::wait(&mut self.child, SOON)? {
-            0 => Ok(end),
-            code => Err(Problem::new(format!("knobs ended with {code}"))),
+        self.program.close();
+        let end = event("end", &self.program.line()?)?;
+        match self.program.end()?.code() {
+            Some(0) => Ok(end),
+            code => Err(Problem::new(format!("knobs ended with {code:?}"))),
         }
     }
 
@@ -133,24 +109,14 @@ impl Knobs {
         };
         format!("{:016x}", (0..rounds).fold(1u64, step))
     }
-
-    fn event(&self, name: &str, count: usize) -> Outcome<Value> {
-        self.lines.wait_for(
-            &format!("{count} times the event {name} of knobs"),
-            SOON,
-            |lines| {
-                let parsed = lines
-                    .iter()
-                    .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
-                parsed.filter(|value| value["event"] == name).nth(count - 1)
-            },
-        )
-    }
 }
 
-impl Drop for Knobs {
-    fn drop(&mut self) {
-        family::end(&mut self.child, Duration::from_secs(3));
+/// A line of `knobs`, which must have this event.
+fn event(name: &str, line: &str) -> Outcome<Value> {
+    let value: Value = serde_json::from_str(line)?;
+    match value["event"] == name {
+        true => Ok(value),
+        false => Err(Problem::new(format!("not the event {name} of knobs: {line}"))),
     }
 }
 

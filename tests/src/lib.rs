@@ -1,7 +1,7 @@
 //! Harness of the whole-program tests: real MPI jobs and the real agent. Every wait has a deadline.
 //!
 //! `problem` has the error type, `needs` decides whether a test can run on this machine, `turns` limits which
-//! tests run at the same time, `programs` compiles the programs of `programs/`, `lines` waits for output,
+//! tests run at the same time, `programs` compiles the programs of `programs/`, `lines` waits for output, `line_program` has programs that answer by line,
 //! `family` ends process trees, `job` starts programs under an MPI launcher, `knobs` has a program with
 //! variables to change and users with exact rights, `underload` a program with many threads that check their
 //! results, `agent` starts `tuneagent`, `lammps` and `gromacs` start the real programs, `crowd` runs several
@@ -24,6 +24,7 @@ pub mod group;
 pub mod job;
 pub mod knobs;
 pub mod lammps;
+pub mod line_program;
 pub mod lines;
 pub mod needs;
 pub mod problem;

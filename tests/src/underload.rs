@@ -2,25 +2,19 @@
 //! results, and functions that inspect the program from outside.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::lines::Lines;
+use crate::line_program::LineProgram;
 use crate::problem::Context;
-use crate::wait::SOON;
-use crate::{Outcome, Problem, family};
+use crate::{Outcome, Problem};
 
 /// The program as a running process.
 pub struct Underload {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Lines,
-    requested: usize,
+    program: LineProgram,
     memory: File,
     folder: TempDir,
 }
@@ -39,18 +33,10 @@ impl Underload {
         let with = ["-pthread", "libpart.so", "-Wl,-z,lazy", &run_path];
         let program = build(here, "underload.c", "underload", &with)?;
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let lines = Lines::default();
-        lines.follow(child.stdout.take().ok_or("no output")?);
-        lines.wait_for_line("ready", SOON)?;
-        let memory = File::open(format!("/proc/{}/mem", child.id()))?;
-        let input = child.stdin.take();
+        let program = LineProgram::ready(command.args(["--pdeathsig", "KILL", "--"]).arg(program))?;
+        let memory = File::open(format!("/proc/{}/mem", program.pid()))?;
         Ok(Underload {
-            child,
-            input,
-            lines,
-            requested: 0,
+            program,
             memory,
             folder,
         })
@@ -58,7 +44,7 @@ impl Underload {
 
     /// Process number of the program.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.program.pid()
     }
 
     /// A library that it has not loaded.
@@ -68,35 +54,23 @@ impl Underload {
 
     /// Its report on its next steps.
     pub fn runs(&mut self) -> Outcome<String> {
-        self.say("run")
+        self.program.say("run")
     }
 
     /// Number of calls of `tick`.
     pub fn ticks(&mut self) -> Outcome<u64> {
-        let answer = self.say("ticks")?;
+        let answer = self.program.say("ticks")?;
         let count = answer.strip_prefix("ticks=").ok_or("no ticks")?;
         count.parse().context(&answer)
     }
 
-    fn say(&mut self, text: &str) -> Outcome<String> {
-        self.requested += 1;
-        writeln!(self.input.as_mut().ok_or("it was ended")?, "{text}")?;
-        self.answer(self.requested)
-    }
-
-    /// Answer by number; its greeting is answer 0.
-    fn answer(&self, number: usize) -> Outcome<String> {
-        let nth = |lines: &[crate::lines::Line]| lines.get(number).map(|line| line.text.clone());
-        self.lines.wait_for(&format!("answer {number}"), SOON, nth)
-    }
-
     /// Lets it end by itself and returns its last line.
     pub fn end(&mut self) -> Outcome<String> {
-        drop(self.input.take());
-        let words = self.answer(self.requested + 1)?;
-        match family::wait(&mut self.child, SOON)? {
-            0 => Ok(words),
-            code => Err(Problem::new(format!("it ended with {code}: {words}"))),
+        self.program.close();
+        let words = self.program.line()?;
+        match self.program.end()?.code() {
+            Some(0) => Ok(words),
+            code => Err(Problem::new(format!("it ended with {code:?}: {words}"))),
         }
     }
 
@@ -155,12 +129,6 @@ impl Underload {
             found.push((line.to_owned(), self.bytes(start, (end - start) as usize)?));
         }
         Ok(found)
-    }
-}
-
-impl Drop for Underload {
-    fn drop(&mut self) {
-        family::end(&mut self.child, Duration::from_secs(3));
     }
 }
 

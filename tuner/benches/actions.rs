@@ -7,12 +7,13 @@
 //! different machine.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use plan::{CallRequest, Expression, Invocation, Moment, PatchRequest, Value};
+use tuneagent_e2e::line_program::LineProgram;
 use tuner::journal::{Reason, StateDir};
 use tuner::{
     ActionReceipt, AddressSpace, Author, Hooks, Images, Process, SetRequest, WritablePlace, Writer,
@@ -22,7 +23,7 @@ use tuner::{
 const ROUNDS: usize = 200;
 
 struct Target {
-    child: Child,
+    program: LineProgram,
     directory: tempfile::TempDir,
 }
 
@@ -46,26 +47,12 @@ impl Target {
         build("part.c", "libpart.so", &["-shared", "-fPIC"]);
         build("tuned.c", "libtuned.so", &["-shared", "-fPIC"]);
         let program = build("underload.c", "underload", &["-pthread", "libpart.so"]);
-        let mut child = Command::new(program)
-            .args(arguments)
-            .env("LD_LIBRARY_PATH", directory.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap())
-            .read_line(&mut ready)
-            .unwrap();
-        assert_eq!(ready.trim_end(), "ready");
-        Target { child, directory }
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut command = Command::new(program);
+        command.args(arguments).env("LD_LIBRARY_PATH", directory.path());
+        Target {
+            program: LineProgram::ready(&mut command).unwrap(),
+            directory,
+        }
     }
 }
 
@@ -151,7 +138,7 @@ fn patches() -> Vec<(&'static str, PatchRequest, f64)> {
 }
 
 fn run(target: &Target) -> Result<(), WriterError> {
-    let process = Process::open(target.child.id().cast_signed())?;
+    let process = Process::open(target.program.pid().cast_signed())?;
     let images = Arc::new(Images::new());
     let state = StateDir::at(target.directory.path().join("state"));
     let mut writer = Writer::open(

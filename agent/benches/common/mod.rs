@@ -1,13 +1,13 @@
 //! Shared by the measuring programs: the target program whose functions they probe, and the probe places.
 
 use std::{
-    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
 };
 
 use abi::{ExitSite, SumRule};
 use probe::kernel::{self, CallMoment, LinkRequest, ProbeSite};
+use tuneagent_e2e::line_program::LineProgram;
 use tuner::{EntrySite, EntrySites, ExitFinder, FileOffset, Function, Image};
 
 /// Prefix of the functions of the target program.
@@ -78,35 +78,25 @@ pub(crate) const DURATIONS: SumRule = SumRule {
 
 /// The target program, which answers with the duration of a call of a function.
 pub(crate) struct Target {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
+    program: LineProgram,
     path: PathBuf,
 }
 
 impl Target {
     pub(crate) fn start(path: &Path) -> Target {
-        let mut command = Command::new(path);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
         Target {
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
+            program: LineProgram::start(&mut Command::new(path)).unwrap(),
             path: path.to_owned(),
         }
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.program.pid()
     }
 
     pub(crate) fn call_ns(&mut self, function: &str, calls: u64) -> f64 {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{function} {calls}").unwrap();
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim().parse().unwrap()
+        let answer = self.program.say(&format!("{function} {calls}")).unwrap();
+        answer.trim().parse().unwrap()
     }
 
     /// A request for the first probe, at a function of this process only.
@@ -117,12 +107,5 @@ impl Target {
             CallMoment::Exit { .. } => case.exits.clone(),
         };
         LinkRequest::new(self.path.clone(), sites, at, Some(self.pid()))
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

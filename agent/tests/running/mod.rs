@@ -2,16 +2,15 @@
 #![allow(dead_code, reason = "not every test asks everything")]
 
 use std::{
-    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Command, Stdio},
 };
 
+use tuneagent_e2e::line_program::LineProgram;
+
 pub(crate) struct Running {
-    pub(crate) child: Child,
+    program: LineProgram,
     pub(crate) path: PathBuf,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
 }
 
 impl Running {
@@ -19,55 +18,31 @@ impl Running {
     pub(crate) fn built(directory: &Path, text: &str, flags: &[&str]) -> Running {
         let (source, path) = (directory.join("target.c"), directory.join("target"));
         std::fs::write(&source, text).unwrap();
-        let mut cc = Command::new("cc");
-        let built = cc
-            .arg("-O1")
-            .args(flags)
-            .arg("-o")
-            .args([&path, &source])
-            .status();
-        assert!(built.unwrap().success());
+        compile("cc", flags, &path, &source);
         Running::start(&path, &[])
     }
 
     /// Starts a program and waits until it is ready.
     pub(crate) fn start(path: &Path, arguments: &[&str]) -> Running {
-        let mut command = Command::new(path);
-        command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut running = Running {
+        Running {
+            program: LineProgram::ready(Command::new(path).args(arguments)).unwrap(),
             path: path.to_owned(),
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        };
-        assert_eq!(running.line(), "ready");
-        running
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim().to_owned()
+        }
     }
 
     /// Sends a line and returns the answer.
     pub(crate) fn answers(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}").unwrap();
-        self.line()
+        self.program.say(line).unwrap()
     }
 
     /// Sends a line after which the program ends by itself, and waits for the end.
     pub(crate) fn ends(mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
-        assert!(self.child.wait().unwrap().success());
+        self.program.send(line).unwrap();
+        assert!(self.program.end().unwrap().success());
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.program.pid()
     }
 
     /// Address of the first mapping of its file. Mappings of the kernel for probes may be below.
@@ -76,13 +51,6 @@ impl Running {
         let path = self.path.to_str().unwrap();
         let own = maps.lines().find(|line| line.ends_with(path)).unwrap();
         u64::from_str_radix(own.split('-').next().unwrap(), 16).unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -120,13 +88,12 @@ fn compiled(directory: &Path, name: &str, program: &str, compiler: &str, flags: 
     }
     let program = directory.join(program);
     let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    let done = Command::new(compiler)
-        .arg("-O1")
-        .args(flags)
-        .arg("-o")
-        .arg(&program)
-        .arg(source)
-        .status();
-    assert!(done.unwrap().success());
+    compile(compiler, flags, &program, Path::new(&source));
     program
+}
+
+fn compile(compiler: &str, flags: &[&str], program: &Path, source: &Path) {
+    let mut command = Command::new(compiler);
+    command.arg("-O1").args(flags).arg("-o").args([program, source]);
+    assert!(command.status().unwrap().success());
 }

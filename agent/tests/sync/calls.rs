@@ -64,7 +64,7 @@ fn all_at_the_right_iteration(case: &str, moment: &str, pace: &str, place: &str)
         let passage = receipt.passage.unwrap();
         assert_eq!(
             (receipt.mechanism, passage.thread),
-            (Mechanism::Stop, target.running.child.id())
+            (Mechanism::Stop, target.running.pid())
         );
         holds.push(passage.hold_ns);
         wait_until("the change is seen", || {

@@ -50,7 +50,7 @@ fn the_thread_executes_nothing_of_the_program_while_it_is_held() {
         let target = Target::start(directory.path(), "entry", "busy");
         let mut rendezvous = KernelRendezvous::new(links).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
-        let (space, thread) = (target.space.clone(), target.running.child.id());
+        let (space, thread) = (target.space.clone(), target.running.pid());
         let location = space.variable(&VariableName::from("iteration")).unwrap();
         let ticket = armed(&mut rendezvous, &target, 1, move |held| {
             let read = || location.read(space.memory()).unwrap();
@@ -125,7 +125,7 @@ fn held_without_an_answer(directory: &Path) -> (Target, Actuator) {
     let bound = Duration::from_millis(50);
     let target = Target::start(directory, "entry", "busy");
     let mut actuator = Actuator::start(directory, false);
-    let program = rustix::process::Pid::from_child(&target.running.child);
+    let program = rustix::process::Pid::from_raw(target.running.pid().cast_signed()).unwrap();
     rustix::process::kill_process(program, Signal::STOP).unwrap();
     let mut command = at("entry:step", set(target.pid(), "knob", 7));
     command.answer_ns_max = Some(u64::try_from(bound.as_nanos()).unwrap());

@@ -79,7 +79,7 @@ impl Case {
             let taken = taken_by_the_host();
             let receipt = actuator.set(command).unwrap();
             let passage = receipt.passage.unwrap();
-            assert!(passage.real_time && passage.thread == target.running.child.id());
+            assert!(passage.real_time && passage.thread == target.running.pid());
             assert_eq!(receipt.mechanism, self.by);
             holds.push(passage.hold_ns);
             match passage.hits {

@@ -117,7 +117,7 @@ fn a_set_by_hand_at_a_place_says_how_the_program_was_held() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
-    let pid = target.running.child.id().to_string();
+    let pid = target.running.pid().to_string();
     let (code, said) = tuneagent(directory.path(), &["set", &pid, "knob=7", "--at", "entry:step"]);
     assert_eq!(code, 0, "{said}");
     assert!(
@@ -178,7 +178,7 @@ fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_n
         std::fs::write(&rule, RULE.replace("WHEN", when)).unwrap();
         let target = Target::start(directory.path(), "entry", "busy");
         let (pid, rule) = (
-            target.running.child.id().to_string(),
+            target.running.pid().to_string(),
             rule.to_string_lossy().into_owned(),
         );
         let (code, text) = tuneagent(

@@ -6,7 +6,7 @@
 //! arbitrary values fit. The digits of a sum are therefore sums of integers, equal for every order of adding
 //! and merging.
 
-use super::natural::{Natural, SignedInteger};
+use num_bigint::BigInt;
 
 /// Digits for a sum of doubles.
 pub(super) const SINGLE: usize = 33;
@@ -95,23 +95,16 @@ impl<const DIGITS: usize> Exact<DIGITS> {
     }
 
     /// The sum in units of its lowest bit.
-    pub(super) fn total(&self) -> SignedInteger {
+    pub(super) fn total(&self) -> BigInt {
         let mut carry = 0;
-        let mut limbs = Vec::with_capacity(DIGITS + 1);
+        let mut bytes = Vec::with_capacity((DIGITS + 1) * 8);
         for digit in &self.0 {
             // |digit| is at most 2¹²⁷ − 2⁶³ and the carry within ±2⁶³: the sum is an i128.
             let sum = digit + carry;
-            limbs.push(sum as u64);
+            bytes.extend((sum as u64).to_le_bytes());
             carry = sum >> 64;
         }
-        limbs.push(carry as u64);
-        let negative = carry < 0;
-        if negative {
-            let mut one = true;
-            for limb in &mut limbs {
-                (*limb, one) = (!*limb).overflowing_add(one.into());
-            }
-        }
-        SignedInteger::new(negative, Natural::from_limbs(limbs))
+        bytes.extend((carry as u64).to_le_bytes());
+        BigInt::from_signed_bytes_le(&bytes)
     }
 }

@@ -1,7 +1,9 @@
 //! Count, sum and sum of squares of integers: nanoseconds, bytes, counts.
 
+use num_bigint::BigUint;
+
 use super::moments::Moments;
-use super::natural::{Natural, SignedInteger};
+use super::scaled::ratio;
 use super::{Count, Merge, VALUES_MAX, WhyNone};
 
 /// Exact count, sum and sum of squares of u64 and i64.
@@ -44,13 +46,12 @@ impl Integers {
     /// sums, which are then torn or wrapped: |Σx| ≤ n·(2⁶⁴−1), Σx² ≤ n·(2⁶⁴−1)² and (Σx)² ≤ n·Σx² hold for
     /// all values.
     pub fn from_sums(count: u64, sum: i128, squares: u128) -> Option<Integers> {
-        let most = Natural::from(u128::from(u64::MAX));
-        let number = Natural::from(u128::from(count));
-        let (size, sum_of_squares) = (Natural::from(sum.unsigned_abs()), Natural::from(squares));
+        let (number, most) = (BigUint::from(count), BigUint::from(u64::MAX));
+        let (size, sum_of_squares) = (BigUint::from(sum.unsigned_abs()), BigUint::from(squares));
         let possible = count <= VALUES_MAX
-            && size <= number.times(&most)
-            && sum_of_squares <= number.times(&most).times(&most)
-            && size.times(&size) <= number.times(&sum_of_squares);
+            && size <= &number * &most
+            && sum_of_squares <= &number * &most * &most
+            && &size * &size <= number * &sum_of_squares;
         possible.then_some(Integers {
             count: Count(count),
             sum,
@@ -100,7 +101,7 @@ impl Integers {
         match (small(sum), per < EXACT) {
             // Both are exact doubles, so one division gives the nearest.
             (Some(sum), true) => Ok(sum / per as f64),
-            _ => SignedInteger::from(sum).ratio(&Natural::from(u128::from(per.max(1))), 0),
+            _ => ratio(&sum.into(), &per.max(1).into(), 0),
         }
     }
 
@@ -113,7 +114,7 @@ impl Integers {
         let by = u128::from(count) * u128::from(per.max(1));
         match (small(self.sum), by < u128::from(EXACT)) {
             (Some(sum), true) => Ok(sum / by as f64),
-            _ => SignedInteger::from(self.sum).ratio(&Natural::from(by), 0),
+            _ => ratio(&self.sum.into(), &by.into(), 0),
         }
     }
 
@@ -126,11 +127,10 @@ impl Integers {
     }
 
     pub(super) fn moments(&self) -> Moments {
-        let squares = vec![self.squares as u64, (self.squares >> 64) as u64, self.carries];
         Moments {
             count: self.count,
             sum: self.sum.into(),
-            squares: Natural::from_limbs(squares),
+            squares: (BigUint::from(self.carries) << 128) + self.squares,
             exponent: 0,
         }
     }

@@ -41,12 +41,12 @@ mod exact;
 mod finite;
 mod integers;
 mod moments;
-mod natural;
 mod numbers;
 mod product;
 mod quantiles;
 mod reals;
 mod regression;
+mod scaled;
 mod truths;
 
 #[cfg(test)]

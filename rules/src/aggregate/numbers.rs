@@ -3,7 +3,6 @@
 use super::exact::UNIT;
 use super::integers::EXACT;
 use super::moments::Moments;
-use super::natural::SignedInteger;
 use super::{Integers, Merge, Reals, WhyNone};
 
 /// Exact count, sum and sum of squares of f64, as fast as [`Integers`] for integers below 2⁵³.
@@ -76,11 +75,11 @@ impl Numbers {
         let (integral, others) = (self.integral.moments(), others.moments()?);
         self.integral.count()?;
         let up = UNIT.unsigned_abs() as usize;
-        let sum: SignedInteger = integral.sum.up(up);
+        let sum = (integral.sum << up) + others.sum;
         Ok(Moments {
             count: integral.count.plus(others.count.0),
-            sum: sum.plus(&others.sum),
-            squares: integral.squares.up(2 * up).plus(&others.squares),
+            sum,
+            squares: (integral.squares << (2 * up)) + others.squares,
             exponent: UNIT,
         })
     }

@@ -1,7 +1,7 @@
 //! The product of doubles, by logarithms in fixed point.
 
 use super::exact::{FiniteDouble, UNIT};
-use super::natural::Scaled;
+use super::scaled::Scaled;
 use super::{Count, Merge, WhyNone};
 
 /// The product of any number of f64 in 64 bytes.

@@ -60,7 +60,7 @@ impl Reals {
         Ok(Moments {
             count: self.usable()?,
             sum: self.sum.total(),
-            squares: self.squares.total().size().clone(),
+            squares: self.squares.total().into_parts().1,
             exponent: UNIT,
         })
     }

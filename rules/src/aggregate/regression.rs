@@ -1,7 +1,10 @@
 //! Linear regression by least squares.
 
+use num_bigint::BigInt;
+use num_traits::Zero;
+
 use super::exact::{DOUBLE, Exact, FiniteDouble, SINGLE, UNIT};
-use super::natural::{Natural, SignedInteger};
+use super::scaled::ratio;
 use super::{Count, Merge, WhyNone};
 
 /// A straight line: y = intercept + slope · x.
@@ -77,18 +80,18 @@ impl Regression {
             return Err(WhyNone::NotFinite(self.not_finite));
         }
         let count = self.count.at_least(2)?;
-        let count = SignedInteger::from(Natural::from(u128::from(count)));
+        let count = BigInt::from(count);
         let (x, y) = (self.x.total(), self.y.total());
         let (xx, xy) = (self.xx.total(), self.xy.total());
-        let below = count.times(&xx).minus(&x.times(&x));
-        if below.size().is_zero() {
+        let below = &count * &xx - &x * &x;
+        if below.is_zero() {
             return Err(WhyNone::SameX);
         }
-        let slope = count.times(&xy).minus(&x.times(&y));
-        let intercept = y.times(&xx).minus(&x.times(&xy));
+        let slope = count * &xy - &x * &y;
+        let intercept = y * xx - x * xy;
         Ok(FittedLine {
-            slope: slope.ratio(below.size(), 0)?,
-            intercept: intercept.ratio(below.size(), UNIT)?,
+            slope: ratio(&slope, below.magnitude(), 0)?,
+            intercept: ratio(&intercept, below.magnitude(), UNIT)?,
         })
     }
 }

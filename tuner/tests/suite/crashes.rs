@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use plan::{Action, Literal, Moment};
+use tuneagent_e2e::needs::is_long;
 use tuner::Address;
 use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
 use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
 
 use crate::{
     actuator::{Setting, session},
-    programs::long,
     underload::{Load, QUIET, argument, call, insert, invertible, remove, replace},
 };
 
@@ -150,7 +150,7 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
     let mut load = or_skip!(Load::start());
     let code = load.code();
     let actions = actions(&load);
-    let rounds = if long() { 200 } else { 20 };
+    let rounds = if is_long() { 200 } else { 20 };
     // A fixed pseudo-random sequence; the instants that it hits vary.
     let mut random = 88_172_645_463_325_252_u64;
     for round in 0..rounds {

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use plan::Action;
+use tuneagent_e2e::needs::is_long;
 
 use crate::actuator::session;
 use crate::crashes::{act, actions, check};
-use crate::programs::{long, skip};
+use crate::programs::skip;
 use crate::underload::Load;
 
 /// Exit code of the program that injects the failure, if it may not trace.
@@ -75,7 +76,7 @@ fn an_actuator_of_which_any_system_call_fails_leaves_a_program_that_is_right() {
     let actions = actions(&load);
     for (place, action) in std::iter::once(None).chain(actions.iter().map(Some)).enumerate() {
         let step = match action {
-            _ if long() => 1,
+            _ if is_long() => 1,
             None => STEPS.0,
             Some(_) => STEPS.1,
         };

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plan::{Value, ValueType};
+use tuneagent_e2e::needs::is_long;
 use tuner::journal::{Outcome, StateDir, Status};
 use tuner::{
     Author, Hooks, MemoryError, StrayWrite, WritablePlace, WritablePlaceError, WriteError, Writer,
     WriterError,
 };
 
-use crate::programs::{Program, Workshop, long, to};
+use crate::programs::{Program, Workshop, to};
 
 thread_local! {
     static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
@@ -128,7 +129,7 @@ fn a_write_that_met_another_library_is_never_a_success() {
     let workshop = or_skip!(Workshop::open());
     let [first, second] = libraries(&workshop);
     let swapper = workshop.build("swapper.c", "swapper", &["-ldl"]);
-    let rounds = if long() {
+    let rounds = if is_long() {
         Duration::from_secs(20)
     } else {
         Duration::from_millis(500)

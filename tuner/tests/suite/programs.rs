@@ -2,13 +2,15 @@
 //! answers each line.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use plan::{Value, ValueType};
 use tempfile::TempDir;
+use tuneagent_e2e::line_program::LineProgram;
+
 use tuner::journal::StateDir;
 use tuner::{
     AddressSpace, Author, Hooks, Images, Location, Pid, Process, Receipt, SetRequest, VariableError,
@@ -136,9 +138,7 @@ pub(crate) fn source_path(name: &str) -> PathBuf {
 }
 
 pub(crate) struct Program {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    program: LineProgram,
     pub(crate) images: Arc<Images>,
 }
 
@@ -174,24 +174,16 @@ impl Program {
         command
             .args(arguments)
             .env("LD_LIBRARY_PATH", path.parent().unwrap());
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let input = child.stdin.take();
-        let mut program = Program {
-            child,
-            input,
-            output,
+        let mut program = LineProgram::start(&mut command).unwrap();
+        let is_ready = program.line().is_ok_and(|line| line == "ready");
+        is_ready.then(|| Program {
+            program,
             images: Arc::new(Images::new()),
-        };
-        (program.line() == "ready").then_some(program)
+        })
     }
 
     pub(crate) fn pid(&self) -> i32 {
-        self.child.id().cast_signed()
+        self.program.pid().cast_signed()
     }
 
     pub(crate) fn process(&self) -> Process {
@@ -199,15 +191,12 @@ impl Program {
     }
 
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+        self.program.line().unwrap()
     }
 
     /// Sends a line and returns the answer.
     pub(crate) fn say(&mut self, text: &str) -> String {
-        writeln!(self.input.as_mut().unwrap(), "{text}").unwrap();
-        self.line()
+        self.program.say(text).unwrap()
     }
 
     /// The program's own view of `name`.
@@ -222,13 +211,12 @@ impl Program {
 
     /// Closes the program's input, so that it ends. Its last output can be read.
     pub(crate) fn close(&mut self) {
-        drop(self.input.take());
+        self.program.close();
     }
 
     /// Closes the program's input and waits for the end.
     pub(crate) fn end(&mut self) {
-        drop(self.input.take());
-        self.child.wait().unwrap();
+        self.program.end().unwrap();
     }
 
     pub(crate) fn space(&self) -> AddressSpace {
@@ -272,13 +260,6 @@ impl Program {
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A request to write `value` without options.
 pub(crate) fn to(value: Value) -> SetRequest {
     SetRequest {
@@ -287,9 +268,4 @@ pub(crate) fn to(value: Value) -> SetRequest {
         why: vec!["a test".to_owned()],
         rule: None,
     }
-}
-
-/// Whether long forms of tests are requested: `cargo xtask test --long`.
-pub(crate) fn long() -> bool {
-    std::env::var_os("TUNEAGENT_LONG").is_some_and(|value| value == "1")
 }

@@ -5,10 +5,11 @@
 use plan::{Moment, PatchRequest, Value};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use tuneagent_e2e::needs::is_long;
 use tuner::journal::{Outcome, Reason, RevertOutcome, Status};
 use tuner::{ActionError, WritablePlace, Writer, WriterError};
 
-use crate::programs::{long, to};
+use crate::programs::to;
 use crate::underload::{FINE, Load, QUIET, argument, insert, remove, replace};
 
 /// One step of a sequence.
@@ -188,7 +189,7 @@ impl Series {
 
 #[test]
 fn any_series_of_changes_and_reverts_leaves_the_code_and_the_results_as_they_were() {
-    let (steps, between_checks) = if long() { (10_000, 50) } else { (150, 10) };
+    let (steps, between_checks) = if is_long() { (10_000, 50) } else { (150, 10) };
     let first = or_skip!(Load::start());
     drop(first);
     let config = Config {

@@ -2,7 +2,7 @@
 //! with tables, a chart, figures, and claims about the figures.
 //!
 //! A measurement is a function from settings to an outcome. Tables are printed and kept in `NAME.md`, the
-//! chart in `NAME.svg`, the figures in `NAME.json`.
+//! script that draws the chart in `NAME.gnuplot`, the figures in `NAME.json`.
 
 pub(crate) mod chart;
 mod claim;
@@ -131,7 +131,8 @@ fn measure(measurement: &Measurement, settings: &Settings) -> Result<Vec<String>
     println!("{text}");
     settings.write(&format!("{name}.md"), &text)?;
     if let Some(picture) = &outcome.picture {
-        settings.write(&format!("{name}.svg"), &picture.svg())?;
+        let script = picture.gnuplot(&format!("{name}.svg"));
+        settings.write(&format!("{name}.gnuplot"), &script)?;
     }
     if let Some(figures) = &outcome.figures {
         settings.write(&format!("{name}.json"), &format!("{figures:#}\n"))?;

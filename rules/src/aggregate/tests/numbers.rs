@@ -1,9 +1,10 @@
 //! Sums, means, deviations and regression lines, compared with simple long arithmetic and with the published
 //! merge.
 
+use num_bigint::BigInt;
 use proptest::prelude::*;
 
-use super::naive::{Big, Exactly};
+use super::naive::{Exactly, of_double};
 use super::{doubles, finite, lawful, split, times};
 use crate::aggregate::{FittedLine, Integers, Reals, Regression, WhyNone};
 
@@ -28,8 +29,8 @@ fn add_integer(integers: &mut Integers, value: &i128) {
 /// Mean and deviation of n values from Σx and Σx², in units of 2^-`down` and its square.
 struct Expected {
     count: usize,
-    sum: Big,
-    squares: Big,
+    sum: BigInt,
+    squares: BigInt,
     down: usize,
 }
 
@@ -37,17 +38,17 @@ impl Expected {
     fn mean(&self) -> Exactly {
         Exactly {
             above: self.sum.clone(),
-            below: Big::of(self.count as i128),
+            below: self.count.into(),
             down: self.down,
             root: false,
         }
     }
 
     fn stddev(&self) -> Exactly {
-        let count = Big::of(self.count as i128);
+        let count = BigInt::from(self.count);
         Exactly {
-            above: count.times(&self.squares).minus(&self.sum.times(&self.sum)),
-            below: count.times(&count),
+            above: &count * &self.squares - &self.sum * &self.sum,
+            below: &count * &count,
             down: 2 * self.down,
             root: true,
         }
@@ -74,20 +75,20 @@ fn check(expected: &Expected, mean: Result<f64, WhyNone>, stddev: Result<f64, Wh
 }
 
 fn line(regression: &Regression, points: &[(f64, f64)]) {
-    let big = |value: fn(&(f64, f64)) -> Big| Big::sum(points.iter().map(value));
-    let count = Big::of(points.len() as i128);
-    let (x, y) = (big(|p| Big::of_double(p.0)), big(|p| Big::of_double(p.1)));
-    let xx = big(|p| Big::of_double(p.0).times(&Big::of_double(p.0)));
-    let xy = big(|p| Big::of_double(p.0).times(&Big::of_double(p.1)));
-    let below = count.times(&xx).minus(&x.times(&x));
-    let of = |above: Big, down| Exactly {
+    let big = |value: fn(&(f64, f64)) -> BigInt| points.iter().map(value).sum::<BigInt>();
+    let count = BigInt::from(points.len());
+    let (x, y) = (big(|p| of_double(p.0)), big(|p| of_double(p.1)));
+    let xx = big(|p| of_double(p.0).pow(2));
+    let xy = big(|p| of_double(p.0) * of_double(p.1));
+    let below = &count * &xx - &x * &x;
+    let of = |above: BigInt, down| Exactly {
         above,
         below: below.clone(),
         down,
         root: false,
     };
-    let slope = of(count.times(&xy).minus(&x.times(&y)), 0);
-    let intercept = of(y.times(&xx).minus(&x.times(&xy)), 1074);
+    let slope = of(&count * &xy - &x * &y, 0);
+    let intercept = of(y * xx - x * xy, 1074);
     match regression.line() {
         Ok(FittedLine {
             slope: a,
@@ -113,8 +114,8 @@ proptest! {
         prop_assert_eq!(all.sum(), Ok(values.iter().sum::<i128>()));
         let expected = Expected {
             count: values.len(),
-            sum: Big::sum(values.iter().map(|x| Big::of(*x))),
-            squares: Big::sum(values.iter().map(|x| Big::of(*x).times(&Big::of(*x)))),
+            sum: values.iter().sum(),
+            squares: values.iter().map(|x| BigInt::from(*x).pow(2)).sum(),
             down: 0,
         };
         check(&expected, all.mean_in(1), all.stddev_in(1));
@@ -137,11 +138,11 @@ proptest! {
         let values = &split.values;
         let expected = Expected {
             count: values.len(),
-            sum: Big::sum(values.iter().map(|x| Big::of_double(*x))),
-            squares: Big::sum(values.iter().map(|x| Big::of_double(*x).times(&Big::of_double(*x)))),
+            sum: values.iter().map(|x| of_double(*x)).sum(),
+            squares: values.iter().map(|x| of_double(*x).pow(2)).sum(),
             down: 1074,
         };
-        let sum = Exactly { below: Big::of(1), ..expected.mean() };
+        let sum = Exactly { below: 1.into(), ..expected.mean() };
         let [found, mean, stddev] = results(&all);
         sum.assert_nearest(found);
         check(&expected, mean, stddev);
