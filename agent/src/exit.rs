@@ -1,6 +1,6 @@
 //! The exit codes of commands, and the messages of failed ones.
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, io, path::Path, process::ExitCode};
 
 use profile::error::ErrorText;
 
@@ -38,6 +38,15 @@ impl From<Code> for ExitCode {
             Code::Command(code) => code,
         })
     }
+}
+
+/// A file that cannot be read, without the error number of the operating system.
+pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    let name = path.display();
+    Failure::not_there(match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no file {name}"),
+        _ => format!("{name} cannot be read: {error}"),
+    })
 }
 
 /// Why a command failed: the error for the user, and the exit code.

@@ -34,7 +34,7 @@ fn corrected(names: &[String], typed: &str) -> Option<String> {
     let stars = &typed[..typed.len() - path.len()];
     let ends = [Some(path.len()), path.find(['.', '[', '-'])];
     ends.into_iter().flatten().find_map(|end| {
-        let near = nearest(names.iter().cloned(), &path[..end])?;
+        let near = nearest(&path[..end], names.iter().cloned())?;
         Some(format!("{stars}{near}{}", &path[end..]))
     })
 }
@@ -57,7 +57,7 @@ pub(crate) fn of_function(space: &AddressSpace, function: &FunctionName) -> Opti
     let symbols = symbols.flat_map(|module| module.image.defined_symbols().unwrap_or_default());
     let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
     let functions = symbols.filter(|symbol| is_code(symbol.kind));
-    let near = nearest(functions.map(|symbol| symbol.name), &function.name)?;
+    let near = nearest(&function.name, functions.map(|symbol| symbol.name))?;
     Some(format!("did you mean `{near}`?"))
 }
 

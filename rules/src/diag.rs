@@ -142,22 +142,36 @@ fn render_label(out: &mut String, name: &str, source: &str, span: Span, remark: 
     let _ = writeln!(out, "{}", under.trim_end());
 }
 
-/// "did you mean `x`?" for the candidate nearest to `word`, if it is near enough to be a typing error.
-pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let allowed = 1 + word.chars().count() / 4;
-    candidates
-        .into_iter()
-        .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
-        .min()
-        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
+/// "did you mean `x`?" for the candidate nearest to `word`, if there is one.
+pub fn did_you_mean<S: AsRef<str> + Ord>(
+    word: &str,
+    candidates: impl IntoIterator<Item = S>,
+) -> Option<String> {
+    nearest(word, candidates).map(|near| format!("did you mean `{}`?", near.as_ref()))
 }
 
-/// Number of letters to insert, delete, replace or swap with a neighbour; ignores case and everything after
-/// the 64th letter.
-fn distance(a: &str, b: &str) -> usize {
-    let short = |word: &str| word.to_lowercase().chars().take(64).collect::<String>();
-    strsim::osa_distance(&short(a), &short(b))
+/// The candidate nearest to `word`, if it is near enough to be a typing error.
+pub fn nearest<S: AsRef<str> + Ord>(word: &str, candidates: impl IntoIterator<Item = S>) -> Option<S> {
+    let typed = compared(word);
+    let letters = typed.chars().count();
+    let allowed = 1 + letters / 4;
+    let near = |candidate: &S| {
+        let candidate = compared(candidate.as_ref());
+        let length = candidate.chars().count();
+        // Cheap for the many symbols of a program: the distance is at least the difference in length.
+        let is_near = length.abs_diff(letters) <= allowed;
+        let distance = is_near.then(|| strsim::osa_distance(&typed, &candidate))?;
+        // Every name of one letter is near to every other.
+        (distance <= allowed && distance < length).then_some(distance)
+    };
+    let rated = candidates.into_iter();
+    let rated = rated.filter_map(|candidate| Some((near(&candidate)?, candidate)));
+    rated.min().map(|(_, candidate)| candidate)
+}
+
+/// The letters that are compared: case and everything after the 64th letter are ignored.
+fn compared(word: &str) -> String {
+    word.to_lowercase().chars().take(64).collect()
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ mod window;
 
 pub use ::plan::Mode;
 pub use codes::{Page, explain};
-pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
+pub use diag::{Diagnostic, Severity, Span, did_you_mean, has_errors, line_column, nearest, render};
 pub use engine::{
     ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState,
     IterationTeams, LeftOut, LoopIteration, LoopNumber, Node, Observation, Output, Partial, PlacedFold,

@@ -37,8 +37,8 @@ replay none.rec => there is no file none.rec
 replay none.rec --bind foo=bar => --bind foo: no loaded rule uses the name foo
 replay none.rec --param foo=1 => --param foo: no loaded rule uses the parameter foo
 explain E9999 => there is no page on E9999
-explain openmp-teamsize => did you mean openmp-team-size?
-rule show openmp-teamsize => did you mean openmp-team-size?
+explain openmp-teamsize => did you mean `openmp-team-size`?
+rule show openmp-teamsize => did you mean `openmp-team-size`?
 explain change 999 => has a change 999
 undo 999999999 => there is no process 999999999 here
 set 999999999 x=1 => there is no process 999999999 here

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::family::descendants;
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::sight::Ranks;
@@ -241,29 +242,50 @@ fn cpus_of_threads(pid: u32) -> Outcome<Vec<String>> {
 }
 
 #[test]
-fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer() -> Outcome {
+fn a_session_has_real_time_priority_until_its_first_numbers_and_changes_no_other_program() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
-    // Nice value of this login session; `None` if the kernel has no autogroup scheduling.
-    let nice = || {
-        let text = fs::read_to_string("/proc/self/autogroup").ok();
-        text.and_then(|text| text.trim().rsplit(' ').next()?.parse::<i32>().ok())
-    };
-    let before = nice();
+    // The niceness of this login session; none if the kernel has no autogroup scheduling.
+    let group = || fs::read_to_string("/proc/self/autogroup").ok();
+    let before = group();
     let mut job = Ranks::Asleep.start(2)?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    let mut least = before;
+    let mut agent = Agent::attach(job.pid(), &["--apply"])?;
+    let pid = agent.pid();
+    let mut was_real_time = false;
     agent.lines.wait_for("numbers", SOON, |lines| {
-        least = least.min(nice());
+        was_real_time |= real_time_threads(pid) > 0;
+        assert_eq!(group(), before);
         lines
             .iter()
             .any(|line| line.text.contains(" after "))
             .then_some(())
     })?;
-    assert!(before.is_none() || least == Some(-15), "{before:?}, {least:?}");
-    wait_until("the nice value of before", SOON, || Ok(nice() == before))?;
+    assert!(was_real_time);
+    let children = descendants(pid);
+    // The actuator, and the process that closes links.
+    assert!(children.len() >= 2, "{children:?}");
+    let family: Vec<u32> = children.iter().map(|child| child.pid).chain([pid]).collect();
+    wait_until("the normal class of all threads", SOON, || {
+        Ok(family.iter().all(|pid| real_time_threads(*pid) == 0))
+    })?;
     agent.stop()?;
     job.end(SOON)?;
     Ok(())
+}
+
+/// Number of threads of a process that have a real-time class.
+fn real_time_threads(pid: u32) -> usize {
+    /// Field 41 of proc_pid_stat(5); the first after the name in parentheses is field 3.
+    const POLICY: usize = 41 - 3;
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let policies = stats.filter_map(|stat| {
+        let fields = stat.rsplit_once(") ")?.1;
+        fields.split(' ').nth(POLICY)?.parse::<u32>().ok()
+    });
+    policies.filter(|policy| *policy != 0).count()
 }
 
 #[test]

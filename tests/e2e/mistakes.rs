@@ -86,7 +86,7 @@ fn a_launcher_is_waited_for_until_it_has_a_rank_and_a_singletons_daemon_is_none(
 const MISTAKES: &str = "\
 2    PID => tuneagent attach
 0    run true => the command has ended
-125  run --aply true => did you mean --apply?
+125  run --aply true => did you mean `--apply`?
 2    attach => tuneagent ps
 2    attach no-such-program => tuneagent ps
 0    attach --duration 2s --rules none RULE PID => it is asleep
@@ -106,7 +106,7 @@ const MISTAKES: &str = "\
 2    call PID mian() => did you mean `main`?
 2    patch PID replace mian main => did you mean `main`?
 2    symbols PID limit => did you mean `limits`?
-2    attach setings => did you mean settings?
+2    attach setings => did you mean `settings`?
 2    attach PID --apply=open-mpi => with --rules FILE
 2    attach PID --progress step => such as `step/nsteps` or `step/5000`
 2    attach PID --progress no_such_step/no_such_steps => no process has a numeric variable `no_such_step`
@@ -120,6 +120,9 @@ const MISTAKES: &str = "\
 1    replay EMPTY => the recording is empty
 2    attach 4194304 => there is no process 4194304 here
 2    replay none.rec --param least=5% => --param least=5% does not fit the rule memory-kept
+2    replay none.rec --param crowding=abc => `abc` is no value, and the parameter `crowding` is a plain number, such as 1.2
+2    replay none.rec --param crwding=2 => no loaded rule uses the parameter crwding: did you mean `crowding`?
+2    replay none.rec --rules none optimal-workers --param x=abc => no loaded rule uses the parameter x: there are gain, max_workers
 2    attach 2 => is a thread of the kernel
 2    attach 1 => process 1 is init
 2    attach PID --durations 1s => '--duration'
@@ -132,7 +135,7 @@ const MISTAKES: &str = "\
 2    attach PID --json - --csv - => --json and --csv cannot both use standard output
 2    replay EMPTY --csv - --svg - => --csv and --svg cannot both use standard output
 2    replay EMPTY --json EMPTY => --json would overwrite
-2    attach PID --rules openmpi-bussy-wait => did you mean openmpi-busy-wait? (all of them: tuneagent rule list)
+2    attach PID --rules openmpi-bussy-wait => did you mean `openmpi-busy-wait`? (all of them: tuneagent rule list)
 2    attach PID --rules none --duration 300ms --probe mian => did you mean `main`?
 # There is something to watch, but not what the user named.
 2    attach --rules none COUNTS --probe mian --duration 300ms -- PID => nothing was attached: no process has a function of --probe
@@ -267,7 +270,7 @@ fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once
         for (verb, more) in [("switch", &["nevr", "off"][..]), ("remove", &["nevr"])] {
             let (code, said) = agent.request(verb, more)?;
             assert!(
-                code == 2 && said.contains("has no rule nevr: did you mean never?"),
+                code == 2 && said.contains("has no rule nevr: did you mean `never`?"),
                 "{code}: {said}"
             );
         }

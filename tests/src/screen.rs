@@ -15,10 +15,6 @@ use crate::{Outcome, Problem};
 /// Interval for reading the screen, in addition to reads after each output.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Beside threads that yield in a loop (OpenBLAS) Linux 6.18 leaves a process of nice -15 off the CPU for seconds
-/// at a time, and the terminal, too: 0.1 s on a CPU in 7 s were measured.
-const PATIENCE: Duration = Duration::from_secs(180);
-
 /// A shell on a terminal. It and its processes are ended on drop.
 pub struct Screen {
     folder: TempDir,
@@ -112,7 +108,7 @@ impl Screen {
 
     /// Waits until `is_there` accepts the screen. Returns the text of the screen.
     pub fn wait_for(&self, what: &str, is_there: impl Fn(&str) -> bool) -> Outcome<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             // Output that arrives from here on causes another read.
             while self.printed.try_recv().is_ok() {}

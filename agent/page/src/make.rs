@@ -34,12 +34,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
             false => Vec::new(),
         },
         timeline: series::timeline(snapshot, marks),
-        efficiencies: snapshot
-            .sequence
-            .efficiencies
-            .as_ref()
-            .map(efficiencies)
-            .unwrap_or_default(),
+        efficiencies: view::efficiencies(snapshot).map(efficiencies).unwrap_or_default(),
         matrix: messages::matrix(snapshot),
         tables: tables::all(snapshot),
         incomplete: trimmed(view::losses(snapshot)),
@@ -151,7 +146,7 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
             note: "threads on average".to_owned(),
         }),
     };
-    let efficiency = snapshot.sequence.efficiencies.as_ref().map(|found| Tile {
+    let efficiency = view::efficiencies(snapshot).map(|found| Tile {
         name: "parallel efficiency",
         value: view::efficiency(found.of.parallel),
         before: None,

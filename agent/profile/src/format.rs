@@ -1,5 +1,6 @@
 //! Texts for people: numbers, names, and lines of a width.
 
+pub use rules::nearest;
 pub use rules::quantity::{bytes, count, duration, percent, significant};
 
 /// An improvement factor: `1.05`, `6.3`, `110`.
@@ -21,25 +22,9 @@ pub fn plural(number: usize, noun: &str) -> String {
     format!("{} {noun}{ending}", count(number as f64))
 }
 
-/// Greatest edit distance between a misspelling and the intended name.
-const NEAR: usize = 3;
-
-/// The existing name nearest to a mistyped one.
-pub fn nearest(names: impl IntoIterator<Item = String>, typed: &str) -> Option<String> {
-    let near = |name: &String| {
-        let difference = name.len().abs_diff(typed.len());
-        (difference <= NEAR).then(|| strsim::damerau_levenshtein(name, typed))
-    };
-    // Every name of one letter is near to every other.
-    let names = names.into_iter().filter(|name| name.len().min(typed.len()) > 1);
-    let rated = names.filter_map(|name| Some((near(&name)?, name)));
-    let (distance, nearest) = rated.min()?;
-    (distance <= NEAR.min(typed.len() / 3).max(1)).then_some(nearest)
-}
-
-/// Suffix for a message about an unknown name: `: did you mean NAME?`, or empty if no name is near.
-pub fn did_you_mean(names: impl IntoIterator<Item = String>, typed: &str) -> String {
-    nearest(names, typed).map_or_else(String::new, |near| format!(": did you mean {near}?"))
+/// Suffix for a message about an unknown name: `: did you mean ...?`, or empty if no name is near.
+pub fn suggestion(names: impl IntoIterator<Item = String>, typed: &str) -> String {
+    rules::did_you_mean(typed, names).map_or_else(String::new, |near| format!(": {near}"))
 }
 
 /// A CSV field, quoted as RFC 4180 requires.

@@ -181,6 +181,12 @@ pub struct IterationView {
 }
 
 impl IterationView {
+    /// From the begin of the first iteration that was seen to the end of the last; `None` if unknown.
+    pub fn span(&self) -> Option<(Duration, Duration)> {
+        let (first, last) = self.parts.first().zip(self.parts.last())?;
+        Some((first.begin(), last.until))
+    }
+
     /// The mean time of an iteration, in nanoseconds, during `over` before the moment `first` and from `last`
     /// on; `None` with fewer than two iterations on either side.
     pub fn around(&self, (first, last): (Duration, Duration), over: Duration) -> Option<(f64, f64)> {

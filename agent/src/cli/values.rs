@@ -26,6 +26,12 @@ pub(super) enum ValueError {
     Progress,
 }
 
+/// A number of things, 1 at least.
+pub(super) fn number(text: &str) -> Result<u64, ValueError> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| ValueError::NotA(text.to_owned(), "a whole number, 1 or more"))
+}
+
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     let (number, unit) = number_and_unit(text, "a time such as 10s, 500ms or 2min")?;
@@ -115,7 +121,7 @@ fn number_and_unit<'a>(text: &'a str, what: &'static str) -> Result<(f64, &'a st
 pub(super) fn assignment(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
-        _ => Err(ValueError::NotA(text.to_owned(), "NAME=VALUE")),
+        _ => Err(ValueError::NotA(text.to_owned(), "NAME=VALUE, without spaces")),
     }
 }
 

@@ -9,7 +9,7 @@ use profile::progress::ProgressSource;
 
 use super::{
     rule::RuleArgs,
-    values::{duration, period, progress, share, size},
+    values::{duration, number, period, progress, share, size},
 };
 
 /// `tuneagent ps`
@@ -88,7 +88,7 @@ pub struct WatchArgs {
     pub progress: Option<ProgressSource>,
     /// How many iterations the detected loop has in all. Shows the time that is left if the program is watched from its
     /// start (`run`); with `attach` the iterations before it are unknown
-    #[arg(long, value_name = "N", conflicts_with = "progress", value_parser = clap::value_parser!(u64).range(1..), help_heading = "What is watched")]
+    #[arg(long, value_name = "N", conflicts_with = "progress", value_parser = number, help_heading = "What is watched")]
     pub iterations: Option<u64>,
     /// Record what rules observe, for `replay` (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]

@@ -21,7 +21,7 @@ use crate::{
     exit::{CommandResult, Failure},
     hint::{as_root, as_root_again, quote},
     output_name::refuse_shared,
-    priority::{self, RaisedPriority},
+    priority::{self, RealTimeClass},
     rights,
     rulebook::{Recorder, RuleBook},
     session::{
@@ -55,7 +55,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     // If ranks keep every CPU busy, just finding them would take seconds otherwise. A failure is reported
     // once there is a session.
     let _ = priority::raise();
-    let hurry = RaisedPriority::begin();
+    let real_time = RealTimeClass::begin();
     let mut args = args;
     let targets = targets(&mut args)?;
     let typed = targets.join(" ");
@@ -112,7 +112,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
         discovery,
         rules,
         program,
-        hurry,
+        real_time,
     };
     watched.watch(args.watch, options, || Ok(()))
 }
@@ -142,8 +142,8 @@ pub(super) struct Watched {
     pub(super) rules: RuleBook,
     /// The name in a recording.
     pub(super) program: String,
-    /// Raised priority until the first numbers exist.
-    pub(super) hurry: Option<RaisedPriority>,
+    /// Until the first numbers exist.
+    pub(super) real_time: Option<RealTimeClass>,
 }
 
 impl Watched {
@@ -201,7 +201,7 @@ impl Watched {
         let session = Session::arm(self.job, self.discovery, self.rules, outputs, options)?;
         give_up().map_err(Failure::not_permitted)?;
         armed()?;
-        session.run(actuator, control, closer, self.hurry)
+        session.run(actuator, control, closer, self.real_time)
     }
 
     /// Records what rules observe.

@@ -21,7 +21,7 @@ use super::{print_json, replay::Report};
 use crate::{
     cli::{ContractArgs, ContractCommand},
     diagnostics,
-    exit::{Code, CommandResult, Failure},
+    exit::{Code, CommandResult, Failure, unreadable},
 };
 
 pub(super) fn run(command: &ContractCommand) -> CommandResult {
@@ -70,8 +70,14 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
 }
 
 fn text(path: &Path) -> Result<String, Failure> {
-    let failed = |error| Failure::not_there(format!("{} cannot be read", path.display())).caused_by(&error);
-    fs::read_to_string(path).map_err(failed)
+    let shown = path.to_string_lossy();
+    let is_process = shown.chars().all(|c| c.is_ascii_digit());
+    fs::read_to_string(path).map_err(|error| match is_process {
+        true => Failure::not_there(format!(
+            "there is no file {shown}: the contract comes first, then the process"
+        )),
+        false => unreadable(path, &error),
+    })
 }
 
 /// Why nothing is shown.

@@ -1,7 +1,7 @@
 //! `tuneagent explain ID`: the page of an error (`E0107`), of a finding, named after its rule
 //! (`openmpi-busy-wait`), or the journal entry of a change (`change 24913:1`).
 
-use profile::format::did_you_mean;
+use profile::format::suggestion;
 use rules::{CheckedRule, RuleFile};
 
 use crate::exit::{Code, CommandResult, Failure};
@@ -22,13 +22,23 @@ pub(super) fn run(words: &[String]) -> CommandResult {
             Ok(Code::Done)
         }
         None => {
-            let near = did_you_mean(rules::shipped().map(|(name, _)| name.to_owned()), id);
+            let near = similar(id);
             let stop = if near.is_empty() { "." } else { "" };
             Err(Failure::not_there(format!(
                 "there is no page on {id}{near}{stop} Give a rule (tuneagent rule list), an error such as E0107, or a change such as \
                  `change PID:1` (tuneagent journal)"
             )))
         }
+    }
+}
+
+/// The built-in rule that is meant, or those whose names contain the text, as a suffix.
+fn similar(id: &str) -> String {
+    let names = || rules::shipped().map(|(name, _)| name.to_owned());
+    let containing: Vec<String> = names().filter(|name| id.len() > 2 && name.contains(id)).collect();
+    match containing.is_empty() {
+        true => suggestion(names(), id),
+        false => format!(": did you mean {}?", containing.join(" or ")),
     }
 }
 

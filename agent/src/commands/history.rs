@@ -52,6 +52,14 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
 /// with that change; it is an error if their changes with this number are not one decision, because numbers are unique
 /// only within a process.
 fn with_change(target: &str, pids: &[Pid], change: u64) -> Result<Vec<ChangeNumber>, Failure> {
+    let state = StateDir::usual().map_err(Failure::no)?;
+    let is_known = |pid: &Pid| (state.history(*pid)).is_ok_and(|history| history.change(change).is_some());
+    if !pids.iter().any(is_known) {
+        let list = crate::hint::as_we_are(&format!("journal {target}"));
+        return Err(Failure::not_there(format!(
+            "no process of {target} has a change {change}. Its changes: {list}"
+        )));
+    }
     if let Some(pid) = pids.iter().find(|pid| pid.number.to_string() == target) {
         return Ok(vec![ChangeNumber { pid: *pid, change }]);
     }

@@ -24,7 +24,7 @@ use probe::kernel;
 use crate::{
     cli::{Cli, Command},
     exit::{Code, CommandResult, Failure},
-    rights,
+    priority, rights,
 };
 
 /// Prints data for other programs, as JSON.
@@ -41,6 +41,9 @@ pub fn run(cli: Cli) -> CommandResult {
     // The command of `run` would inherit the setting.
     if !matches!(cli.command, Command::Run(_) | Command::Gate { .. }) {
         kernel::ignore_file_size_signal();
+    }
+    if let Command::WriteReport { .. } | Command::Actuator { .. } | Command::Closer = cli.command {
+        priority::leave_real_time();
     }
     match cli.command {
         Command::Ps(args) => ps::run(&args),

@@ -19,7 +19,7 @@ use super::replay_session;
 use crate::{
     atomic_file::AtomicFile,
     cli::ReplayArgs,
-    exit::{Code, CommandResult, Failure},
+    exit::{Code, CommandResult, Failure, unreadable},
     output_name::{cannot_be_written, refuse_overwriting, refuse_shared},
     rulebook::{Act, DecisionId, ReplayEvent, RuleBook, joined, replay},
 };
@@ -51,7 +51,7 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     let mut recordings = Vec::new();
     for (path, bytes) in args.recordings.iter().zip(files) {
         let name = path.display().to_string();
-        let bytes = bytes.map_err(|error| Failure::not_there(unreadable(&name, &error)))?;
+        let bytes = bytes.map_err(|error| unreadable(path, &error))?;
         if bytes.starts_with(b"{") {
             return Err(Failure::no(format!(
                 "{name}: this is JSON, such as a report (--json); replay needs a file of --record"
@@ -74,14 +74,6 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     match windows == 0 && !rules.is_empty() {
         true => Err(Failure::no(without_windows(&rules))),
         false => Ok(Code::Done),
-    }
-}
-
-/// Without the error number of the operating system.
-fn unreadable(name: &str, error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no file {name}"),
-        _ => format!("{name} cannot be read: {error}"),
     }
 }
 

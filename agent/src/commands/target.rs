@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use job::{DiscoverError, Discovery, Job, ProcessTable, TargetError};
-use profile::format::did_you_mean;
+use profile::format::suggestion;
 use report::console;
 use rustix::process::geteuid;
 use tuner::{MemoryError, Process, ProcessError, SpaceError};
@@ -40,7 +40,7 @@ fn pids(target: &str) -> Result<Vec<i32>, Failure> {
         )),
         TargetError::NoSuchProgram { .. } => {
             let names = table.iter().map(|(_, entry)| entry.name.clone());
-            let near = did_you_mean(names, target);
+            let near = suggestion(names, target);
             Failure::not_there(format!("{error}{near} (busy programs: tuneagent ps --all)"))
         }
         error => Failure::not_there(error),

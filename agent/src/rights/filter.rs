@@ -50,6 +50,9 @@ const FCNTL: &[u64] = &[
     libc::F_DUPFD_CLOEXEC as u64,
 ];
 
+/// A session ends the real-time priority with which it begins, and cannot raise one.
+const NORMAL_CLASS: &[u64] = &[libc::SCHED_OTHER as u64];
+
 /// The terminal's size, mode and foreground group, non-blocking descriptors, perf events.
 const IOCTL: &[u64] = &[
     libc::TIOCGWINSZ,
@@ -106,6 +109,7 @@ const LEFT: &[(c_long, When)] = calls! {
     // Reading other processes.
     Always => SYS_process_vm_readv SYS_pidfd_open SYS_sched_getaffinity SYS_sched_getscheduler
         SYS_sched_getparam SYS_getpriority;
+    OneOf(1, NORMAL_CLASS) => SYS_sched_setscheduler;
     // The actuator is our child.
     Always => SYS_wait4 SYS_waitid;
     // Probes.

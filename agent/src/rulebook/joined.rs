@@ -12,8 +12,8 @@ use rules::{Measure, ProcessFacts, ProcessId};
 
 use profile::cost::Estimate;
 use profile::{
-    Efficiencies, EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, Snapshot,
-    Steps, mpi,
+    Efficiencies, EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, RegionsView,
+    Snapshot, Steps, mpi, probe::ProbeSelector,
 };
 
 use super::replay::{Unreadable, merged};
@@ -36,6 +36,7 @@ struct Recorded {
     totals: BTreeMap<Measure, Total>,
     functions: BTreeMap<String, FunctionTotals>,
     iterations: Option<IterationView>,
+    regions: Option<RegionsView>,
     /// Time from the first begin of an iteration to the last, and the part inside MPI; nanoseconds.
     over_iterations: Option<(u64, u64)>,
     ended: bool,
@@ -115,9 +116,14 @@ fn take(
             match (of, place) {
                 (Some(of), Some(ProbePlace::Entry)) => of.calls = count,
                 (Some(of), _) => {
-                    (of.returned, of.returned_ns) = (count, duration_sum_ns);
-                    // If only some calls of a function were timed, their time is not the time of all calls.
-                    of.time_ns = Some(duration_sum_ns).filter(|_| count >= of.calls / 2);
+                    // If only some calls of a function were timed, they say nothing about all calls.
+                    let are_most = count >= of.calls / 2;
+                    (of.returned, of.returned_ns) = if are_most {
+                        (count, duration_sum_ns)
+                    } else {
+                        (0, 0)
+                    };
+                    of.time_ns = are_most.then_some(duration_sum_ns);
                 }
                 (None, _) => {}
             }
@@ -143,6 +149,24 @@ fn take(
             }
         }
         Record::Iterations { process, .. } => processes.entry(process.0).or_default().iterate(&record),
+        Record::Regions {
+            process,
+            count,
+            inside_ns,
+            watched_ns,
+            until_ns,
+            ..
+        } => {
+            processes.entry(process.0).or_default().regions = Some(RegionsView {
+                regions: count,
+                inside_ns,
+                watched_ns,
+                until_ns,
+                teams: None,
+                without_teams: None,
+                scaling: None,
+            });
+        }
         _ => {}
     }
 }
@@ -207,7 +231,7 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
                 .first()
                 .map(|header| header.program.clone())
                 .unwrap_or_default(),
-            user: note("user").unwrap_or_else(|| "?".to_owned()),
+            user: note("user").unwrap_or_default(),
             host: hosts.into_iter().collect::<Vec<_>>().join(", "),
             launcher: None,
             size,
@@ -357,7 +381,8 @@ impl Recorded {
             watched_ns: self.watched_ns(),
             // All functions that were sampled are recorded with their estimates, even if they were not
             // called.
-            functions: (self.functions.iter().filter(|(_, totals)| totals.calls > 0))
+            functions: (self.functions.iter())
+                .filter(|(name, totals)| totals.calls > 0 && !ProbeSelector::OpenmpBody.means(name, false))
                 .map(function)
                 .collect(),
             mpi_ns: self.grown(Measure::MpiTime),
@@ -366,241 +391,11 @@ impl Recorded {
                 .and_then(|_| self.useful())
                 .map(|(useful, _)| useful),
             overall: self.rates(),
+            regions: self.regions.clone(),
             ..ProcessView::default()
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use recording::RecordingWriter;
-    use rules::Time;
-
-    use super::*;
-
-    /// A recording of ranks of a job of four, which are inside MPI for these parts of a second.
-    fn recording(host: &str, ranks: &[(u32, f64)], has_iterations: bool) -> (String, Vec<u8>) {
-        let header = Header {
-            host: host.into(),
-            program: "simulate".into(),
-            notes: [("user".to_owned(), "ana".to_owned())].into(),
-            ..Header::default()
-        };
-        let mut writer = RecordingWriter::new(&header).unwrap();
-        for (slot, (rank, mpi)) in (0..).zip(ranks) {
-            let process = ProcessId(slot);
-            let facts = ProcessFacts {
-                rank: Some(*rank),
-                size: Some(4),
-                mpi: Some("MPICH".into()),
-                host: Some(host.into()),
-                ..ProcessFacts::default()
-            };
-            let time = Time(5);
-            writer
-                .write(&Record::ProcessJoined { process, time, facts })
-                .unwrap();
-            let mpi_ns = (mpi * 1e9) as u64;
-            let totals = [
-                (Measure::MpiTime, mpi_ns),
-                (Measure::CpuTime, 1_000_000_000),
-                (Measure::RunqueueTime, 0),
-            ];
-            for (time, part) in [(1_000, 0), (1_000_001_000, 1)] {
-                for (measure, total) in totals {
-                    let (process, time) = (Some(process), Time(time));
-                    let total = 77 + total * part;
-                    writer
-                        .write(&Record::Counter {
-                            process,
-                            measure,
-                            time,
-                            total,
-                        })
-                        .unwrap();
-                }
-            }
-            if has_iterations {
-                let record = Record::Iterations {
-                    process,
-                    time,
-                    count: 10,
-                    sum_ns: 1_000_000_000,
-                    elapsed_ns: 1_000_000_000,
-                    mpi_ns,
-                    calls_per_1000: 2_500,
-                };
-                writer.write(&record).unwrap();
-            }
-        }
-        (host.to_owned(), writer.finish())
-    }
-
-    #[test]
-    fn recordings_of_two_nodes_are_one_job_with_load_balance_between_them() {
-        let a = recording("a", &[(0, 0.2), (1, 0.2)], true);
-        let b = recording("b", &[(2, 0.6), (3, 0.6)], true);
-        let snapshot = joined(&[b, a]).unwrap();
-        let found = snapshot.sequence.efficiencies.unwrap();
-        assert!((found.of.parallel - 0.6).abs() < 1e-9);
-        assert!((found.of.within_nodes - 1.0).abs() < 1e-9);
-        assert!((found.between_nodes.unwrap() - 0.75).abs() < 1e-9);
-        assert_eq!((found.nodes, found.ranks, found.over_iterations), (2, 4, true));
-        let ranks: Vec<_> = snapshot.processes.iter().map(|process| process.rank).collect();
-        assert_eq!(ranks, [Some(0), Some(1), Some(2), Some(3)]);
-        assert_eq!(snapshot.processes[2].host.as_deref(), Some("b"));
-        assert_eq!(snapshot.sequence.iteration.unwrap().calls, 2.5);
-        assert_eq!(snapshot.job.user, "ana");
-    }
-
-    #[test]
-    fn one_node_of_two_says_nothing_of_the_balance_between_them() {
-        let snapshot = joined(&[recording("a", &[(0, 0.2), (1, 0.6)], false)]).unwrap();
-        let found = snapshot.sequence.efficiencies.unwrap();
-        assert_eq!((found.between_nodes, found.over_iterations), (None, false));
-        assert!((found.of.load_balance - 0.75).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_function_that_was_timed_now_and_then_has_no_time_and_steps_without_mpi_are_of_regions() {
-        let mut writer = RecordingWriter::new(&Header::default()).unwrap();
-        let (process, time) = (ProcessId(0), Time(5));
-        let facts = ProcessFacts::default();
-        writer
-            .write(&Record::ProcessJoined { process, time, facts })
-            .unwrap();
-        for (function, first, timed) in [("seldom", 0, 20), ("always", 2, 1000)] {
-            for (place, probe, count) in [
-                (ProbePlace::Entry, first, 1000),
-                (ProbePlace::Span, first + 1, timed),
-            ] {
-                let probe = ProbeKey(probe);
-                let definition = ProbeDefinition {
-                    name: function.into(),
-                    function: function.into(),
-                    place,
-                    captures: Vec::new(),
-                };
-                writer.write(&Record::ProbeDefined { probe, definition }).unwrap();
-                let totals = Record::ProbeTotals {
-                    probe,
-                    process,
-                    time,
-                    count,
-                    duration_sum_ns: 3_000,
-                };
-                writer.write(&totals).unwrap();
-            }
-        }
-        let snapshot = joined(&[("a".to_owned(), writer.finish())]).unwrap();
-        assert_eq!(snapshot.sequence.steps, Steps::Regions);
-        let functions = &snapshot.processes[0].functions;
-        let times: Vec<_> = functions
-            .iter()
-            .map(|of| (of.name.as_str(), of.time_ns))
-            .collect();
-        assert_eq!(times, [("always", Some(3_000)), ("seldom", None)]);
-    }
-
-    #[test]
-    fn what_was_estimated_in_the_session_is_marked_in_its_recording() {
-        let header = Header {
-            host: "a".into(),
-            program: "simulate".into(),
-            wall_start_ns: 0,
-            origin: Time(0),
-            notes: [].into(),
-        };
-        let mut writer = RecordingWriter::new(&header).unwrap();
-        let process = ProcessId(0);
-        for (probe, (function, counted)) in (0..).zip([
-            ("MPI_Send", None),
-            ("MPI_Iprobe", Some(40)),
-            ("MPI_Accumulate", Some(0)),
-        ]) {
-            let (probe, time) = (ProbeKey(probe), Time(5));
-            let definition = ProbeDefinition {
-                name: function.into(),
-                function: function.into(),
-                place: ProbePlace::Entry,
-                captures: Vec::new(),
-            };
-            writer.write(&Record::ProbeDefined { probe, definition }).unwrap();
-            let totals = Record::ProbeTotals {
-                probe,
-                process,
-                time,
-                count: if counted == Some(0) { 0 } else { 1000 },
-                duration_sum_ns: 0,
-            };
-            writer.write(&totals).unwrap();
-            if let Some(counted) = counted {
-                let estimated = Record::Estimated {
-                    process,
-                    probe,
-                    time,
-                    counted,
-                    counted_bytes: 0,
-                    from: counted,
-                    to: None,
-                    watched: 0.04,
-                };
-                writer.write(&estimated).unwrap();
-            }
-        }
-        let snapshot = joined(&[("a".to_owned(), writer.finish())]).unwrap();
-        let lines = report::view::closing(&snapshot, false).join("\n");
-        assert!(
-            lines.contains("MPI_Iprobe") && lines.contains("~1 000"),
-            "{lines}"
-        );
-        let functions = &snapshot.processes[0].functions;
-        let estimates: Vec<_> = functions
-            .iter()
-            .map(|of| of.estimate.map(|of| (of.counted, of.to)))
-            .collect();
-        // Functions that were sampled but never called are recorded, but are not part of a profile.
-        assert_eq!(estimates, [Some((40, None)), None], "{functions:?}");
-    }
-
-    #[test]
-    fn a_loop_of_which_not_all_time_inside_mpi_was_seen_is_shown_without_its_efficiency() {
-        for (elapsed_ns, over_iterations) in [(1_000_000_000, true), (0, false)] {
-            let mut process = Recorded {
-                facts: ProcessFacts {
-                    mpi: Some("mpich".into()),
-                    ..ProcessFacts::of_rank(0)
-                },
-                ..Recorded::default()
-            };
-            process.read_total(Measure::MpiTime, 0, 0);
-            process.read_total(Measure::MpiTime, 2_000_000_000, 400_000_000);
-            process.iterate(&Record::Iterations {
-                process: ProcessId(0),
-                time: Time(0),
-                count: 113,
-                sum_ns: 113 * 43_800_000,
-                elapsed_ns,
-                mpi_ns: elapsed_ns / 5,
-                calls_per_1000: 2_000,
-            });
-            let snapshot = snapshot(&[process], &[], 1, Vec::new());
-            let iteration = snapshot.sequence.iteration.unwrap();
-            assert_eq!((iteration.count, iteration.mean_ns), (113, 43.8e6));
-            let efficiencies = snapshot.sequence.efficiencies.unwrap();
-            assert_eq!(efficiencies.over_iterations, over_iterations);
-            assert!((efficiencies.of.parallel - 0.8).abs() < 1e-9);
-        }
-    }
-
-    #[test]
-    fn recordings_of_different_jobs_are_not_joined() {
-        let a = recording("a", &[(0, 0.2), (1, 0.2)], true);
-        let b = recording("b", &[(1, 0.6)], true);
-        let error = joined(&[a, b]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "rank 1 was recorded on a and on b: these are recordings of different jobs, or one was given twice"
-        );
-    }
-}
+mod tests;

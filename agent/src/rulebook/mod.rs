@@ -43,7 +43,7 @@ use job::{Member, Variables};
 use plan::{MarkKind, Mode};
 use profile::cost::Estimate;
 use profile::probe::Wanted;
-use profile::{Iterations, RuleView};
+use profile::{Iterations, RegionsView, RuleView};
 use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing, TrialProgress};
 use session::request::Settings;
 
@@ -153,6 +153,13 @@ impl RuleBook {
     pub(crate) fn summarise(&mut self, slot: u32, iterations: (&Iterations, bool), now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
+        }
+    }
+
+    /// Records the parallel regions of a process over the session, if a recording is being made.
+    pub(crate) fn record_regions(&mut self, slot: u32, regions: &RegionsView, now_ns: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.regions(ProcessId(slot), Time(now_ns), regions);
         }
     }
 
@@ -403,6 +410,11 @@ impl RuleBook {
     /// The decisions that are being judged.
     pub(crate) fn on_trial(&self) -> Vec<TrialProgress> {
         self.engine.on_trial()
+    }
+
+    /// How long the verdicts on changes take, by rule, in seconds.
+    pub(crate) fn time_to_verdict(&self) -> BTreeMap<String, (f64, f64)> {
+        self.engine.time_to_verdict()
     }
 
     /// Whether a change is being judged, including while it is reverted to compare.

@@ -1,7 +1,7 @@
 //! Switches the modes of rules while a session runs.
 
 use plan::Mode;
-use profile::format::did_you_mean;
+use profile::format::suggestion;
 use rules::{CheckedRule, Time};
 use session::requests::NotSwitched;
 
@@ -44,7 +44,7 @@ impl RuleBook {
     /// The message for a rule that does not exist.
     pub(crate) fn unknown(&self, name: &str) -> String {
         let names = self.engine.rules().map(|(_, rule, _)| rule.name().to_owned());
-        let near = did_you_mean(names, name);
+        let near = suggestion(names, name);
         format!("this session has no rule {name}{near} (all of them: tuneagent session list)")
     }
 

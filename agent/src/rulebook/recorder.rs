@@ -13,7 +13,7 @@ use job::monotonic_ns;
 use plan::MarkKind;
 use profile::cost::Estimate;
 use profile::probe::{Probe, number_of};
-use profile::{Iterations, Reading};
+use profile::{Iterations, Reading, RegionsView};
 use recording::{
     Captured, CapturedType, Header, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record,
     RecordingWriter,
@@ -202,6 +202,17 @@ impl Recorder {
             elapsed_ns: if knows_mpi { iterations.elapsed_ns() } else { 0 },
             mpi_ns: if knows_mpi { iterations.mpi_ns() } else { 0 },
             calls_per_1000: (iterations.calls * 1e3).round() as u64,
+        });
+    }
+
+    pub(super) fn regions(&mut self, process: ProcessId, time: Time, regions: &RegionsView) {
+        self.put(&Record::Regions {
+            process,
+            time,
+            count: regions.regions,
+            inside_ns: regions.inside_ns,
+            watched_ns: regions.watched_ns,
+            until_ns: regions.until_ns,
         });
     }
 

@@ -219,6 +219,7 @@ impl RuleBook {
             // handles the others.
             Record::Loss { .. }
             | Record::Iterations { .. }
+            | Record::Regions { .. }
             | Record::Estimated { .. }
             | Record::Marked { .. }
             | Record::Tick { .. }

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use profile::format::did_you_mean;
+use profile::format::suggestion;
 use rules::{Bindings, CheckedRule, RuleFile};
 use session::request::{RuleSource, RuleText, Settings};
 
@@ -35,12 +35,19 @@ pub(crate) fn load(
         checked.retain(|known| known.name() != rule.name() || !source.replaces);
         checked.push(rule);
     }
-    all_used(settings, &used)?;
+    all_used(settings, &used, &checked)?;
     Ok(checked)
 }
 
+/// Number of parameters of the loaded rules that are listed if a mistyped one is near to none of them.
+const LISTED_MAX: usize = 8;
+
 /// Settings that no rule uses are errors.
-fn all_used(settings: Settings<'_>, used: &BTreeSet<(&'static str, &str)>) -> Result<(), Failure> {
+fn all_used(
+    settings: Settings<'_>,
+    used: &BTreeSet<(&'static str, &str)>,
+    loaded: &[CheckedRule],
+) -> Result<(), Failure> {
     for (flag, what, set) in [
         ("--param", "parameter", settings.parameters),
         ("--bind", "name", settings.bindings),
@@ -49,12 +56,31 @@ fn all_used(settings: Settings<'_>, used: &BTreeSet<(&'static str, &str)>) -> Re
             .iter()
             .find(|(name, _)| !used.contains(&(flag, name.as_str())))
         {
+            let known = match flag {
+                "--param" => known_parameters(loaded, name),
+                _ => String::new(),
+            };
             return Err(Failure::not_there(format!(
-                "{flag} {name}: no loaded rule uses the {what} {name}"
+                "{flag} {name}: no loaded rule uses the {what} {name}{known}"
             )));
         }
     }
     Ok(())
+}
+
+/// The parameter that is meant, or those that there are, as a suffix.
+fn known_parameters(loaded: &[CheckedRule], name: &str) -> String {
+    let parameters = loaded.iter().flat_map(CheckedRule::parameters);
+    let names: BTreeSet<String> = parameters.map(|(name, _)| name.clone()).collect();
+    let near = suggestion(names.iter().cloned(), name);
+    match (near.is_empty(), names.len()) {
+        (false, _) => near,
+        (true, 0) => ": none has parameters".to_owned(),
+        (true, ..=LISTED_MAX) => {
+            format!(": there are {}", Vec::from_iter(names).join(", "))
+        }
+        (true, _) => " (those of a rule: tuneagent explain RULE)".to_owned(),
+    }
 }
 
 /// The names of the rules that may act.
@@ -70,7 +96,7 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
         Some(named) => match named.iter().find(|name| !loaded.contains(name)) {
             None => Ok(named.to_vec()),
             Some(unknown) => {
-                let near = did_you_mean(loaded.iter().cloned(), unknown);
+                let near = suggestion(loaded.iter().cloned(), unknown);
                 Err(Failure::not_there(format!(
                     "--apply={unknown}: no such rule is loaded{near} (a rule of your own is loaded with --rules FILE; loaded are: {})",
                     loaded.join(", ")
@@ -88,7 +114,7 @@ pub(crate) fn checked(given: &RuleSource) -> Result<CheckedRule, Failure> {
     };
     let mut used = BTreeSet::new();
     let rule = check(&given.source, settings, &mut used).map_err(not_added)?;
-    all_used(settings, &used)?;
+    all_used(settings, &used, std::slice::from_ref(&rule))?;
     Ok(rule)
 }
 
@@ -167,8 +193,8 @@ fn check<'a>(
                 .map(|(name, value)| format!("--param {name}={value}"));
             let text = diagnostics::render(&source.name, &source.text, &wrong);
             Failure::not_there(format!(
-                "nothing was started: {} does not fit the rule {}, which has a parameter of this name, too. \
-                 `--rules none RULE` loads one rule only\n{text}",
+                "nothing was started: {} does not fit the rule {}. It is for every loaded rule with a parameter \
+                 of this name; `--rules none RULE` loads one rule only\n{text}",
                 typed.collect::<Vec<_>>().join(" "),
                 plain.name(),
             ))
@@ -310,7 +336,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     let Ok(entries) = fs::read_dir(path) else {
         let typed = path.to_string_lossy();
-        let near = did_you_mean(rules::shipped().map(|(name, _)| name.to_owned()), &typed);
+        let near = suggestion(rules::shipped().map(|(name, _)| name.to_owned()), &typed);
         return Err(Failure::not_there(format!(
             "{typed}: no such file or folder, and no built-in rule of this name{near} (all of them: tuneagent rule list)"
         )));

@@ -8,12 +8,20 @@ use profile::CpusView;
 pub(super) struct Cpus {
     first: Option<Periods>,
     last: Option<CpuShare>,
+    /// Number of running processes that `last` is about.
+    processes: usize,
 }
 
 impl Cpus {
-    pub(super) fn take(&mut self, share: CpuShare) {
+    /// The CPUs of so many running processes. When ranks that are bound to CPUs end one after the other, those of
+    /// the remaining ones are not those of the job.
+    pub(super) fn take(&mut self, share: CpuShare, processes: usize) {
         self.first = self.first.or(share.periods);
-        self.last = Some(share);
+        let had = self.last.as_ref().map_or(0.0, CpuShare::cpus);
+        if processes >= self.processes || share.cpus() >= had {
+            self.last = Some(share);
+            self.processes = processes;
+        }
     }
 
     pub(super) fn view(&self) -> Option<CpusView> {
@@ -30,5 +38,37 @@ impl Cpus {
             online: online(),
             throttled,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpus_of_a_job_are_those_of_all_its_ranks_also_when_some_have_ended() {
+        let share = |cpus: &[usize]| CpuShare {
+            allowed: cpus.iter().copied().collect(),
+            quota: None,
+            throttled_ns: None,
+            periods: None,
+        };
+        let mut cpus = Cpus::default();
+        // CPUs in the masks of so many processes, and the CPUs that are shown.
+        for (masks, processes, shown) in [
+            (&[0, 1][..], 2, 2.0),
+            (&[1], 1, 2.0),
+            (&[0, 1, 2], 1, 3.0),
+            (&[0], 1, 1.0),
+            (&[0, 1], 2, 2.0),
+            (&[0], 2, 1.0),
+        ] {
+            cpus.take(share(masks), processes);
+            assert_eq!(
+                cpus.view().map(|view| view.allowed),
+                Some(shown),
+                "{masks:?} of {processes}"
+            );
+        }
     }
 }

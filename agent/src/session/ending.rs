@@ -90,9 +90,11 @@ impl Session {
             LeaveEffect::Record => LeaveEvent::Recorded(error::with_causes(self.rules.finish_recording())),
             LeaveEffect::EndChanges(ending) => {
                 let on_trial = self.rules.on_trial();
+                let time_to_verdict = self.rules.time_to_verdict();
                 return Ok(vec![Event::Changes(changes::ChangeEvent::Stop {
                     ending,
                     on_trial,
+                    time_to_verdict,
                 })]);
             }
             LeaveEffect::Show => return self.show_last(last),

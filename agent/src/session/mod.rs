@@ -57,7 +57,7 @@ use crate::{
     control::Control,
     exit::{CommandResult, Failure},
     heap,
-    priority::RaisedPriority,
+    priority::RealTimeClass,
     rulebook::{self, RuleBook, Time},
     watchdog,
 };
@@ -148,10 +148,10 @@ impl Session {
         actuator: Option<Actuator>,
         control: Option<Control>,
         closer: Closer,
-        hurry: Option<RaisedPriority>,
+        real_time: Option<RealTimeClass>,
     ) -> CommandResult {
         self.measuring.probes.close_by(closer);
-        self.liveness.hurry = hurry;
+        self.liveness.real_time = real_time;
         let stream = actuator.as_ref().map(Actuator::stream);
         let stream = stream.transpose().map_err(Failure::no)?;
         watchdog::start(&self.liveness.progress, stream, give_back_terminal);

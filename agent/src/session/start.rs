@@ -5,7 +5,7 @@ use std::time::Duration;
 use job::{Job, host, job_id, monotonic_ns, unix_s};
 use probe::kernel::KernelError;
 
-use crate::{exit::Failure, priority::RaisedPriority, watchdog::LoopProgress};
+use crate::{exit::Failure, priority::RealTimeClass, watchdog::LoopProgress};
 
 /// Where and when a session began.
 pub(super) struct Start {
@@ -36,8 +36,8 @@ impl Start {
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
     pub(super) progress: LoopProgress,
-    /// Raised priority until there are first numbers.
-    pub(super) hurry: Option<RaisedPriority>,
+    /// Until there are first numbers.
+    pub(super) real_time: Option<RealTimeClass>,
 }
 
 pub(super) fn kernel_failure(error: KernelError) -> Failure {

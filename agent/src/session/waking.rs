@@ -84,7 +84,7 @@ impl Session {
                 self.measure(Measuring::read)?;
                 let (screen, views) = self.showing();
                 screen.show_first(&views);
-                self.liveness.hurry = None;
+                self.liveness.real_time = None;
             }
             Wake::Tick => self.tick()?,
         }

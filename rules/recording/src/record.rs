@@ -126,6 +126,18 @@ pub enum Record {
         /// MPI calls in a thousand iterations.
         calls_per_1000: u64,
     },
+    /// The parallel regions of a process, over all the time for which they were probed; written at the end.
+    Regions {
+        process: ProcessId,
+        time: Time,
+        count: u64,
+        /// Time inside them, nanoseconds; `None` if the probes are too great a part of it.
+        inside_ns: Option<u64>,
+        /// Time for which they were probed, nanoseconds.
+        watched_ns: u64,
+        /// From the first reading to the end of the probing, nanoseconds; `None` if it lasted.
+        until_ns: Option<u64>,
+    },
     /// An iteration of the detected loop of a process has begun.
     IterationBegan {
         process: ProcessId,
@@ -277,6 +289,7 @@ impl Record {
             | Record::Tick { time }
             | Record::RuleSet { time, .. }
             | Record::Iterations { time, .. }
+            | Record::Regions { time, .. }
             | Record::IterationBegan { time, .. }
             | Record::IterationEnded { time, .. }
             | Record::LoopWatermark { time, .. }
@@ -362,6 +375,7 @@ impl Record {
             | Record::ProcessLeft { process, time }
             | Record::Watermark { process, time }
             | Record::Iterations { process, time, .. }
+            | Record::Regions { process, time, .. }
             | Record::IterationBegan { process, time, .. }
             | Record::IterationEnded { process, time, .. }
             | Record::LoopWatermark { process, time }

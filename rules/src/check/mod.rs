@@ -291,6 +291,11 @@ impl Checker<'_> {
                 }
                 continue;
             }
+            let declared = file.parameters.iter().find(|declared| declared.name.raw == *name);
+            let replaced = declared.zip(overrides.get(name));
+            if replaced.is_some_and(|(declared, text)| !self.fits(declared, &named.expr, text)) {
+                continue;
+            }
             if let Some((value, of)) = self.constant(&named.expr) {
                 shown.push((named.name.raw.clone(), show_cell(&Ok(value.clone()), of)));
                 self.names
@@ -299,6 +304,32 @@ impl Checker<'_> {
             }
         }
         shown
+    }
+
+    /// Whether a value given in place of the declared one is of its kind; otherwise that is reported, and not
+    /// what follows from it.
+    fn fits(&mut self, declared: &Named, given: &Expr, text: &str) -> bool {
+        let known = self.wrong.len();
+        let wanted = self.constant(&declared.expr);
+        self.wrong.truncate(known);
+        let found = self.constant(given);
+        let has_other_mistake = self.wrong.iter().skip(known).any(|wrong| wrong.code != "E0130");
+        let Some((value, wanted)) = wanted.filter(|_| !has_other_mistake) else {
+            return true;
+        };
+        let (code, what) = match &found {
+            Some((_, of)) if of.kind == wanted.kind => return true,
+            Some((_, of)) => ("E0141", format!("is {}", of.what())),
+            None => ("E0130", "is no value".to_owned()),
+        };
+        self.wrong.truncate(known);
+        let (name, value) = (&declared.name.raw, show_cell(&Ok(value), wanted));
+        let wanted = wanted.what();
+        let message = format!("`{text}` {what}, and the parameter `{name}` is {wanted}, such as {value}");
+        self.wrong.push(
+            Diagnostic::error(code, message).at(declared.name.span, format!("{wanted}: {value} by default")),
+        );
+        false
     }
 
     fn counts_processes(&self, expr: &Expr) -> bool {

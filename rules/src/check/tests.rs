@@ -97,6 +97,30 @@ fn a_parameter_can_be_overridden_and_a_wrong_override_is_reported_at_its_place()
             .map(|d| d.code)
             .collect::<Vec<_>>()
     };
+    let wrong = |value| check("gain", value).unwrap_err().remove(0);
+    for (value, code, message) in [
+        (
+            "abc",
+            "E0130",
+            "`abc` is no value, and the parameter `gain` is a plain number, such as 3 %",
+        ),
+        (
+            "3ms",
+            "E0141",
+            "`3ms` is a time, and the parameter `gain` is a plain number, such as 3 %",
+        ),
+        (
+            "true",
+            "E0141",
+            "`true` is a boolean, and the parameter `gain` is a plain number, such as 3 %",
+        ),
+    ] {
+        assert_eq!(
+            (wrong(value).code, wrong(value).message.as_str()),
+            (code, message)
+        );
+        assert_eq!(codes("gain", value).len(), 1);
+    }
     assert_eq!(codes("gian", "5%"), ["E0130"]);
     assert_eq!(codes("gain", "5 +"), ["E0120"]);
     assert_eq!(codes("gain", "sum(mpi.time)"), ["E0134"]);

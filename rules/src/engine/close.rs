@@ -497,7 +497,7 @@ pub(super) struct Evaluated {
     pub(super) rule: RuleId,
     window: usize,
     index: u64,
-    duration: Option<f64>,
+    pub(super) duration: Option<f64>,
     /// All metrics of the rule, by index.
     metrics: Vec<(String, Value)>,
 }

@@ -27,6 +27,18 @@ const AFTER_MAX: usize = 4;
 /// Number of windows before a change that are remembered.
 pub(super) const HISTORY_MAX: usize = 60;
 
+/// The least and the greatest number of windows from a change to its verdict, with those that are left out.
+pub(super) fn windows_to_verdict(guard: &Guard) -> (usize, usize) {
+    let over = guard.over as usize;
+    let first = over + 1;
+    let run = alternation::run_size(guard.over) + 1;
+    let most = match guard.repeats() {
+        true => first + alternation::PAIRS_MAX * 2 * run,
+        false => AFTER_MAX * over + 1,
+    };
+    (first, most)
+}
+
 /// The changes being judged: one, or several of a tune that acts during its trial.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {

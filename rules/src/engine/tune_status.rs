@@ -1,11 +1,12 @@
 //! The status of an engine, for display. Evaluates nothing.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use plan::Mode;
 
 use super::close::Evaluated;
 use super::output::{ClosedWindow, Dropped, Finding, Standing, TrialProgress, TuneStatus};
+use super::trial::windows_to_verdict;
 use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::ids::RuleId;
@@ -68,6 +69,25 @@ impl Engine {
             tunes.flat_map(|(state, tune)| state.on_trial(tune)).collect()
         };
         self.rules.iter().flat_map(tunes).collect()
+    }
+
+    /// By rule with a change that has no verdict yet: the least and the greatest time from the change to its
+    /// verdict, in seconds, if windows are as long as the last one.
+    pub fn time_to_verdict(&self) -> BTreeMap<String, (f64, f64)> {
+        let mut times = BTreeMap::new();
+        for running in &self.rules {
+            for (state, tune) in running.tunes.iter().zip(&running.rule.tunes) {
+                let window = running.last.get(tune.trigger.window()).and_then(Option::as_ref);
+                let length_s = window.and_then(|window| window.duration);
+                let guard = tune.guard().filter(|_| state.is_busy());
+                if let Some((guard, length_s)) = guard.zip(length_s) {
+                    let (least, most) = windows_to_verdict(guard);
+                    let time = (least as f64 * length_s, most as f64 * length_s);
+                    times.insert(running.rule.name.clone(), time);
+                }
+            }
+        }
+        times
     }
 
     /// Whether a change is being compared with the time without it; the measurement must not be interrupted.

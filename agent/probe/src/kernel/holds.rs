@@ -171,6 +171,6 @@ impl Records {
 }
 
 /// Gives one of our threads the lowest real-time priority, or removes it.
-pub(crate) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> std::io::Result<()> {
+pub fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> std::io::Result<()> {
     sys::set_real_time(thread, real_time)
 }

@@ -28,7 +28,7 @@ pub use closer::{CloseTicket, Closer, serve as serve_closer};
 pub use error::KernelError;
 pub use fallback::{TracefsLink, lower_paranoia, perf_wants_admin};
 pub use family::{FamilyRoot, read_family_event};
-pub(crate) use holds::set_real_time;
+pub use holds::set_real_time;
 pub use holds::{Holds, Records};
 pub use links::{
     CallMoment, Link, LinkChoice, LinkKind, LinkRequest, Nothing, ProbeSite, attaches_by_files, emulation,

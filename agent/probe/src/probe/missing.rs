@@ -101,7 +101,7 @@ impl Probes {
             if count > 0 {
                 let (pid, selector) = (member.process.pid, &want.selector);
                 self.missing.report(format!("{selector} of {pid}"), || {
-                    format!("{count} functions of process {pid} that match {selector} are not probed: none had them at the start")
+                    format!("{count} functions of process {pid} that match {selector} are not probed: they were loaded after the start")
                 });
             }
         }

@@ -218,6 +218,10 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
             member.program()
         ),
         Some(near) => format!("{why}; did you mean `{near}`?"),
+        // A comma in the name of a C++ function is between brackets.
+        None if name.contains(',') && !name.contains('(') => {
+            format!("{why}; several functions are separated by spaces")
+        }
         None => why,
     }
 }

@@ -127,7 +127,7 @@ fn symbols(module: &Module) -> impl Iterator<Item = String> + '_ {
 
 /// The function of the process with the most similar name.
 pub(super) fn nearest(member: &Member, name: &str) -> Option<String> {
-    format::nearest(member.space.modules.iter().flat_map(symbols), name)
+    format::nearest(name, member.space.modules.iter().flat_map(symbols))
 }
 
 /// The mark of the process with the most similar name.
@@ -137,7 +137,7 @@ pub(super) fn nearest_mark(member: &Member, name: &str) -> Option<String> {
         .modules
         .iter()
         .flat_map(|module| module.image.marks().unwrap_or_default());
-    format::nearest(marks.map(|mark| mark.name.clone()), name)
+    format::nearest(name, marks.map(|mark| mark.name.clone()))
 }
 
 #[cfg(test)]

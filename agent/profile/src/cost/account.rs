@@ -70,6 +70,10 @@ pub struct Slowdown {
     /// Caused by the agent while no CPU was idle: ranks that wait for each other all lose the time that it
     /// takes from one.
     pub agent: f64,
+    /// CPUs that the processes used or waited for.
+    pub wanted: f64,
+    /// For most of the time no CPU was idle.
+    pub is_full: bool,
 }
 
 impl Slowdown {
@@ -77,13 +81,21 @@ impl Slowdown {
         self.probes + self.agent
     }
 
-    /// Accounts for one process: the time of its probes, its CPU time, and the time in which it did not wait
-    /// for a CPU.
-    pub fn delay(&mut self, probes_ns: f64, cpu_ns: u64, unhindered_ns: u64) {
+    /// Accounts for one process: the time of its probes, its CPU time, the time in which it did not wait for a
+    /// CPU, and the CPUs that it used or waited for.
+    pub fn delay(&mut self, probes_ns: f64, cpu_ns: u64, unhindered_ns: u64, wanted: f64) {
         let had_ns = cpu_ns.max(unhindered_ns);
         if had_ns > 0 {
             self.probes = self.probes.max(probes_ns / had_ns as f64);
         }
+        self.wanted += wanted;
+    }
+
+    /// Accounts for the agent, which used `cpus`; no CPU was idle for the part `full` of the time. It delays
+    /// processes only while they want a CPU, so those that sleep lose nothing.
+    pub fn delay_by_agent(&mut self, cpus: f64, full: f64) {
+        self.agent = cpus * full * self.wanted.min(1.0);
+        self.is_full = full > 0.5;
     }
 }
 

@@ -178,9 +178,22 @@ struct GapEstimate {
     /// Calls at the greatest pace.
     calls_max: f64,
     is_unbounded: bool,
+    /// The part of the time inside that was spent waiting for a CPU.
+    waited_ns: f64,
     /// Returns without an entry, and entries without a return, which occur because entry and return probes
     /// are attached and detached at different times. They are no losses.
     unpaired_at_ends: u64,
+}
+
+impl GapEstimate {
+    fn add(&mut self, other: &GapEstimate) {
+        self.amounts.add(&other.amounts);
+        self.calls_min += other.calls_min;
+        self.calls_max += other.calls_max;
+        self.is_unbounded |= other.is_unbounded;
+        self.waited_ns += other.waited_ns;
+        self.unpaired_at_ends += other.unpaired_at_ends;
+    }
 }
 
 /// A gap that has not ended.
@@ -244,7 +257,6 @@ pub struct Unwatched {
     beyond: Vec<GapEstimate>,
     /// Total length of past gaps, by function.
     gaps_ns: Vec<u64>,
-    waited_ns: f64,
 }
 
 impl Unwatched {
@@ -263,15 +275,11 @@ impl Unwatched {
                 else {
                     continue;
                 };
-                beyond.amounts.add(&of_gap.amounts);
-                beyond.calls_min += of_gap.calls_min;
-                beyond.calls_max += of_gap.calls_max;
-                beyond.is_unbounded |= of_gap.is_unbounded;
+                beyond.add(&of_gap);
                 beyond.unpaired_at_ends +=
                     unpaired(counted, *probe).saturating_sub(unpaired(&gap.counted, *probe));
                 *gaps_ns += at.since(gap.since).at_ns;
             }
-            self.waited_ns += gap.inside_ns(at, counted).1;
         }
         self.opened = Some((at, counted.to_vec()));
     }
@@ -387,15 +395,20 @@ impl Unwatched {
         estimated.collect()
     }
 
-    /// Estimated time inside the library in gaps, and the part of it spent waiting for a CPU, in addition to
-    /// what was counted, in nanoseconds.
-    pub fn inside_ns(&self, at: CountTime, counted: &[Totals]) -> (u64, u64) {
-        let over: f64 = self.beyond.iter().map(|beyond| beyond.amounts.time()).sum();
-        let (inside, waited) = self
-            .gap
-            .as_ref()
-            .map_or((0.0, 0.0), |gap| gap.inside_ns(at, counted));
-        ((over + inside) as u64, (self.waited_ns + waited) as u64)
+    /// Estimated time inside MPI in gaps, and the part of it spent waiting for a CPU, in addition to what was
+    /// counted, in nanoseconds. `is_of_mpi` selects its functions: those of the program may contain MPI calls.
+    pub fn inside_ns(
+        &self,
+        at: CountTime,
+        counted: &[Totals],
+        is_of_mpi: impl Fn(usize) -> bool,
+    ) -> (u64, u64) {
+        let of_mpi = (0..self.beyond.len()).filter(|place| is_of_mpi(*place));
+        let sum = of_mpi.fold(GapEstimate::default(), |mut sum, place| {
+            sum.add(&self.beyond_of(place as u32, at, counted));
+            sum
+        });
+        (sum.amounts.time() as u64, sum.waited_ns as u64)
     }
 
     /// The longest time up to a moment for which a function was not watched, in nanoseconds.
@@ -436,11 +449,7 @@ impl Unwatched {
     fn beyond_of(&self, probe: u32, at: CountTime, counted: &[Totals]) -> GapEstimate {
         let mut beyond = self.beyond.get(probe as usize).copied().unwrap_or_default();
         if let Some(gap) = &self.gap {
-            let of_gap = gap.beyond(probe, at, counted);
-            beyond.amounts.add(&of_gap.amounts);
-            beyond.calls_min += of_gap.calls_min;
-            beyond.calls_max += of_gap.calls_max;
-            beyond.is_unbounded |= of_gap.is_unbounded;
+            beyond.add(&gap.beyond(probe, at, counted));
         }
         beyond
     }
@@ -469,12 +478,13 @@ impl Gap {
         let ends = [&self.counted[..], counted].map(|totals| totals.get(probe as usize).unwrap_or(&nothing));
         let there = Amounts::between(ends[0], ends[1]);
         let beyond = |amount: f64, faster: f64, there: f64| (amount * faster - there).max(0.0);
-        let amounts = std::array::from_fn(|place| {
+        let amounts = Amounts(std::array::from_fn(|place| {
             let faster = if PACED[place] { pace.estimated } else { 1.0 };
             beyond(rate.0[place] * clocks[place], faster, there.0[place])
-        });
+        }));
         GapEstimate {
-            amounts: Amounts(amounts),
+            waited_ns: self.waited * amounts.time(),
+            amounts,
             calls_min: beyond(rate.calls() * clocks[0], 1.0, there.calls()),
             calls_max: beyond(
                 rate.calls() * clocks[0],
@@ -484,14 +494,6 @@ impl Gap {
             is_unbounded: pace.most.is_none() && rate.calls() > 0.0,
             unpaired_at_ends: 0,
         }
-    }
-
-    /// As [`Unwatched::inside_ns`], for this gap.
-    fn inside_ns(&self, at: CountTime, counted: &[Totals]) -> (f64, f64) {
-        let probes = self.rates.iter().map(|(probe, _)| *probe);
-        let inside = probes.map(|probe| self.beyond(probe, at, counted).amounts.time());
-        let inside: f64 = inside.sum();
-        (inside, self.waited * inside)
     }
 }
 

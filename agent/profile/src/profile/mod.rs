@@ -57,6 +57,8 @@ pub struct Usage {
     pub cpu_ns: u64,
     /// Lower bound of the time in which none of its threads waited for a CPU.
     pub unhindered_ns: u64,
+    /// CPUs that its threads used or waited for.
+    pub wanted: f64,
 }
 
 impl Profile {
@@ -246,14 +248,16 @@ impl Metered {
         let last = self.last()?;
         let (before, counters) = (first.counters?, last.counters?);
         let waited_ns = counters.runqueue_ns.saturating_sub(before.runqueue_ns);
+        let cpu_ns = counters.cpu_ns.saturating_sub(before.cpu_ns);
         let elapsed_ns = last.at_ns.saturating_sub(first.at_ns);
         let hits_of = |reading: &Reading, probe: usize| reading.counted.get(probe).map_or(0, hits);
         let probes = 0..last.counted.len();
         let calls = probes.map(|probe| (probe, hits_of(last, probe).saturating_sub(hits_of(first, probe))));
         Some(Usage {
             calls: calls.collect(),
-            cpu_ns: counters.cpu_ns.saturating_sub(before.cpu_ns),
+            cpu_ns,
             unhindered_ns: elapsed_ns.saturating_sub(waited_ns),
+            wanted: (cpu_ns + waited_ns) as f64 / elapsed_ns.max(1) as f64,
         })
     }
 }

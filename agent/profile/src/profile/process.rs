@@ -283,7 +283,7 @@ impl Metered {
         reading.counters = reading
             .counters
             .or_else(|| self.last().and_then(|last| last.counters));
-        self.estimate_totals(&mut reading, inputs.has_waits);
+        self.estimate_totals(&mut reading, inputs);
         // The cheap conditions first: this is computed for every process at every reading.
         reading.is_mpi_unknown = inputs.may_be_in_mpi
             && reading.callers == 0
@@ -360,13 +360,14 @@ impl Metered {
     }
 
     /// Totals are the counted values plus an extrapolation for the gaps between sampling windows.
-    fn estimate_totals(&self, reading: &mut Reading, has_waits: bool) {
+    fn estimate_totals(&self, reading: &mut Reading, inputs: &Inputs<'_>) {
         reading.counted = Arc::clone(&self.counted.0);
         // The gap of an ended process ends with it.
         let last = self.last().filter(|_| self.ended);
         let at = last.unwrap_or(reading).moment();
+        let is_of_mpi = |place: usize| inputs.probes.get(place).is_some_and(|probe| probe.mpi.is_some());
         let (more_ns, more_waited_ns) = match self.unwatched.has_gaps() {
-            true => self.unwatched.inside_ns(at, &reading.counted),
+            true => self.unwatched.inside_ns(at, &reading.counted, is_of_mpi),
             false => (0, 0),
         };
         reading.totals = match self.unwatched.has_gaps() {
@@ -376,7 +377,7 @@ impl Metered {
         let (inside_ns, waited_ns) = reading.seen_ns;
         reading.gaps_ns = self.unwatched.gaps_ns(at);
         reading.mpi_ns = inside_ns + more_ns;
-        reading.mpi_waited_ns = has_waits.then_some(waited_ns + more_waited_ns);
+        reading.mpi_waited_ns = inputs.has_waits.then_some(waited_ns + more_waited_ns);
     }
 
     /// Updates how long functions were not watched, by their state at the last reading: there is a reading at

@@ -60,7 +60,7 @@ struct Shown<'a> {
 fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown<'_>) -> Vec<String> {
     let agent = shown.agent;
     let mut parts = Vec::new();
-    let is_full = agent.is_some_and(|agent| slowdown.agent > agent / 2.0);
+    let is_full = slowdown.is_full;
     if slowdown.probes > 0.0 {
         let most_expensive = shown.most_expensive;
         let most_expensive = most_expensive.map_or_else(String::new, |name| format!(" (most of it {name})"));
@@ -190,6 +190,8 @@ mod tests {
                 slowdown: Slowdown {
                     probes: share,
                     agent: 0.002,
+                    wanted: 2.0,
+                    is_full: true,
                 },
                 held: BTreeMap::new(),
                 agent: AgentCost {
@@ -204,7 +206,7 @@ mod tests {
                     together: Some(share + 0.002),
                     slowdown: Some(Slowdown {
                         probes: share,
-                        agent: 0.0,
+                        ..Slowdown::default()
                     }),
                 },
                 unread: None,
@@ -313,16 +315,33 @@ mod tests {
     fn a_probe_is_a_share_of_the_time_of_the_process_that_it_delays_most() {
         let mut slowdown = Slowdown::default();
         // A process that sleeps: the share refers to elapsed time, not to its little CPU time.
-        slowdown.delay(1e6, 2_000_000, 1_000_000_000);
+        slowdown.delay(1e6, 2_000_000, 1_000_000_000, 0.002);
         assert_eq!(slowdown.all(), 1e-3);
         // Four busy threads.
-        slowdown.delay(8e6, 4_000_000_000, 1_000_000_000);
+        slowdown.delay(8e6, 4_000_000_000, 1_000_000_000, 4.0);
         assert_eq!(slowdown.all(), 2e-3);
-        slowdown.delay(0.0, 0, 0);
+        slowdown.delay(0.0, 0, 0, 0.0);
         assert_eq!(slowdown.all(), 2e-3);
         // A process that waited for a CPU for three quarters of the time.
-        slowdown.delay(1e6, 250_000_000, 250_000_000);
+        slowdown.delay(1e6, 250_000_000, 250_000_000, 1.0);
         assert_eq!(slowdown.all(), 4e-3);
+    }
+
+    #[test]
+    fn a_program_that_sleeps_loses_hardly_anything_to_the_agent() {
+        // CPUs that its two processes want, and the part of the agent's 10 % of a CPU that delays them.
+        for (wanted, full, delay) in [
+            (0.01, 1.0, 0.002),
+            (0.01, 0.0, 0.0),
+            (2.0, 1.0, 0.1),
+            (2.0, 0.2, 0.02),
+        ] {
+            let mut slowdown = Slowdown::default();
+            (0..2).for_each(|_| slowdown.delay(0.0, 1, 1, wanted));
+            slowdown.delay_by_agent(0.1, full);
+            assert!((slowdown.all() - delay).abs() < 1e-12, "{slowdown:?}");
+            assert_eq!(slowdown.is_full, full > 0.5);
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The efficiencies of the ranks, as text.
 
 use profile::format::{count, percent, plural, significant};
-use profile::{EfficienciesView, Rates, Scalability, Split};
+use profile::{EfficienciesView, Rates, Scalability, Snapshot, Split};
 
-/// If ranks need a CPU for a smaller part of their time outside MPI, they are reported as sleeping: POP
-/// counts all of that time as useful.
+/// If ranks need a CPU for a smaller part of their time outside MPI, they are reported as sleeping, and without
+/// an efficiency: POP counts all of that time as useful, and nobody knows what they wait for.
 const AWAKE: f64 = 0.5;
 /// If ranks are outside MPI for less of their time, sleep is not reported.
 const OUTSIDE_SHOWN: f64 = 0.2;
@@ -14,19 +14,34 @@ pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<f64> {
     let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
     for rates in rates {
         outside += 1.0 - rates.mpi?;
-        awake += rates.cpu + rates.runqueue;
+        // Waiting for a CPU inside MPI says nothing about the time outside.
+        awake += rates.cpu + (rates.runqueue - rates.mpi_waiting.unwrap_or_default()).max(0.0);
         ranks += 1.0;
     }
     (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| 1.0 - awake / outside)
 }
 
+/// The efficiencies over the session; `None` also if the ranks sleep.
+pub fn efficiencies(snapshot: &Snapshot) -> Option<&EfficienciesView> {
+    let overall = snapshot.processes.iter().filter_map(|process| process.overall);
+    let known = snapshot.sequence.efficiencies.as_ref();
+    known.filter(|_| asleep(overall).is_none())
+}
+
 /// The efficiencies, their factors and the scalability, in lines; `asleep` is the share of the time outside MPI
 /// that must be reported as sleep.
 pub(super) fn lines(view: &EfficienciesView, asleep: Option<f64>) -> Vec<String> {
+    if let Some(share) = asleep {
+        return vec![format!(
+            " parallel efficiency not measured: outside MPI the ranks sleep {} of the time, which is neither work nor \
+             waiting for other ranks",
+            percent(share)
+        )];
+    }
     let scalability = view.scalability.as_ref();
     let scalability = scalability.map(|of| scalability_line(of, view.ranks));
     let split = view.split.as_ref().map(split_line);
-    [factors(view, asleep)]
+    [factors(view)]
         .into_iter()
         .chain(split)
         .chain(scalability)
@@ -41,7 +56,7 @@ pub fn efficiency(efficiency: f64) -> String {
     }
 }
 
-fn factors(view: &EfficienciesView, asleep: Option<f64>) -> String {
+fn factors(view: &EfficienciesView) -> String {
     let over = if view.over_iterations {
         "over complete steps"
     } else {
@@ -51,15 +66,9 @@ fn factors(view: &EfficienciesView, asleep: Option<f64>) -> String {
         None => "; of the ranks here: others, if any, are not seen",
         Some(_) => "",
     };
-    let asleep = asleep.map_or_else(String::new, |share| {
-        format!(
-            "; sleep counts as useful time: outside MPI the ranks sleep {} of the time",
-            percent(share)
-        )
-    });
     if !view.is_balance_known() {
         return format!(
-            " parallel efficiency {}   ({over}{parts}{asleep}; no rank computes for 1 % of its time: too little for a load balance)",
+            " parallel efficiency {}   ({over}{parts}; no rank computes for 1 % of its time: too little for a load balance)",
             efficiency(view.of.parallel),
         );
     }
@@ -73,7 +82,7 @@ fn factors(view: &EfficienciesView, asleep: Option<f64>) -> String {
         _ => String::new(),
     };
     format!(
-        " parallel efficiency {}  =  load balance {}{nodes}  x  communication {}   ({over}{parts}{asleep})",
+        " parallel efficiency {}  =  load balance {}{nodes}  x  communication {}   ({over}{parts})",
         efficiency(view.of.parallel),
         efficiency(view.of.load_balance),
         efficiency(view.of.communication),
@@ -114,8 +123,20 @@ mod tests {
         };
         let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
         assert_eq!(said.map(percent).as_deref(), Some("99 %"));
-        let line = factors(&example::efficiencies([1.0, 1.0]), said);
-        insta::assert_snapshot!(line, @" parallel efficiency 1.00  =  load balance 1.00  x  communication 1.00   (over complete steps; sleep counts as useful time: outside MPI the ranks sleep 99 % of the time)");
+        let shown = lines(&example::efficiencies([1.0, 1.0]), said);
+        assert_eq!(
+            shown,
+            [
+                " parallel efficiency not measured: outside MPI the ranks sleep 99 % of the time, which is neither work nor waiting for other ranks"
+            ]
+        );
+        // Ranks that sleep outside MPI, and wait for a CPU inside it.
+        let waits = Rates {
+            runqueue: 0.6,
+            mpi_waiting: Some(0.6),
+            ..rank(0.65, 0.05)
+        };
+        assert_eq!(asleep([waits].into_iter()).map(percent).as_deref(), Some("86 %"));
         assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
         // Nearly always inside MPI: the remaining time is too small to report.
         assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
@@ -124,7 +145,7 @@ mod tests {
 
     #[test]
     fn efficiencies_of_ranks_that_all_wait_multiply_to_what_is_shown() {
-        let line = factors(&example::efficiencies([0.02, 0.01, 0.01, 0.02]), None);
+        let line = factors(&example::efficiencies([0.02, 0.01, 0.01, 0.02]));
         let numbers: Vec<f64> = line
             .split_whitespace()
             .filter_map(|word| word.parse().ok())
@@ -137,7 +158,7 @@ mod tests {
 
     #[test]
     fn of_ranks_that_hardly_compute_no_load_balance_is_shown() {
-        let line = factors(&example::efficiencies([0.002, 0.001, 0.001, 0.002]), None);
+        let line = factors(&example::efficiencies([0.002, 0.001, 0.001, 0.002]));
         insta::assert_snapshot!(line, @" parallel efficiency 0.0015   (over complete steps; no rank computes for 1 % of its time: too little for a load balance)");
     }
 }

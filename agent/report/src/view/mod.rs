@@ -20,7 +20,7 @@ mod sizes;
 mod spread;
 mod terminal;
 
-pub use efficiency::efficiency;
+pub use efficiency::{efficiencies, efficiency};
 pub use findings::without as without_findings;
 pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
 pub use pace::calls_each;

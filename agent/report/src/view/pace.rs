@@ -79,7 +79,14 @@ fn lines(
             let is_sampled = parts::is_loop_sampled(snapshot, &snapshot.functions());
             let time = time(iteration);
             let probes = probes_share(snapshot);
-            lines.push(step_line(iteration, time, sequence, (until, is_sampled), probes));
+            // A line about a sampling window says when that was.
+            let is_dated = until.is_some();
+            let beside = |span| match is_dated {
+                true => "",
+                false => parts::beside_changes(snapshot, span),
+            };
+            let line = step_line(iteration, time, sequence, (until, is_sampled), (probes, &beside));
+            lines.push(line);
         }
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
@@ -121,12 +128,15 @@ pub fn calls_each(iteration: &IterationView, steps: Steps) -> String {
     }
 }
 
+/// Where a span of time lies relative to the changes, as a suffix.
+type BesideChanges<'a> = &'a dyn Fn((Duration, Duration)) -> &'static str;
+
 fn step_line(
     iteration: &IterationView,
     time: StepTime,
     sequence: &SequenceView,
     (until, is_sampled): (Option<String>, bool),
-    probes: Option<f64>,
+    (probes, beside): (Option<f64>, BesideChanges<'_>),
 ) -> String {
     let calls = calls_each(iteration, sequence.steps);
     // The times before and after a change of ours say more than those of the quarters.
@@ -163,11 +173,12 @@ fn step_line(
         let time = |at: Duration| duration(at.as_nanos() as f64);
         let pace = left.pace;
         format!(
-            "; from {} to {} another loop was seen: {} of {noun} each, {} a step",
+            "; from {} to {} another loop was seen: {} of {noun} each, {} a step{}",
             time(left.from),
             time(pace.until),
             plural(usize::try_from(pace.count).unwrap_or(usize::MAX), "step"),
             duration(pace.mean_ns),
+            beside((left.from, pace.until)),
         )
     });
     let is_over = iteration.is_over || until.is_some();
@@ -175,7 +186,10 @@ fn step_line(
     let about = if is_sampled { "~" } else { "" };
     let time = match time {
         StepTime::Recent(ns) => format!("{about}{}", duration(ns)),
-        StepTime::Mean(ns) => format!("{about}{} on average", duration(ns)),
+        StepTime::Mean(ns) => {
+            let beside = iteration.span().map_or("", beside);
+            format!("{about}{} on average{beside}", duration(ns))
+        }
         StepTime::Around { before_ns, after_ns } => {
             let (before, after) = (duration(before_ns), duration(after_ns));
             format!("{about}{after} after the change, {about}{before} before it")
@@ -483,6 +497,56 @@ mod tests {
             ),
             "{line}"
         );
+    }
+
+    #[test]
+    fn the_mean_time_of_a_step_says_whether_it_covers_the_time_before_and_after_a_change() {
+        let second = Duration::from_secs;
+        let part = |until_s| PaceView {
+            until: second(until_s),
+            count: 10,
+            mean_ns: 1e8,
+        };
+        // Steps were seen from 2 s to 4 s. When the change was made first and last, its number, and the text.
+        for (first_s, last_s, number, text) in [
+            (
+                3,
+                3,
+                1,
+                " takes 95 ms on average before and after the changes   (",
+            ),
+            (
+                1,
+                3,
+                1,
+                " takes 95 ms on average before and after the changes   (",
+            ),
+            (4, 5, 1, " takes 95 ms on average before the changes   ("),
+            (1, 1, 1, " takes 95 ms on average   ("),
+            (3, 3, 0, " takes 95 ms on average   ("),
+        ] {
+            let mut snapshot = of(sequence());
+            if let Some(iteration) = &mut snapshot.sequence.iteration {
+                iteration.parts = vec![part(3), part(4)];
+                iteration.before = Some(LeftLoop {
+                    calls: 3.0,
+                    from: second(2),
+                    pace: part(4),
+                });
+            }
+            snapshot.changes = vec![profile::ChangeView {
+                number,
+                at: second(last_s),
+                first_at: (first_s != last_s).then(|| second(first_s)),
+                ..profile::ChangeView::default()
+            }];
+            let line = over_all(&snapshot).swap_remove(0);
+            assert!(line.contains(text), "{line}");
+            let of_left = text
+                .trim_start_matches(" takes 95 ms on average")
+                .trim_end_matches("   (");
+            assert!(line.contains(&format!(" a step{of_left})")), "{line}");
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Accuracy {
 }
 
 /// The value with this many significant digits; smaller numbers keep their units.
-fn to_digits(value: f64, digits: i32) -> f64 {
+pub(super) fn to_digits(value: f64, digits: i32) -> f64 {
     let magnitude = value.max(1.0).log10().floor() as i32;
     let unit = 10_f64.powi((magnitude + 1 - digits).max(0));
     (value / unit).round() * unit
@@ -109,16 +109,21 @@ pub(super) fn probed(snapshot: &Snapshot, regions: &RegionsView) -> f64 {
     watched / snapshot.elapsed.as_nanos().max(1) as f64
 }
 
-/// Parallel regions a second over the session, if all of them were counted.
+/// If regions were counted for a smaller part of the time, the pace of the rest may differ.
+const COUNTED_MIN: f64 = 0.9;
+
+/// Parallel regions a second over the session, if nearly all of them were counted.
 pub(super) fn counted_regions_per_s(snapshot: &Snapshot) -> Option<f64> {
     let mut regions = snapshot.functions();
     regions.retain(|function| starts_team(&function.name));
-    let are_all_counted = regions
+    let counted = |function: &FunctionTotals| function.counted.unwrap_or(1.0);
+    let are_counted = regions
         .iter()
-        .all(|function| function.counted.is_none() && function.estimate.is_none());
-    let all: u64 = regions.iter().map(|function| function.calls).sum();
+        .all(|function| counted(function) >= COUNTED_MIN && function.estimate.is_none());
+    let of = |function: &FunctionTotals| function.calls as f64 / counted(function);
+    let all: f64 = regions.iter().map(of).sum();
     let elapsed_s = snapshot.elapsed.as_secs_f64();
-    (are_all_counted && all > 0 && elapsed_s > 0.0).then(|| all as f64 / elapsed_s)
+    (are_counted && all > 0.0 && elapsed_s > 0.0).then(|| all / elapsed_s)
 }
 
 /// Whether only a part of the calls that form the loop was observed.
@@ -158,6 +163,22 @@ fn is_before_changes(snapshot: &Snapshot, at_ns: u64) -> bool {
     let made = snapshot.changes.iter().filter(|change| change.number != 0);
     let first = made.map(|change| change.first_at.unwrap_or(change.at)).min();
     first.is_some_and(|first| Duration::from_nanos(at_ns) <= first)
+}
+
+/// Where a span of time lies relative to the changes, as a suffix; empty without changes, and after all of them.
+pub(super) fn beside_changes(snapshot: &Snapshot, (from, until): (Duration, Duration)) -> &'static str {
+    let made = snapshot.changes.iter().filter(|change| change.number != 0);
+    // Between its first and its last time a change was reverted to be compared.
+    let mut times = made.map(|change| (change.first_at.unwrap_or(change.at), change.at));
+    let is_before = |first: Duration| until <= first;
+    match times
+        .clone()
+        .any(|(first, last)| from < last && !is_before(first))
+    {
+        true => " before and after the changes",
+        false if times.any(|(first, _)| is_before(first)) => " before the changes",
+        false => "",
+    }
 }
 
 /// End of the last sampling window in which parallel regions were probed, whether that was before the changes,

@@ -3,6 +3,8 @@
 use profile::format::{bytes, count, percent};
 use profile::{Snapshot, mpi};
 
+use super::parts;
+
 /// Number of sizes shown, the most frequent ones; the report has all.
 const SIZES_SHOWN: usize = 4;
 
@@ -86,7 +88,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
         parts.push(format!("{} others", share(all - reported)));
     }
     let of_all = match is_sampled {
-        true => format!(" of ~{}", count(estimated.round())),
+        true => format!(" of ~{}", count(parts::to_digits(estimated, 2))),
         false => String::new(),
     };
     let with = if has_others {
@@ -162,7 +164,7 @@ mod tests {
             .push(function("MPI_Bcast", "sent", &[0, 0, 0, 8]));
         let line = over_all(&snapshot).swap_remove(1);
         assert!(
-            line.starts_with(" sizes of 108 of ~158 messages sent (with collectives, once for each rank) "),
+            line.starts_with(" sizes of 108 of ~160 messages sent (with collectives, once for each rank) "),
             "{line}"
         );
         snapshot.processes.truncate(0);

@@ -121,7 +121,7 @@ impl Costs {
             for usage in shown.profile.processes.iter().filter_map(usage) {
                 let ns = |(probe, calls): &(usize, u64)| price(*probe).map(|(_, _, ns)| ns * *calls as f64);
                 let probes_ns = usage.calls.iter().filter_map(ns).sum();
-                slowdown.delay(probes_ns, usage.cpu_ns, usage.unhindered_ns);
+                slowdown.delay(probes_ns, usage.cpu_ns, usage.unhindered_ns, usage.wanted);
                 account.add(usage.calls, usage.cpu_ns);
             }
             (account, slowdown)
@@ -136,10 +136,10 @@ impl Costs {
             slowdown_of_late.probes = slowdown.probes;
         }
         let full = self.fullness.part();
-        slowdown_of_late.agent = late.agent.unwrap_or_default() * full;
+        slowdown_of_late.delay_by_agent(late.agent.unwrap_or_default(), full);
         late.slowdown = late.agent.map(|_| slowdown_of_late);
         let watched_ns = shown.profile.read_ns.saturating_sub(shown.armed_ns).max(1);
-        slowdown.agent = self.agent().cpu_ns as f64 / watched_ns as f64 * full;
+        slowdown.delay_by_agent(self.agent().cpu_ns as f64 / watched_ns as f64, full);
         CostView {
             arming_ns: self.arming_ns,
             job_ns: all.job_ns,

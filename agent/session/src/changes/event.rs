@@ -1,7 +1,10 @@
 //! Events and effects of changes, as plain data.
 
 use rules::{DecisionId, TrialProgress};
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use plan::MarkKind;
 use serde::{Deserialize, Serialize};
@@ -126,6 +129,15 @@ pub enum Ending {
     Session,
 }
 
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ending::Program => "the program",
+            Ending::Session => "the session",
+        })
+    }
+}
+
 /// A change whose revert could not be tried at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotTried {
@@ -189,6 +201,9 @@ pub enum ChangeEvent {
         ending: Ending,
         /// Trials without a verdict, which are not judged any more.
         on_trial: Vec<TrialProgress>,
+        /// By rule: the least and the greatest time that a verdict takes, in seconds.
+        #[serde(default)]
+        time_to_verdict: BTreeMap<String, (f64, f64)>,
     },
     /// The actuator of a machine has reverted all unconfirmed changes and ended.
     ActuatorEnded(MachineId, MachineReverts),

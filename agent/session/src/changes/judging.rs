@@ -1,8 +1,9 @@
 //! What stays and what is reverted: verdicts, reverts, removal of rules, the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plan::GuardEffect;
+use profile::format::duration;
 use profile::{GuardView, outcome as words};
 use rules::{DecisionId, Time, TrialProgress};
 
@@ -18,6 +19,11 @@ use super::{
     summary::{self, Left},
 };
 use crate::changes::ProbeSwitch;
+
+/// How far a trial was at the end.
+pub(super) fn ended(ending: Ending, trial: TrialProgress) -> String {
+    format!("{ending} ended after {} of {} windows", trial.seen, trial.over)
+}
 
 /// The text for switched probes: no guard has judged them, and nothing in the program was changed.
 const BACK: &str = "its condition no longer holds; its probes are switched back";
@@ -86,7 +92,7 @@ impl Changes {
             self.findings.repaired(rule);
         }
         let confirm = |change: &ChangeId| ChangeEffect::Order(change.machine, Order::Confirm(*change));
-        let confirmed = changes.iter().filter(|_| !self.is_stopped).map(confirm);
+        let confirmed = changes.iter().filter(|_| self.stopped.is_none()).map(confirm);
         std::iter::once(ChangeEffect::Say(ChangeNotice::Guard(guard.sentence())))
             .chain(confirmed)
             .collect()
@@ -153,31 +159,49 @@ impl Changes {
         left.map(Made::change)
     }
 
-    /// Ends all trials without a verdict; unconfirmed changes are reverted.
-    pub(super) fn stop(&mut self, ending: Ending, on_trial: Vec<TrialProgress>) -> ChangeEffects {
-        let who = match ending {
-            Ending::Program => "the program",
-            Ending::Session => "the session",
+    /// Ends all trials without a verdict; unconfirmed changes are reverted. `time_to_verdict` is what a verdict
+    /// takes, by rule, in seconds.
+    pub(super) fn stop(
+        &mut self,
+        ending: Ending,
+        on_trial: Vec<TrialProgress>,
+        time_to_verdict: &BTreeMap<String, (f64, f64)>,
+    ) -> ChangeEffects {
+        // Nobody can let a program last longer.
+        let times = Some(time_to_verdict).filter(|_| ending == Ending::Session);
+        let takes = |rule: &str| {
+            let time = times.and_then(|times| times.get(rule));
+            time.map_or_else(String::new, |(least, most)| {
+                let [least, most] = [least, most].map(|seconds| duration(seconds * 1e9));
+                format!(
+                    "; a verdict comes {least} to {most} after the first change: let the session last as long"
+                )
+            })
         };
         let mut effects = ChangeEffects::new();
-        for TrialProgress { decision, seen, over } in on_trial {
-            let reason = format!("{who} ended after {seen} of {over} windows");
+        for trial in on_trial {
+            let decision = trial.decision;
             let known = self.decisions.get(&decision);
             let rule = known.map_or_else(String::new, |known| known.decided.rule.clone());
+            let reason = format!("{}{}", ended(ending, trial), takes(&rule));
             let guard = GuardView::without(words::NOT_JUDGED, reason.clone());
             effects.push(ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason }));
             self.unjudged.insert(decision, guard);
         }
-        let reason = format!("{who} ended while the change was reverted to compare");
+        let ended = format!("{ending} ended while the change was reverted to compare");
         let compared = self.made.compared_mut();
-        let not_judged =
-            compared.filter_map(|made| made.is_not_judged(&reason).then(|| made.rule().to_owned()));
-        let rules: BTreeSet<String> = not_judged.collect();
-        effects.extend(rules.into_iter().map(|rule| {
-            let reason = reason.clone();
-            ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason })
-        }));
-        self.is_stopped = true;
+        let not_judged = compared.filter_map(|made| {
+            let reason = format!("{ended}{}", takes(made.rule()));
+            let is_new = made.is_not_judged(&reason);
+            is_new.then(|| (made.rule().to_owned(), reason))
+        });
+        let rules: BTreeMap<String, String> = not_judged.collect();
+        effects.extend(
+            rules
+                .into_iter()
+                .map(|(rule, reason)| ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason })),
+        );
+        self.stopped = Some(ending);
         effects.push(ChangeEffect::Finish);
         effects
     }

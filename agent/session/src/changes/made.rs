@@ -9,6 +9,7 @@ use profile::{ChangeView, GuardView, outcome as words};
 use super::{
     Changes,
     event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange},
+    judging::ended,
     outcome::{ChangeOutcome, Standing},
     reverting::Judgement,
 };
@@ -200,8 +201,15 @@ impl Changes {
     /// The newest `SHOWN_MAX` changes as they are shown, with the progress of trials.
     pub fn views(&self, on_trial: &[TrialProgress]) -> Vec<ChangeView> {
         let on_trial = on_trial.iter().map(|trial| {
-            let reason = format!("{} of {} windows", trial.seen, trial.over);
-            (trial.decision, GuardView::without(words::ON_TRIAL, reason))
+            let view = match self.stopped {
+                // It was made when the session was about to end.
+                Some(ending) => GuardView::without(words::NOT_JUDGED, ended(ending, *trial)),
+                None => {
+                    let reason = format!("{} of {} windows", trial.seen, trial.over);
+                    GuardView::without(words::ON_TRIAL, reason)
+                }
+            };
+            (trial.decision, view)
         });
         let trials: BTreeMap<DecisionId, GuardView> = on_trial.chain(self.unjudged.clone()).collect();
         let shown = self.made.newest(SHOWN_MAX).chain(self.made.compared());

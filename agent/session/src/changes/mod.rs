@@ -78,7 +78,7 @@ pub struct Changes {
     /// Changes of unknown processes, such as forked ones.
     strangers: Vec<Left>,
     /// Nothing is ordered any more: the actuator reverts unconfirmed changes.
-    is_stopped: bool,
+    stopped: Option<Ending>,
 }
 
 impl Changes {
@@ -122,7 +122,11 @@ impl Changes {
                 let due = self.retry.due(now);
                 self.revert(&due)
             }
-            ChangeEvent::Stop { ending, on_trial } => self.stop(ending, on_trial),
+            ChangeEvent::Stop {
+                ending,
+                on_trial,
+                time_to_verdict,
+            } => self.stop(ending, on_trial, &time_to_verdict),
             ChangeEvent::ActuatorEnded(machine, reverts) => self.actuator_ended(machine, reverts),
             ChangeEvent::Summary {
                 unknown,
@@ -166,7 +170,7 @@ impl Changes {
 
     fn decided(&mut self, decided: Decided) -> ChangeEffects {
         let (id, rule) = (decided.id, decided.rule.clone());
-        if self.is_stopped {
+        if self.stopped.is_some() {
             return refuse(id, rule, "the session has ended".to_owned());
         }
         if self.decisions.len() >= DECISIONS_MAX {
@@ -393,7 +397,7 @@ impl Changes {
         let machines: BTreeSet<MachineId> = (known.decided.parts.iter())
             .map(|part| part.process.machine)
             .collect();
-        let machines = machines.into_iter().filter(|_| !self.is_stopped);
+        let machines = machines.into_iter().filter(|_| self.stopped.is_none());
         machines
             .map(|machine| ChangeEffect::Order(machine, Order::GiveUp(decision)))
             .collect()
@@ -406,7 +410,7 @@ impl Changes {
             by_machine.entry(change.machine).or_default().push(*change);
         }
         // After the stop the actuator reverts all unconfirmed changes.
-        let orders = by_machine.into_iter().filter(|_| !self.is_stopped);
+        let orders = by_machine.into_iter().filter(|_| self.stopped.is_none());
         orders
             .map(|(machine, changes)| ChangeEffect::Order(machine, Order::Revert(changes)))
             .collect()

@@ -150,7 +150,11 @@ fn a_switch_is_said_where_it_changes_something_and_answered_with_the_mode_before
 #[test]
 fn a_switch_that_is_refused_says_what_to_do_instead() {
     for (why, kind, text) in [
-        (NotSwitched::NoSuchRule, "refused NotThere", "did you mean fast?"),
+        (
+            NotSwitched::NoSuchRule,
+            "refused NotThere",
+            "did you mean `fast`?",
+        ),
         (
             NotSwitched::Stays,
             "refused NotPermitted",
@@ -163,7 +167,7 @@ fn a_switch_that_is_refused_says_what_to_do_instead() {
         ),
     ] {
         let steps = switched("slow", Mode::Applying, Err(why), || {
-            "did you mean fast?".to_owned()
+            "did you mean `fast`?".to_owned()
         });
         assert_eq!(words(&steps), [kind]);
         assert!(message(&steps).ends_with(text), "{steps:?}");

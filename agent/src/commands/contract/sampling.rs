@@ -6,7 +6,11 @@ use job::{
     monotonic_ns,
     pipes::{self, NoPipeline, PipeSampler},
 };
-use profile::streams::{Pipe, Pipeline, Slice};
+use profile::{
+    format,
+    streams::{Pipe, Pipeline, Slice},
+};
+use report::console;
 use tuner::Process;
 
 use crate::{
@@ -69,6 +73,12 @@ pub(super) fn slices(
     duration: Duration,
     mut take: impl FnMut(Slice) -> bool,
 ) -> Result<(), pipes::StageEnded> {
+    let stages = pipeline.stages.iter().map(|stage| stage.name.as_str());
+    console::error_line(format_args!(
+        "watching {} for {}",
+        Vec::from_iter(stages).join(" | "),
+        format::duration(duration.as_nanos() as f64)
+    ));
     let until = |from: u64, length: Duration| from.saturating_add(length.as_nanos() as u64);
     let end = until(monotonic_ns(), duration);
     let mut random = u64::from(std::process::id());

@@ -12,7 +12,7 @@ use crate::{
     cli::CheckRuleArgs,
     commands::target,
     diagnostics,
-    exit::{Code, CommandResult, Failure},
+    exit::{Code, CommandResult, Failure, unreadable},
 };
 
 pub(super) fn run(args: &CheckRuleArgs) -> CommandResult {
@@ -96,8 +96,7 @@ pub(super) fn refuse(name: &str, text: &str, wrong: &[Diagnostic]) -> bool {
 pub(super) fn text(path: &Path, name: &str) -> Result<String, Failure> {
     match rules::shipped_text(name) {
         Some(text) if !path.exists() => Ok(text.to_owned()),
-        _ => fs::read_to_string(path)
-            .map_err(|error| Failure::not_there(format!("{name} cannot be read")).caused_by(&error)),
+        _ => fs::read_to_string(path).map_err(|error| unreadable(path, &error)),
     }
 }
 

@@ -7,7 +7,7 @@ mod fit;
 mod new;
 mod skeleton;
 
-use profile::format::did_you_mean;
+use profile::format::suggestion;
 
 use crate::{
     cli::RuleCommand,
@@ -57,7 +57,7 @@ fn list(json: bool) -> CommandResult {
 
 fn show(name: &str) -> CommandResult {
     let Some(text) = rules::shipped_text(name) else {
-        let near = did_you_mean(rules::shipped().map(|(known, _)| known.to_owned()), name);
+        let near = suggestion(rules::shipped().map(|(known, _)| known.to_owned()), name);
         return Err(Failure::not_there(format!(
             "no built-in rule is named {name}{near} (all of them: tuneagent rule list)"
         )));

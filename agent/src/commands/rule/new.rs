@@ -40,7 +40,7 @@ pub(super) fn run(args: &NewRuleArgs) -> CommandResult {
         .create_new(true)
         .open(&path)
         .map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Failure::no(format!("{shown} is there already; nothing was written")),
+            ErrorKind::AlreadyExists => Failure::no(there_already(&path)),
             _ => Failure::not_there(format!("{shown} cannot be written")).caused_by(&error),
         })?;
     file.write_all(text.as_bytes())
@@ -48,6 +48,19 @@ pub(super) fn run(args: &NewRuleArgs) -> CommandResult {
     say!("{shown} written{}", reported(candidates.as_ref()));
     say!("next: edit it, then tuneagent rule check {shown}");
     Ok(Code::Done)
+}
+
+/// Why nothing was written. The shell has made an empty file before `rule new NAME > NAME.yaml` begins.
+fn there_already(path: &Path) -> String {
+    let shown = path.display();
+    let is_empty = path.metadata().is_ok_and(|file| file.len() == 0);
+    let why = match is_empty {
+        true => format!(
+            " and is empty; remove it, and leave out `> {shown}`: this command writes the file itself"
+        ),
+        false => String::new(),
+    };
+    format!("{shown} is there already{why}; nothing was written")
 }
 
 fn reported(candidates: Option<&Candidates>) -> String {

@@ -7,7 +7,7 @@ use super::candidates::Candidates;
 pub(super) fn skeleton(name: &str, candidates: Option<&Candidates>) -> String {
     let nothing = Candidates::default();
     let offered = candidates.unwrap_or(&nothing);
-    let role = if offered.is_mpi { "everyone" } else { "program" };
+    let role = if offered.is_mpi { "member" } else { "program" };
     let (metrics, finding, objective) = match offered.functions.first() {
         None => ("", "", "sum(cpu.time)"),
         Some(_) => (
@@ -64,7 +64,7 @@ tune:
 fn roles(offered: &Candidates) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
     if offered.is_mpi {
-        "  everyone: rank >= 0\n  master:   rank == 0\n  worker:   rank > 0\n".to_owned()
+        "  member: rank >= 0\n  master: rank == 0\n  worker: rank > 0\n".to_owned()
     } else if !offered.exe.is_empty() && offered.exe.chars().all(is_plain) {
         format!("  program: exe == \"{}\"\n", offered.exe)
     } else {

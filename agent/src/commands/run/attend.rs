@@ -213,7 +213,7 @@ pub(in crate::commands) fn attend(mut args: RunArgs) -> CommandResult {
         rules,
         program,
         // The processes have not begun, so no numbers are urgent.
-        hurry: None,
+        real_time: None,
     };
     // If the parent is gone, the message is lost; but then the input has ended, and the session ends too.
     let armed = || {

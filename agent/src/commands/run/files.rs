@@ -13,7 +13,7 @@ use std::{
 
 use clap::Args;
 use job::is_launcher;
-use profile::format::did_you_mean;
+use profile::format::suggestion;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use tuner::{Search, foreign};
@@ -91,7 +91,7 @@ pub(super) fn program(word: &OsStr) -> Result<PathBuf, Failure> {
             Failure::new(Code::NO_COMMAND, format!("{shown}: there is no such file"))
         }
         None if shown.starts_with('-') => {
-            let near = did_you_mean(options(), &shown);
+            let near = suggestion(options(), &shown);
             Failure::new(Code::NOT_STARTED, format!("run has no option {shown}{near}"))
         }
         None => Failure::new(

@@ -179,7 +179,7 @@ fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
     match &args.pattern {
         Some(pattern) => {
             let symbols = files.iter().filter_map(|file| file.image.defined_symbols().ok());
-            let near = nearest(symbols.flatten().map(|symbol| symbol.name), pattern);
+            let near = nearest(pattern, symbols.flatten().map(|symbol| symbol.name));
             let near = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
             let is_file = files.iter().any(|file| file.path == args.target);
             let file = if is_file { "the file " } else { "" };

@@ -129,7 +129,7 @@ impl Measuring {
             self.budget.costs.see_idle(busy.idle, now);
         }
         rules.observe_cpus(&share, limits, busy, now);
-        self.cpus.take(share);
+        self.cpus.take(share, self.profile.running().count());
     }
 
     /// Passes the newest readings to the rules.
@@ -193,6 +193,11 @@ impl Measuring {
             if let Some(iterations) = process.sequence.iterations() {
                 let knows_mpi = process.iterations().is_some();
                 rules.summarise(process.slot, (iterations, knows_mpi), now);
+            }
+            let since_ns = process.first().map_or(now, |first| first.at_ns);
+            // Their teams are not recorded.
+            if let Some(regions) = process.regions.view(true, since_ns) {
+                rules.record_regions(process.slot, &regions, now);
             }
             rules.record_estimates(process.slot, process.estimates(), now, true);
         }

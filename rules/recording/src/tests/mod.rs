@@ -180,6 +180,10 @@ fn record() -> impl Strategy<Value = Record> {
             |(process, time, count, sum_ns, elapsed_ns, mpi_ns, calls_per_1000)| Record::Iterations {
                 process, time, count, sum_ns, elapsed_ns, mpi_ns, calls_per_1000
             }),
+        1 => (process(), time(), number(), proptest::option::of(0..u64::MAX), number(), proptest::option::of(0..u64::MAX)).prop_map(
+            |(process, time, count, inside_ns, watched_ns, until_ns)| Record::Regions {
+                process, time, count, inside_ns, watched_ns, until_ns
+            }),
         1 => (process(), time(), small(), loop_number()).prop_map(|(process, time, thread, number)| {
             Record::IterationBegan { process, time, thread, number }
         }),

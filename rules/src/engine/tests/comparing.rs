@@ -61,10 +61,17 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
         why,
         format!("on trial, reverted to compare: 0 of 1 windows; first comparison: {first}")
     );
+    // Windows of half a second: 6 to 406 of them.
+    let takes = |program: &Program| program.job.engine.time_to_verdict();
+    assert_eq!(
+        takes(&program).into_iter().collect::<Vec<_>>(),
+        [("openmpi-busy-wait".to_owned(), (3.0, 203.0))]
+    );
     while matches!(program.job.status().0, Standing::OnTrial | Standing::Pending) {
         let times = if program.in_force { 2 } else { 1 };
         program.window(times);
     }
+    assert!(takes(&program).is_empty());
     let verdict = program.last();
     assert!(verdict.keep && program.in_force);
     assert_eq!(verdict.verdict, Some(plan::GuardEffect::Confirmed));

@@ -45,6 +45,11 @@ const REPEATED: usize = 2;
 const SHARE_REPEATED: f64 = 0.5;
 pub(super) const PAIRS_MAX: usize = LOOKS[LOOKS.len() - 1].0;
 
+/// Number of windows in a run of a trial over this number of windows.
+pub(super) fn run_size(over: u32) -> usize {
+    (over as usize / 4).max(1)
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     without: f64,
@@ -89,7 +94,7 @@ impl Alternation {
             .iter()
             .fold(number, |lot, value| mixed(lot ^ value.to_bits()));
         Alternation {
-            size: (over as usize / 4).max(1),
+            size: run_size(over),
             lot,
             pairs: Vec::new(),
             first: None,

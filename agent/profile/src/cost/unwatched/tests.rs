@@ -316,11 +316,16 @@ fn time_inside_keeps_its_share_and_calls_that_were_open_count_up_to_the_gap() {
         &functions,
         window,
     );
-    assert_eq!(unwatched.inside_ns(at(1_000), &counted(10, 300)), (100, 0));
+    assert_eq!(
+        unwatched.inside_ns(at(1_000), &counted(10, 300), |_| true),
+        (100, 0)
+    );
     let estimated = unwatched.estimated(at(3_000), &counted(10, 300));
     assert_eq!((estimated[1].calls, estimated[1].time_ns), (30, 300 + 100 + 800));
     assert_eq!(estimated[0], Totals::default());
-    assert_eq!(unwatched.inside_ns(at(3_000), &counted(10, 300)), (900, 200));
+    let inside = |is_of_mpi: fn(usize) -> bool| unwatched.inside_ns(at(3_000), &counted(10, 300), is_of_mpi);
+    assert_eq!(inside(|_| true), (900, 200));
+    assert_eq!(inside(|place| place != 1), (0, 0));
     let estimate = unwatched
         .estimate(1, at(4_000), 4_000, &counted(10, 300))
         .unwrap();

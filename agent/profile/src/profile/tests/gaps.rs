@@ -69,6 +69,24 @@ fn in_a_gap_calls_go_on_at_the_pace_of_the_window_and_are_marked_as_estimated() 
     assert_eq!(sampled(view.overall), Some(1.0 - 10.0 / 12.0));
 }
 
+/// A function of the program may contain MPI calls: its time would be counted as theirs, too.
+#[test]
+fn only_functions_of_mpi_are_estimated_to_be_inside_mpi_in_a_gap() {
+    for (name, inside_ns) in [("MPI_Send", S), ("residual", 0)] {
+        let mut profile = watched();
+        profile.begin_sampling();
+        begin_gap(&mut profile);
+        let probes = [probe(name)];
+        let inputs = Inputs {
+            probes: &probes,
+            ..Inputs::busy(12 * S)
+        };
+        profile.processes[0].count(calls(200));
+        profile.processes[0].read(&inputs);
+        assert_eq!(profile.processes[0].last().unwrap().mpi_ns, inside_ns, "{name}");
+    }
+}
+
 #[test]
 fn what_a_gap_is_estimated_to_have_had_is_fixed_when_it_ends() {
     let mut profile = watched();
@@ -170,8 +188,8 @@ fn usage_is_what_was_counted_and_never_what_was_estimated() {
     read(&mut profile, 12, 200);
     let usage = profile.processes[0].usage().unwrap();
     assert_eq!(
-        (usage.calls, usage.cpu_ns, usage.unhindered_ns),
-        (vec![(0, 200)], 12 * S, 12 * S)
+        (usage.calls, usage.cpu_ns, usage.unhindered_ns, usage.wanted),
+        (vec![(0, 200)], 12 * S, 12 * S, 1.0)
     );
 }
 

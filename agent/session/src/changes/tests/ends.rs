@@ -5,6 +5,10 @@ use std::io;
 use super::vocabulary::*;
 use crate::changes::made::SHOWN_MAX;
 
+/// What a session that was too short for a verdict says.
+const LAST_AS_LONG: &str =
+    "a verdict comes 3 s to 3.38 min after the first change: let the session last as long";
+
 #[test]
 fn a_stop_before_anything_ends_the_actuator() {
     let mut it = new();
@@ -24,9 +28,18 @@ fn a_stop_with_an_order_under_way_takes_its_receipt_and_it_is_put_back() {
 
 #[test]
 fn a_stop_with_an_unjudged_change_says_so_and_it_is_put_back() {
-    for (ending, who) in [(Ending::Session, "the session"), (Ending::Program, "the program")] {
+    for (ending, reason) in [
+        (
+            Ending::Session,
+            format!("the session ended after 2 of 5 windows; {LAST_AS_LONG}"),
+        ),
+        (
+            Ending::Program,
+            "the program ended after 2 of 5 windows".to_owned(),
+        ),
+    ] {
         let mut it = with_one_change();
-        let (rule, reason) = ("r".to_owned(), format!("{who} ended after 2 of 5 windows"));
+        let rule = "r".to_owned();
         let said = ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason });
         gives!(it, stop_on_trial(ending, &[1]), s(1) => [said, ChangeEffect::Finish]);
         it.on(reverts(&[change(R0, 1)], &[]), s(1));
@@ -40,7 +53,7 @@ fn a_stop_with_an_unjudged_change_says_so_and_it_is_put_back() {
 #[test]
 fn a_stop_while_a_change_is_reverted_to_compare_says_that_it_was_not_judged() {
     let mut it = after!(with_one_change(); compared(1), ms(2); reverted(R0, 1), ms(3));
-    let reason = "the session ended while the change was reverted to compare".to_owned();
+    let reason = format!("the session ended while the change was reverted to compare; {LAST_AS_LONG}");
     let rule = "r".to_owned();
     let said = ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason });
     gives!(it, stop(), s(1) => [said, ChangeEffect::Finish]);
@@ -49,8 +62,24 @@ fn a_stop_while_a_change_is_reverted_to_compare_says_that_it_was_not_judged() {
     let guard = it.views(&[])[0].guard.clone().unwrap();
     assert_eq!(
         guard.text,
-        "not judged: the session ended while the change was reverted to compare; first comparison: pace: 1 -> 2"
+        format!(
+            "not judged: the session ended while the change was reverted to compare; {LAST_AS_LONG}; first comparison: pace: 1 -> 2"
+        )
     );
+}
+
+#[test]
+fn a_change_that_is_made_while_the_session_stops_is_not_on_trial() {
+    let mut it = after!(new(); decided(1, [R0]), ms(0); stop(), s(1); written(1, 0, 1), s(1));
+    let trial = TrialProgress {
+        decision: DecisionId(1),
+        seen: 0,
+        over: 5,
+    };
+    let guard = it.views(&[trial])[0].guard.clone().unwrap();
+    assert_eq!(guard.text, "not judged: the session ended after 0 of 5 windows");
+    it.on(reverts(&[change(R0, 1)], &[]), s(1));
+    assert_eq!(at_last(&it), "1 change reverted");
 }
 
 #[test]

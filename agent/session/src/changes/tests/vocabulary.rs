@@ -1,6 +1,6 @@
 //! Short functions that build events and effects, so that a test is a table of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use rules::{DecisionId, Time, TrialProgress};
 
@@ -256,7 +256,12 @@ pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> ChangeEvent {
         over: 5,
     });
     let on_trial = on_trial.collect();
-    ChangeEvent::Stop { ending, on_trial }
+    let time_to_verdict = BTreeMap::from([("r".to_owned(), (3.0, 203.0))]);
+    ChangeEvent::Stop {
+        ending,
+        on_trial,
+        time_to_verdict,
+    }
 }
 
 /// The actuator of this machine has reverted the first changes and left the others.
