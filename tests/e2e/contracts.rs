@@ -231,6 +231,71 @@ fn the_graph_of_an_mpi_program_is_learned_with_no_name_given() -> Outcome {
     Ok(())
 }
 
+/// What the program `pipeline` with two renderers has to deliver; the number replaces `RATE`.
+const FILM: &str = "
+contract: film
+streams:
+  scenes: {from: rank0, to: ranks1_2}
+  pictures: {from: ranks1_2, to: rank3}
+  groups: {from: rank3, to: rank4}
+  film: {from: rank4, to: rank5}
+modules:
+  rank0: {gives: {scenes: 1}}
+  ranks1_2: {takes: [scenes], gives: {pictures: 1}}
+  rank3: {takes: [pictures], gives: {groups: 1/12}}
+  rank4: {takes: [groups], gives: {film: 1}}
+  rank5: {takes: [film]}
+require:
+  - film >= RATE/s
+";
+
+#[test]
+fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Outcome {
+    let _machine = require!(shared: Root, OpenMpi);
+    let program = programs::mpi("pipeline", Mpi::OpenMpi)?;
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 6, &program, |folder| {
+        with_folder(
+            folder,
+            ["2", "1", "60000", "5000", "1244"].map(str::to_owned).to_vec(),
+        )
+    })?;
+    job.events("ready", 6, SOON)?;
+    let file = job.file("film.yaml");
+    fs::write(&file, FILM.replace("RATE", "1000"))?;
+    job.open("go")?;
+    let (name, pid) = (file.to_string_lossy().into_owned(), job.pid().to_string());
+    let watch = ["contract", "watch", &name, &pid, "--duration", "24s"];
+    let (code, text) = Agent::run(&watch)?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(
+        text,
+        "film: ",
+        "of 1000/s, violated",
+        "ranks1_2 holds the pipeline up: busy",
+        "rank0 is blocked writing to ranks1_2",
+        "rank3 waits ",
+        "the contract film does not hold"
+    );
+    for (module, verdict) in [
+        ("rank0", "blocked"),
+        ("ranks1_2", "compute-bound"),
+        ("rank3", "starved"),
+        ("rank4", "starved"),
+        ("rank5", "starved"),
+    ] {
+        assert_has!(text, &format!("\n{module:<8}  {verdict}: busy "));
+    }
+    // A contract of another program says so, and what is here.
+    fs::write(&file, FILM.replace("rank5", "rank9").replace("RATE", "1"))?;
+    let (code, text) = Agent::run(&["contract", "watch", &name, &pid, "--duration", "4s"])?;
+    assert_eq!(code, 2, "{text}");
+    assert_has!(
+        text,
+        "the contract is about another program: it has rank4 to rank9"
+    );
+    Ok(())
+}
+
 #[test]
 fn a_program_whose_ranks_wait_for_each_other_is_refused_as_no_stream_program() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);

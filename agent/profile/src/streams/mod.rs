@@ -20,7 +20,9 @@ pub use bottleneck::{Bottleneck, Victim, bottleneck};
 pub use counted::{counted, observed};
 pub use learn::{Learned, NotLearned, learn};
 pub use pipes::{Activity, Pipe, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
-pub use ranks::{CalledTotals, RankReport, RankTotals, SentMessages, SentPair, observed_ranks};
+pub use ranks::{
+    CalledTotals, RankReport, RankTotals, SentMessages, SentPair, counted_ranks, observed_ranks,
+};
 pub use shares::{ModuleVerdict, TimeShares};
 pub use watch::{ContractWatch, NotComparable, WatchSummary, WatchedModule, WatchedRate};
 
@@ -45,9 +47,19 @@ pub struct ObservedModule {
     pub workers: u32,
 }
 
+/// What the items of an observed stream are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemsAre {
+    /// Bytes of a pipe, or a number of them: a contract states how many make one of its items.
+    Bytes,
+    /// Messages, whatever their size: they are a contract's items.
+    Messages,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedStream {
     pub name: String,
+    pub items_are: ItemsAre,
     pub item_bytes: f64,
     /// Such as `1MB`, in the units of a contract.
     pub item: String,

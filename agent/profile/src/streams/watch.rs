@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::bottleneck::{Bottleneck, bottleneck};
 use super::counted::Names;
 use super::statistics::{Estimate, rate};
-use super::{End, ModuleVerdict, ObservedGraph, Pipe, Pipeline, TimeShares};
+use super::{End, ItemsAre, ModuleVerdict, ObservedGraph, Pipe, Pipeline, TimeShares};
 use crate::format::{percent, significant};
 
 /// A rate is violated when its upper bound was below its target in this many windows, one after the other.
@@ -51,9 +51,10 @@ struct Target {
     least: f64,
     /// The module whose end of the stream is counted.
     module: String,
+    stream: String,
     from: Vec<String>,
     to: Vec<String>,
-    item_bytes: f64,
+    item_bytes: Option<f64>,
     /// Activations per item, for a module that is counted by what it sends.
     factor: f64,
     is_sent: bool,
@@ -118,22 +119,19 @@ impl ContractWatch {
     pub fn of(contract: &Contract, assessment: &Assessment) -> Result<ContractWatch, NotComparable> {
         let (streams, modules) = (contract.stream_outlines(), contract.module_outlines());
         let at = |module: &str, stream: &str| assessment.rate(&format!("{module}.{stream}"));
-        let target = |feature: &str, least: f64, module: &str, stream: &StreamOutline, is_sent: bool| {
-            let item_bytes = stream
-                .item_bytes
-                .ok_or_else(|| NotComparable::NoSize(stream.name.clone()))?;
-            Ok(Target {
+        let target =
+            |feature: &str, least: f64, module: &str, stream: &StreamOutline, is_sent: bool| Target {
                 feature: feature.to_owned(),
                 least,
                 module: module.to_owned(),
+                stream: stream.name.clone(),
                 from: stream.from.clone(),
                 to: stream.to.clone(),
-                item_bytes,
+                item_bytes: stream.item_bytes,
                 factor: least / at(module, &stream.name).unwrap_or(least),
                 is_sent,
                 standing: Standing::default(),
-            })
-        };
+            };
         let find = |name: &String| streams.iter().find(|stream| stream.name == *name);
         let of_module = |module: &ModuleOutline| {
             if module.is_compound {
@@ -144,7 +142,8 @@ impl ContractWatch {
             let Some((stream, least)) = counted.zip(least) else {
                 return Ok(None);
             };
-            target(&module.name, least, &module.name, stream, module.takes.is_empty()).map(Some)
+            let is_sent = module.takes.is_empty();
+            Ok(Some(target(&module.name, least, &module.name, stream, is_sent)))
         };
         let of_stream = |stream: &StreamOutline| {
             let targets = stream.to.iter().filter_map(|module| {
@@ -155,14 +154,14 @@ impl ContractWatch {
                 };
                 Some(target(&feature, least, module, stream, false))
             });
-            targets.collect::<Result<Vec<Target>, NotComparable>>()
+            targets.collect::<Vec<Target>>()
         };
         let mut targets = Vec::new();
         for module in &modules {
             targets.extend(of_module(module)?);
         }
         for stream in &streams {
-            targets.extend(of_stream(stream)?);
+            targets.extend(of_stream(stream));
         }
         Ok(ContractWatch {
             name: contract.name().to_owned(),
@@ -171,6 +170,29 @@ impl ContractWatch {
             bottleneck: None,
             windows: 0,
         })
+    }
+
+    /// The streams' bytes can be counted as items.
+    ///
+    /// # Errors
+    /// If a stream states no size of its items.
+    pub fn has_sizes(&self) -> Result<(), NotComparable> {
+        let unsized_one = self.targets.iter().find(|target| target.item_bytes.is_none());
+        match unsized_one {
+            Some(target) => Err(NotComparable::NoSize(target.stream.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether every stream of the contract is in what was seen: an item has arrived at each end of the graph.
+    ///
+    /// # Errors
+    /// If not: what is missing, and what is there instead.
+    pub fn is_filled(&self, seen: &ObservedGraph) -> Result<(), NotComparable> {
+        match self.targets.iter().all(|target| target.counted(seen).is_some()) {
+            true => Ok(()),
+            false => Err(self.other(seen)),
+        }
     }
 
     /// The part of a pipeline that the contract is about: pipes between processes with names of its modules.
@@ -247,7 +269,7 @@ impl ContractWatch {
         NotComparable::Other {
             wanted: wanted.into_iter().collect::<Vec<_>>().join(", "),
             found: match seen.streams.is_empty() {
-                true => "no pipe joins processes of those names".to_owned(),
+                true => "nothing joins modules of those names".to_owned(),
                 false => format!("are {}", found.collect::<Vec<_>>().join(", ")),
             },
         }
@@ -289,7 +311,7 @@ impl ContractWatch {
 
 impl Target {
     /// The rate in the contract's items or activations; `None` without such a stream. It is uncertain by its
-    /// variation in the window, and by a block.
+    /// variation in the window, and by a block or a message.
     fn counted(&self, seen: &ObservedGraph) -> Option<Estimate> {
         let are = |ends: &[End], names: &[String]| {
             let is_named = |end: &End| names.contains(&seen.modules[end.module].name);
@@ -305,9 +327,14 @@ impl Target {
         }
         .iter();
         let end = ends.find(|end| seen.modules[end.module].name == self.module)?;
-        let scale = stream.item_bytes * self.factor / self.item_bytes;
+        let (scale, block) = match (stream.items_are, self.item_bytes) {
+            (ItemsAre::Bytes, Some(bytes)) => (stream.item_bytes / bytes, BLOCK_BYTES / stream.item_bytes),
+            (ItemsAre::Bytes, None) => return None,
+            (ItemsAre::Messages, _) => (1.0, 1.0),
+        };
+        let scale = scale * self.factor;
         let estimate = rate(&end.items, &seen.slices_ns);
-        let block = BLOCK_BYTES / stream.item_bytes / seen.duration_s().max(f64::MIN_POSITIVE);
+        let block = block / seen.duration_s().max(f64::MIN_POSITIVE);
         Some(Estimate {
             value: estimate.value * scale,
             half: estimate.half.max(block) * scale,

@@ -1,12 +1,17 @@
-//! `tuneagent contract watch FILE TARGET`: measured rates of a running pipeline against its contract.
+//! `tuneagent contract watch FILE TARGET`: measured rates of a running pipeline, or of an MPI job, against its
+//! contract.
 
 use std::{collections::VecDeque, time::Duration};
 
-use profile::streams::{ContractWatch, NotComparable, NotLearned, Slice, counted};
+use profile::streams::{ContractWatch, NotComparable, NotLearned, RankReport, Slice, counted, counted_ranks};
 use report::console;
 use rules::contract::Contract;
 
-use super::{ShowResult, sampling};
+use super::{
+    ShowResult,
+    job::{self, JobSession},
+    sampling,
+};
 use crate::{
     cli::WatchContractArgs,
     commands::print_json,
@@ -17,42 +22,21 @@ use crate::{
 const SLICES: usize = 10;
 const SLICE: Duration = Duration::from_millis(100);
 
+/// A window of an MPI job has as many reports behind its first. Messages by pair are read once a second.
+const REPORTS: usize = 4;
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
     let (assessment, _) = contract.capacity()?;
     let mut watch = ContractWatch::of(contract, &assessment).map_err(Failure::not_there)?;
     if args.contract.json {
         console::keep_for_data();
     }
-    let (pipeline, mut sampler) = sampling::open(&args.target)?;
-    let part = watch.part_of(&pipeline);
-    let (mut window, mut passed_ns, mut refused) = (VecDeque::new(), 0, None);
-    let ended = sampling::slices(&part, &mut sampler, SLICE, args.duration, |slice: Slice| {
-        passed_ns += slice.ns;
-        window.push_back(slice);
-        if window.len() < SLICES {
-            return true;
-        }
-        let slices: Vec<Slice> = window.drain(..).collect();
-        let judged = counted(&part, &slices)
-            .map_err(Unwatched::from)
-            .and_then(|seen| Ok(watch.window(passed_ns as f64 / 1e9, &seen)?));
-        match judged {
-            Ok(lines) => lines.iter().for_each(|line| say!("{line}")),
-            Err(why) => refused = Some(why),
-        }
-        refused.is_none()
-    });
-    if let Some(why) = refused {
-        return Err(Failure::not_there(why).into());
-    }
-    if let Err(ended) = ended {
-        console::error_line(format_args!("{ended}"));
+    match job::has_mpi(&args.target) {
+        true => watch_job(&mut watch, args)?,
+        false => watch_pipes(&mut watch, args)?,
     }
     let summary = watch.summary();
-    if summary.windows == 0 {
-        let seconds = args.duration.as_secs_f64();
-        return Err(Failure::no(NotLearned::Filling { seconds }).into());
-    }
     match args.contract.json {
         true => print_json(&summary).map(drop)?,
         false => summary.lines().iter().for_each(|line| say!("{line}")),
@@ -67,4 +51,90 @@ enum Unwatched {
     NotCounted(#[from] NotLearned),
     #[error(transparent)]
     NotComparable(#[from] NotComparable),
+}
+
+fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<(), Failure> {
+    watch.has_sizes().map_err(Failure::not_there)?;
+    let (pipeline, mut sampler) = sampling::open(&args.target)?;
+    let part = watch.part_of(&pipeline);
+    let (mut window, mut passed_ns, mut refused, mut windows) = (VecDeque::new(), 0, None, 0);
+    let ended = sampling::slices(&part, &mut sampler, SLICE, args.duration, |slice: Slice| {
+        passed_ns += slice.ns;
+        window.push_back(slice);
+        if window.len() < SLICES {
+            return true;
+        }
+        let slices: Vec<Slice> = window.drain(..).collect();
+        let judged = counted(&part, &slices)
+            .map_err(Unwatched::from)
+            .and_then(|seen| Ok(watch.window(passed_ns as f64 / 1e9, &seen)?));
+        match judged {
+            Ok(lines) => lines.iter().for_each(|line| say!("{line}")),
+            Err(why) => refused = Some(why),
+        }
+        windows += 1;
+        refused.is_none()
+    });
+    if let Some(why) = refused {
+        return Err(Failure::not_there(why));
+    }
+    if let Err(ended) = ended {
+        console::error_line(format_args!("{ended}"));
+    }
+    match windows {
+        0 => Err(filling(args)),
+        _ => Ok(()),
+    }
+}
+
+fn filling(args: &WatchContractArgs) -> Failure {
+    let seconds = args.duration.as_secs_f64();
+    Failure::no(NotLearned::Filling { seconds })
+}
+
+/// Judges windows of the reports of a session, from the first in which a message has arrived at each end.
+fn watch_job(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<(), Failure> {
+    let mut session = JobSession::start(&args.target, args.duration, REPORT_EVERY)?;
+    let (mut begin, mut window, mut windows) = (None, Vec::<RankReport>::new(), 0);
+    // Until it is filled, or for good if the contract is of another program.
+    let mut unfilled = Some(Unwatched::NotCounted(NotLearned::Filling {
+        seconds: args.duration.as_secs_f64(),
+    }));
+    while let Some(report) = session.next()? {
+        let begin = begin.get_or_insert_with(|| report.clone());
+        if unfilled.is_some() {
+            unfilled = filled(watch, begin, &report).err();
+        }
+        if unfilled.is_none() {
+            window.push(report);
+        }
+        if window.len() <= REPORTS {
+            continue;
+        }
+        let reports: Vec<&RankReport> = window.iter().collect();
+        let end_s = window[REPORTS].elapsed_s;
+        let seen = counted_ranks(begin, &reports).map_err(Unwatched::from);
+        match seen.and_then(|seen| Ok(watch.window(end_s, &seen)?)) {
+            Ok(lines) => lines.iter().for_each(|line| say!("{line}")),
+            // It leaves its loop, as at its end.
+            Err(why) => {
+                console::error_line(format_args!("{why}"));
+                break;
+            }
+        }
+        windows += 1;
+        window.drain(..REPORTS);
+    }
+    session.end()?;
+    match unfilled {
+        Some(why) => Err(Failure::not_there(why)),
+        None if windows == 0 => Err(filling(args)),
+        None => Ok(()),
+    }
+}
+
+/// Whether all that the contract is about has been seen since the begin.
+fn filled(watch: &ContractWatch, begin: &RankReport, now: &RankReport) -> Result<(), Unwatched> {
+    let seen = counted_ranks(begin, &[begin, now])?;
+    Ok(watch.is_filled(&seen)?)
 }
