@@ -296,6 +296,76 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
     Ok(())
 }
 
+/// Workers of a renderer that are set while it runs. It renders in 90 ms, and 24 pictures are needed a second: by
+/// the model three workers are the fewest with which that is possible, and two are too few.
+const SETTABLE: &str = "
+contract: film
+parameters: {render_workers: 1}
+streams:
+  scenes: {from: rank0, to: rank1}
+  pictures: {from: rank1, to: rank2}
+  groups: {from: rank2, to: rank3}
+  film: {from: rank3, to: rank4}
+modules:
+  rank0: {gives: {scenes: 1}}
+  rank1: {kind: task-parallel, takes: [scenes], gives: {pictures: 1}, workers: render_workers}
+  rank2: {takes: [pictures], gives: {groups: 1/12}}
+  rank3: {takes: [groups], gives: {film: 1}}
+  rank4: {takes: [film]}
+require:
+  - film >= 2/s
+adapt:
+  rank1: {set: render_workers, range: 1..16, at: MPI_Recv}
+";
+
+#[test]
+fn the_least_number_of_workers_is_set_with_its_promise_and_nothing_where_no_number_helps() -> Outcome {
+    let _machine = require!(shared: Root, OpenMpi);
+    let program = programs::mpi("pipeline", Mpi::OpenMpi)?;
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 5, &program, |folder| {
+        with_folder(
+            folder,
+            ["1", "1", "90000", "5000", "1244"].map(str::to_owned).to_vec(),
+        )
+    })?;
+    job.events("ready", 5, SOON)?;
+    let file = job.file("film.yaml");
+    fs::write(&file, SETTABLE)?;
+    job.open("go")?;
+    let (name, pid) = (file.to_string_lossy().into_owned(), job.pid().to_string());
+    let watch = ["contract", "watch", &name, &pid, "--apply"];
+    let (code, text) = Agent::run(&[&watch[..], &["--duration", "50s"]].concat())?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(
+        text,
+        "film: ",
+        "of 2/s, violated",
+        "rank1: render_workers 1 -> 3; film ",
+        "/s is promised, then bound by rank1",
+        "rank1: render_workers 1 -> 3: promised ",
+        "of 2/s, holds again"
+    );
+    let promised = number_behind(&text, "render_workers 1 -> 3; film ")?;
+    assert!((2.0..3.3).contains(&promised), "{text}");
+    // It is reverted at the end.
+    let (_, value) = Agent::run(&["get", &pid, "render_workers"])?;
+    assert_has!(value, "render_workers = 1 (int)");
+    let (_, history) = Agent::run(&["history", &pid])?;
+    assert_has!(history, "render_workers", "promised");
+
+    let more = [&watch[..], &["--duration", "22s", "--require", "film >= 1000/s"]].concat();
+    let (code, text) = Agent::run(&more)?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(
+        text,
+        "nothing is changed: film is required at 1000/s, and can be at most ",
+        "with 16 workers in rank1, bound by "
+    );
+    let (_, value) = Agent::run(&["get", &pid, "render_workers"])?;
+    assert_has!(value, "render_workers = 1 (int)");
+    Ok(())
+}
+
 #[test]
 fn a_program_whose_ranks_wait_for_each_other_is_refused_as_no_stream_program() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);

@@ -82,6 +82,10 @@ pub struct WatchContractArgs {
     /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
+    /// Give the module that has to act the least number of workers with which the contract holds, by what it states
+    /// in `adapt`; guarded, and reverted at the end (MPI jobs)
+    #[arg(long)]
+    pub apply: bool,
 }
 
 /// `tuneagent contract learn`

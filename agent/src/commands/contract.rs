@@ -1,6 +1,7 @@
 //! `tuneagent contract check|max|size|what-if|simulate|schema`: what a stream program can deliver, computed from its
 //! contract file. Attaches nothing. `learn` makes the file of a running program, and `watch` compares them.
 
+mod act;
 mod job;
 mod learn;
 mod sampling;

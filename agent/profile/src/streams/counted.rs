@@ -92,6 +92,8 @@ pub fn counted(pipeline: &Pipeline, slices: &[Slice]) -> Result<ObservedGraph, N
             about: pipeline.stages[at].about.clone(),
             shares: totals[at].shares(ns, has(|pipe| &pipe.to), has(|pipe| &pipe.from)),
             workers: totals[at].workers.max(1),
+            ranks: Vec::new(),
+            calls: 0.0,
         });
     }
     for pipe in pipes {

@@ -3,6 +3,7 @@
 //!
 //! `counted` makes an [`ObservedGraph`] of processes joined by pipes, `ranks` of an MPI program. Nothing here knows how counts were taken.
 
+mod act;
 mod bottleneck;
 mod counted;
 mod learn;
@@ -16,6 +17,7 @@ mod statistics;
 mod tests;
 mod watch;
 
+pub use act::{GuardedStep, MeasuredModule};
 pub use bottleneck::{Bottleneck, Victim, bottleneck};
 pub use counted::{counted, observed};
 pub use learn::{Learned, NotLearned, learn};
@@ -45,6 +47,9 @@ pub struct ObservedModule {
     pub shares: TimeShares,
     /// How many threads or processes work at the same time.
     pub workers: u32,
+    /// The ranks of an MPI job that it consists of, and how often they called MPI.
+    pub ranks: Vec<u32>,
+    pub calls: f64,
 }
 
 /// What the items of an observed stream are.

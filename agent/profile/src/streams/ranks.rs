@@ -16,6 +16,23 @@ pub struct RankReport {
     pub elapsed_s: f64,
     pub processes: Vec<RankTotals>,
     pub matrix: Option<SentMessages>,
+    #[serde(default)]
+    pub changes: Vec<ReportedChange>,
+}
+
+/// What a session changed in a process.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReportedChange {
+    pub rule: Option<String>,
+    pub outcome: String,
+    pub guard: Option<ReportedGuard>,
+}
+
+/// What its guard found.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReportedGuard {
+    pub verdict: String,
+    pub text: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -127,6 +144,12 @@ impl Ranks<'_> {
             self.totals(rank, |one| of(one, &|call| call.time_s.unwrap_or_default())),
             self.totals(rank, |one| of(one, &|call| call.calls as f64)),
         )
+    }
+
+    fn all_calls(&self, rank: u32) -> f64 {
+        self.totals(rank, |one| {
+            Some(one.functions.iter().map(|call| call.calls as f64).sum())
+        })
     }
 
     fn names(&self, rank: u32, wanted: CallKind) -> BTreeSet<String> {
@@ -409,6 +432,8 @@ fn module(known: &Ranks<'_>, ranks: &Ranks<'_>, role: &[u32], name: String) -> O
             mean(|one| one.blocked),
         ),
         workers: role.len() as u32,
+        ranks: role.to_vec(),
+        calls: role.iter().map(|rank| ranks.all_calls(*rank)).sum(),
     }
 }
 

@@ -26,6 +26,7 @@ fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankRep
         RankReport {
             elapsed_s: seconds,
             processes: ranks.iter().enumerate().map(totals).collect(),
+            changes: Vec::new(),
             matrix: Some(SentMessages {
                 sent: pairs
                     .iter()

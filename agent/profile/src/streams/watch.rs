@@ -1,7 +1,7 @@
 //! A contract compared with its running program, window by window: which rates are below their targets, and who
 //! has to act.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
 use serde::Serialize;
@@ -9,7 +9,9 @@ use serde::Serialize;
 use super::bottleneck::{Bottleneck, bottleneck};
 use super::counted::Names;
 use super::statistics::{Estimate, rate};
-use super::{End, ItemsAre, ModuleVerdict, ObservedGraph, Pipe, Pipeline, TimeShares};
+use super::{
+    End, ItemsAre, MeasuredModule, ModuleVerdict, ObservedGraph, ObservedModule, Pipe, Pipeline, TimeShares,
+};
 use crate::format::{percent, significant};
 
 /// A rate is violated when its upper bound was below its target in this many windows, one after the other.
@@ -42,6 +44,8 @@ pub struct ContractWatch {
     modules: BTreeMap<String, Mean>,
     bottleneck: Option<Bottleneck>,
     windows: u32,
+    /// The newest windows since something was changed.
+    recent: VecDeque<Vec<MeasuredModule>>,
 }
 
 /// A rate that the contract requires of a module or a stream. It needs no other rate to be judged.
@@ -169,6 +173,7 @@ impl ContractWatch {
             modules: BTreeMap::new(),
             bottleneck: None,
             windows: 0,
+            recent: VecDeque::new(),
         })
     }
 
@@ -240,6 +245,10 @@ impl ContractWatch {
                 .add(&module.shares);
         }
         self.bottleneck = bottleneck(seen);
+        self.recent.push_back(self.measured_in(seen));
+        if self.recent.len() > WINDOWS_BELOW as usize {
+            self.recent.pop_front();
+        }
         let is_violated = self.targets.iter().any(|target| target.standing.is_violated);
         let mut lines: Vec<String> = changed.iter().map(|target| target.line(end_s)).collect();
         if let (false, true, Some(bottleneck)) = (changed.is_empty(), is_violated, &self.bottleneck) {
@@ -250,6 +259,42 @@ impl ContractWatch {
             ));
         }
         Ok(lines)
+    }
+
+    /// The modules of a window that has been judged, with the rates of their activations.
+    fn measured_in(&self, seen: &ObservedGraph) -> Vec<MeasuredModule> {
+        let of = |module: &ObservedModule| {
+            let mut targets = self.targets.iter();
+            let target = targets.find(|target| target.feature == module.name)?;
+            Some(MeasuredModule {
+                name: module.name.clone(),
+                busy: module.shares.busy,
+                rate: target.standing.last?.value,
+                ranks: module.ranks.clone(),
+                calls_per_s: module.calls / seen.duration_s().max(f64::MIN_POSITIVE),
+            })
+        };
+        seen.modules.iter().filter_map(of).collect()
+    }
+
+    /// The module that has to act: a rate is violated, and it is compute-bound.
+    pub fn has_to_act(&self) -> Option<&str> {
+        let is_violated = self.targets.iter().any(|target| target.standing.is_violated);
+        let it = self.bottleneck.as_ref().filter(|_| is_violated)?;
+        (it.verdict == ModuleVerdict::ComputeBound).then_some(it.name.as_str())
+    }
+
+    /// The means of the newest windows.
+    pub fn measured(&self) -> Vec<MeasuredModule> {
+        MeasuredModule::means(&self.recent)
+    }
+
+    /// Something was changed: what was seen before says nothing of what follows.
+    pub fn begin_again(&mut self) {
+        self.recent.clear();
+        self.targets
+            .iter_mut()
+            .for_each(|target| target.standing.below = 0);
     }
 
     fn other(&self, seen: &ObservedGraph) -> NotComparable {

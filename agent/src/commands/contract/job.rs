@@ -26,12 +26,18 @@ pub(super) struct JobSession {
 }
 
 impl JobSession {
-    pub(super) fn start(target: &str, duration: Duration, every: Duration) -> Result<JobSession, Failure> {
+    /// With `may_change`, rules that are added to it may change the program.
+    pub(super) fn start(
+        target: &str,
+        (duration, every): (Duration, Duration),
+        may_change: bool,
+    ) -> Result<JobSession, Failure> {
         let time = |time: Duration| format!("{}ms", time.as_millis());
         let mut child = Command::new("/proc/self/exe")
             .args(["attach", target, "--plain", "--rules", "none"])
             .args(["--duration", &time(duration), "--snapshots", "/dev/stdout"])
             .args(["--every", &time(every)])
+            .args(may_change.then_some("--apply"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -42,6 +48,11 @@ impl JobSession {
             child,
             lines: BufReader::new(output).lines(),
         })
+    }
+
+    /// The number of its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The next report; `None` when the session has ended.

@@ -66,7 +66,7 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
 /// The reports of a session that watches an MPI job.
 fn reports(args: &LearnArgs) -> Result<Vec<RankReport>, Failure> {
     let every = (args.duration / REPORTS).max(BETWEEN_MIN);
-    let mut session = JobSession::start(&args.target, args.duration, every)?;
+    let mut session = JobSession::start(&args.target, (args.duration, every), false)?;
     let mut reports = Vec::new();
     while let Some(report) = session.next()? {
         reports.push(report);

@@ -3,12 +3,14 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use profile::format::significant;
 use profile::streams::{ContractWatch, NotComparable, NotLearned, RankReport, Slice, counted, counted_ranks};
 use report::console;
 use rules::contract::Contract;
 
 use super::{
     ShowResult,
+    act::Actor,
     job::{self, JobSession},
     sampling,
 };
@@ -33,7 +35,7 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
         console::keep_for_data();
     }
     match job::has_mpi(&args.target) {
-        true => watch_job(&mut watch, args)?,
+        true => watch_job(contract, &mut watch, args)?,
         false => watch_pipes(&mut watch, args)?,
     }
     let summary = watch.summary();
@@ -54,6 +56,11 @@ enum Unwatched {
 }
 
 fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<(), Failure> {
+    if args.apply {
+        return Err(Failure::not_there(
+            "--apply: workers are set in MPI jobs only, and this is none; watch it without",
+        ));
+    }
     watch.has_sizes().map_err(Failure::not_there)?;
     let (pipeline, mut sampler) = sampling::open(&args.target)?;
     let part = watch.part_of(&pipeline);
@@ -93,9 +100,17 @@ fn filling(args: &WatchContractArgs) -> Failure {
 }
 
 /// Judges windows of the reports of a session, from the first in which a message has arrived at each end.
-fn watch_job(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<(), Failure> {
-    let mut session = JobSession::start(&args.target, args.duration, REPORT_EVERY)?;
-    let (mut begin, mut window, mut windows) = (None, Vec::<RankReport>::new(), 0);
+fn watch_job(
+    contract: &Contract,
+    watch: &mut ContractWatch,
+    args: &WatchContractArgs,
+) -> Result<(), Failure> {
+    let times = (args.duration, REPORT_EVERY);
+    let mut session = JobSession::start(&args.target, times, args.apply)?;
+    let mut actor = args
+        .apply
+        .then(|| Actor::new(contract, &args.target, session.pid()));
+    let (mut begin, mut window, mut windows, mut failed) = (None, Vec::<RankReport>::new(), 0, None);
     // Until it is filled, or for good if the contract is of another program.
     let mut unfilled = Some(Unwatched::NotCounted(NotLearned::Filling {
         seconds: args.duration.as_secs_f64(),
@@ -124,8 +139,22 @@ fn watch_job(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<(), 
         }
         windows += 1;
         window.drain(..REPORTS);
+        if let (Some(actor), Some(last)) = (&mut actor, window.last()) {
+            match actor.look(watch, last) {
+                Ok(said) => said
+                    .iter()
+                    .for_each(|line| say!("{:>7} s  {line}", significant(end_s, 4))),
+                Err(why) => {
+                    failed = Some(why);
+                    break;
+                }
+            }
+        }
     }
     session.end()?;
+    if let Some(why) = failed {
+        return Err(why);
+    }
     match unfilled {
         Some(why) => Err(Failure::not_there(why)),
         None if windows == 0 => Err(filling(args)),
