@@ -86,6 +86,9 @@ pub struct WatchContractArgs {
     /// in `adapt`; guarded, and reverted at the end (MPI jobs)
     #[arg(long)]
     pub apply: bool,
+    /// At the end, draw the graph with the rates that were seen, beside what is required
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<String>,
 }
 
 /// `tuneagent contract learn`

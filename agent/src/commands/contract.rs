@@ -106,7 +106,7 @@ fn check(contract: &Contract, json: bool, dot: bool, svg: Option<&str>) -> ShowR
     let (assessment, capacity) = contract.capacity()?;
     let exceeded = contract.exceeded(&capacity);
     if let Some(name) = svg {
-        Report::open(name)?.write_text(&contract.svg(&assessment, &capacity))?;
+        Report::open(name)?.write_text(&contract.svg(&assessment, &capacity, None))?;
     }
     let is_picture = svg == Some("-");
     if is_picture {

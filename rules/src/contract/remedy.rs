@@ -11,14 +11,14 @@ use crate::quantity::significant;
 /// What to do about a module that is compute-bound.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Remedy {
-    Set(Step),
+    Set(WorkersStep),
     /// Why no step is taken: the greatest rate with it, and what binds it.
     Nothing(String),
 }
 
 /// The number of workers of one module, and the rates that follow from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct WorkersStep {
     pub module: String,
     /// The variable of the program that sets the number, and where it is set.
     pub variable: String,
@@ -121,7 +121,7 @@ impl Contract {
                 "{module} has {now} workers, which are enough by the contract: it does not describe this program"
             ));
         }
-        Ok(Remedy::Set(Step {
+        Ok(Remedy::Set(WorkersStep {
             module: module.to_owned(),
             variable: adaptation.variable.clone(),
             at: adaptation.at.clone(),

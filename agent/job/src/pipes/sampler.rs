@@ -240,7 +240,10 @@ impl SampledProcess {
 
 impl SampledThread {
     fn open(process: &Process, thread: i32) -> Option<SampledThread> {
-        let file = |name| process.open_relative(&format!("task/{thread}/{name}")).ok();
+        let file = |name: &str| {
+            let path = format!("task/{thread}/{name}");
+            process.open_relative(path.as_str()).ok()
+        };
         Some(SampledThread {
             wchan: file("wchan")?,
             schedstat: file("schedstat")?,

@@ -5,17 +5,18 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use rules::Diagnostic;
-use rules::contract::{Contract, Remedy, Step};
+use rules::contract::{Contract, Remedy, WorkersStep};
 
 use crate::format::significant;
 
-/// A module as measured.
+/// A module in the newest windows, as far as its workers depend on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredModule {
     pub name: String,
-    /// The share of the time in which it computed.
-    pub busy: f64,
-    /// Activations per second.
+    /// The share of the time in which it waited for no other: it computed, or waited for a CPU, which it does with
+    /// other workers as well.
+    pub holds: f64,
+    /// Its activations per second.
     pub rate: f64,
     /// The ranks of an MPI job that it consists of.
     pub ranks: Vec<u32>,
@@ -25,7 +26,7 @@ pub struct MeasuredModule {
 /// A change of workers, and the rule by which a session makes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardedStep {
-    pub step: Step,
+    pub step: WorkersStep,
     pub rule: String,
     pub text: String,
 }
@@ -42,7 +43,7 @@ impl MeasuredModule {
             let same = windows.iter().flatten().filter(|one| one.name == last.name);
             let sum = |value: fn(&MeasuredModule) -> f64| same.clone().map(value).sum::<f64>() / number;
             MeasuredModule {
-                busy: sum(|one| one.busy),
+                holds: sum(|one| one.holds),
                 rate: sum(|one| one.rate),
                 calls_per_s: sum(|one| one.calls_per_s),
                 ..last.clone()
@@ -63,9 +64,9 @@ impl MeasuredModule {
         workers: u32,
     ) -> Result<Remedy, Vec<Diagnostic>> {
         let mut contract = contract.clone();
-        for one in all.iter().filter(|one| one.rate > 0.0 && one.busy > 0.0) {
+        for one in all.iter().filter(|one| one.rate > 0.0 && one.holds > 0.0) {
             let count = (one.name == self.name).then_some(workers);
-            if let Err(why) = contract.measure(&one.name, one.busy / one.rate, count) {
+            if let Err(why) = contract.measure(&one.name, one.holds / one.rate, count) {
                 return Ok(Remedy::Nothing(why));
             }
         }
@@ -73,7 +74,7 @@ impl MeasuredModule {
     }
 
     /// The step as a rule of the session; `number` distinguishes it from earlier ones.
-    pub fn guarded(&self, contract: &str, step: Step, number: usize) -> GuardedStep {
+    pub fn guarded(&self, contract: &str, step: WorkersStep, number: usize) -> GuardedStep {
         let rule = rule_name(&format!("contract-{contract}-{}-{number}", self.name));
         let text = self.rule(&rule, contract, &step);
         GuardedStep { step, rule, text }
@@ -81,7 +82,7 @@ impl MeasuredModule {
 
     /// The objective is the rate of the module's own activations, by its calls of MPI: all rates of a steady state
     /// are proportional, and it has most to count.
-    fn rule(&self, rule: &str, contract: &str, step: &Step) -> String {
+    fn rule(&self, rule: &str, contract: &str, step: &WorkersStep) -> String {
         let ranks: Vec<String> = self.ranks.iter().map(u32::to_string).collect();
         let every_s = (GUARD_ACTIVATIONS / self.rate.max(f64::MIN_POSITIVE)).clamp(1.0, GUARD_WINDOW_MAX_S);
         let calls = self.calls_per_s / self.rate.max(f64::MIN_POSITIVE);
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     const PACKING: &str = "
-contract: packing_up
+contract: packing-up
 parameters: {hands: 2}
 streams: {s: {from: make, to: pack}}
 modules:
@@ -169,10 +170,10 @@ require: [pack >= 10/s]
 adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
 ";
 
-    fn module(name: &str, busy: f64) -> MeasuredModule {
+    fn module(name: &str, holds: f64) -> MeasuredModule {
         MeasuredModule {
             name: name.to_owned(),
-            busy,
+            holds,
             rate: 4.0,
             ranks: vec![1, 2],
             calls_per_s: 8.0,
@@ -186,7 +187,7 @@ adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
         let Remedy::Set(step) = all[1].remedy(&contract, &all, 2).unwrap() else {
             panic!("five workers are enough");
         };
-        let guarded = all[1].guarded("packing_up", step, 1);
+        let guarded = all[1].guarded("packing-up", step, 1);
         assert_eq!(
             guarded.sentence(),
             "pack: hands 2 -> 5; pack 10.4/s is promised, then bound by pack"

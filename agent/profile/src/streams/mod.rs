@@ -13,6 +13,7 @@ mod ranks;
 mod ranks_tests;
 mod shares;
 mod statistics;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -26,7 +27,8 @@ pub use ranks::{
     CalledTotals, RankReport, RankTotals, SentMessages, SentPair, counted_ranks, observed_ranks,
 };
 pub use shares::{ModuleVerdict, TimeShares};
-pub use watch::{ContractWatch, NotComparable, WatchSummary, WatchedModule, WatchedRate};
+pub use summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
+pub use watch::{ContractWatch, NotComparable};
 
 /// What was seen of a stream program during some time, which is cut into slices.
 #[derive(Clone, Debug, Default)]

@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
-use serde::Serialize;
 
 use super::bottleneck::{Bottleneck, bottleneck};
 use super::counted::Names;
 use super::statistics::{Estimate, rate};
+use super::summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
 use super::{
     End, ItemsAre, MeasuredModule, ModuleVerdict, ObservedGraph, ObservedModule, Pipe, Pipeline, TimeShares,
 };
-use crate::format::{percent, significant};
+use crate::format::significant;
 
 /// A rate is violated when its upper bound was below its target in this many windows, one after the other.
-const WINDOWS_BELOW: u32 = 3;
+pub(super) const WINDOWS_BELOW: u32 = 3;
 
 /// A rate that exceeds its target by less than this share is no waste.
 const WASTE_SHARE: f64 = 0.1;
@@ -44,6 +44,8 @@ pub struct ContractWatch {
     modules: BTreeMap<String, Mean>,
     bottleneck: Option<Bottleneck>,
     windows: u32,
+    /// What the modules did in the last window.
+    last: Vec<WatchedModule>,
     /// The newest windows since something was changed.
     recent: VecDeque<Vec<MeasuredModule>>,
 }
@@ -80,39 +82,6 @@ struct Standing {
 struct Mean {
     sum: TimeShares,
     windows: f64,
-}
-
-/// What came of a contract.
-#[derive(Clone, Debug, Serialize)]
-pub struct WatchSummary {
-    pub contract: String,
-    pub windows: u32,
-    /// No rate was violated in any window, of which there were enough to judge.
-    pub holds: bool,
-    pub rates: Vec<WatchedRate>,
-    pub modules: Vec<WatchedModule>,
-    /// Who held the program up in the last window.
-    pub bottleneck: Option<Bottleneck>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct WatchedRate {
-    pub feature: String,
-    /// Per second, as the contract requires it.
-    pub target: f64,
-    /// Over all windows; `None` if there was none.
-    pub rate: Option<f64>,
-    pub windows_violated: u32,
-    pub is_violated: bool,
-    /// By how much more than the target is delivered, as a share of it.
-    pub waste: Option<f64>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct WatchedModule {
-    pub module: String,
-    pub verdict: ModuleVerdict,
-    pub shares: TimeShares,
 }
 
 impl ContractWatch {
@@ -173,6 +142,7 @@ impl ContractWatch {
             modules: BTreeMap::new(),
             bottleneck: None,
             windows: 0,
+            last: Vec::new(),
             recent: VecDeque::new(),
         })
     }
@@ -245,6 +215,11 @@ impl ContractWatch {
                 .add(&module.shares);
         }
         self.bottleneck = bottleneck(seen);
+        self.last = seen
+            .modules
+            .iter()
+            .map(|one| WatchedModule::of(&one.name, one.shares))
+            .collect();
         self.recent.push_back(self.measured_in(seen));
         if self.recent.len() > WINDOWS_BELOW as usize {
             self.recent.pop_front();
@@ -268,7 +243,7 @@ impl ContractWatch {
             let target = targets.find(|target| target.feature == module.name)?;
             Some(MeasuredModule {
                 name: module.name.clone(),
-                busy: module.shares.busy,
+                holds: module.shares.holds(),
                 rate: target.standing.last?.value,
                 ranks: module.ranks.clone(),
                 calls_per_s: module.calls / seen.duration_s().max(f64::MIN_POSITIVE),
@@ -320,6 +295,28 @@ impl ContractWatch {
         }
     }
 
+    /// The last window, which ended at this time.
+    pub fn last_window(&self, end_s: f64) -> WatchedWindow {
+        let rates = self.targets.iter().map(|target| WindowRate {
+            feature: target.feature.clone(),
+            target: target.least,
+            rate: target.standing.last.map(|last| last.value),
+            within: target
+                .standing
+                .last
+                .map(|last| last.half)
+                .filter(|half| half.is_finite()),
+            is_violated: target.standing.is_violated,
+        });
+        WatchedWindow {
+            contract: self.name.clone(),
+            end_s,
+            rates: rates.collect(),
+            modules: self.last.clone(),
+            bottleneck: self.bottleneck.clone(),
+        }
+    }
+
     pub fn summary(&self) -> WatchSummary {
         let rates = self.targets.iter().map(|target| {
             let standing = &target.standing;
@@ -334,11 +331,10 @@ impl ContractWatch {
                 waste: more.filter(|more| *more > WASTE_SHARE),
             }
         });
-        let modules = self.modules.iter().map(|(module, mean)| WatchedModule {
-            module: module.clone(),
-            verdict: mean.shares().verdict(),
-            shares: mean.shares(),
-        });
+        let modules = self
+            .modules
+            .iter()
+            .map(|(module, mean)| WatchedModule::of(module, mean.shares()));
         WatchSummary {
             contract: self.name.clone(),
             windows: self.windows,
@@ -438,55 +434,5 @@ impl Mean {
             starved: mean(self.sum.starved),
             blocked: mean(self.sum.blocked),
         }
-    }
-}
-
-impl WatchSummary {
-    /// A line for each rate and each module, and one with the verdict.
-    pub fn lines(&self) -> Vec<String> {
-        let names = self.rates.iter().map(|one| one.feature.len());
-        let width = names.max().unwrap_or_default().max("rate of".len());
-        let mut lines = vec![format!(
-            "{:<width$}  {:>10}  {:>10}",
-            "rate of", "seen", "required"
-        )];
-        for one in &self.rates {
-            let seen = one
-                .rate
-                .map_or("-".to_owned(), |rate| format!("{}/s", significant(rate, 3)));
-            let target = format!("{}/s", significant(one.target, 3));
-            let violated = match (one.windows_violated, one.waste) {
-                (0, Some(more)) => format!("  {} more than required", percent(more)),
-                (0, None) => String::new(),
-                (windows, _) => format!("  violated in {windows} of {} windows", self.windows),
-            };
-            lines.push(format!(
-                "{:<width$}  {seen:>10}  {target:>10}{violated}",
-                one.feature
-            ));
-        }
-        for one in &self.modules {
-            let shares = &one.shares;
-            lines.push(format!(
-                "{:<width$}  {}: busy {}, waits for a CPU {}, starved {}, blocked {}",
-                one.module,
-                one.verdict.words(),
-                percent(shares.busy),
-                percent(shares.waits_for_cpu),
-                percent(shares.starved),
-                percent(shares.blocked)
-            ));
-        }
-        lines.extend(self.bottleneck.as_ref().map(Bottleneck::sentence));
-        let holds = match (self.windows < WINDOWS_BELOW, self.holds) {
-            (true, _) => format!(
-                "was seen in {} windows, and {WINDOWS_BELOW} are needed to judge it",
-                self.windows
-            ),
-            (false, true) => "holds".to_owned(),
-            (false, false) => "does not hold".to_owned(),
-        };
-        lines.push(format!("the contract {} {holds}", self.contract));
-        lines
     }
 }

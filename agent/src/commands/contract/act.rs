@@ -26,8 +26,8 @@ pub(super) struct Actor<'a> {
     verdict: Option<String>,
     /// Modules that are left alone: a change did not help.
     left_alone: BTreeSet<String>,
-    /// Why nothing is done, as said last.
-    said: Option<String>,
+    /// Modules of which it was said why nothing is done; the numbers of the reason vary from window to window.
+    said: BTreeSet<String>,
 }
 
 impl<'a> Actor<'a> {
@@ -39,7 +39,7 @@ impl<'a> Actor<'a> {
             steps: Vec::new(),
             verdict: None,
             left_alone: BTreeSet::new(),
-            said: None,
+            said: BTreeSet::new(),
         }
     }
 
@@ -66,13 +66,13 @@ impl<'a> Actor<'a> {
                 let step = module.guarded(self.contract.name(), step, self.steps.len() + 1);
                 self.add(&step)?;
                 let line = step.sentence();
-                (self.verdict, self.said) = (None, None);
+                self.verdict = None;
+                self.said.clear();
                 self.steps.push(step);
                 Ok(Some(line))
             }
             Remedy::Nothing(why) => {
-                let is_new = self.said.as_ref() != Some(&why);
-                self.said = Some(why.clone());
+                let is_new = self.said.insert(module.name.clone());
                 Ok(is_new.then(|| format!("nothing is changed: {why}")))
             }
         }

@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     cli::WatchContractArgs,
-    commands::print_json,
     exit::{Code, Failure},
+    output_name::cannot_be_written,
+    report_file::ReportFile,
 };
 
 /// A window has as many slices; from their differences follows how uncertain its rates are.
@@ -29,21 +30,46 @@ const REPORTS: usize = 4;
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
-    let (assessment, _) = contract.capacity()?;
+    let (assessment, capacity) = contract.capacity()?;
     let mut watch = ContractWatch::of(contract, &assessment).map_err(Failure::not_there)?;
     if args.contract.json {
         console::keep_for_data();
     }
+    // The right to create files is given up before other programs are looked at.
+    let picture = args.svg.as_ref().map(|name| {
+        let created = ReportFile::create(name);
+        created.map_err(|error| cannot_be_written(name, &error))
+    });
+    let picture = picture.transpose()?;
     match job::has_mpi(&args.target) {
         true => watch_job(contract, &mut watch, args)?,
         false => watch_pipes(&mut watch, args)?,
     }
     let summary = watch.summary();
     match args.contract.json {
-        true => print_json(&summary).map(drop)?,
+        true => print_line(&summary)?,
         false => summary.lines().iter().for_each(|line| say!("{line}")),
     }
+    if let Some(picture) = picture {
+        let svg = contract.svg(&assessment, &capacity, Some(&summary.seen()));
+        picture.complete(svg.as_bytes()).map_err(Failure::no)?;
+    }
     Ok(if summary.holds { Code::Done } else { Code::No })
+}
+
+/// Data for other programs, an object a line.
+fn print_line(data: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(data).map_err(Failure::no)?;
+    console::complete(&(text + "\n")).map_err(Failure::no)
+}
+
+/// What is said of a window that has been judged.
+fn print_window(watch: &ContractWatch, lines: &[String], end_s: f64, json: bool) -> Result<(), Failure> {
+    lines.iter().for_each(|line| say!("{line}"));
+    match json {
+        true => print_line(&watch.last_window(end_s)),
+        false => Ok(()),
+    }
 }
 
 /// Why a window is not judged.
@@ -72,18 +98,18 @@ fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<()
             return true;
         }
         let slices: Vec<Slice> = window.drain(..).collect();
+        let end_s = passed_ns as f64 / 1e9;
         let judged = counted(&part, &slices)
             .map_err(Unwatched::from)
-            .and_then(|seen| Ok(watch.window(passed_ns as f64 / 1e9, &seen)?));
-        match judged {
-            Ok(lines) => lines.iter().for_each(|line| say!("{line}")),
-            Err(why) => refused = Some(why),
-        }
+            .and_then(|seen| Ok(watch.window(end_s, &seen)?))
+            .map_err(Failure::not_there)
+            .and_then(|lines| print_window(watch, &lines, end_s, args.contract.json));
+        refused = judged.err();
         windows += 1;
         refused.is_none()
     });
     if let Some(why) = refused {
-        return Err(Failure::not_there(why));
+        return Err(why);
     }
     if let Err(ended) = ended {
         console::error_line(format_args!("{ended}"));
@@ -130,7 +156,7 @@ fn watch_job(
         let end_s = window[REPORTS].elapsed_s;
         let seen = counted_ranks(begin, &reports).map_err(Unwatched::from);
         match seen.and_then(|seen| Ok(watch.window(end_s, &seen)?)) {
-            Ok(lines) => lines.iter().for_each(|line| say!("{line}")),
+            Ok(lines) => print_window(watch, &lines, end_s, args.contract.json)?,
             // It leaves its loop, as at its end.
             Err(why) => {
                 console::error_line(format_args!("{why}"));
