@@ -143,7 +143,7 @@ clock:
 mpi:
 discover: mpi
 os_metrics:
-pipes: discover os_metrics
+pipes: discover
 place:
 root:
 ";

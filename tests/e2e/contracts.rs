@@ -111,9 +111,22 @@ fn a_pipeline_is_compared_with_its_contract_and_who_has_to_act_is_named() -> Out
     );
     assert_has!(text, "awk is blocked writing to xz", "blocked: busy");
 
-    let text = watch("1e7", &["--json"], 1, "\"is_violated\": true")?;
-    let (begin, end) = text.find('{').zip(text.rfind('}')).ok_or("no JSON")?;
-    let summary: serde_json::Value = serde_json::from_str(&text[begin..=end])?;
+    // A line for each window, and one for all of them.
+    let picture = format!("{}/watched.svg", ben.own());
+    let text = watch("1e7", &["--json", "--svg", &picture], 1, "\"is_violated\":true")?;
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    let lines = lines
+        .map(serde_json::from_str)
+        .collect::<Result<Vec<serde_json::Value>, _>>()?;
+    let (summary, windows) = lines.split_last().ok_or("no JSON")?;
+    assert_eq!(summary["windows"], windows.len(), "{text}");
+    let last = windows.last().ok_or("no window")?;
+    assert!(
+        each(&last["rates"]).any(|rate| rate["feature"] == "xz" && rate["is_violated"] == true),
+        "{text}"
+    );
+    assert_eq!(last["modules"].as_array().map(Vec::len), Some(3), "{text}");
+    assert_has!(fs::read_to_string(&picture)?, "<svg", ">xz<", "of 10000000/s");
     assert_eq!(summary["bottleneck"]["name"], "xz", "{text}");
     let xz = each(&summary["rates"])
         .find(|rate| rate["feature"] == "xz")
@@ -228,6 +241,144 @@ fn the_graph_of_an_mpi_program_is_learned_with_no_name_given() -> Outcome {
         "bound by ranks1_2",
         "one worker more in ranks1_2: +"
     );
+    Ok(())
+}
+
+/// What the program `pipeline` with two renderers has to deliver; the number replaces `RATE`.
+const FILM: &str = "
+contract: film
+streams:
+  scenes: {from: rank0, to: ranks1_2}
+  pictures: {from: ranks1_2, to: rank3}
+  groups: {from: rank3, to: rank4}
+  film: {from: rank4, to: rank5}
+modules:
+  rank0: {gives: {scenes: 1}}
+  ranks1_2: {takes: [scenes], gives: {pictures: 1}}
+  rank3: {takes: [pictures], gives: {groups: 1/12}}
+  rank4: {takes: [groups], gives: {film: 1}}
+  rank5: {takes: [film]}
+require:
+  - film >= RATE/s
+";
+
+#[test]
+fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Outcome {
+    let _machine = require!(shared: Root, OpenMpi);
+    let program = programs::mpi("pipeline", Mpi::OpenMpi)?;
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 6, &program, |folder| {
+        with_folder(
+            folder,
+            ["2", "1", "60000", "5000", "1244"].map(str::to_owned).to_vec(),
+        )
+    })?;
+    job.events("ready", 6, SOON)?;
+    let file = job.file("film.yaml");
+    fs::write(&file, FILM.replace("RATE", "1000"))?;
+    job.open("go")?;
+    let (name, pid) = (file.to_string_lossy().into_owned(), job.pid().to_string());
+    let watch = ["contract", "watch", &name, &pid, "--duration", "24s"];
+    let (code, text) = Agent::run(&watch)?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(
+        text,
+        "film: ",
+        "of 1000/s, violated",
+        "ranks1_2 holds the pipeline up: busy",
+        "rank0 is blocked writing to ranks1_2",
+        "rank3 waits ",
+        "the contract film does not hold"
+    );
+    for (module, verdict) in [
+        ("rank0", "blocked"),
+        ("ranks1_2", "compute-bound"),
+        ("rank3", "starved"),
+        ("rank4", "starved"),
+        ("rank5", "starved"),
+    ] {
+        assert_has!(text, &format!("\n{module:<8}  {verdict}: busy "));
+    }
+    // A contract of another program says so, and what is here.
+    fs::write(&file, FILM.replace("rank5", "rank9").replace("RATE", "1"))?;
+    let (code, text) = Agent::run(&["contract", "watch", &name, &pid, "--duration", "4s"])?;
+    assert_eq!(code, 2, "{text}");
+    assert_has!(
+        text,
+        "the contract is about another program: it has rank4 to rank9"
+    );
+    Ok(())
+}
+
+/// Workers of a renderer that are set while it runs. It renders in 90 ms, and 24 pictures are needed a second: by
+/// the model three workers are the fewest with which that is possible; four where it waits long for a CPU.
+const SETTABLE: &str = "
+contract: film
+parameters: {render_workers: 1}
+streams:
+  scenes: {from: rank0, to: rank1}
+  pictures: {from: rank1, to: rank2}
+  groups: {from: rank2, to: rank3}
+  film: {from: rank3, to: rank4}
+modules:
+  rank0: {gives: {scenes: 1}}
+  rank1: {kind: task-parallel, takes: [scenes], gives: {pictures: 1}, workers: render_workers}
+  rank2: {takes: [pictures], gives: {groups: 1/12}}
+  rank3: {takes: [groups], gives: {film: 1}}
+  rank4: {takes: [film]}
+require:
+  - film >= 2/s
+adapt:
+  rank1: {set: render_workers, range: 1..16, at: MPI_Recv}
+";
+
+#[test]
+fn the_least_number_of_workers_is_set_with_its_promise_and_nothing_where_no_number_helps() -> Outcome {
+    let _machine = require!(shared: Root, OpenMpi);
+    let program = programs::mpi("pipeline", Mpi::OpenMpi)?;
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 5, &program, |folder| {
+        with_folder(
+            folder,
+            ["1", "1", "90000", "5000", "1244"].map(str::to_owned).to_vec(),
+        )
+    })?;
+    job.events("ready", 5, SOON)?;
+    let file = job.file("film.yaml");
+    fs::write(&file, SETTABLE)?;
+    job.open("go")?;
+    let (name, pid) = (file.to_string_lossy().into_owned(), job.pid().to_string());
+    let watch = ["contract", "watch", &name, &pid, "--apply"];
+    let journals = tempfile::tempdir()?;
+    let (code, text) = Agent::run_in(journals.path(), &[&watch[..], &["--duration", "60s"]].concat())?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(
+        text,
+        "film: ",
+        "of 2/s, violated",
+        "/s is promised, then bound by rank1",
+        ": promised ",
+        "of 2/s, holds again"
+    );
+    let workers = number_behind(&text, "rank1: render_workers 1 -> ")?;
+    assert!((3.0..=4.0).contains(&workers), "{text}");
+    let promised = number_behind(&text, "; film ")?;
+    assert!((2.0..3.3).contains(&promised), "{text}");
+    // It is reverted at the end.
+    let (_, value) = Agent::run(&["get", &pid, "render_workers"])?;
+    assert_has!(value, "render_workers = 1 (i32)");
+    let (_, journal) = Agent::run_in(journals.path(), &["journal", &pid])?;
+    assert_has!(journal, "render_workers 1 -> ", "at entry:MPI_Recv", "promised: ");
+
+    let more = [&watch[..], &["--duration", "22s", "--require", "film >= 1000/s"]].concat();
+    let (code, text) = Agent::run(&more)?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(
+        text,
+        "nothing is changed: film is required at 1000/s, and can be at most ",
+        "with 16 workers in rank1, bound by "
+    );
+    assert_eq!(text.matches("nothing is changed").count(), 1, "{text}");
+    let (_, value) = Agent::run(&["get", &pid, "render_workers"])?;
+    assert_has!(value, "render_workers = 1 (i32)");
     Ok(())
 }
 

@@ -3,6 +3,8 @@
  *
  *   mpirun -n 3+RENDERERS+ENCODERS pipeline DIRECTORY RENDERERS ENCODERS RENDER_US ENCODE_US PICTURE_BYTES
  *
+ * A renderer has `render_workers` workers, each of which renders a part of every picture.
+ *
  * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go, and runs until it is ended. */
 #include "gates.h"
 
@@ -12,6 +14,8 @@
 #include <unistd.h>
 
 enum { SCENE_BYTES = 54, GROUP = 12, FILM_BYTES = 20971 };
+
+int render_workers = 1;
 
 static int renderers, encoders, collector;
 static char *buffer;
@@ -34,7 +38,7 @@ static void render(int picture_bytes, int render_us)
 {
     for (;;) {
         take(0, SCENE_BYTES);
-        usleep(render_us);
+        usleep(render_us / *(volatile int *)&render_workers);
         give(collector, picture_bytes);
     }
 }

@@ -45,7 +45,7 @@ pub enum ContractCommand {
     },
     /// Learn the contract of a running pipeline by watching it (from /proc: no probes, no root), or of an MPI job
     Learn(LearnArgs),
-    /// Compare a running pipeline with its contract: which rates are too low, and which module has to act
+    /// Compare a running pipeline or MPI job with its contract: which rates are too low, and which module has to act
     Watch(WatchContractArgs),
     /// Print the JSON Schema of contract files, for editors: `tuneagent contract schema > contract.schema.json`
     Schema,
@@ -77,11 +77,18 @@ pub struct WatchContractArgs {
     /// The file, and how its result is shown
     #[command(flatten)]
     pub contract: ContractArgs,
-    /// A process of the pipeline, its group of processes, or the shell that started it
+    /// A process of the pipeline, its group of processes, or the shell that started it; or an MPI job
     pub target: String,
     /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
+    /// Give the module that has to act the least number of workers with which the contract holds, by what it states
+    /// in `adapt`; guarded, and reverted at the end (MPI jobs)
+    #[arg(long)]
+    pub apply: bool,
+    /// At the end, draw the graph with the rates that were seen, beside what is required
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<String>,
 }
 
 /// `tuneagent contract learn`

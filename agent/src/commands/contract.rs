@@ -1,6 +1,7 @@
 //! `tuneagent contract check|max|size|what-if|simulate|schema`: what a stream program can deliver, computed from its
 //! contract file. Attaches nothing. `learn` makes the file of a running program, and `watch` compares them.
 
+mod act;
 mod job;
 mod learn;
 mod sampling;
@@ -111,7 +112,7 @@ fn check(contract: &Contract, json: bool, dot: bool, svg: Option<&str>) -> ShowR
     let (assessment, capacity) = contract.capacity()?;
     let exceeded = contract.exceeded(&capacity);
     if let Some(name) = svg {
-        Report::open(name)?.write_text(&contract.svg(&assessment, &capacity))?;
+        Report::open(name)?.write_text(&contract.svg(&assessment, &capacity, None))?;
     }
     let is_picture = svg == Some("-");
     if is_picture {

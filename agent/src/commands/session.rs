@@ -113,7 +113,7 @@ fn as_json(view: &SessionView) -> serde_json::Value {
 }
 
 /// The session whose process has this id, or that watches the process with it or with this name.
-fn find(target: &str) -> Result<SessionClient, Failure> {
+pub(super) fn find(target: &str) -> Result<SessionClient, Failure> {
     // The number of a session's own process need not be a target's.
     let pid: i32 = target.parse().map_or_else(|_| super::target::pid(target), Ok)?;
     let control::Answered { sessions, mut silent } = control::sessions().map_err(failure)?;
@@ -146,7 +146,7 @@ fn find(target: &str) -> Result<SessionClient, Failure> {
     }
 }
 
-fn failure(error: ControlError) -> Failure {
+pub(super) fn failure(error: ControlError) -> Failure {
     let is_refused = match &error {
         ControlError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
         ControlError::Refused { kind, .. } => *kind == RefusalKind::NotPermitted,

@@ -85,6 +85,7 @@ keys! {
     ADAPT "an adaptation" {
         "set" => Name, "The variable to set.", required;
         "range" => Text, "The least and the greatest value: `1..16`.", required;
+        "at" => Text, "The function of the program at whose entry it is set; without it anywhere.";
     }
 }
 

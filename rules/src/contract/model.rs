@@ -154,6 +154,8 @@ pub(crate) struct Requirement {
 pub(crate) struct Adaptation {
     pub(crate) module: usize,
     pub(crate) variable: String,
+    /// The function at whose entry the variable is set; `None`: anywhere.
+    pub(crate) at: Option<String>,
     pub(crate) least: u32,
     pub(crate) most: u32,
 }

@@ -35,15 +35,25 @@ text { fill: #e6edf3 } .dim { fill: #9198a1 } .paper { fill: #0d1117 } .halo { s
 }
 ";
 
+/// What was seen of a contract's program while it ran: rates by feature, and by module the share of the time in
+/// which it waited for no other.
+#[derive(Clone, Debug, Default)]
+pub struct SeenRates {
+    pub rates: BTreeMap<String, f64>,
+    pub busy: BTreeMap<String, f64>,
+    pub bottleneck: Option<String>,
+}
+
 impl Contract {
-    /// The picture of an assessed contract.
-    pub fn svg(&self, assessment: &Assessment, capacity: &Capacity) -> String {
+    /// The picture of an assessed contract, or of what was seen of it beside its targets.
+    pub fn svg(&self, assessment: &Assessment, capacity: &Capacity, seen: Option<&SeenRates>) -> String {
         let layout = Layout::of(self);
         let picture = Picture {
             contract: self,
             system: System::of(self),
             assessment,
             capacity,
+            seen,
             layout: &layout,
         };
         picture.draw()
@@ -228,6 +238,7 @@ struct Picture<'a> {
     system: System,
     assessment: &'a Assessment,
     capacity: &'a Capacity,
+    seen: Option<&'a SeenRates>,
     layout: &'a Layout,
 }
 
@@ -290,6 +301,15 @@ impl Picture<'_> {
         Some(self.assessment.features.get(self.system.column(feature)?)?.rate)
     }
 
+    /// A rate as assessed; where the program was watched, what was seen of the first of these features beside it.
+    fn beside(&self, features: &[&String], least: f64) -> String {
+        let seen = features.iter().find_map(|feature| self.seen?.rates.get(*feature));
+        match seen {
+            Some(seen) => format!("{} of {}", rate(*seen), rate(least)),
+            None => rate(least),
+        }
+    }
+
     fn is_module(&self, resource: &Resource) -> bool {
         self.contract
             .modules
@@ -300,20 +320,22 @@ impl Picture<'_> {
     fn module(&self, module: usize, out: &mut String) {
         let one = &self.contract.modules[module];
         let (x, y) = self.layout.corner(module);
-        let used = self
-            .capacity
-            .resources
-            .iter()
-            .find(|resource| resource.resource == one.name);
-        let is_first = self
-            .capacity
-            .resources
-            .first()
-            .is_some_and(|first| first.resource == one.name);
+        let mut resources = self.capacity.resources.iter();
+        let used = match self.seen {
+            Some(seen) => seen.busy.get(&one.name).copied(),
+            None => resources
+                .find(|resource| resource.resource == one.name)
+                .map(|used| used.utilisation),
+        };
+        let first = match self.seen {
+            Some(seen) => seen.bottleneck.as_ref(),
+            None => self.capacity.resources.first().map(|first| &first.resource),
+        };
+        let is_first = first == Some(&one.name);
         let class = if is_first { "box first" } else { "box" };
         let rates = (0..one.computations.len())
             .filter_map(|computation| self.rate(Feature::Activation { module, computation }));
-        let rates: Vec<String> = rates.map(rate).collect();
+        let rates: Vec<String> = rates.map(|least| self.beside(&[&one.name], least)).collect();
         let kind = match (one.kind, &one.workers) {
             (ModuleKind::Sequential, _) => String::new(),
             (_, Some(workers)) => workers
@@ -336,12 +358,8 @@ impl Picture<'_> {
             escaped(&rates.join(", ")),
         );
         if let Some(used) = used {
-            let (width, share) = (BOX.0 - 76.0, used.utilisation.min(1.0));
-            let class = if used.utilisation > 1.0 + 1e-9 {
-                "over"
-            } else {
-                "used"
-            };
+            let (width, share) = (BOX.0 - 76.0, used.min(1.0));
+            let class = if used > 1.0 + 1e-9 { "over" } else { "used" };
             let _ = writeln!(
                 out,
                 "<rect class=\"bar\" x=\"{bar}\" y=\"{top}\" width=\"{width}\" height=\"8\" rx=\"4\"/>\
@@ -350,7 +368,7 @@ impl Picture<'_> {
                 (width * share).max(4.0),
                 x + BOX.0 - 12.0,
                 y + 69.0,
-                percent(used.utilisation),
+                percent(used),
                 bar = x + 12.0,
                 top = y + 61.0,
             );
@@ -380,7 +398,13 @@ impl Picture<'_> {
                     true => Feature::Output { module: from, stream },
                     false => Feature::Input { module: to, stream },
                 };
-                let part = self.rate(part).map(rate).unwrap_or_default();
+                let names = [
+                    one.name.clone(),
+                    format!("{}.{}", self.contract.modules[to].name, one.name),
+                ];
+                let names: Vec<&String> = names.iter().collect();
+                let part = self.rate(part).map(|least| self.beside(&names, least));
+                let part = part.unwrap_or_default();
                 let _ = writeln!(
                     labels,
                     "<text class=\"mid halo\" x=\"{x}\" y=\"{}\">{}</text><text class=\"mid dim halo\" x=\"{x}\" y=\"{}\">{part}</text>",
@@ -415,7 +439,31 @@ mod tests {
     fn drawn(source: &str) -> String {
         let contract = Contract::parse(source).unwrap();
         let (assessment, capacity) = contract.capacity().unwrap();
-        contract.svg(&assessment, &capacity)
+        contract.svg(&assessment, &capacity, None)
+    }
+
+    #[test]
+    fn what_was_seen_stands_beside_its_target_and_the_bottleneck_is_the_one_that_was_seen() {
+        let source = "contract: two\nstreams: {s: {from: A, to: B}}\nmodules:\n  A: {gives: {s: 1}}\n  B: {takes: [s], work: w}\n\
+                      work: {w: {time: 900ms}}\nrequire: [B >= 1/s]\n";
+        let contract = Contract::parse(source).unwrap();
+        let (assessment, capacity) = contract.capacity().unwrap();
+        let seen = super::SeenRates {
+            rates: [("s", 0.5), ("B", 0.6)]
+                .map(|(name, rate)| (name.to_owned(), rate))
+                .into(),
+            busy: [("A", 0.98), ("B", 0.25)]
+                .map(|(name, busy)| (name.to_owned(), busy))
+                .into(),
+            bottleneck: Some("A".to_owned()),
+        };
+        let picture = contract.svg(&assessment, &capacity, Some(&seen));
+        for part in [">0.5/s of 1/s<", ">0.6/s of 1/s<", ">98 %<", ">25 %<"] {
+            assert!(picture.contains(part), "no {part} in {picture}");
+        }
+        assert!(!picture.contains(">90 %<"), "not what the contract states");
+        let first = picture.split("box first").nth(1).unwrap();
+        assert!(first.contains(">A<tspan"), "{first}");
     }
 
     #[test]

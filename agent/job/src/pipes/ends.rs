@@ -30,7 +30,7 @@ const DESCRIPTORS_MAX: usize = 4096;
 const OPEN_TO_READ: u32 = 0o400;
 const OPEN_TO_WRITE: u32 = 0o200;
 
-/// The descriptor of messages is not counted as traffic.
+/// The descriptor of messages is no stream: what reads them is no stage, and they are not counted as traffic.
 const STANDARD_ERROR: &str = "2";
 
 impl OpenEnds {
@@ -42,6 +42,9 @@ impl OpenEnds {
             .take(DESCRIPTORS_MAX)
         {
             let Ok(entry) = entry else { continue };
+            if entry.file_name() == STANDARD_ERROR {
+                continue;
+            }
             // It may be closed meanwhile.
             let (Ok(link), Ok(file)) = (entry.metadata(), stat(entry.path())) else {
                 continue;
@@ -49,9 +52,7 @@ impl OpenEnds {
             let (reads, writes) = (link.mode() & OPEN_TO_READ != 0, link.mode() & OPEN_TO_WRITE != 0);
             if FileType::from_raw_mode(file.st_mode) == FileType::Fifo {
                 ends.add_pipe(&file, entry.path(), reads, writes);
-            } else if entry.file_name() != STANDARD_ERROR
-                && let Some(name) = other(&entry.path(), &file)
-            {
+            } else if let Some(name) = other(&entry.path(), &file) {
                 if reads {
                     ends.other_read.push(name.clone());
                 }

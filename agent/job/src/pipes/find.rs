@@ -8,8 +8,8 @@ use profile::streams::{Pipe, Pipeline, Stage};
 use super::ends::{OpenEnds, PipeId};
 use crate::discover::ProcessTable;
 
-/// Maximum number of processes of a pipeline.
-const STAGES_MAX: usize = 256;
+/// Maximum number of processes of a pipeline. Of each, two files are kept open, and two of each thread.
+const STAGES_MAX: usize = 200;
 
 /// Maximum length of a command line that is shown.
 const COMMAND_CHARS_MAX: usize = 100;

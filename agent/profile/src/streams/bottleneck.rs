@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ModuleVerdict, ObservedGraph, TimeShares};
 use crate::format::percent;
@@ -11,7 +11,7 @@ use crate::format::percent;
 const VICTIM_SHARE: f64 = 0.05;
 
 /// The module to act on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
     #[serde(skip)]
     pub module: usize,
@@ -23,7 +23,7 @@ pub struct Bottleneck {
 }
 
 /// A module that waits for the bottleneck, directly or through others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Victim {
     pub name: String,
     pub verdict: ModuleVerdict,

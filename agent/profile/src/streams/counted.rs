@@ -2,7 +2,7 @@
 
 use super::pipes::{Pipe, Pipeline, Slice, Stage, StageCounts};
 use super::statistics::rate;
-use super::{End, NotLearned, ObservedGraph, ObservedModule, ObservedStream};
+use super::{End, ItemsAre, NotLearned, ObservedGraph, ObservedModule, ObservedStream};
 use crate::format::{percent, plural, significant};
 
 /// CPU time below which a process without traffic only holds ends of pipes, as a shell does that waits.
@@ -92,6 +92,8 @@ pub fn counted(pipeline: &Pipeline, slices: &[Slice]) -> Result<ObservedGraph, N
             about: pipeline.stages[at].about.clone(),
             shares: totals[at].shares(ns, has(|pipe| &pipe.to), has(|pipe| &pipe.from)),
             workers: totals[at].workers.max(1),
+            ranks: Vec::new(),
+            calls: 0.0,
         });
     }
     for pipe in pipes {
@@ -270,6 +272,7 @@ impl Counted<'_> {
         };
         Ok(ObservedStream {
             name: String::new(),
+            items_are: ItemsAre::Bytes,
             item_bytes: 1.0,
             item: "1B".to_owned(),
             sent: summed(&pipe.from, false),

@@ -3,6 +3,7 @@
 //!
 //! `counted` makes an [`ObservedGraph`] of processes joined by pipes, `ranks` of an MPI program. Nothing here knows how counts were taken.
 
+mod act;
 mod bottleneck;
 mod counted;
 mod learn;
@@ -12,17 +13,22 @@ mod ranks;
 mod ranks_tests;
 mod shares;
 mod statistics;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod watch;
 
+pub use act::{GuardedStep, MeasuredModule};
 pub use bottleneck::{Bottleneck, Victim, bottleneck};
 pub use counted::{counted, observed};
 pub use learn::{Learned, NotLearned, learn};
 pub use pipes::{Activity, Pipe, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
-pub use ranks::{CalledTotals, RankReport, RankTotals, SentMessages, SentPair, observed_ranks};
+pub use ranks::{
+    CalledTotals, RankReport, RankTotals, SentMessages, SentPair, counted_ranks, observed_ranks,
+};
 pub use shares::{ModuleVerdict, TimeShares};
-pub use watch::{ContractWatch, NotComparable, WatchSummary, WatchedModule, WatchedRate};
+pub use summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
+pub use watch::{ContractWatch, NotComparable};
 
 /// What was seen of a stream program during some time, which is cut into slices.
 #[derive(Clone, Debug, Default)]
@@ -43,11 +49,24 @@ pub struct ObservedModule {
     pub shares: TimeShares,
     /// How many threads or processes work at the same time.
     pub workers: u32,
+    /// The ranks of an MPI job that it consists of, and how often they called MPI.
+    pub ranks: Vec<u32>,
+    pub calls: f64,
+}
+
+/// What the items of an observed stream are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemsAre {
+    /// Bytes of a pipe, or a number of them: a contract states how many make one of its items.
+    Bytes,
+    /// Messages, whatever their size: they are a contract's items.
+    Messages,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedStream {
     pub name: String,
+    pub items_are: ItemsAre,
     pub item_bytes: f64,
     /// Such as `1MB`, in the units of a contract.
     pub item: String,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::counted::Names;
 use super::statistics::ratio;
-use super::{End, NotLearned, ObservedGraph, ObservedModule, ObservedStream, TimeShares};
+use super::{End, ItemsAre, NotLearned, ObservedGraph, ObservedModule, ObservedStream, TimeShares};
 use crate::format::{count, significant};
 
 /// The fields of a report that a contract is learned from (docs/report.md).
@@ -16,6 +16,23 @@ pub struct RankReport {
     pub elapsed_s: f64,
     pub processes: Vec<RankTotals>,
     pub matrix: Option<SentMessages>,
+    #[serde(default)]
+    pub changes: Vec<ReportedChange>,
+}
+
+/// What a session changed in a process.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReportedChange {
+    pub rule: Option<String>,
+    pub outcome: String,
+    pub guard: Option<ReportedGuard>,
+}
+
+/// What its guard found.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReportedGuard {
+    pub verdict: String,
+    pub text: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -129,6 +146,12 @@ impl Ranks<'_> {
         )
     }
 
+    fn all_calls(&self, rank: u32) -> f64 {
+        self.totals(rank, |one| {
+            Some(one.functions.iter().map(|call| call.calls as f64).sum())
+        })
+    }
+
     fn names(&self, rank: u32, wanted: CallKind) -> BTreeSet<String> {
         let called = |report, name: &str| {
             let calls = Ranks::of(report, rank).into_iter().flat_map(|one| &one.functions);
@@ -160,36 +183,52 @@ impl Ranks<'_> {
     }
 }
 
-/// The modules and streams of an MPI program.
+/// The modules and streams of an MPI program, to learn from.
 ///
 /// # Errors
 /// If it is no stream program, with the reason, or too little was seen of it.
 pub fn observed_ranks(reports: &[RankReport]) -> Result<ObservedGraph, NotLearned> {
     let reports: Vec<&RankReport> = reports.iter().filter(|report| !sent(report).is_empty()).collect();
     let refuse = |why: &str| Err(NotLearned::NoStreamProgram(why.to_owned()));
-    let ([first, .., last], true) = (reports.as_slice(), reports.len() > SLICES_MIN) else {
+    let ([first, ..], true) = (reports.as_slice(), reports.len() > SLICES_MIN) else {
+        return refuse("too few messages between ranks were seen: watch for longer (--duration)");
+    };
+    let seen = counted_ranks(first, &reports)?;
+    one_activation(&seen)?;
+    Ok(seen)
+}
+
+/// What the ranks did from the first of these reports to the last. Which modules and streams there are follows
+/// from all that has happened since `begin`, so that a stream without a message in this time is one still.
+///
+/// # Errors
+/// If it is no stream program, with the reason.
+pub fn counted_ranks(begin: &RankReport, reports: &[&RankReport]) -> Result<ObservedGraph, NotLearned> {
+    let refuse = |why: &str| Err(NotLearned::NoStreamProgram(why.to_owned()));
+    let [first, .., last] = reports else {
         return refuse("too few messages between ranks were seen: watch for longer (--duration)");
     };
     if last.matrix.as_ref().is_some_and(|matrix| matrix.pairs_cut > 0) {
         return refuse("more pairs of ranks exchange messages than are counted");
     }
-    let ranks = Ranks {
+    let since = |first| Ranks {
         first,
         last,
         seconds: last.elapsed_s - first.elapsed_s,
     };
-    let flows = flows(&sent(first), &sent(last));
+    let (known, ranks) = (since(begin), since(*first));
+    let flows = flows(&sent(begin), &sent(last));
     let all: BTreeSet<u32> = flows.keys().flat_map(|(from, to)| [*from, *to]).collect();
-    refuse_exchanges(&ranks, &all, &flows)?;
-    let roles = roles(&ranks, &all, &flows);
+    refuse_exchanges(&known, &all, &flows)?;
+    let roles = roles(&known, &all, &flows);
     let mut seen = ObservedGraph {
-        slices_ns: slices(&reports, |a, b| ((b.elapsed_s - a.elapsed_s) * 1e9) as u64),
+        slices_ns: slices(reports, |a, b| ((b.elapsed_s - a.elapsed_s) * 1e9) as u64),
         ..ObservedGraph::default()
     };
     let mut names = Names::default();
     for role in &roles {
-        seen.modules
-            .push(module(&ranks, role, names.unique(&role_name(role))));
+        let name = names.unique(&role_name(role));
+        seen.modules.push(module(&known, &ranks, role, name));
     }
     let place = |rank: u32| {
         roles
@@ -206,10 +245,9 @@ pub fn observed_ranks(reports: &[RankReport]) -> Result<ObservedGraph, NotLearne
         let name = format!("{}_to_{}", seen.modules[from].name, seen.modules[to].name);
         seen.streams.push(ObservedStream {
             name: names.unique(&name),
-            ..stream(&reports, (from, to), &is_between)
+            ..stream(reports, (from, to), &is_between)
         });
     }
-    one_activation(&seen)?;
     Ok(seen)
 }
 
@@ -238,6 +276,7 @@ fn stream(
     };
     ObservedStream {
         name: String::new(),
+        items_are: ItemsAre::Messages,
         item_bytes,
         item: format!("{}B", significant(item_bytes, 9)),
         sent: end(from),
@@ -370,14 +409,14 @@ fn role_name(role: &[u32]) -> String {
     }
 }
 
-fn module(ranks: &Ranks<'_>, role: &[u32], name: String) -> ObservedModule {
+fn module(known: &Ranks<'_>, ranks: &Ranks<'_>, role: &[u32], name: String) -> ObservedModule {
     let shares: Vec<TimeShares> = role.iter().map(|rank| ranks.shares(*rank)).collect();
     let mean = |share: fn(&TimeShares) -> f64| shares.iter().map(share).sum::<f64>() / shares.len() as f64;
     let listed: Vec<String> = role.iter().map(u32::to_string).collect();
     let calls: BTreeSet<String> = role
         .iter()
         .flat_map(|rank| {
-            [CallKind::Receives, CallKind::Sends, CallKind::Completes].map(|kind| ranks.names(*rank, kind))
+            [CallKind::Receives, CallKind::Sends, CallKind::Completes].map(|kind| known.names(*rank, kind))
         })
         .flatten()
         .collect();
@@ -393,6 +432,8 @@ fn module(ranks: &Ranks<'_>, role: &[u32], name: String) -> ObservedModule {
             mean(|one| one.blocked),
         ),
         workers: role.len() as u32,
+        ranks: role.to_vec(),
+        calls: role.iter().map(|rank| ranks.all_calls(*rank)).sum(),
     }
 }
 

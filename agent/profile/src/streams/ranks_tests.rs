@@ -26,6 +26,7 @@ fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankRep
         RankReport {
             elapsed_s: seconds,
             processes: ranks.iter().enumerate().map(totals).collect(),
+            changes: Vec::new(),
             matrix: Some(SentMessages {
                 sent: pairs
                     .iter()
@@ -151,4 +152,96 @@ fn what_is_no_stream_program_is_refused_with_the_reason() {
     // Waiting for sends only is waiting for room.
     let seen = observed_ranks(&reports(&[wait, receive], &to_next)).unwrap();
     assert_eq!(seen.modules[0].shares.verdict(), ModuleVerdict::Blocked);
+}
+
+/// What `film` is required to deliver: messages are items, so none has a size.
+const REQUIRED: &str = "
+contract: film
+streams:
+  scenes: {from: rank0, to: ranks1_2}
+  pictures: {from: ranks1_2, to: rank3}
+  groups: {from: rank3, to: rank4}
+  film: {from: rank4, to: rank5}
+modules:
+  rank0: {gives: {scenes: 1}}
+  ranks1_2: {takes: [scenes], gives: {pictures: 1}}
+  rank3: {takes: [pictures], gives: {groups: 1/12}}
+  rank4: {takes: [groups], gives: {film: 1}}
+  rank5: {takes: [film]}
+require:
+  - film >= 9.8/s
+";
+
+fn film_watch() -> ContractWatch {
+    let contract = Contract::parse(REQUIRED).unwrap();
+    let (assessment, _) = contract.capacity().unwrap();
+    ContractWatch::of(&contract, &assessment).unwrap()
+}
+
+#[test]
+fn messages_are_the_items_of_a_contract_and_each_module_is_judged() {
+    let (mut watch, reports) = (film_watch(), film());
+    let window: Vec<&RankReport> = reports[2..7].iter().collect();
+    let seen = counted_ranks(&reports[0], &window).unwrap();
+    assert_eq!(watch.is_filled(&seen), Ok(()));
+    for end in [1.0, 2.0, 3.0, 4.0] {
+        assert!(watch.window(end, &seen).unwrap().is_empty());
+    }
+    let summary = watch.summary();
+    assert!(summary.holds, "{:?}", summary.lines());
+    let rates: Vec<(&str, f64)> = summary
+        .rates
+        .iter()
+        .map(|rate| (rate.feature.as_str(), rate.rate.unwrap_or_default()))
+        .collect();
+    let expected = [
+        ("rank0", 120.0),
+        ("ranks1_2", 120.0),
+        ("rank3", 120.0),
+        ("rank4", 10.0),
+        ("rank5", 10.0),
+    ];
+    assert_eq!(rates[..5], expected);
+    let verdicts: Vec<ModuleVerdict> = summary.modules.iter().map(|module| module.verdict).collect();
+    use ModuleVerdict::{Blocked, ComputeBound, Starved};
+    // By name: rank0, rank3, rank4, rank5, ranks1_2.
+    assert_eq!(verdicts, [Blocked, Starved, Starved, Starved, ComputeBound]);
+    assert!(watch.has_sizes().is_err(), "bytes of pipes could not be counted");
+}
+
+#[test]
+fn a_stream_that_rests_for_a_window_is_a_stream_still() {
+    let (mut watch, mut reports) = (film_watch(), film());
+    let stopped = reports[3].matrix.clone();
+    reports[4..]
+        .iter_mut()
+        .for_each(|report| report.matrix.clone_from(&stopped));
+    let before = counted_ranks(&reports[0], &[&reports[0], &reports[0]]);
+    assert!(before.is_err(), "nothing was sent since the begin");
+    let window: Vec<&RankReport> = reports[3..8].iter().collect();
+    let seen = counted_ranks(&reports[0], &window).unwrap();
+    let lines: Vec<String> = (1..4)
+        .flat_map(|end| watch.window(end.into(), &seen).unwrap())
+        .collect();
+    assert!(lines[0].ends_with("rank0: 0/s of 118/s, violated"), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("film: 0/s of 9.8/s, violated")),
+        "{lines:?}"
+    );
+    // A part of the graph, as before the first item has arrived at the end.
+    let mut part = film();
+    for report in &mut part {
+        report
+            .matrix
+            .iter_mut()
+            .for_each(|matrix| matrix.sent.retain(|pair| pair.to != 5));
+    }
+    let seen = counted_ranks(&part[0], &[&part[0], &part[3]]).unwrap();
+    let missing = watch.is_filled(&seen).unwrap_err().to_string();
+    assert!(
+        missing.contains("it has rank4 to rank5, and here are rank0 to ranks1_2"),
+        "{missing}"
+    );
 }

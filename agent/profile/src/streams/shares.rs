@@ -1,10 +1,10 @@
 //! How a module's time divides, by the two gates of the source's equation (9): without input it is starved,
 //! without room for output it is blocked, and otherwise it is busy, or waits for a CPU.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Shares of a module's time; together 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeShares {
     /// Computes, or waits for something outside the streams.
     pub busy: f64,
@@ -19,7 +19,7 @@ pub struct TimeShares {
 }
 
 /// What a module mostly does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModuleVerdict {
     ComputeBound,

@@ -457,7 +457,7 @@ fn a_stalled_program_violates_and_another_program_is_refused() {
     let none = counted(&film.part_of(&other), &slices(&xz_is_slow()[..2], 3)).unwrap();
     let refused = film.window(1.0, &none).unwrap_err().to_string();
     assert!(
-        refused.ends_with("and here no pipe joins processes of those names"),
+        refused.ends_with("and here nothing joins modules of those names"),
         "{refused}"
     );
 }

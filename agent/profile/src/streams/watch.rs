@@ -1,19 +1,21 @@
 //! A contract compared with its running program, window by window: which rates are below their targets, and who
 //! has to act.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
-use serde::Serialize;
 
 use super::bottleneck::{Bottleneck, bottleneck};
 use super::counted::Names;
 use super::statistics::{Estimate, rate};
-use super::{End, ModuleVerdict, ObservedGraph, Pipe, Pipeline, TimeShares};
-use crate::format::{percent, significant};
+use super::summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
+use super::{
+    End, ItemsAre, MeasuredModule, ModuleVerdict, ObservedGraph, ObservedModule, Pipe, Pipeline, TimeShares,
+};
+use crate::format::significant;
 
 /// A rate is violated when its upper bound was below its target in this many windows, one after the other.
-const WINDOWS_BELOW: u32 = 3;
+pub(super) const WINDOWS_BELOW: u32 = 3;
 
 /// A rate that exceeds its target by less than this share is no waste.
 const WASTE_SHARE: f64 = 0.1;
@@ -42,6 +44,10 @@ pub struct ContractWatch {
     modules: BTreeMap<String, Mean>,
     bottleneck: Option<Bottleneck>,
     windows: u32,
+    /// What the modules did in the last window.
+    last: Vec<WatchedModule>,
+    /// The newest windows since something was changed.
+    recent: VecDeque<Vec<MeasuredModule>>,
 }
 
 /// A rate that the contract requires of a module or a stream. It needs no other rate to be judged.
@@ -51,9 +57,10 @@ struct Target {
     least: f64,
     /// The module whose end of the stream is counted.
     module: String,
+    stream: String,
     from: Vec<String>,
     to: Vec<String>,
-    item_bytes: f64,
+    item_bytes: Option<f64>,
     /// Activations per item, for a module that is counted by what it sends.
     factor: f64,
     is_sent: bool,
@@ -77,39 +84,6 @@ struct Mean {
     windows: f64,
 }
 
-/// What came of a contract.
-#[derive(Clone, Debug, Serialize)]
-pub struct WatchSummary {
-    pub contract: String,
-    pub windows: u32,
-    /// No rate was violated in any window, of which there were enough to judge.
-    pub holds: bool,
-    pub rates: Vec<WatchedRate>,
-    pub modules: Vec<WatchedModule>,
-    /// Who held the program up in the last window.
-    pub bottleneck: Option<Bottleneck>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct WatchedRate {
-    pub feature: String,
-    /// Per second, as the contract requires it.
-    pub target: f64,
-    /// Over all windows; `None` if there was none.
-    pub rate: Option<f64>,
-    pub windows_violated: u32,
-    pub is_violated: bool,
-    /// By how much more than the target is delivered, as a share of it.
-    pub waste: Option<f64>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct WatchedModule {
-    pub module: String,
-    pub verdict: ModuleVerdict,
-    pub shares: TimeShares,
-}
-
 impl ContractWatch {
     /// The targets that an assessment gives to the modules and streams of a contract.
     ///
@@ -118,22 +92,19 @@ impl ContractWatch {
     pub fn of(contract: &Contract, assessment: &Assessment) -> Result<ContractWatch, NotComparable> {
         let (streams, modules) = (contract.stream_outlines(), contract.module_outlines());
         let at = |module: &str, stream: &str| assessment.rate(&format!("{module}.{stream}"));
-        let target = |feature: &str, least: f64, module: &str, stream: &StreamOutline, is_sent: bool| {
-            let item_bytes = stream
-                .item_bytes
-                .ok_or_else(|| NotComparable::NoSize(stream.name.clone()))?;
-            Ok(Target {
+        let target =
+            |feature: &str, least: f64, module: &str, stream: &StreamOutline, is_sent: bool| Target {
                 feature: feature.to_owned(),
                 least,
                 module: module.to_owned(),
+                stream: stream.name.clone(),
                 from: stream.from.clone(),
                 to: stream.to.clone(),
-                item_bytes,
+                item_bytes: stream.item_bytes,
                 factor: least / at(module, &stream.name).unwrap_or(least),
                 is_sent,
                 standing: Standing::default(),
-            })
-        };
+            };
         let find = |name: &String| streams.iter().find(|stream| stream.name == *name);
         let of_module = |module: &ModuleOutline| {
             if module.is_compound {
@@ -144,7 +115,8 @@ impl ContractWatch {
             let Some((stream, least)) = counted.zip(least) else {
                 return Ok(None);
             };
-            target(&module.name, least, &module.name, stream, module.takes.is_empty()).map(Some)
+            let is_sent = module.takes.is_empty();
+            Ok(Some(target(&module.name, least, &module.name, stream, is_sent)))
         };
         let of_stream = |stream: &StreamOutline| {
             let targets = stream.to.iter().filter_map(|module| {
@@ -155,14 +127,14 @@ impl ContractWatch {
                 };
                 Some(target(&feature, least, module, stream, false))
             });
-            targets.collect::<Result<Vec<Target>, NotComparable>>()
+            targets.collect::<Vec<Target>>()
         };
         let mut targets = Vec::new();
         for module in &modules {
             targets.extend(of_module(module)?);
         }
         for stream in &streams {
-            targets.extend(of_stream(stream)?);
+            targets.extend(of_stream(stream));
         }
         Ok(ContractWatch {
             name: contract.name().to_owned(),
@@ -170,7 +142,32 @@ impl ContractWatch {
             modules: BTreeMap::new(),
             bottleneck: None,
             windows: 0,
+            last: Vec::new(),
+            recent: VecDeque::new(),
         })
+    }
+
+    /// The streams' bytes can be counted as items.
+    ///
+    /// # Errors
+    /// If a stream states no size of its items.
+    pub fn has_sizes(&self) -> Result<(), NotComparable> {
+        let unsized_one = self.targets.iter().find(|target| target.item_bytes.is_none());
+        match unsized_one {
+            Some(target) => Err(NotComparable::NoSize(target.stream.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether every stream of the contract is in what was seen: an item has arrived at each end of the graph.
+    ///
+    /// # Errors
+    /// If not: what is missing, and what is there instead.
+    pub fn is_filled(&self, seen: &ObservedGraph) -> Result<(), NotComparable> {
+        match self.targets.iter().all(|target| target.counted(seen).is_some()) {
+            true => Ok(()),
+            false => Err(self.other(seen)),
+        }
     }
 
     /// The part of a pipeline that the contract is about: pipes between processes with names of its modules.
@@ -218,6 +215,15 @@ impl ContractWatch {
                 .add(&module.shares);
         }
         self.bottleneck = bottleneck(seen);
+        self.last = seen
+            .modules
+            .iter()
+            .map(|one| WatchedModule::of(&one.name, one.shares))
+            .collect();
+        self.recent.push_back(self.measured_in(seen));
+        if self.recent.len() > WINDOWS_BELOW as usize {
+            self.recent.pop_front();
+        }
         let is_violated = self.targets.iter().any(|target| target.standing.is_violated);
         let mut lines: Vec<String> = changed.iter().map(|target| target.line(end_s)).collect();
         if let (false, true, Some(bottleneck)) = (changed.is_empty(), is_violated, &self.bottleneck) {
@@ -228,6 +234,42 @@ impl ContractWatch {
             ));
         }
         Ok(lines)
+    }
+
+    /// The modules of a window that has been judged, with the rates of their activations.
+    fn measured_in(&self, seen: &ObservedGraph) -> Vec<MeasuredModule> {
+        let of = |module: &ObservedModule| {
+            let mut targets = self.targets.iter();
+            let target = targets.find(|target| target.feature == module.name)?;
+            Some(MeasuredModule {
+                name: module.name.clone(),
+                holds: module.shares.holds(),
+                rate: target.standing.last?.value,
+                ranks: module.ranks.clone(),
+                calls_per_s: module.calls / seen.duration_s().max(f64::MIN_POSITIVE),
+            })
+        };
+        seen.modules.iter().filter_map(of).collect()
+    }
+
+    /// The module that has to act: a rate is violated, and it is compute-bound.
+    pub fn has_to_act(&self) -> Option<&str> {
+        let is_violated = self.targets.iter().any(|target| target.standing.is_violated);
+        let it = self.bottleneck.as_ref().filter(|_| is_violated)?;
+        (it.verdict == ModuleVerdict::ComputeBound).then_some(it.name.as_str())
+    }
+
+    /// The means of the newest windows.
+    pub fn measured(&self) -> Vec<MeasuredModule> {
+        MeasuredModule::means(&self.recent)
+    }
+
+    /// Something was changed: what was seen before says nothing of what follows.
+    pub fn begin_again(&mut self) {
+        self.recent.clear();
+        self.targets
+            .iter_mut()
+            .for_each(|target| target.standing.below = 0);
     }
 
     fn other(&self, seen: &ObservedGraph) -> NotComparable {
@@ -247,9 +289,31 @@ impl ContractWatch {
         NotComparable::Other {
             wanted: wanted.into_iter().collect::<Vec<_>>().join(", "),
             found: match seen.streams.is_empty() {
-                true => "no pipe joins processes of those names".to_owned(),
+                true => "nothing joins modules of those names".to_owned(),
                 false => format!("are {}", found.collect::<Vec<_>>().join(", ")),
             },
+        }
+    }
+
+    /// The last window, which ended at this time.
+    pub fn last_window(&self, end_s: f64) -> WatchedWindow {
+        let rates = self.targets.iter().map(|target| WindowRate {
+            feature: target.feature.clone(),
+            target: target.least,
+            rate: target.standing.last.map(|last| last.value),
+            within: target
+                .standing
+                .last
+                .map(|last| last.half)
+                .filter(|half| half.is_finite()),
+            is_violated: target.standing.is_violated,
+        });
+        WatchedWindow {
+            contract: self.name.clone(),
+            end_s,
+            rates: rates.collect(),
+            modules: self.last.clone(),
+            bottleneck: self.bottleneck.clone(),
         }
     }
 
@@ -267,11 +331,10 @@ impl ContractWatch {
                 waste: more.filter(|more| *more > WASTE_SHARE),
             }
         });
-        let modules = self.modules.iter().map(|(module, mean)| WatchedModule {
-            module: module.clone(),
-            verdict: mean.shares().verdict(),
-            shares: mean.shares(),
-        });
+        let modules = self
+            .modules
+            .iter()
+            .map(|(module, mean)| WatchedModule::of(module, mean.shares()));
         WatchSummary {
             contract: self.name.clone(),
             windows: self.windows,
@@ -289,7 +352,7 @@ impl ContractWatch {
 
 impl Target {
     /// The rate in the contract's items or activations; `None` without such a stream. It is uncertain by its
-    /// variation in the window, and by a block.
+    /// variation in the window, and by a block or a message.
     fn counted(&self, seen: &ObservedGraph) -> Option<Estimate> {
         let are = |ends: &[End], names: &[String]| {
             let is_named = |end: &End| names.contains(&seen.modules[end.module].name);
@@ -305,9 +368,14 @@ impl Target {
         }
         .iter();
         let end = ends.find(|end| seen.modules[end.module].name == self.module)?;
-        let scale = stream.item_bytes * self.factor / self.item_bytes;
+        let (scale, block) = match (stream.items_are, self.item_bytes) {
+            (ItemsAre::Bytes, Some(bytes)) => (stream.item_bytes / bytes, BLOCK_BYTES / stream.item_bytes),
+            (ItemsAre::Bytes, None) => return None,
+            (ItemsAre::Messages, _) => (1.0, 1.0),
+        };
+        let scale = scale * self.factor;
         let estimate = rate(&end.items, &seen.slices_ns);
-        let block = BLOCK_BYTES / stream.item_bytes / seen.duration_s().max(f64::MIN_POSITIVE);
+        let block = block / seen.duration_s().max(f64::MIN_POSITIVE);
         Some(Estimate {
             value: estimate.value * scale,
             half: estimate.half.max(block) * scale,
@@ -366,55 +434,5 @@ impl Mean {
             starved: mean(self.sum.starved),
             blocked: mean(self.sum.blocked),
         }
-    }
-}
-
-impl WatchSummary {
-    /// A line for each rate and each module, and one with the verdict.
-    pub fn lines(&self) -> Vec<String> {
-        let names = self.rates.iter().map(|one| one.feature.len());
-        let width = names.max().unwrap_or_default().max("rate of".len());
-        let mut lines = vec![format!(
-            "{:<width$}  {:>10}  {:>10}",
-            "rate of", "seen", "required"
-        )];
-        for one in &self.rates {
-            let seen = one
-                .rate
-                .map_or("-".to_owned(), |rate| format!("{}/s", significant(rate, 3)));
-            let target = format!("{}/s", significant(one.target, 3));
-            let violated = match (one.windows_violated, one.waste) {
-                (0, Some(more)) => format!("  {} more than required", percent(more)),
-                (0, None) => String::new(),
-                (windows, _) => format!("  violated in {windows} of {} windows", self.windows),
-            };
-            lines.push(format!(
-                "{:<width$}  {seen:>10}  {target:>10}{violated}",
-                one.feature
-            ));
-        }
-        for one in &self.modules {
-            let shares = &one.shares;
-            lines.push(format!(
-                "{:<width$}  {}: busy {}, waits for a CPU {}, starved {}, blocked {}",
-                one.module,
-                one.verdict.words(),
-                percent(shares.busy),
-                percent(shares.waits_for_cpu),
-                percent(shares.starved),
-                percent(shares.blocked)
-            ));
-        }
-        lines.extend(self.bottleneck.as_ref().map(Bottleneck::sentence));
-        let holds = match (self.windows < WINDOWS_BELOW, self.holds) {
-            (true, _) => format!(
-                "was seen in {} windows, and {WINDOWS_BELOW} are needed to judge it",
-                self.windows
-            ),
-            (false, true) => "holds".to_owned(),
-            (false, false) => "does not hold".to_owned(),
-        };
-        lines.push(format!("the contract {} {holds}", self.contract));
-        lines
     }
 }

@@ -2,19 +2,16 @@
 //! on.
 
 use std::{
-    io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    io::{BufRead, BufReader, Lines},
+    process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
 };
 
 use job::Discovery;
 use profile::streams::RankReport;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{cli::LearnArgs, commands::target, exit::Failure};
-
-/// Number of reports, and the least time between two: messages by pair are read once a second.
-const REPORTS: u32 = 10;
-const BETWEEN_MIN: Duration = Duration::from_secs(2);
+use crate::{commands::target, exit::Failure};
 
 /// Whether TARGET is a job of processes that have MPI. Nothing is refused here.
 pub(super) fn has_mpi(typed: &str) -> bool {
@@ -22,37 +19,68 @@ pub(super) fn has_mpi(typed: &str) -> bool {
     found.is_ok_and(|job| job.members.iter().any(|member| member.mpi.is_some()))
 }
 
-/// The reports of a session that watches TARGET.
-pub(super) fn reports(args: &LearnArgs) -> Result<Vec<RankReport>, Failure> {
-    let time = |time: Duration| format!("{}ms", time.as_millis());
-    let every = (args.duration / REPORTS).max(BETWEEN_MIN);
-    let mut child = Command::new("/proc/self/exe")
-        .args(["attach", &args.target, "--plain", "--rules", "none"])
-        .args(["--duration", &time(args.duration), "--snapshots", "/dev/stdout"])
-        .args(["--every", &time(every)])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(Failure::no)?;
-    let mut reports = Vec::new();
-    // Lines for the user stand between the reports.
-    for line in child
-        .stdout
-        .take()
-        .into_iter()
-        .flat_map(|output| BufReader::new(output).lines())
-    {
-        let line = line.map_err(Failure::no)?;
-        if line.starts_with('{') {
-            reports.push(serde_json::from_str(&line).map_err(Failure::no)?);
-        }
+/// A session that watches an MPI job, and the reports that it writes.
+pub(super) struct JobSession {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl JobSession {
+    /// With `may_change`, rules that are added to it may change the program.
+    pub(super) fn start(
+        target: &str,
+        (duration, every): (Duration, Duration),
+        may_change: bool,
+    ) -> Result<JobSession, Failure> {
+        let time = |time: Duration| format!("{}ms", time.as_millis());
+        let mut child = Command::new("/proc/self/exe")
+            .args(["attach", target, "--plain", "--rules", "none"])
+            .args(["--duration", &time(duration), "--snapshots", "/dev/stdout"])
+            .args(["--every", &time(every)])
+            .args(may_change.then_some("--apply"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(Failure::no)?;
+        let output = child.stdout.take();
+        let output = output.ok_or_else(|| Failure::no("the session has no output"))?;
+        Ok(JobSession {
+            child,
+            lines: BufReader::new(output).lines(),
+        })
     }
-    let status = child.wait().map_err(Failure::no)?;
-    match status.code() {
-        Some(0) => Ok(reports),
-        // It has said why.
-        Some(3) => Err(Failure::not_permitted("the job's calls of MPI cannot be watched")),
-        Some(2) => Err(Failure::not_there("the job's calls of MPI cannot be watched")),
-        _ => Err(Failure::no("the session that watched the job failed")),
+
+    /// The number of its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next report; `None` when the session has ended.
+    pub(super) fn next(&mut self) -> Result<Option<RankReport>, Failure> {
+        // Lines for the user stand between the reports.
+        for line in &mut self.lines {
+            let line = line.map_err(Failure::no)?;
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).map(Some).map_err(Failure::no);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends the session, if it has not ended.
+    ///
+    /// # Errors
+    /// If it failed.
+    pub(super) fn end(mut self) -> Result<(), Failure> {
+        // Fails if it has ended.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        while self.lines.next().is_some_and(|line| line.is_ok()) {}
+        match self.child.wait().map_err(Failure::no)?.code() {
+            Some(0) => Ok(()),
+            // It has said why.
+            Some(3) => Err(Failure::not_permitted("the job's calls of MPI cannot be watched")),
+            Some(2) => Err(Failure::not_there("the job's calls of MPI cannot be watched")),
+            _ => Err(Failure::no("the session that watched the job failed")),
+        }
     }
 }

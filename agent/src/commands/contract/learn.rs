@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
-use profile::streams::{Learned, NotLearned, ObservedGraph, learn, observed, observed_ranks};
+use profile::streams::{Learned, NotLearned, ObservedGraph, RankReport, learn, observed, observed_ranks};
 use report::console;
 
-use super::{job, sampling};
+use super::{
+    job::{self, JobSession},
+    sampling,
+};
 use crate::{
     cli::LearnArgs,
     exit::{Code, CommandResult, Failure},
@@ -17,6 +20,10 @@ use crate::{
 /// Number of slices from whose differences intervals are computed, and the least length of one.
 const SLICES: u32 = 20;
 const SLICE_MIN: Duration = Duration::from_millis(100);
+
+/// Number of reports of an MPI job, and the least time between two: messages by pair are read once a second.
+const REPORTS: u32 = 10;
+const BETWEEN_MIN: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &LearnArgs) -> CommandResult {
     // The right to create files is given up before other programs are looked at.
@@ -45,7 +52,7 @@ pub(super) fn run(args: &LearnArgs) -> CommandResult {
 fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
     let (seen, about) = match job::has_mpi(&args.target) {
         true => {
-            let seen = observed_ranks(&job::reports(args)?).map_err(Failure::no)?;
+            let seen = observed_ranks(&reports(args)?).map_err(Failure::no)?;
             (seen, "Learned from the messages between the ranks of an MPI job.")
         }
         false => (
@@ -54,6 +61,18 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
         ),
     };
     learn(&seen, &name(&seen), about).map_err(Failure::no)
+}
+
+/// The reports of a session that watches an MPI job.
+fn reports(args: &LearnArgs) -> Result<Vec<RankReport>, Failure> {
+    let every = (args.duration / REPORTS).max(BETWEEN_MIN);
+    let mut session = JobSession::start(&args.target, (args.duration, every), false)?;
+    let mut reports = Vec::new();
+    while let Some(report) = session.next()? {
+        reports.push(report);
+    }
+    session.end()?;
+    Ok(reports)
 }
 
 /// What is seen of processes that are joined by pipes.

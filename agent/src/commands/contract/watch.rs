@@ -1,63 +1,75 @@
-//! `tuneagent contract watch FILE TARGET`: measured rates of a running pipeline against its contract.
+//! `tuneagent contract watch FILE TARGET`: measured rates of a running pipeline, or of an MPI job, against its
+//! contract.
 
 use std::{collections::VecDeque, time::Duration};
 
-use profile::streams::{ContractWatch, NotComparable, NotLearned, Slice, counted};
+use profile::format::significant;
+use profile::streams::{ContractWatch, NotComparable, NotLearned, RankReport, Slice, counted, counted_ranks};
 use report::console;
 use rules::contract::Contract;
 
-use super::{ShowResult, sampling};
+use super::{
+    ShowResult,
+    act::Actor,
+    job::{self, JobSession},
+    sampling,
+};
 use crate::{
     cli::WatchContractArgs,
-    commands::print_json,
     exit::{Code, Failure},
+    output_name::cannot_be_written,
+    report_file::ReportFile,
 };
 
 /// A window has as many slices; from their differences follows how uncertain its rates are.
 const SLICES: usize = 10;
 const SLICE: Duration = Duration::from_millis(100);
 
+/// A window of an MPI job has as many reports behind its first. Messages by pair are read once a second.
+const REPORTS: usize = 4;
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
-    let (assessment, _) = contract.capacity()?;
+    let (assessment, capacity) = contract.capacity()?;
     let mut watch = ContractWatch::of(contract, &assessment).map_err(Failure::not_there)?;
     if args.contract.json {
         console::keep_for_data();
     }
-    let (pipeline, mut sampler) = sampling::open(&args.target)?;
-    let part = watch.part_of(&pipeline);
-    let (mut window, mut passed_ns, mut refused) = (VecDeque::new(), 0, None);
-    let ended = sampling::slices(&part, &mut sampler, SLICE, args.duration, |slice: Slice| {
-        passed_ns += slice.ns;
-        window.push_back(slice);
-        if window.len() < SLICES {
-            return true;
-        }
-        let slices: Vec<Slice> = window.drain(..).collect();
-        let judged = counted(&part, &slices)
-            .map_err(Unwatched::from)
-            .and_then(|seen| Ok(watch.window(passed_ns as f64 / 1e9, &seen)?));
-        match judged {
-            Ok(lines) => lines.iter().for_each(|line| say!("{line}")),
-            Err(why) => refused = Some(why),
-        }
-        refused.is_none()
+    // The right to create files is given up before other programs are looked at.
+    let picture = args.svg.as_ref().map(|name| {
+        let created = ReportFile::create(name);
+        created.map_err(|error| cannot_be_written(name, &error))
     });
-    if let Some(why) = refused {
-        return Err(Failure::not_there(why).into());
-    }
-    if let Err(ended) = ended {
-        console::error_line(format_args!("{ended}"));
+    let picture = picture.transpose()?;
+    match job::has_mpi(&args.target) {
+        true => watch_job(contract, &mut watch, args)?,
+        false => watch_pipes(&mut watch, args)?,
     }
     let summary = watch.summary();
-    if summary.windows == 0 {
-        let seconds = args.duration.as_secs_f64();
-        return Err(Failure::no(NotLearned::Filling { seconds }).into());
-    }
     match args.contract.json {
-        true => print_json(&summary).map(drop)?,
+        true => print_line(&summary)?,
         false => summary.lines().iter().for_each(|line| say!("{line}")),
     }
+    if let Some(picture) = picture {
+        let svg = contract.svg(&assessment, &capacity, Some(&summary.seen()));
+        picture.complete(svg.as_bytes()).map_err(Failure::no)?;
+    }
     Ok(if summary.holds { Code::Done } else { Code::No })
+}
+
+/// Data for other programs, an object a line.
+fn print_line(data: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(data).map_err(Failure::no)?;
+    console::complete(&(text + "\n")).map_err(Failure::no)
+}
+
+/// What is said of a window that has been judged.
+fn print_window(watch: &ContractWatch, lines: &[String], end_s: f64, json: bool) -> Result<(), Failure> {
+    lines.iter().for_each(|line| say!("{line}"));
+    match json {
+        true => print_line(&watch.last_window(end_s)),
+        false => Ok(()),
+    }
 }
 
 /// Why a window is not judged.
@@ -67,4 +79,117 @@ enum Unwatched {
     NotCounted(#[from] NotLearned),
     #[error(transparent)]
     NotComparable(#[from] NotComparable),
+}
+
+fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<(), Failure> {
+    if args.apply {
+        return Err(Failure::not_there(
+            "--apply: workers are set in MPI jobs only, and this is none; watch it without",
+        ));
+    }
+    watch.has_sizes().map_err(Failure::not_there)?;
+    let (pipeline, mut sampler) = sampling::open(&args.target)?;
+    let part = watch.part_of(&pipeline);
+    let (mut window, mut passed_ns, mut refused, mut windows) = (VecDeque::new(), 0, None, 0);
+    let ended = sampling::slices(&part, &mut sampler, SLICE, args.duration, |slice: Slice| {
+        passed_ns += slice.ns;
+        window.push_back(slice);
+        if window.len() < SLICES {
+            return true;
+        }
+        let slices: Vec<Slice> = window.drain(..).collect();
+        let end_s = passed_ns as f64 / 1e9;
+        let judged = counted(&part, &slices)
+            .map_err(Unwatched::from)
+            .and_then(|seen| Ok(watch.window(end_s, &seen)?))
+            .map_err(Failure::not_there)
+            .and_then(|lines| print_window(watch, &lines, end_s, args.contract.json));
+        refused = judged.err();
+        windows += 1;
+        refused.is_none()
+    });
+    if let Some(why) = refused {
+        return Err(why);
+    }
+    if let Err(ended) = ended {
+        console::error_line(format_args!("{ended}"));
+    }
+    match windows {
+        0 => Err(filling(args)),
+        _ => Ok(()),
+    }
+}
+
+fn filling(args: &WatchContractArgs) -> Failure {
+    let seconds = args.duration.as_secs_f64();
+    Failure::no(NotLearned::Filling { seconds })
+}
+
+/// Judges windows of the reports of a session, from the first in which a message has arrived at each end.
+fn watch_job(
+    contract: &Contract,
+    watch: &mut ContractWatch,
+    args: &WatchContractArgs,
+) -> Result<(), Failure> {
+    let times = (args.duration, REPORT_EVERY);
+    let mut session = JobSession::start(&args.target, times, args.apply)?;
+    let mut actor = args
+        .apply
+        .then(|| Actor::new(contract, &args.target, session.pid()));
+    let (mut begin, mut window, mut windows, mut failed) = (None, Vec::<RankReport>::new(), 0, None);
+    // Until it is filled, or for good if the contract is of another program.
+    let mut unfilled = Some(Unwatched::NotCounted(NotLearned::Filling {
+        seconds: args.duration.as_secs_f64(),
+    }));
+    while let Some(report) = session.next()? {
+        let begin = begin.get_or_insert_with(|| report.clone());
+        if unfilled.is_some() {
+            unfilled = filled(watch, begin, &report).err();
+        }
+        if unfilled.is_none() {
+            window.push(report);
+        }
+        if window.len() <= REPORTS {
+            continue;
+        }
+        let reports: Vec<&RankReport> = window.iter().collect();
+        let end_s = window[REPORTS].elapsed_s;
+        let seen = counted_ranks(begin, &reports).map_err(Unwatched::from);
+        match seen.and_then(|seen| Ok(watch.window(end_s, &seen)?)) {
+            Ok(lines) => print_window(watch, &lines, end_s, args.contract.json)?,
+            // It leaves its loop, as at its end.
+            Err(why) => {
+                console::error_line(format_args!("{why}"));
+                break;
+            }
+        }
+        windows += 1;
+        window.drain(..REPORTS);
+        if let (Some(actor), Some(last)) = (&mut actor, window.last()) {
+            match actor.look(watch, last) {
+                Ok(said) => said
+                    .iter()
+                    .for_each(|line| say!("{:>7} s  {line}", significant(end_s, 4))),
+                Err(why) => {
+                    failed = Some(why);
+                    break;
+                }
+            }
+        }
+    }
+    session.end()?;
+    if let Some(why) = failed {
+        return Err(why);
+    }
+    match unfilled {
+        Some(why) => Err(Failure::not_there(why)),
+        None if windows == 0 => Err(filling(args)),
+        None => Ok(()),
+    }
+}
+
+/// Whether all that the contract is about has been seen since the begin.
+fn filled(watch: &ContractWatch, begin: &RankReport, now: &RankReport) -> Result<(), Unwatched> {
+    let seen = counted_ranks(begin, &[begin, now])?;
+    Ok(watch.is_filled(&seen)?)
 }

@@ -188,9 +188,11 @@ impl ContractReader<'_, '_> {
                 .push(Diagnostic::wrong("E0174", set.span, message).help_if(near));
             return None;
         }
+        let at = fields.get("at").and_then(|at| text(at, self.wrong));
         Some(Adaptation {
             module,
             variable: set.raw,
+            at: at.map(|at| at.raw),
             least,
             most,
         })

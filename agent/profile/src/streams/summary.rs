@@ -1,0 +1,165 @@
+//! What came of a watched contract, for users and for other programs.
+
+use rules::contract::SeenRates;
+use serde::{Deserialize, Serialize};
+
+use super::bottleneck::Bottleneck;
+use super::watch::WINDOWS_BELOW;
+use super::{ModuleVerdict, TimeShares};
+use crate::format::{percent, significant};
+
+/// What came of a contract.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WatchSummary {
+    pub contract: String,
+    pub windows: u32,
+    /// No rate was violated in any window, of which there were enough to judge.
+    pub holds: bool,
+    pub rates: Vec<WatchedRate>,
+    pub modules: Vec<WatchedModule>,
+    /// Who held the program up in the last window.
+    pub bottleneck: Option<Bottleneck>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WatchedRate {
+    pub feature: String,
+    /// Per second, as the contract requires it.
+    pub target: f64,
+    /// Over all windows; `None` if there was none.
+    pub rate: Option<f64>,
+    pub windows_violated: u32,
+    pub is_violated: bool,
+    /// By how much more than the target is delivered, as a share of it.
+    pub waste: Option<f64>,
+}
+
+/// A window, as a line for other programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct WatchedWindow {
+    pub contract: String,
+    pub end_s: f64,
+    pub rates: Vec<WindowRate>,
+    pub modules: Vec<WatchedModule>,
+    pub bottleneck: Option<Bottleneck>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct WindowRate {
+    pub feature: String,
+    /// Per second, as the contract requires it.
+    pub target: f64,
+    pub rate: Option<f64>,
+    /// With 95 % the rate is not above this much more; `None` if one slice alone was counted.
+    pub within: Option<f64>,
+    /// It was below its target in three windows, one after the other.
+    pub is_violated: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WatchedModule {
+    pub module: String,
+    pub verdict: ModuleVerdict,
+    pub shares: TimeShares,
+}
+
+impl WatchSummary {
+    /// A line for each rate and each module, and one with the verdict.
+    pub fn lines(&self) -> Vec<String> {
+        let names = self.rates.iter().map(|one| one.feature.len());
+        let width = names.max().unwrap_or_default().max("rate of".len());
+        let mut lines = vec![format!(
+            "{:<width$}  {:>10}  {:>10}",
+            "rate of", "seen", "required"
+        )];
+        for one in &self.rates {
+            let seen = one
+                .rate
+                .map_or("-".to_owned(), |rate| format!("{}/s", significant(rate, 3)));
+            let target = format!("{}/s", significant(one.target, 3));
+            let violated = match (one.windows_violated, one.waste) {
+                (0, Some(more)) => format!("  {} more than required", percent(more)),
+                (0, None) => String::new(),
+                (windows, _) => format!("  violated in {windows} of {} windows", self.windows),
+            };
+            lines.push(format!(
+                "{:<width$}  {seen:>10}  {target:>10}{violated}",
+                one.feature
+            ));
+        }
+        for one in &self.modules {
+            let shares = &one.shares;
+            lines.push(format!(
+                "{:<width$}  {}: busy {}, waits for a CPU {}, starved {}, blocked {}",
+                one.module,
+                one.verdict.words(),
+                percent(shares.busy),
+                percent(shares.waits_for_cpu),
+                percent(shares.starved),
+                percent(shares.blocked)
+            ));
+        }
+        lines.extend(self.bottleneck.as_ref().map(Bottleneck::sentence));
+        let holds = match (self.windows < WINDOWS_BELOW, self.holds) {
+            (true, _) => format!(
+                "was seen in {} windows, and {WINDOWS_BELOW} are needed to judge it",
+                self.windows
+            ),
+            (false, true) => "holds".to_owned(),
+            (false, false) => "does not hold".to_owned(),
+        };
+        lines.push(format!("the contract {} {holds}", self.contract));
+        lines
+    }
+
+    /// What a picture of the contract shows of it.
+    pub fn seen(&self) -> SeenRates {
+        let rates = self.rates.iter();
+        let modules = self.modules.iter();
+        SeenRates {
+            rates: rates
+                .filter_map(|one| Some((one.feature.clone(), one.rate?)))
+                .collect(),
+            busy: modules
+                .map(|one| (one.module.clone(), one.shares.holds()))
+                .collect(),
+            bottleneck: self.bottleneck.as_ref().map(|one| one.name.clone()),
+        }
+    }
+}
+
+impl WatchedModule {
+    pub(super) fn of(module: &str, shares: TimeShares) -> WatchedModule {
+        WatchedModule {
+            module: module.to_owned(),
+            verdict: shares.verdict(),
+            shares,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::contract::Contract;
+
+    use super::*;
+
+    /// A pipeline as learned (`contract learn -o`), and what came of watching it (the last line of `contract watch
+    /// --json`).
+    const LEARNED: &str = include_str!("pictures/pipeline.yaml");
+    const WATCHED: &str = include_str!("pictures/pipeline.json");
+    const PICTURE: &str = include_str!("../../../../docs/pictures/contract.svg");
+
+    #[test]
+    fn the_picture_in_the_documents_is_that_of_a_pipeline_that_was_watched() {
+        let contract = Contract::parse(LEARNED).unwrap();
+        let (assessment, capacity) = contract.capacity().unwrap();
+        let summary: WatchSummary = serde_json::from_str(WATCHED).unwrap();
+        let drawn = contract.svg(&assessment, &capacity, Some(&summary.seen()));
+        if std::env::var_os("TUNEAGENT_UPDATE").is_some() {
+            std::fs::write("../../docs/pictures/contract.svg", &drawn).unwrap();
+            return;
+        }
+        assert_eq!(drawn, PICTURE);
+    }
+}
