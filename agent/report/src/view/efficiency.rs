@@ -4,7 +4,7 @@ use profile::format::{count, percent, plural, significant};
 use profile::{EfficienciesView, Rates, Scalability, Snapshot, Split};
 
 /// If ranks need a CPU for a smaller part of their time outside MPI, they are reported as sleeping, and without
-/// an efficiency: POP counts all of that time as useful, and nobody knows what they wait for.
+/// an efficiency: POP counts all of that time as useful, and it is not known what they wait for.
 const AWAKE: f64 = 0.5;
 /// If ranks are outside MPI for less of their time, sleep is not reported.
 const OUTSIDE_SHOWN: f64 = 0.2;
