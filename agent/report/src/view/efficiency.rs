@@ -31,17 +31,18 @@ pub fn efficiencies(snapshot: &Snapshot) -> Option<&EfficienciesView> {
 /// The efficiencies, their factors and the scalability, in lines; `asleep` is the share of the time outside MPI
 /// that must be reported as sleep.
 pub(super) fn lines(view: &EfficienciesView, asleep: Option<f64>) -> Vec<String> {
-    if let Some(share) = asleep {
-        return vec![format!(
+    let not_measured = asleep.map(|share| {
+        format!(
             " parallel efficiency not measured: outside MPI the ranks sleep {} of the time, which is neither work nor \
              waiting for other ranks",
             percent(share)
-        )];
-    }
+        )
+    });
     let scalability = view.scalability.as_ref();
     let scalability = scalability.map(|of| scalability_line(of, view.ranks));
-    let split = view.split.as_ref().map(split_line);
-    [factors(view)]
+    let split = view.split.as_ref().filter(|_| not_measured.is_none());
+    let split = split.map(split_line);
+    [not_measured.unwrap_or_else(|| factors(view))]
         .into_iter()
         .chain(split)
         .chain(scalability)
