@@ -27,12 +27,12 @@ pub(crate) fn of_variable(space: &AddressSpace, variable: &str) -> Option<String
     })
 }
 
-/// The path to a variable with the nearest existing name in place of the mistyped one: of all of it, or of the
-/// part before its first member, element or target.
+/// The path to a variable with the nearest existing name in place of the mistyped one: of the part before its
+/// first member, element or target, or of all of it.
 fn corrected(names: &[String], typed: &str) -> Option<String> {
     let path = typed.trim_start_matches('*');
     let stars = &typed[..typed.len() - path.len()];
-    let ends = [Some(path.len()), path.find(['.', '[', '-'])];
+    let ends = [path.find(['.', '[', '-']), Some(path.len())];
     ends.into_iter().flatten().find_map(|end| {
         let near = nearest(&path[..end], names.iter().cloned())?;
         Some(format!("{stars}{near}{}", &path[end..]))

@@ -254,8 +254,8 @@ fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing()
         (
             vec!["farm", "--file", workers.to_str().ok_or("no text")?],
             vec![
-                "master:   rank == 0",
-                "{role: everyone, span: ",
+                "master: rank == 0",
+                "{role: member, span: ",
                 "compute_task ",
                 "NOptWorkers ",
             ],

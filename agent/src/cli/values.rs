@@ -29,7 +29,7 @@ pub(super) enum ValueError {
 /// A number of things, 1 at least.
 pub(super) fn number(text: &str) -> Result<u64, ValueError> {
     let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| ValueError::NotA(text.to_owned(), "a whole number, 1 or more"))
+    number.ok_or_else(|| ValueError::NotA(text.to_owned(), "an integer, 1 or more"))
 }
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.

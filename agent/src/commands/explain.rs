@@ -32,7 +32,7 @@ pub(super) fn run(words: &[String]) -> CommandResult {
     }
 }
 
-/// The built-in rule that is meant, or those whose names contain the text, as a suffix.
+/// The built-in rule with the nearest name, or those whose names contain the text, as a suffix.
 fn similar(id: &str) -> String {
     let names = || rules::shipped().map(|(name, _)| name.to_owned());
     let containing: Vec<String> = names().filter(|name| id.len() > 2 && name.contains(id)).collect();

@@ -115,16 +115,7 @@ fn take(
             let of = known.map(|definition| function(definition, process, processes));
             match (of, place) {
                 (Some(of), Some(ProbePlace::Entry)) => of.calls = count,
-                (Some(of), _) => {
-                    // If only some calls of a function were timed, they say nothing about all calls.
-                    let are_most = count >= of.calls / 2;
-                    (of.returned, of.returned_ns) = if are_most {
-                        (count, duration_sum_ns)
-                    } else {
-                        (0, 0)
-                    };
-                    of.time_ns = are_most.then_some(duration_sum_ns);
-                }
+                (Some(of), _) => time(of, (count, duration_sum_ns)),
                 (None, _) => {}
             }
         }
@@ -149,26 +140,40 @@ fn take(
             }
         }
         Record::Iterations { process, .. } => processes.entry(process.0).or_default().iterate(&record),
-        Record::Regions {
-            process,
-            count,
-            inside_ns,
-            watched_ns,
-            until_ns,
-            ..
-        } => {
-            processes.entry(process.0).or_default().regions = Some(RegionsView {
-                regions: count,
-                inside_ns,
-                watched_ns,
-                until_ns,
-                teams: None,
-                without_teams: None,
-                scaling: None,
-            });
+        Record::Regions { process, .. } => {
+            processes.entry(process.0).or_default().regions = regions(&record);
         }
         _ => {}
     }
+}
+
+/// Adds calls that were timed, and their time. If only some calls were timed, they say nothing about all calls.
+fn time(of: &mut FunctionTotals, (count, sum_ns): (u64, u64)) {
+    let timed = Some((count, sum_ns)).filter(|_| count >= of.calls / 2);
+    (of.returned, of.returned_ns) = timed.unwrap_or_default();
+    of.time_ns = timed.map(|(_, sum_ns)| sum_ns);
+}
+
+fn regions(record: &Record) -> Option<RegionsView> {
+    let &Record::Regions {
+        count,
+        inside_ns,
+        watched_ns,
+        until_ns,
+        ..
+    } = record
+    else {
+        return None;
+    };
+    Some(RegionsView {
+        regions: count,
+        inside_ns,
+        watched_ns,
+        until_ns,
+        teams: None,
+        without_teams: None,
+        scaling: None,
+    })
 }
 
 /// The data of a probe's function in a process.
@@ -231,6 +236,7 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
                 .first()
                 .map(|header| header.program.clone())
                 .unwrap_or_default(),
+            // A recording of a command was begun before the user of its program was known.
             user: note("user").unwrap_or_default(),
             host: hosts.into_iter().collect::<Vec<_>>().join(", "),
             launcher: None,

@@ -68,7 +68,7 @@ fn all_used(
     Ok(())
 }
 
-/// The parameter that is meant, or those that there are, as a suffix.
+/// The parameter with the nearest name, or those that there are, as a suffix.
 fn known_parameters(loaded: &[CheckedRule], name: &str) -> String {
     let parameters = loaded.iter().flat_map(CheckedRule::parameters);
     let names: BTreeSet<String> = parameters.map(|(name, _)| name.clone()).collect();

@@ -4,7 +4,7 @@ use profile::format::{count, percent, plural, significant};
 use profile::{EfficienciesView, Rates, Scalability, Snapshot, Split};
 
 /// If ranks need a CPU for a smaller part of their time outside MPI, they are reported as sleeping, and without
-/// an efficiency: POP counts all of that time as useful, and nobody knows what they wait for.
+/// an efficiency: POP counts all of that time as useful, and it is not known what they wait for.
 const AWAKE: f64 = 0.5;
 /// If ranks are outside MPI for less of their time, sleep is not reported.
 const OUTSIDE_SHOWN: f64 = 0.2;
@@ -31,17 +31,18 @@ pub fn efficiencies(snapshot: &Snapshot) -> Option<&EfficienciesView> {
 /// The efficiencies, their factors and the scalability, in lines; `asleep` is the share of the time outside MPI
 /// that must be reported as sleep.
 pub(super) fn lines(view: &EfficienciesView, asleep: Option<f64>) -> Vec<String> {
-    if let Some(share) = asleep {
-        return vec![format!(
+    let not_measured = asleep.map(|share| {
+        format!(
             " parallel efficiency not measured: outside MPI the ranks sleep {} of the time, which is neither work nor \
              waiting for other ranks",
             percent(share)
-        )];
-    }
+        )
+    });
     let scalability = view.scalability.as_ref();
     let scalability = scalability.map(|of| scalability_line(of, view.ranks));
-    let split = view.split.as_ref().map(split_line);
-    [factors(view)]
+    let split = view.split.as_ref().filter(|_| not_measured.is_none());
+    let split = split.map(split_line);
+    [not_measured.unwrap_or_else(|| factors(view))]
         .into_iter()
         .chain(split)
         .chain(scalability)

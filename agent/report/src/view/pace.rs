@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use profile::format::{count, duration, percent, plural, times};
 use profile::{
-    CallSiteView, EfficienciesView, FunctionTotals, IterationView, SequenceView, Snapshot, Steps, TeamsView,
+    CallSiteView, EfficienciesView, FunctionTotals, IterationView, LeftLoop, SequenceView, Snapshot, Steps,
+    TeamsView,
 };
 
 use super::efficiency;
@@ -166,20 +167,9 @@ fn step_line(
         (false, 0) => "",
         (false, _) => " seen",
     };
-    // If the time of a step changes, it is because of another loop: the pace of the program need not have
-    // changed.
     let before = iteration.before.map_or_else(String::new, |left| {
-        let noun = plural(left.calls.round() as usize, sequence.steps.noun());
-        let time = |at: Duration| duration(at.as_nanos() as f64);
-        let pace = left.pace;
-        format!(
-            "; from {} to {} another loop was seen: {} of {noun} each, {} a step{}",
-            time(left.from),
-            time(pace.until),
-            plural(usize::try_from(pace.count).unwrap_or(usize::MAX), "step"),
-            duration(pace.mean_ns),
-            beside((left.from, pace.until)),
-        )
+        let beside = beside((left.from, left.pace.until));
+        left_loop(&left, sequence.steps) + beside
     });
     let is_over = iteration.is_over || until.is_some();
     let takes = if is_over { "took" } else { "takes" };
@@ -202,6 +192,20 @@ fn step_line(
     format!(
         " {until}one step of the detected loop {takes} {time}   ({}{seen}, {calls}{over}{change}{before}{probes})",
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
+    )
+}
+
+/// If the time of a step changes, it is because of another loop: the pace of the program need not have changed.
+fn left_loop(left: &LeftLoop, steps: Steps) -> String {
+    let noun = plural(left.calls.round() as usize, steps.noun());
+    let time = |at: Duration| duration(at.as_nanos() as f64);
+    let pace = left.pace;
+    format!(
+        "; from {} to {} another loop was seen: {} of {noun} each, {} a step",
+        time(left.from),
+        time(pace.until),
+        plural(usize::try_from(pace.count).unwrap_or(usize::MAX), "step"),
+        duration(pace.mean_ns),
     )
 }
 
@@ -366,7 +370,7 @@ fn place(site: &CallSiteView) -> String {
 mod tests {
     use super::*;
     use crate::example::{call_site, efficiencies, split};
-    use profile::{LeftLoop, PaceView, ProcessView, RegionsView, Scalability, TeamTotals};
+    use profile::{PaceView, ProcessView, RegionsView, Scalability, TeamTotals};
 
     fn sequence() -> SequenceView {
         SequenceView {

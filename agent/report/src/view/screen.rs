@@ -29,17 +29,13 @@ pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
         Some((name, None)) => format!(", {name}"),
         None => ", no MPI".to_owned(),
     };
-    // A recording of a command was begun before the user of its program was known.
-    let user = match job.user.as_str() {
-        "" => String::new(),
-        user => format!(", user {user}"),
-    };
+    let user = (!job.user.is_empty()).then(|| format!(", user {}", job.user));
     // In order of display, each part with its importance.
     let parts = [
         (4, format!("{}: {who}", job.program)),
         (1, pids),
         (2, mpi),
-        (0, user),
+        (0, user.unwrap_or_default()),
         (3, format!(", {}", place(snapshot))),
     ];
     let without = |least: usize| -> String {

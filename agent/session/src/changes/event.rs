@@ -202,7 +202,7 @@ pub enum ChangeEvent {
         /// Trials without a verdict, which are not judged any more.
         on_trial: Vec<TrialProgress>,
         /// By rule: the least and the greatest time that a verdict takes, in seconds.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         time_to_verdict: BTreeMap<String, (f64, f64)>,
     },
     /// The actuator of a machine has reverted all unconfirmed changes and ended.

@@ -20,6 +20,18 @@ use super::{
 };
 use crate::changes::ProbeSwitch;
 
+/// What to do where a verdict takes so many seconds, as a suffix.
+fn longer((least, most): (f64, f64)) -> String {
+    let [least, most] = [least, most].map(|seconds| duration(seconds * 1e9));
+    format!("; a verdict comes {least} to {most} after the first change: let the session last as long")
+}
+
+/// Why a change that was reverted to compare at the end was not judged.
+pub(super) fn ended_compared(ending: Ending, too_short: &BTreeMap<String, String>, rule: &str) -> String {
+    let longer = too_short.get(rule).map_or("", String::as_str);
+    format!("{ending} ended while the change was reverted to compare{longer}")
+}
+
 /// How far a trial was at the end.
 pub(super) fn ended(ending: Ending, trial: TrialProgress) -> String {
     format!("{ending} ended after {} of {} windows", trial.seen, trial.over)
@@ -167,31 +179,25 @@ impl Changes {
         on_trial: Vec<TrialProgress>,
         time_to_verdict: &BTreeMap<String, (f64, f64)>,
     ) -> ChangeEffects {
-        // Nobody can let a program last longer.
-        let times = Some(time_to_verdict).filter(|_| ending == Ending::Session);
-        let takes = |rule: &str| {
-            let time = times.and_then(|times| times.get(rule));
-            time.map_or_else(String::new, |(least, most)| {
-                let [least, most] = [least, most].map(|seconds| duration(seconds * 1e9));
-                format!(
-                    "; a verdict comes {least} to {most} after the first change: let the session last as long"
-                )
-            })
-        };
+        // A program ends when it has done its work.
+        let times = time_to_verdict.iter().filter(|_| ending == Ending::Session);
+        let of_rule = times.map(|(rule, time)| (rule.clone(), longer(*time)));
+        self.too_short = of_rule.collect();
         let mut effects = ChangeEffects::new();
         for trial in on_trial {
             let decision = trial.decision;
             let known = self.decisions.get(&decision);
             let rule = known.map_or_else(String::new, |known| known.decided.rule.clone());
-            let reason = format!("{}{}", ended(ending, trial), takes(&rule));
+            let longer = self.too_short.get(&rule).map_or("", String::as_str);
+            let reason = format!("{}{longer}", ended(ending, trial));
             let guard = GuardView::without(words::NOT_JUDGED, reason.clone());
             effects.push(ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason }));
             self.unjudged.insert(decision, guard);
         }
-        let ended = format!("{ending} ended while the change was reverted to compare");
+        let too_short = &self.too_short;
         let compared = self.made.compared_mut();
         let not_judged = compared.filter_map(|made| {
-            let reason = format!("{ended}{}", takes(made.rule()));
+            let reason = ended_compared(ending, too_short, made.rule());
             let is_new = made.is_not_judged(&reason);
             is_new.then(|| (made.rule().to_owned(), reason))
         });

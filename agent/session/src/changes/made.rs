@@ -9,7 +9,7 @@ use profile::{ChangeView, GuardView, outcome as words};
 use super::{
     Changes,
     event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange},
-    judging::ended,
+    judging::{ended, ended_compared},
     outcome::{ChangeOutcome, Standing},
     reverting::Judgement,
 };
@@ -228,7 +228,13 @@ impl Changes {
     }
 
     pub(super) fn judge(&mut self, decision: DecisionId, judgement: Judgement, guard: &GuardView) {
-        self.made
-            .change_decision(decision, |made| made.judge(judgement, guard));
+        let (stopped, too_short) = (self.stopped, &self.too_short);
+        self.made.change_decision(decision, |made| {
+            made.judge(judgement, guard);
+            // It is never made again.
+            if let Some(ending) = stopped {
+                made.is_not_judged(&ended_compared(ending, too_short, &made.view.rule.clone()));
+            }
+        });
     }
 }

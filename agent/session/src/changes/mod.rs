@@ -79,6 +79,8 @@ pub struct Changes {
     strangers: Vec<Left>,
     /// Nothing is ordered any more: the actuator reverts unconfirmed changes.
     stopped: Option<Ending>,
+    /// By rule: what to do to get a verdict next time, as a suffix; empty until the session is over.
+    too_short: BTreeMap<String, String>,
 }
 
 impl Changes {

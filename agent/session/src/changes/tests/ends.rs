@@ -69,6 +69,19 @@ fn a_stop_while_a_change_is_reverted_to_compare_says_that_it_was_not_judged() {
 }
 
 #[test]
+fn a_change_that_is_being_reverted_to_compare_at_the_stop_was_not_judged() {
+    let mut it = after!(with_one_change(); compared(1), ms(2); stop(), s(1));
+    it.on(reverts(&[change(R0, 1)], &[]), s(1));
+    assert_eq!(verdicts(&it), ["not judged"]);
+    let guard = it.views(&[])[0].guard.clone().unwrap();
+    let reason = format!("the session ended while the change was reverted to compare; {LAST_AS_LONG}");
+    assert_eq!(
+        guard.text,
+        format!("not judged: {reason}; first comparison: pace: 1 -> 2")
+    );
+}
+
+#[test]
 fn a_change_that_is_made_while_the_session_stops_is_not_on_trial() {
     let mut it = after!(new(); decided(1, [R0]), ms(0); stop(), s(1); written(1, 0, 1), s(1));
     let trial = TrialProgress {
