@@ -218,6 +218,46 @@ fn the_time_that_is_left_follows_from_the_programs_own_step() -> Outcome {
     Ok(())
 }
 
+/// A rule's metric says how far a program is whose step no variable has: here an argument or a variable at a call.
+#[test]
+fn the_time_that_is_left_follows_from_the_metric_of_a_rule() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let job = start_with(
+        programs::openmp("losses")?,
+        "OMP_NUM_THREADS=2",
+        "library 5000 10000 0 0",
+    )?;
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("own-step.yaml");
+    std::fs::write(
+        &rule,
+        "rule: own-step\nabout: The step.\nprobes:\n  region: {entry: GOMP_parallel}\ncapture:\n  region.number: iteration\n\
+         windows:\n  half: {every: 500ms}\nmetrics:\n  done: last(region.number)\n",
+    )?;
+    let rule = rule.display().to_string();
+    let flags = [
+        "--rules",
+        "none",
+        "--rules",
+        &rule,
+        "--progress",
+        "own-step.done/100000",
+    ];
+    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
+    wait_for_report(&agent, |now| now["progress"]["remaining_most_s"].is_number())?;
+    let progress = agent.stop()?["progress"].clone();
+    let (done, pace) = (number(&progress["step"]), number(&progress["steps_per_s"]));
+    let left = number(&progress["remaining_s"]);
+    assert!(
+        (left * pace / (100_000.0 - done) - 1.0).abs() < 0.01,
+        "{progress}"
+    );
+    // An iteration takes 10 ms.
+    assert!((0.7..=1.02).contains(&(pace / 100.0)), "{progress}");
+    Ok(())
+}
+
 /// With `run` the iterations of the detected loop are counted from the program's start; with `attach` those before
 /// the session are unknown, and so is the time that is left.
 #[test]

@@ -83,7 +83,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "REPORT", help_heading = "What is watched")]
     pub reference: Option<String>,
     /// Variables that say how far the program is: its step and its number of steps (or a number), as
-    /// `step/nsteps` or `step/5000`. Shows the time that is left
+    /// `step/nsteps` or `step/5000`; or a rule's metric and a number: `rule.metric/5000`. Shows the time that is left
     #[arg(long, value_name = "STEP/STEPS", value_parser = progress, help_heading = "What is watched")]
     pub progress: Option<ProgressSource>,
     /// How many iterations the detected loop has in all. Shows the time that is left if the program is watched from its
