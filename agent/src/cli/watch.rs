@@ -90,6 +90,9 @@ pub struct WatchArgs {
     /// start (`run`); with `attach` the iterations before it are unknown
     #[arg(long, value_name = "N", conflicts_with = "progress", value_parser = clap::value_parser!(u64).range(1..), help_heading = "What is watched")]
     pub iterations: Option<u64>,
+    /// Speedups to show beside those that are measured, as lines `threads,speedup`. They are used for nothing else
+    #[arg(long, value_name = "FILE", help_heading = "What is watched")]
+    pub hint: Option<String>,
     /// Record what rules observe, for `replay` (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record: Option<String>,
