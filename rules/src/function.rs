@@ -39,6 +39,7 @@ pub(crate) enum ScalarFunction {
     Sqrt,
     Clamp,
     FactoringX,
+    CpuShares,
 }
 
 /// The meaning of a function, which determines where it may be used.
@@ -137,6 +138,9 @@ functions! {
     "factoring_x" => Meaning::Scalar(ScalarFunction::FactoringX), 4..=4,
         "factoring_x(batch, mean, stddev, workers)", "factoring_x(0, mean(send.duration), stddev(send.duration), count(worker))",
         "The factor of the factoring model: a batch of the tasks that are left is divided by it and the workers. It is 1 + v for batch 0, for which all workers wait, and 2 + v for those behind it, with v = stddev / mean * sqrt(workers / 2) of the time a task takes.";
+    "cpu_shares" => Meaning::Scalar(ScalarFunction::CpuShares), 3..=3,
+        "cpu_shares(cpus, serial, now)", "cpu_shares(8, scaling.serial, scaling.threads)",
+        "CPUs for each row: one at least, and the next one always goes to the row whose speedup grows most by it, by Amdahl's law with its serial fraction. What the rows have now stays unless the product of the speedups grows by 5 %. None where a row has no fraction.";
     "ewma" => Meaning::Ewma, 2..=2, "ewma(x, weight [by key] [over run])", "ewma(sum(cpu.time), 40%)",
         "The exponentially weighted mean over all instances of the window so far, with this weight of the newest; with a key one for each of its values.";
     "loads" => Meaning::Loads, 1..=1, "loads(\"glob\")", "loads(\"libgomp*.so*\")",

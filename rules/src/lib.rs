@@ -79,6 +79,7 @@ mod change;
 mod check;
 mod codes;
 pub mod contract;
+mod cpu_shares;
 mod diag;
 mod engine;
 mod eval;

@@ -44,7 +44,7 @@ pub fn is_loaded(name: &str, probes: bool) -> bool {
 /// Rules that contain a published model or metric: a program must be prepared for them, or use a framework
 /// that is.
 const MODELS: &[(&str, &str)] = of! {
-    "models": "optimal-workers" "adjusting-factoring" "balanced-workers" "factoring" "halo-width" "iteration-time" "network"
+    "models": "optimal-workers" "adjusting-factoring" "balanced-workers" "cpu-shares" "factoring" "halo-width" "iteration-time" "network"
         "scaling" "speedup" "threads" "workers-by-index";
     "metrics": "barrier-imbalance" "communication-share" "efficiencies" "loop-counter"
         "mean-iteration-time" "send-volume";

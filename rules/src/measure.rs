@@ -75,6 +75,8 @@ measures! {
     ScalingSizes "scaling.sizes" Gauge Process NONE "Sizes of `scaling.threads` that were measured.";
     ScalingSpeedup "scaling.speedup" Gauge Process NONE
         "`scaling.threads` less the lost threads: an upper bound while one size was measured.";
+    ScalingSerial "scaling.serial" Gauge Process NONE
+        "Share of the time with one thread that more threads do not shorten, for whatever reason: the serial fraction of Karp and Flatt with the largest of the measured sizes.";
     ScalingVisit "scaling.visit" Gauge Process NONE
         "The next size of `scaling.threads` to measure, so that the fastest one is found; 0 if nothing is left to measure.";
     ScalingLoss "scaling.loss" Gauge Process NONE

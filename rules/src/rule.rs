@@ -223,6 +223,12 @@ impl CheckedRule {
         }
     }
 
+    /// Whether it has a metric of this name that has one value.
+    pub fn has_metric(&self, name: &str) -> bool {
+        let mut metrics = self.metrics.iter().filter(|metric| !metric.is_called);
+        metrics.any(|metric| metric.name == name)
+    }
+
     /// Whether a tune of it takes effect only at a place in the program.
     pub fn waits_for_places(&self) -> bool {
         let waits = |tune: &Tune| tune.at.is_some() || tune.together.is_some();

@@ -235,7 +235,8 @@ change: guard term
 hit: term value
 window: term
 rule: change diag folds function guard plan read requirements target term value window
-eval: aggregate change facts folds function hit lang measure rule partial_sum term types value
+cpu_shares:
+eval: aggregate change cpu_shares facts folds function hit lang measure rule partial_sum term types value
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value

@@ -12,7 +12,7 @@ use tuneagent_e2e::{Outcome, programs, require, wait};
 
 use crate::expected::SOON;
 use crate::iterations::{number, wait_for_report};
-use crate::refused::newest;
+use crate::refused::{newest, process};
 
 /// Times of the program in microseconds; the inflation in thousandths for each additional thread.
 const SEQUENTIAL: f64 = 2_000.0;
@@ -169,6 +169,62 @@ fn a_program_that_loses_most_of_its_threads_is_a_finding() -> Outcome {
     Ok(())
 }
 
+/// CPUs move from a program that does not scale to one that does, so that the longer of two runs of equally many
+/// iterations ends at least 20 % sooner than with equal shares. At the end both have their own sizes.
+#[test]
+fn cpus_are_divided_by_how_well_programs_scale() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let start = |words| start_with(programs::openmp("losses")?, "OMP_NUM_THREADS=8", words);
+    let jobs = [
+        start("library 1000 240000 0 0")?,
+        start("library 18000 2000 0 0")?,
+    ];
+    let [scaling, flat] = jobs.each_ref().map(|job| job.pid().to_string());
+    let rules = ["--rules", "none", "--rules", "cpu-shares", "--param", "cpus=16"];
+    let flags = [&[flat.as_str()], &rules[..], &["--apply=cpu-shares"]].concat();
+    let mut agent = Agent::attach_armed(jobs[0].pid(), &flags)?;
+    // The time of an iteration of this program with so many threads, once it was measured.
+    let took = |report: &Value, pid: &str, threads: u64| {
+        let pid = serde_json::from_str(pid).ok()?;
+        let sizes = &process(report, &pid)?["openmp"]["scaling"]["sizes"];
+        let mut sizes = sizes.as_array()?.iter();
+        sizes.find(|size| size["threads"] == threads)?["iteration_s"].as_f64()
+    };
+    let longer = |report: &Value, of: [u64; 2]| -> Option<f64> {
+        Some(f64::max(
+            took(report, &scaling, of[0])?,
+            took(report, &flat, of[1])?,
+        ))
+    };
+    wait_for_report(&agent, |now| {
+        [[8, 8], [15, 1]].iter().all(|of| longer(now, *of).is_some())
+    })?;
+    let report = agent.stop()?;
+    let [equal, divided] = [[8, 8], [15, 1]].map(|sizes| longer(&report, sizes).unwrap_or(f64::NAN));
+    assert!(
+        divided <= 0.8 * equal,
+        "{divided} s, and {equal} s with equal shares"
+    );
+    let changes = report["changes"].as_array().cloned().unwrap_or_default();
+    assert!(
+        changes.len() >= 2 && changes.iter().all(|change| change["outcome"] == "reverted"),
+        "{changes:#?}"
+    );
+    let text = agent.lines.text();
+    assert!(
+        text.contains("16 CPUs among 2 programs: 1 to 15 for each"),
+        "{text}"
+    );
+    // A second session sees their own sizes.
+    for job in jobs {
+        let agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
+        let now = wait_for_report(&agent, |now| !sizes(now).is_empty())?;
+        assert_eq!(sizes(&now)[0]["threads"], 8, "{now:#}");
+    }
+    Ok(())
+}
+
 /// The step of a program is its own: a session that begins late predicts the same end.
 #[test]
 fn the_time_that_is_left_follows_from_the_programs_own_step() -> Outcome {
@@ -215,6 +271,46 @@ fn the_time_that_is_left_follows_from_the_programs_own_step() -> Outcome {
     assert!(number(&progress["limit_s"]) > 500.0, "{progress}");
     assert!(text.contains(" comes first: about step "), "{text}");
     drop(job);
+    Ok(())
+}
+
+/// A rule's metric says how far a program is whose step no variable has: here an argument or a variable at a call.
+#[test]
+fn the_time_that_is_left_follows_from_the_metric_of_a_rule() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let job = start_with(
+        programs::openmp("losses")?,
+        "OMP_NUM_THREADS=2",
+        "library 5000 10000 0 0",
+    )?;
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("own-step.yaml");
+    std::fs::write(
+        &rule,
+        "rule: own-step\nabout: The step.\nprobes:\n  region: {entry: GOMP_parallel}\ncapture:\n  region.number: iteration\n\
+         windows:\n  half: {every: 500ms}\nmetrics:\n  done: last(region.number)\n",
+    )?;
+    let rule = rule.display().to_string();
+    let flags = [
+        "--rules",
+        "none",
+        "--rules",
+        &rule,
+        "--progress",
+        "own-step.done/100000",
+    ];
+    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
+    wait_for_report(&agent, |now| now["progress"]["remaining_most_s"].is_number())?;
+    let progress = agent.stop()?["progress"].clone();
+    let (done, pace) = (number(&progress["step"]), number(&progress["steps_per_s"]));
+    let left = number(&progress["remaining_s"]);
+    assert!(
+        (left * pace / (100_000.0 - done) - 1.0).abs() < 0.01,
+        "{progress}"
+    );
+    // An iteration takes 10 ms.
+    assert!((0.7..=1.02).contains(&(pace / 100.0)), "{progress}");
     Ok(())
 }
 

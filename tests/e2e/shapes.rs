@@ -5,10 +5,11 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, programs, require, wait};
 
 use crate::expected::SOON;
 use crate::iterations::{number, wait_for_report};
+use crate::refused::newest;
 use crate::scaling::{sizes, start_with};
 
 /// A speedup may differ from the closed form by this share of it. The source has 12 to 16 % for programs that scale,
@@ -60,8 +61,8 @@ const fn shape(
 }
 
 impl Shape {
-    /// Starts the program with these team sizes, one after the other.
-    fn program(&self, sizes: &str, environment: &str) -> Outcome<Job> {
+    /// Arguments of the program with these team sizes, one after the other.
+    fn words(&self, sizes: &str) -> String {
         let Shape {
             sequential,
             work,
@@ -70,8 +71,11 @@ impl Shape {
             iterations,
             ..
         } = self;
-        let words = format!("{sequential} {work} {inner} {two} {more} {iterations} {sizes}");
-        start_with(programs::openmp("shapes")?, environment, &words)
+        format!("{sequential} {work} {inner} {two} {more} {iterations} {sizes}")
+    }
+
+    fn program(&self, sizes: &str, environment: &str) -> Outcome<Job> {
+        start_with(programs::openmp("shapes")?, environment, &self.words(sizes))
     }
 
     fn start(&self) -> Outcome<(Job, Agent)> {
@@ -139,6 +143,61 @@ fn speedups_of_the_five_shapes_are_those_of_the_closed_form() -> Outcome {
     differences.sort_by(f64::total_cmp);
     let median = differences[differences.len() / 2];
     assert!(median <= MEDIAN, "{differences:?}");
+    Ok(())
+}
+
+/// After a tenth of a run of 60 s the time that is left is known to a tenth, while team sizes alternate.
+#[test]
+fn the_time_that_is_left_of_the_five_shapes_is_known_after_a_tenth_of_the_run() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let mut started = Vec::new();
+    for shape in &SHAPES {
+        let step_s = f64::midpoint(shape.iteration(4.0), shape.iteration(8.0)) / 1e6;
+        let total = (60.0 / step_s).round();
+        let own = folder.path().join(shape.name);
+        std::fs::create_dir(&own)?;
+        let program = [programs::openmp("shapes")?, own.clone()].map(|path| path.display().to_string());
+        let words = shape.words("4 8");
+        let command = ["/usr/bin/env", "OMP_DYNAMIC=false"]
+            .into_iter()
+            .map(str::to_owned);
+        let command: Vec<String> = command
+            .chain(program)
+            .chain(words.split_whitespace().map(str::to_owned))
+            .collect();
+        let series = own.join("series").display().to_string();
+        let flags = [
+            "--rules",
+            "none",
+            "--iterations",
+            &total.to_string(),
+            "--snapshots",
+            &series,
+            "--every",
+            "500ms",
+        ];
+        started.push((shape, own, total, step_s, Agent::starting(&flags, &command)?));
+    }
+    for (shape, own, total, step_s, mut agent) in started {
+        let after_a_tenth = || {
+            let now = newest(&own.join("series"))?;
+            let progress = now.map(|now| now["progress"].clone()).unwrap_or_default();
+            let is_known = progress["remaining_s"].is_number() && number(&progress["step"]) >= total / 10.0;
+            Ok(is_known.then_some(progress))
+        };
+        let progress = wait::wait_for("a tenth of the run", SOON, after_a_tenth)?;
+        let left_s = (total - number(&progress["step"])) * step_s;
+        let said_s = number(&progress["remaining_s"]);
+        std::fs::write(own.join("stop"), "")?;
+        agent.finish(SOON)?;
+        assert!(
+            (said_s / left_s - 1.0).abs() <= 0.1,
+            "{}: {left_s} s are left: {progress}",
+            shape.name
+        );
+    }
     Ok(())
 }
 

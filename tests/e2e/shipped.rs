@@ -14,7 +14,7 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for_report;
 
 /// Rules with another test, and the source file of that test.
-const ELSEWHERE: [(&str, &str); 24] = [
+const ELSEWHERE: [(&str, &str); 25] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("balanced-workers", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
@@ -24,6 +24,7 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("lost-threads", "e2e/scaling.rs"),
     ("threads", "e2e/detected.rs"),
     ("scaling", "e2e/shapes.rs"),
+    ("cpu-shares", "e2e/scaling.rs"),
     ("blas-crowded", "e2e/rights.rs"),
     ("openmpi-crowded", "e2e/rights.rs"),
     ("openmp-crowded", "e2e/rights.rs"),

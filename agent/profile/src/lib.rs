@@ -34,7 +34,7 @@ pub use calls::place::SourcePlace;
 pub use calls::{
     BoundarySide, Collectives, EndedIteration, Inflation, IterationBoundary, IterationNumbers, Iterations,
     Losses, Pace, PredictedSize, Ratio, ScalingLaw, ScalingPrediction, ScalingView, SiteTotals, SizeView,
-    Split, TeamPart, TeamTotals, UnusedIteration, Visit, is_library_of_bindings,
+    SpeedupHint, Split, TeamPart, TeamTotals, UnusedIteration, Visit, is_library_of_bindings,
 };
 
 // Readings, and the values computed from them.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::{
     calls::{
-        SiteTotals, Split,
+        SiteTotals, SpeedupHint, Split,
         efficiency::{Efficiencies, Scalability},
         place::SourcePlace,
     },
@@ -46,6 +46,8 @@ pub struct Snapshot {
     pub cpus: Option<CpusView>,
     /// How far the program is; `None` if nothing says so.
     pub progress: Option<ProgressView>,
+    /// Speedups that the user states (`--hint`).
+    pub speedup_hints: Vec<SpeedupHint>,
     /// Results from the sequence of MPI calls.
     pub sequence: SequenceView,
     /// The recent clock frequency of the CPUs that the job may use; `None` if the kernel does not report it.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use profile::progress::ProgressView;
 use profile::{
-    ChangeView, FindingView, FunctionTotals, Histogram, LoadView, ProcessView, RuleView, Snapshot, TraceView,
+    ChangeView, FindingView, FunctionTotals, Histogram, LoadView, ProcessView, RuleView, Snapshot,
+    SpeedupHint, TraceView,
 };
 use serde_json::{Value, json};
 
@@ -72,6 +73,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
         },
         "processes": snapshot.processes.iter().map(|view| process(view, &job.host)).collect::<Value>(),
         "progress": snapshot.progress.as_ref().map(progress),
+        "speedup_hints": snapshot.speedup_hints.iter().map(speedup_hint).collect::<Value>(),
         "iteration": sequence::iteration(&snapshot.sequence),
         "without_iteration": snapshot.sequence.without,
         "efficiencies": sequence::efficiencies(&snapshot.sequence),
@@ -100,6 +102,10 @@ fn trace(view: &TraceView) -> Value {
         "marks": view.marks,
         "dropped_marks": view.marks_dropped,
     })
+}
+
+fn speedup_hint(hint: &SpeedupHint) -> Value {
+    json!({"threads": hint.threads, "speedup": hint.speedup})
 }
 
 fn progress(view: &ProgressView) -> Value {

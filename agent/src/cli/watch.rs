@@ -83,13 +83,16 @@ pub struct WatchArgs {
     #[arg(long, value_name = "REPORT", help_heading = "What is watched")]
     pub reference: Option<String>,
     /// Variables that say how far the program is: its step and its number of steps (or a number), as
-    /// `step/nsteps` or `step/5000`. Shows the time that is left
+    /// `step/nsteps` or `step/5000`; or a rule's metric and a number: `rule.metric/5000`. Shows the time that is left
     #[arg(long, value_name = "STEP/STEPS", value_parser = progress, help_heading = "What is watched")]
     pub progress: Option<ProgressSource>,
     /// How many iterations the detected loop has in all. Shows the time that is left if the program is watched from its
     /// start (`run`); with `attach` the iterations before it are unknown
     #[arg(long, value_name = "N", conflicts_with = "progress", value_parser = number, help_heading = "What is watched")]
     pub iterations: Option<u64>,
+    /// Speedups to show beside those that are measured, as lines `threads,speedup`. They are used for nothing else
+    #[arg(long, value_name = "FILE", help_heading = "What is watched")]
+    pub hint: Option<String>,
     /// Record what rules observe, for `replay` (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record: Option<String>,

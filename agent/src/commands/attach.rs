@@ -1,6 +1,8 @@
 //! `tuneagent attach`: checks the arguments, acquires everything that a session needs, gives up the right to
 //! write, and runs the session.
 
+use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 use job::os_metrics::Sampler;
@@ -9,9 +11,10 @@ use probe::has_regions;
 use probe::kernel::{self, Closer, KernelError, LinkChoice};
 use profile::format::plural;
 use profile::progress::ProgressSource;
-use profile::{ProcessView, Rates, Snapshot};
+use profile::{ProcessView, Rates, Snapshot, SpeedupHint};
 use report::{Reference, view};
 use rustix::process::geteuid;
+use tuner::foreign;
 
 use super::target;
 use crate::{
@@ -60,6 +63,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let targets = targets(&mut args)?;
     let typed = targets.join(" ");
     let reference = reference(&args.watch)?;
+    let speedup_hints = speedup_hints(&args.watch)?;
     let mut discovery = Discovery::default();
     let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
@@ -99,6 +103,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
         typed,
         plain: args.plain,
         reference,
+        speedup_hints,
         links: match args.tracefs {
             true => LinkChoice::Tracefs,
             false => LinkChoice::Best,
@@ -121,6 +126,32 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
 pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> {
     let read = args.reference.as_deref().map(Reference::read);
     read.transpose().map_err(Failure::not_there)
+}
+
+/// Upper bound of the bytes of `--hint` that are read.
+const HINT_BYTES_MAX: u64 = 1 << 16;
+
+/// The speedups that the user states.
+pub(super) fn speedup_hints(args: &WatchArgs) -> Result<Vec<SpeedupHint>, Failure> {
+    let Some(file) = &args.hint else {
+        return Ok(Vec::new());
+    };
+    let unreadable = |error| Failure::not_there(format!("{file} cannot be read: {error}"));
+    let mut text = String::new();
+    let opened = foreign::open(Path::new(file)).map_err(unreadable)?;
+    let mut bounded = opened.take(HINT_BYTES_MAX);
+    bounded.read_to_string(&mut text).map_err(unreadable)?;
+    let wrong = |line| {
+        let place = if line > 0 {
+            format!(":{line}")
+        } else {
+            String::new()
+        };
+        Failure::not_there(format!(
+            "{file}{place}: expected threads and their speedup, as `8,6.4`"
+        ))
+    };
+    SpeedupHint::parse(&text).map_err(wrong)
 }
 
 pub(super) fn rules(args: &mut WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {

@@ -134,6 +134,7 @@ impl RuleBook {
             (Measure::CpusAvailable, reading.cpus),
             (Measure::UsefulShare, reading.useful),
             (Measure::IterationTime, reading.iteration_ns),
+            (Measure::ScalingSerial, reading.serial_fraction),
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };

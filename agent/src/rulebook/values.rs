@@ -1,4 +1,4 @@
-//! The newest value of each metric of each rule, for display.
+//! The newest value of each metric of each rule, for display and for `--progress`.
 
 use profile::{RULE_VALUES_MAX, RuleValue};
 use rules::{ClosedWindow, Mode};
@@ -15,6 +15,25 @@ impl RuleBook {
             windows.flat_map(|window| values_of(rule.name(), window))
         });
         values.take(RULE_VALUES_MAX).collect()
+    }
+
+    /// The value of a rule's metric in its last closed window; `None` if it has none there.
+    pub(crate) fn value(&self, rule: &str, metric: &str) -> Option<f64> {
+        let (id, ..) = self.engine.rules().find(|(_, of, _)| of.name() == rule)?;
+        let windows = self.engine.last_windows(id).into_iter();
+        let mut values = windows.flat_map(|window| values_of(rule, window));
+        values
+            .find(|value| value.metric == metric)
+            .map(|value| value.value)
+    }
+
+    /// Whether a loaded rule has this metric; `name` is `rule.metric`.
+    pub(crate) fn has_metric(&self, name: &str) -> bool {
+        let Some((rule, metric)) = name.split_once('.') else {
+            return false;
+        };
+        let mut rules = self.engine.rules().filter(|(_, of, _)| of.name() == rule);
+        rules.any(|(_, of, _)| of.has_metric(metric))
     }
 }
 

@@ -86,7 +86,7 @@ impl Session {
         mut outputs: Outputs,
         mut options: Options,
     ) -> Result<Session, Failure> {
-        let progress = ProgressReader::of(&options, &job)?;
+        let progress = ProgressReader::of(&options, &job, &rules)?;
         let requests = Requests::new(&rules, &options, &job);
         let (own, regions) = (requests.own.clone(), requests.regions.clone());
         let began = monotonic_ns();

@@ -6,6 +6,7 @@ use tuner::Process;
 
 use job::{Job, Member};
 use probe::kernel::{FamilyRoot, LinkChoice};
+use profile::SpeedupHint;
 use profile::cost::BudgetShare;
 use profile::progress::ProgressSource;
 use report::Reference;
@@ -48,6 +49,8 @@ pub(crate) struct Options {
     /// Show the state of each rule, too.
     pub is_verbose: bool,
     pub reference: Option<Reference>,
+    /// Speedups that the user states.
+    pub speedup_hints: Vec<SpeedupHint>,
     /// The variables that say how far the program is.
     pub progress: Option<ProgressSource>,
     /// Functions whose calls are counted.

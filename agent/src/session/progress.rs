@@ -1,5 +1,5 @@
-//! How far the program is: its step counter and its number of steps (`--progress 'step/steps'`), or the
-//! iterations of its loop (`--iterations N`).
+//! How far the program is: its step counter and its number of steps (`--progress 'step/steps'`), a rule's metric
+//! (`--progress 'rule.metric/5000'`), or the iterations of its loop (`--iterations N`).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use profile::progress::{LoopProgress, ProgressSource, ProgressView, StepCount, S
 use tuner::Memory;
 
 use super::{Options, sequence, target::WatchedJob, written::TargetVariable};
-use crate::{exit::Failure, similar_name};
+use crate::{exit::Failure, rulebook::RuleBook, similar_name};
 
 #[derive(Debug)]
 pub(super) struct ProgressReader {
@@ -21,6 +21,13 @@ pub(super) struct ProgressReader {
 #[derive(Debug)]
 enum StepCounter {
     Variables(Box<StepVariables>),
+    /// A rule's metric, for programs whose step no variable has.
+    Metric {
+        rule: String,
+        metric: String,
+        total: f64,
+        progress: StepProgress,
+    },
     Iterations {
         progress: LoopProgress,
         total: f64,
@@ -48,7 +55,11 @@ enum Total {
 impl ProgressReader {
     /// `None` without the flags. Fails if no process has the variables. For a command this is not checked,
     /// because it has no process yet.
-    pub(super) fn of(options: &Options, job: &Job) -> Result<Option<ProgressReader>, Failure> {
+    pub(super) fn of(
+        options: &Options,
+        job: &Job,
+        rules: &RuleBook,
+    ) -> Result<Option<ProgressReader>, Failure> {
         let is_from_start = options.started.is_some();
         let steps = match options.progress.clone() {
             None => return Ok(None),
@@ -57,6 +68,20 @@ impl ProgressReader {
                 total,
                 is_from_start,
             },
+            Some(ProgressSource::Variable { step, total }) if rules.has_metric(&step) => {
+                let StepCount::Number(total) = total else {
+                    return Err(Failure::not_there(format!(
+                        "--progress: {step} is a metric of a rule, so the number of steps must be a number: {step}/5000"
+                    )));
+                };
+                let (rule, metric) = step.split_once('.').unwrap_or_default();
+                StepCounter::Metric {
+                    rule: rule.to_owned(),
+                    metric: metric.to_owned(),
+                    total,
+                    progress: StepProgress::default(),
+                }
+            }
             Some(ProgressSource::Variable { step, total }) => {
                 if !is_from_start {
                     check(&step, &total, &job.members)?;
@@ -75,8 +100,17 @@ impl ProgressReader {
         }))
     }
 
-    pub(super) fn read(&mut self, target: &WatchedJob, processes: &[Metered], now_ns: u64) {
+    pub(super) fn read(&mut self, target: &WatchedJob, processes: &[Metered], rules: &RuleBook, now_ns: u64) {
         match &mut self.steps {
+            StepCounter::Metric {
+                rule,
+                metric,
+                total,
+                progress,
+            } => match rules.value(rule, metric) {
+                Some(done) => progress.observe(now_ns, done, *total),
+                None => progress.stand(now_ns),
+            },
             StepCounter::Variables(variables) => variables.read(target, processes, now_ns),
             StepCounter::Iterations { progress, total, .. } => {
                 let has_mpi = target.job.members.iter().any(|member| member.mpi.is_some());
@@ -98,6 +132,7 @@ impl ProgressReader {
         let limit = self.end_time_s.map(left);
         let view = match &self.steps {
             StepCounter::Variables(variables) => variables.progress.view()?,
+            StepCounter::Metric { progress, .. } => progress.view()?,
             StepCounter::Iterations {
                 progress,
                 total,

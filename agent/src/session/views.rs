@@ -69,6 +69,7 @@ impl<'a> Views<'a> {
             processes,
             cpus: self.measuring.cpus.view(),
             progress: self.measuring.progress.as_ref().and_then(ProgressReader::view),
+            speedup_hints: self.options.speedup_hints.clone(),
             rules: self.rules.views(),
             rule_values: self.rules.values(),
             findings: self.parts.changes.findings.views(),

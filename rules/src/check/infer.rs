@@ -342,8 +342,10 @@ impl Infer<'_> {
             .map(|argument| self.infer_number(argument))
             .collect();
         let typed: Vec<Typed> = typed.into_iter().collect::<Option<_>>()?;
-        if function == ScalarFunction::FactoringX {
-            return self.factoring(typed, span);
+        match function {
+            ScalarFunction::FactoringX => return self.factoring(typed, span),
+            ScalarFunction::CpuShares => return self.cpu_shares(typed, span),
+            _ => {}
         }
         let first = typed.first()?;
         let mut of = first.of;

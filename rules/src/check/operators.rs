@@ -137,6 +137,25 @@ impl Infer<'_> {
         Some(Typed { term, of, span })
     }
 
+    /// `cpu_shares(cpus, serial, now)`: a number and two tables of plain numbers.
+    pub(super) fn cpu_shares(&mut self, typed: Vec<Typed>, span: Span) -> Option<Typed> {
+        let mut of = Type::PLAIN;
+        for (place, part) in typed.iter().enumerate() {
+            if part.of.kind != Type::PLAIN.kind || part.of.table.is_some() != (place > 0) {
+                let needed = if place > 0 {
+                    "a table of plain numbers"
+                } else {
+                    "a plain number"
+                };
+                let message = format!("{needed} is needed here, this is {}", part.of.what());
+                return self.refuse("E0141", part.span, message);
+            }
+            of.table = self.rows(&Typed { of, ..part.clone() }, part)?;
+        }
+        let term = Term::Apply(crate::function::ScalarFunction::CpuShares, typed);
+        Some(Typed { term, of, span })
+    }
+
     /// Warns of `sum(a) / sum(b) by key`, in which the key applies only to the second reduction.
     pub(super) fn half_keyed(&mut self, left: &Expr, right: &Expr) {
         let probe = |expr: &Expr| match &expr.node {

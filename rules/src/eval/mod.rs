@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use plan::{Literal, ValueError, ValueType};
 
+use crate::cpu_shares;
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::rows::{NO_NUMBERS, fold_rows, why_empty};
@@ -360,6 +361,10 @@ impl<'a> Context<'a> {
                 value => finite(value.sqrt()),
             }),
             ScalarFunction::FactoringX => factoring_x(first, values.collect()),
+            ScalarFunction::CpuShares => match (values.next(), values.next()) {
+                (Some(serial), Some(now)) => cpu_shares(first, serial, now),
+                _ => Value::none("cpu_shares lacks an argument"),
+            },
             ScalarFunction::Min => values.fold(first, fold(f64::min)),
             ScalarFunction::Max => values.fold(first, fold(f64::max)),
             ScalarFunction::Clamp => {
@@ -391,6 +396,27 @@ fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
         .zip(stddev, step(factoring::variation))
         .zip(workers, step(factoring::spread));
     batch.zip(spread, step(factoring::factor))
+}
+
+/// The CPUs of each row; none in all rows if one of them is not known.
+fn cpu_shares(cpus: Value, serial: Value, now: Value) -> Value {
+    let cpus = cpus.single().and_then(|cpus| number(&cpus));
+    let (Value::Table(serial), Value::Table(mut now)) = (serial, now) else {
+        return Value::none("cpu_shares needs two tables");
+    };
+    let (keys, serial): (Vec<Key>, Vec<Cell>) = serial.into_iter().unzip();
+    let unknown = || Err("its present size is not known".to_owned());
+    let rows = keys.iter().zip(serial).map(|(key, serial)| {
+        let size = now.remove(key).unwrap_or_else(unknown);
+        Ok((number(&serial?)?, number(&size?)?))
+    });
+    let rows: Result<Vec<(f64, f64)>, WhyMissing> = rows.collect();
+    let shares = rows.and_then(|rows| Ok(cpu_shares::shares(cpus?, &rows)));
+    let cells: Vec<Cell> = match shares {
+        Ok(shares) => shares.into_iter().map(|share| finite(share.into())).collect(),
+        Err(why) => keys.iter().map(|_| Err(why.clone())).collect(),
+    };
+    Value::Table(keys.into_iter().zip(cells).collect())
 }
 
 /// The checker ensures the type; a mismatch gives none instead of a panic.

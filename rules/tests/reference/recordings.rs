@@ -119,6 +119,35 @@ fn s4_4_3_1_scaling_visits_sizes_within_its_budget_on_its_recording() {
     assert_eq!(bench.verdicts(), [false, false], "{}", bench.why());
 }
 
+/// The program that scales gets all CPUs but one; what both have then stays.
+#[test]
+fn s4_4_5_cpu_shares_decides_each_quantum_from_what_was_measured_last() {
+    let mut bench = replayed(shipped("cpu-shares"), &recorded("cpu-shares"));
+    let decided = bench.decided();
+    let made: Vec<String> = decided
+        .iter()
+        .flat_map(|decision| {
+            decision
+                .changes
+                .iter()
+                .map(|change| format!("{:?}", change.action))
+        })
+        .collect();
+    assert_eq!(made.len(), 2, "{made:?}");
+    assert!(
+        made[0].contains("[Integer(15)]") && made[1].contains("[Integer(1)]"),
+        "{made:?}"
+    );
+    let shut = bench.shut();
+    let quantum = |name| {
+        shut.iter()
+            .rev()
+            .find(|shut| shut.window == "quantum")
+            .map(|shut| shut.value(name))
+    };
+    assert_eq!(quantum("divided"), Some(16.0));
+}
+
 #[test]
 fn s1_5_4_1_adjusting_factoring_on_its_recording() {
     let mut bench = replayed(shipped("adjusting-factoring"), &recorded("adjusting-factoring"));

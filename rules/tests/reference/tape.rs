@@ -102,7 +102,12 @@ impl Tape {
 
     /// Adds a reading of a measure of a rank.
     pub(crate) fn gauge(&mut self, measure: Measure, rank: u32, at_ms: f64, value: f64) {
-        let (time, process) = (ms(at_ms.max(0.0)), Some(ProcessId(rank)));
+        self.measured(measure, Some(ProcessId(rank)), at_ms, value);
+    }
+
+    /// A gauge of a process or, without one, of the machine.
+    pub(crate) fn measured(&mut self, measure: Measure, process: Option<ProcessId>, at_ms: f64, value: f64) {
+        let time = ms(at_ms.max(0.0));
         let record = Record::Gauge {
             process,
             measure,

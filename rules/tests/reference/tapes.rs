@@ -14,6 +14,7 @@ pub(crate) const ALL: &[(&str, Made)] = &[
     ("balanced-workers", balanced_workers),
     ("factoring", factoring),
     ("halo-width", halo_width),
+    ("cpu-shares", cpu_shares),
     ("scaling", scaling),
     ("speedup", speedup),
     ("threads", threads),
@@ -203,6 +204,22 @@ fn scaling() -> Tape {
         let at = 500.0 * f64::from(half);
         tape.gauge(Measure::ScalingVisit, 0, at - 1.0, size);
         tape.gauge(Measure::ScalingLoss, 0, at - 1.0, loss);
+        tape.until(at);
+    }
+    tape
+}
+
+/// Two programs with eight threads, of which one scales. From the second quantum on they have what they are given.
+fn cpu_shares() -> Tape {
+    let mut tape = Tape::new("cpu-shares", 2);
+    for half in 0..32_u32 {
+        let at = 500.0 * f64::from(half);
+        tape.measured(Measure::CpusFree, None, at - 1.0, 16.0);
+        let sizes = if half < 12 { [8.0, 8.0] } else { [15.0, 1.0] };
+        for (process, (size, serial)) in sizes.into_iter().zip([0.01, 0.95]).enumerate() {
+            tape.gauge(Measure::ScalingThreads, process as u32, at - 1.0, size);
+            tape.gauge(Measure::ScalingSerial, process as u32, at - 1.0, serial);
+        }
         tape.until(at);
     }
     tape

@@ -31,7 +31,7 @@ pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};
 pub use self::scaling::{
     Inflation, Losses, PredictedSize, Ratio, ScalingLaw, ScalingPrediction, ScalingView, SizeView,
-    UnusedIteration, Visit,
+    SpeedupHint, UnusedIteration, Visit,
 };
 pub use self::sites::SiteTotals;
 pub(crate) use self::sites::{CallSite, CallSites};

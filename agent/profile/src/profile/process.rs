@@ -309,6 +309,7 @@ impl Metered {
             self.load.add(&reading);
         }
         reading.losses = self.regions.losses();
+        reading.serial_fraction = self.regions.serial_fraction();
         let first_ns = self.first.as_ref().map_or(reading.at_ns, |first| first.at_ns);
         let time_ns = reading.at_ns - first_ns + inputs.left_ns;
         reading.visit = self

@@ -47,6 +47,8 @@ pub struct Reading {
     pub iteration_ns: Option<f64>,
     /// Measured team sizes, and the lost threads of the last one.
     pub losses: Option<(usize, Losses)>,
+    /// Share of a single thread's time that more threads do not shorten.
+    pub serial_fraction: Option<f64>,
     /// The team size to measure next, and the share of the time, watched and left, that is lost to such visits.
     pub visit: Option<(Visit, f64)>,
 }

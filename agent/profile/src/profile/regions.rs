@@ -114,6 +114,11 @@ impl WatchedRegions {
         self.teams.scaling.losses().filter(|_| !self.is_distorted())
     }
 
+    pub(super) fn serial_fraction(&self) -> Option<f64> {
+        let fraction = self.teams.scaling.serial_fraction();
+        fraction.filter(|_| !self.is_distorted())
+    }
+
     pub(super) fn visit(&self) -> Option<Visit> {
         self.teams.scaling.visit().filter(|_| !self.is_distorted())
     }

@@ -2,7 +2,8 @@
 
 use profile::format::{count, duration, percent, significant};
 use profile::{
-    Inflation, Losses, PredictedSize, ScalingPrediction, ScalingView, SizeView, Snapshot, UnusedIteration,
+    Inflation, Losses, PredictedSize, ScalingPrediction, ScalingView, SizeView, Snapshot, SpeedupHint,
+    UnusedIteration,
 };
 
 /// A cause is shown from this share of the threads on.
@@ -32,6 +33,7 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
             let mut lines = vec![format!(" {whose}{}", sentence(&now.losses))];
             lines.extend((view.sizes.len() > 1).then(|| sizes(view)));
             lines.extend(view.prediction.as_ref().and_then(predicted));
+            lines.extend(hinted(&snapshot.speedup_hints, view));
             lines
         }
         (None, [(_, view), ..]) => without(view).into_iter().collect(),
@@ -116,6 +118,29 @@ fn predicted(prediction: &ScalingPrediction) -> Option<String> {
     })
 }
 
+/// The stated speedups, beside the measured ones.
+fn hinted(hints: &[SpeedupHint], view: &ScalingView) -> Option<String> {
+    let one = |hint: &SpeedupHint| {
+        let stated = format!("{} with {}", significant(hint.speedup, 2), hint.threads);
+        let size = view.sizes.iter().find(|size| size.threads == hint.threads);
+        let Some(losses) = size.map(|size| size.losses) else {
+            return stated;
+        };
+        // A stated speedup below an upper bound may be right.
+        let is_bound = losses.inflation == Inflation::Unknown && losses.threads > 1;
+        let may_be = is_bound && hint.speedup < losses.speedup;
+        let contradicts = match hint.is_contradicted_by(losses.speedup) && !may_be {
+            true => ", which contradicts it",
+            false => "",
+        };
+        let at_most = if is_bound { "at most " } else { "" };
+        let measured = significant(losses.speedup, 2);
+        format!("{stated} (measured: {at_most}{measured}{contradicts})")
+    };
+    let hints: Vec<String> = hints.iter().map(one).collect();
+    (!hints.is_empty()).then(|| format!(" speedup by --hint, not measured: {}", hints.join(", ")))
+}
+
 /// Why no size was measured, if iterations were left out.
 fn without(view: &ScalingView) -> Option<String> {
     let all: u64 = view.left_out.iter().map(|(_, count)| count).sum();
@@ -172,6 +197,10 @@ mod tests {
     }
 
     fn shown(views: Vec<ScalingView>) -> String {
+        lines(&snapshot_of(views)).join("\n")
+    }
+
+    fn snapshot_of(views: Vec<ScalingView>) -> Snapshot {
         let process = |scaling| ProcessView {
             regions: Some(RegionsView {
                 scaling: Some(scaling),
@@ -179,11 +208,10 @@ mod tests {
             }),
             ..ProcessView::default()
         };
-        lines(&Snapshot {
+        Snapshot {
             processes: views.into_iter().map(process).collect(),
             ..Snapshot::default()
-        })
-        .join("\n")
+        }
     }
 
     #[test]
@@ -232,6 +260,42 @@ mod tests {
         let line = |view| shown(vec![view]).lines().nth(1).map(str::to_owned);
         insta::assert_snapshot!(line(certain).unwrap(), @" predicted, with enough CPUs: ~2 ms with 32 (1.8 ms to 2.2 ms)   (universal scalability law; fastest with 12)");
         assert_eq!(line(uncertain), None);
+    }
+
+    #[test]
+    fn stated_speedups_stand_beside_the_measured_ones_and_change_none_of_them() {
+        let view = ScalingView {
+            sizes: vec![size(16, 1e6, Inflation::Measured(0.0))],
+            threads: 16,
+            ..ScalingView::default()
+        };
+        let plain = shown(vec![view.clone()]);
+        let hints = [(8, 6.4), (16, 7.0)].map(|(threads, speedup)| SpeedupHint { threads, speedup });
+        let line = hinted(&hints, &view).unwrap();
+        insta::assert_snapshot!(line, @" speedup by --hint, not measured: 6.4 with 8, 7 with 16 (measured: 7.2)");
+        let line = hinted(
+            &[SpeedupHint {
+                threads: 16,
+                speedup: 12.0,
+            }],
+            &view,
+        )
+        .unwrap();
+        insta::assert_snapshot!(line, @" speedup by --hint, not measured: 12 with 16 (measured: 7.2, which contradicts it)");
+        let bound = ScalingView {
+            sizes: vec![size(16, 1e6, Inflation::Unknown)],
+            ..view.clone()
+        };
+        let line = |speedup| hinted(&[SpeedupHint { threads: 16, speedup }], &bound).unwrap();
+        assert!(line(5.0).ends_with("5 with 16 (measured: at most 7.2)"));
+        assert!(line(12.0).ends_with("12 with 16 (measured: at most 7.2, which contradicts it)"));
+        let mut snapshot = snapshot_of(vec![view]);
+        snapshot.speedup_hints = hints.to_vec();
+        let lines = lines(&snapshot).join("\n");
+        assert!(
+            lines.starts_with(&plain) && lines.contains("speedup by --hint"),
+            "{lines}"
+        );
     }
 
     #[test]

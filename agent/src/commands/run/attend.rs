@@ -197,6 +197,7 @@ pub(in crate::commands) fn attend(mut args: RunArgs) -> CommandResult {
     let program = expected.last().map_or_else(|| "?".to_owned(), Member::program);
     let options = Options {
         reference: attach::reference(&args.watch)?,
+        speedup_hints: attach::speedup_hints(&args.watch)?,
         typed: order.pid.to_string(),
         started: Some(Started {
             process: process.clone(),

@@ -136,7 +136,7 @@ impl Measuring {
     fn observe(&mut self, context: &mut Context<'_>, now: u64) {
         let Context { rules, target, .. } = context;
         if let Some(progress) = &mut self.progress {
-            progress.read(target, &self.profile.processes, now);
+            progress.read(target, &self.profile.processes, rules, now);
         }
         let places = rules.places(self.probes.list());
         for process in self.profile.running().filter(|process| process.is_known) {

@@ -76,6 +76,21 @@ impl Scaling {
         ))
     }
 
+    /// The serial fraction of the largest measured size (Karp and Flatt, CACM 1990): the share of a single thread's
+    /// time that more threads do not shorten, whatever the reason. With one thread only, that of the time outside
+    /// regions. `None` until a size is measured.
+    pub fn serial_fraction(&self) -> Option<f64> {
+        let of = self.shown()?;
+        let (threads, size) = of.measured().last()?;
+        let losses = Losses::of(*threads, &size.mean, of.single());
+        let others = f64::from(*threads) - 1.0;
+        let fraction = match others > 0.0 {
+            true => (f64::from(*threads) / losses.speedup - 1.0) / others,
+            false => size.mean.sequential / (size.mean.sequential + size.mean.working),
+        };
+        fraction.is_finite().then(|| fraction.clamp(0.0, 1.0))
+    }
+
     /// For display; `None` before the end of the first iteration.
     pub fn view(&self, now_ns: u64) -> Option<ScalingView> {
         let left_out = self.left_out();

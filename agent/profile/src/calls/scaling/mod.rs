@@ -15,6 +15,7 @@
 //! Pure: regions and iterations carry their times.
 
 mod curve;
+mod hint;
 mod losses;
 mod prediction;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use std::{
 };
 
 pub use self::curve::{Ratio, ScalingView, SizeView};
+pub use self::hint::SpeedupHint;
 pub use self::losses::{Inflation, Losses};
 pub use self::prediction::{PredictedSize, ScalingLaw, ScalingPrediction};
 pub use self::visits::Visit;

@@ -188,6 +188,30 @@ fn a_program_whose_threads_work_less_is_superlinear() {
     assert!(near(sum(&eight.losses), 8.0));
 }
 
+/// Imbalance and the start and end of regions count as serial: T(4) = 2 000 + 100 + 12 000 + 1 000 + 50 us.
+#[test]
+fn the_serial_fraction_is_that_of_the_largest_measured_size() {
+    let program = Program {
+        imbalance: 1_000,
+        ..PROGRAM
+    };
+    let mut watched = Watched::default();
+    assert_eq!(watched.scaling.serial_fraction(), None);
+    watched.run(program, 1, 20);
+    let of_one_thread = 2_000.0 / 50_000.0;
+    assert!(near(watched.scaling.serial_fraction().unwrap(), of_one_thread));
+    watched.run(program, 4, 20);
+    // By Amdahl's law with this fraction, four threads take as long as they did.
+    let fraction = watched.scaling.serial_fraction().unwrap();
+    assert!(
+        near(50_000.0 * (fraction + (1.0 - fraction) / 4.0), 15_150.0),
+        "{fraction}"
+    );
+    // It stays while fewer threads run.
+    watched.run(program, 1, 20);
+    assert!(near(watched.scaling.serial_fraction().unwrap(), fraction));
+}
+
 #[test]
 fn smaller_teams_in_an_iteration_leave_threads_out() {
     let mut watched = Watched::default();
