@@ -42,6 +42,10 @@ pub use bindings::is_library_of_bindings;
 /// Threads of a process whose calls are analysed; calls of further threads are only counted.
 const THREADS_MAX: usize = 16;
 
+/// While no loop is known, a full window is searched this often, in nanoseconds: a search that finds nothing takes
+/// some milliseconds.
+const LOOK_FIRST_NS: u64 = 1_000_000_000;
+
 /// While a loop is known, the search for another one is repeated after this time, in nanoseconds. Each search
 /// that finds the same loop doubles the time, up to the second value.
 const LOOK_AGAIN_NS: u64 = 2_000_000_000;
@@ -286,11 +290,12 @@ impl Thread {
         // With few calls only an inner loop can be detected. The loop around it must be found before its
         // first iterations have left the window.
         let has_doubled = self.calls >= 2 * self.looked_calls;
-        let period_ns = match self.detector.is_overdue() {
-            true => LOOK_AGAIN_NS,
-            false => LOOK_SELDOM_NS.min(LOOK_AGAIN_NS << self.same.min(2)),
+        let period_ns = match (is_known, self.detector.is_overdue()) {
+            (false, _) => LOOK_FIRST_NS,
+            (true, true) => LOOK_AGAIN_NS,
+            (true, false) => LOOK_SELDOM_NS.min(LOOK_AGAIN_NS << self.same.min(2)),
         };
-        if is_known && !has_doubled && now_ns.saturating_sub(self.looked_ns) < period_ns {
+        if !has_doubled && now_ns.saturating_sub(self.looked_ns) < period_ns {
             return;
         }
         (self.looked_ns, self.looked_calls) = (now_ns, self.calls);
