@@ -188,6 +188,11 @@ impl Contract {
         &self.name
     }
 
+    /// The features of which a rate is required.
+    pub fn required_features(&self) -> impl Iterator<Item = &str> {
+        self.requirements.iter().map(|required| required.feature.as_str())
+    }
+
     /// Works that were fitted to measured times.
     pub fn calibrations(&self) -> &[FittedWork] {
         &self.calibrations

@@ -381,15 +381,18 @@ fn a_rate_is_violated_after_three_windows_below_and_holds_again_at_its_target() 
     let mut film = watch(10.0);
     assert_eq!(watched(&mut film, &[10.0, 9.0, 9.0, 10.0, 9.0, 9.0]), [""; 0]);
     let lines = watched(&mut watch(10.0), &[9.0, 9.0, 9.0, 9.0, 10.0]);
-    let features: Vec<&str> = lines
-        .iter()
-        .filter_map(|line| line.split_once(" s  ")?.1.split(':').next())
-        .collect();
-    let all = ["zstd", "awk", "xz", "raw", "wide"];
-    let expected = [&all[..], &["xz holds the pipeline up"], &all].concat();
-    assert_eq!(features, expected, "{lines:#?}");
-    assert_eq!(lines[2], "     30 s  xz: 9/s of 10/s, violated");
-    assert_eq!(lines[8], "     50 s  xz: 10/s of 10/s, holds again");
+    let [violated, bottleneck, hold] = &lines[..] else {
+        panic!("{lines:#?}");
+    };
+    assert_eq!(
+        violated,
+        "     30 s  xz: 9/s of 10/s, violated; also zstd, awk, raw, wide"
+    );
+    assert!(bottleneck.contains("xz holds the pipeline up"));
+    assert_eq!(
+        hold,
+        "     50 s  xz: 10/s of 10/s, no longer violated; also zstd, awk, raw, wide"
+    );
     // The count's own uncertainty: slices of 9.5/s with this variation may come from 10/s.
     assert_eq!(watched(&mut watch(10.0), &[9.93; 9]), [""; 0]);
 }
@@ -421,7 +424,7 @@ fn a_watched_contract_says_what_it_delivered_who_waits_for_whom_and_what_is_too_
     assert_eq!(lines.last().map(String::as_str), Some("the contract film holds"));
 
     let mut film = watch(12.0);
-    assert!(watched(&mut film, &[10.0; 4]).len() > 3);
+    assert_eq!(watched(&mut film, &[10.0; 4]).len(), 2);
     let text = film.summary().lines().join("\n");
     let mut short = watch(8.0);
     watched(&mut short, &[10.0; 2]);

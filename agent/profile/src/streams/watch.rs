@@ -54,6 +54,8 @@ pub struct ContractWatch {
 #[derive(Clone, Debug)]
 struct Target {
     feature: String,
+    /// The contract states it; the others follow from it.
+    is_stated: bool,
     least: f64,
     /// The module whose end of the stream is counted.
     module: String,
@@ -95,6 +97,7 @@ impl ContractWatch {
         let target =
             |feature: &str, least: f64, module: &str, stream: &StreamOutline, is_sent: bool| Target {
                 feature: feature.to_owned(),
+                is_stated: contract.required_features().any(|stated| stated == feature),
                 least,
                 module: module.to_owned(),
                 stream: stream.name.clone(),
@@ -225,7 +228,10 @@ impl ContractWatch {
             self.recent.pop_front();
         }
         let is_violated = self.targets.iter().any(|target| target.standing.is_violated);
-        let mut lines: Vec<String> = changed.iter().map(|target| target.line(end_s)).collect();
+        let lines = [true, false].into_iter();
+        let mut lines: Vec<String> = lines
+            .filter_map(|is_violated| line(&changed, is_violated, end_s))
+            .collect();
         if let (false, true, Some(bottleneck)) = (changed.is_empty(), is_violated, &self.bottleneck) {
             lines.push(format!(
                 "{:>7} s  {}",
@@ -381,25 +387,41 @@ impl Target {
             half: estimate.half.max(block) * scale,
         })
     }
+}
 
-    fn line(&self, end_s: f64) -> String {
-        let rate = self.standing.last.map_or(0.0, |last| last.value);
-        let what = match self.standing.is_violated {
-            true => "violated",
-            false => "holds again",
-        };
-        format!(
-            "{:>7} s  {}: {}/s of {}/s, {what}",
-            significant(end_s, 4),
-            self.feature,
-            significant(rate, 3),
-            significant(self.least, 3)
-        )
-    }
+/// One line for the rates that have become violated, or are no longer: the one that the contract states, and the
+/// names of the others.
+fn line(changed: &[Target], is_violated: bool, end_s: f64) -> Option<String> {
+    let mut group: Vec<&Target> = changed
+        .iter()
+        .filter(|target| target.standing.is_violated == is_violated)
+        .collect();
+    let stated = group.iter().position(|target| target.is_stated);
+    let first = group.remove(stated.or(group.len().checked_sub(1))?);
+    let others = match &group[..] {
+        [] => String::new(),
+        others => {
+            let names: Vec<&str> = others.iter().map(|target| target.feature.as_str()).collect();
+            format!("; also {}", names.join(", "))
+        }
+    };
+    let what = if is_violated {
+        "violated"
+    } else {
+        "no longer violated"
+    };
+    let rate = first.standing.last.map_or(0.0, |last| last.value);
+    Some(format!(
+        "{:>7} s  {}: {}/s of {}/s, {what}{others}",
+        significant(end_s, 4),
+        first.feature,
+        significant(rate, 3),
+        significant(first.least, 3)
+    ))
 }
 
 impl Standing {
-    /// Whether it has become violated, or holds again.
+    /// Whether it has become violated, or is no longer.
     fn take(&mut self, counted: Estimate, least: f64, seconds: f64) -> bool {
         let was_violated = self.is_violated;
         match counted.value + counted.half < least {
