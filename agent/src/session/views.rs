@@ -156,7 +156,7 @@ impl<'a> Views<'a> {
             size: self.target.job.size(),
             can_probe: self.measuring.probes.kernel().is_some(),
             has_regions: self.measuring.has_regions(),
-            has_gaps: self.measuring.budget.sampling.has_gaps(),
+            has_gaps: self.measuring.budget.sampling.has_cut_sequence(),
             reference: self.options.reference,
             armed_ns: self.start.armed_ns,
         }

@@ -47,6 +47,11 @@ pub struct FunctionTotals {
 }
 
 impl FunctionTotals {
+    /// MPI reserves the prefix of its names.
+    pub fn is_of_mpi(&self) -> bool {
+        self.name.starts_with("MPI_")
+    }
+
     /// Mean duration of all calls that returned, in nanoseconds; `None` if none has.
     pub fn mean_of_returned_ns(&self) -> Option<f64> {
         (self.returned > 0).then(|| self.returned_ns as f64 / self.returned as f64)

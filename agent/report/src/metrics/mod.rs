@@ -145,7 +145,7 @@ impl Filling {
         functions.sort_by(|a, b| a.name.cmp(&b.name));
         for function in self.within("function", "functions", functions) {
             let of = ("function", function.name.as_str());
-            let (calls, seconds) = if is_mpi(&function) {
+            let (calls, seconds) = if function.is_of_mpi() {
                 let unsized_calls = function.bytes_unknown as f64;
                 self.add("tuneagent_mpi_unsized_calls_total", &[of], unsized_calls);
                 (
@@ -231,7 +231,7 @@ impl Filling {
     fn fill_calls(&self, of: (&str, &str), process: &ProcessView) {
         if let Some(ns) = process.mpi_ns {
             self.add("tuneagent_mpi_rank_seconds_total", &[of], ns as f64 / 1e9);
-            let of_mpi = process.functions.iter().filter(|function| is_mpi(function));
+            let of_mpi = process.functions.iter().filter(|function| function.is_of_mpi());
             let calls: u64 = of_mpi.clone().map(|function| function.calls).sum();
             self.add("tuneagent_mpi_rank_calls_total", &[of], calls as f64);
             for function in of_mpi {
@@ -536,11 +536,6 @@ impl Filling {
 fn series_max(name: &str) -> usize {
     let metric = METRICS.iter().find(|metric| metric.name == name);
     metric.map_or(0, DeclaredMetric::series_max)
-}
-
-/// MPI reserves this prefix.
-fn is_mpi(function: &FunctionTotals) -> bool {
-    function.name.starts_with("MPI_")
 }
 
 const STATES: [&str; 4] = ["in_force", "reverted", "refused", "other"];

@@ -101,7 +101,7 @@ fn lines(
 fn probes_share(snapshot: &Snapshot) -> Option<f64> {
     let probes = snapshot.cost.as_ref()?.slowdown.probes;
     let watched = match snapshot.sequence.steps {
-        Steps::MpiCalls => parts::sampled(&snapshot.functions()).map_or(1.0, |of| of.watched),
+        Steps::MpiCalls => parts::sampled_mpi(&snapshot.functions()).map_or(1.0, |of| of.watched),
         Steps::Regions => probed(snapshot, &snapshot.regions()?),
     };
     let share = probes / watched;

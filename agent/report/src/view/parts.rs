@@ -20,6 +20,13 @@ pub(super) fn sampled(functions: &[FunctionTotals]) -> Option<Estimate> {
     estimates.reduce(Estimate::and)
 }
 
+/// As [`sampled`], of the functions of MPI alone: those of the program may be sampled while MPI is not.
+pub(super) fn sampled_mpi(functions: &[FunctionTotals]) -> Option<Estimate> {
+    let of_mpi = functions.iter().filter(|function| function.is_of_mpi());
+    let estimates = of_mpi.filter_map(|function| function.estimate);
+    estimates.reduce(Estimate::and)
+}
+
 /// How exact a number of calls is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Accuracy {
@@ -342,7 +349,17 @@ mod tests {
             snapshot(Steps::MpiCalls, functions, 4_700_000_000)
         };
         // A snapshot, and the texts that the last screen must contain and must not contain.
-        let rows: [(Snapshot, &[&str], &[&str]); 4] = [
+        let rows: [(Snapshot, &[&str], &[&str]); 5] = [
+            // A function of the program that is sampled makes nothing of MPI an estimate.
+            (
+                snapshot(
+                    Steps::MpiCalls,
+                    vec![counted_function("MPI_Send"), sampled_function("residual", 0.51)],
+                    4_700_000_000,
+                ),
+                &[" MPI calls/s, ", "~1 000   ~4.7 ms    ~47 %"],
+                &["sampled 51 % of the time)", "~0 MPI calls/s"],
+            ),
             (
                 mpi(),
                 &[

@@ -200,7 +200,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
     let in_mpi = inside_mpi(snapshot, &rates);
     let functions = snapshot.functions();
-    let sampled = parts::sampled(&functions);
+    let sampled = parts::sampled_mpi(&functions);
     let accuracy = Accuracy::of(sampled);
     let sampled_text = sampled.map_or_else(String::new, |of| {
         // Of the same span as the rates in this line.

@@ -140,6 +140,11 @@ impl Sampling {
         self.has_gaps
     }
 
+    /// Whether functions of the sequence of calls were not watched at some time.
+    pub fn has_cut_sequence(&self) -> bool {
+        self.has_cut
+    }
+
     /// Whether some function is not watched now.
     pub fn is_shut(&self) -> bool {
         self.sampled.is_shut
