@@ -419,7 +419,6 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         .map(|process| &process["host"])
         .collect();
     assert_eq!(hosts, ["node1", "node1", "node2", "node2"]);
-    assert!(reported.contains("between 2 nodes 0."), "{reported}");
     assert!(reported.contains("4 ranks, MPICH"), "{reported}");
     assert_eq!(report["talp"]["resources"]["numNodes"], 2);
     // Two recordings of the same node are rejected.

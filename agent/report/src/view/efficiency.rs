@@ -158,6 +158,13 @@ mod tests {
     }
 
     #[test]
+    fn the_load_balance_of_ranks_on_several_nodes_is_that_within_times_that_between_them() {
+        let mut view = example::efficiencies([0.8, 0.8, 0.4, 0.4]);
+        (view.nodes, view.between_nodes, view.of.within_nodes) = (2, Some(0.75), 1.0);
+        assert!(factors(&view).contains("load balance 0.75 (within nodes 1.00, between 2 nodes 0.75)"));
+    }
+
+    #[test]
     fn of_ranks_that_hardly_compute_no_load_balance_is_shown() {
         let line = factors(&example::efficiencies([0.002, 0.001, 0.001, 0.002]));
         insta::assert_snapshot!(line, @" parallel efficiency 0.0015   (over complete steps; no rank computes for 1 % of its time: too little for a load balance)");
