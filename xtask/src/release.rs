@@ -11,8 +11,8 @@ use std::process::Command;
 use crate::process::run;
 use crate::{Result, process, target_folder};
 
-/// Maximum size in bytes. The aim is 15 MB; the code alone has 13.2 MB with thin LTO.
-const PROGRAM_MAX: u64 = 18_000_000;
+/// Maximum size in bytes; it has 18.1 MB. The aim is 15 MB, and the code alone has 15.
+const PROGRAM_MAX: u64 = 18_300_000;
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
     crate::only_flags("release", flags, &[])?;
