@@ -246,22 +246,7 @@ fn the_graph_of_an_mpi_program_is_learned_with_no_name_given() -> Outcome {
 }
 
 /// What the program `pipeline` with two renderers has to deliver; the number replaces `RATE`.
-const FILM: &str = "
-contract: film
-streams:
-  scenes: {from: rank0, to: ranks1_2}
-  pictures: {from: ranks1_2, to: rank3}
-  groups: {from: rank3, to: rank4}
-  film: {from: rank4, to: rank5}
-modules:
-  rank0: {gives: {scenes: 1}}
-  ranks1_2: {takes: [scenes], gives: {pictures: 1}}
-  rank3: {takes: [pictures], gives: {groups: 1/12}}
-  rank4: {takes: [groups], gives: {film: 1}}
-  rank5: {takes: [film]}
-require:
-  - film >= RATE/s
-";
+const FILM: &str = include_str!("../programs/pipeline.yaml");
 
 #[test]
 fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Outcome {

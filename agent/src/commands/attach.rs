@@ -21,7 +21,7 @@ use crate::{
     actuator::{Actuator, StartOptions},
     cli::{AttachArgs, ExportArgs, RuleArgs, WatchArgs},
     control::Control,
-    exit::{CommandResult, Failure},
+    exit::{CommandResult, Failure, unreadable},
     hint::{as_root, as_root_again, quote},
     output_name::refuse_shared,
     priority::{self, RealTimeClass},
@@ -136,11 +136,12 @@ pub(super) fn speedup_hints(args: &WatchArgs) -> Result<Vec<SpeedupHint>, Failur
     let Some(file) = &args.hint else {
         return Ok(Vec::new());
     };
-    let unreadable = |error| Failure::not_there(format!("{file} cannot be read: {error}"));
+    let path = Path::new(file);
+    let failed = |error| unreadable(path, &error);
     let mut text = String::new();
-    let opened = foreign::open(Path::new(file)).map_err(unreadable)?;
+    let opened = foreign::open(path).map_err(failed)?;
     let mut bounded = opened.take(HINT_BYTES_MAX);
-    bounded.read_to_string(&mut text).map_err(unreadable)?;
+    bounded.read_to_string(&mut text).map_err(failed)?;
     let wrong = |line| {
         let place = if line > 0 {
             format!(":{line}")

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::capacity::Capacity;
-use super::model::{Adaptation, Contract, OperatingPoint, Work};
+use super::model::{Adaptation, Contract, Module, OperatingPoint, Work};
 use super::service::{efficiency, workers};
 use crate::diag::Diagnostic;
 use crate::quantity::significant;
@@ -70,13 +70,21 @@ impl Contract {
     }
 
     /// The variable that sets the number of workers of a module.
-    pub fn variable_of(&self, module: &str) -> Option<&str> {
-        let index = self.modules.iter().position(|one| one.name == module)?;
-        Some(self.adaptation(index)?.variable.as_str())
+    ///
+    /// # Errors
+    /// If the contract states none: why no step is taken.
+    pub fn variable_of(&self, module: &str) -> Result<&str, String> {
+        Ok(self.adaptation(module)?.0.variable.as_str())
     }
 
-    fn adaptation(&self, module: usize) -> Option<&Adaptation> {
-        self.adaptations.iter().find(|one| one.module == module)
+    fn adaptation(&self, module: &str) -> Result<(&Adaptation, &Module), String> {
+        let both = self
+            .adaptations
+            .iter()
+            .map(|one| (one, &self.modules[one.module]));
+        let mut same = both.filter(|(_, of)| of.name == module);
+        same.next()
+            .ok_or_else(|| format!("the contract states nothing to adapt in {module}"))
     }
 
     /// The least number of workers of a module with which the contract holds, if there is one.
@@ -85,13 +93,13 @@ impl Contract {
     /// If the contract cannot be assessed.
     pub fn remedy(&self, module: &str) -> Result<Remedy, Vec<Diagnostic>> {
         let nothing = |why: String| Ok(Remedy::Nothing(why));
-        let found = self.modules.iter().position(|one| one.name == module);
-        let Some((adaptation, index)) = found.and_then(|index| Some((self.adaptation(index)?, index))) else {
-            return nothing(format!("the contract states nothing to adapt in {module}"));
+        let (adaptation, adapted) = match self.adaptation(module) {
+            Ok(both) => both,
+            Err(why) => return nothing(why),
         };
         let (_, sizes) = self.sizes()?;
         let size = sizes.into_iter().find(|size| size.module == module);
-        let (Some(size), Ok((_, now))) = (size, workers(&self.modules[index])) else {
+        let (Some(size), Ok((_, now))) = (size, workers(adapted)) else {
             return nothing(format!("the contract does not state the `workers` of {module}"));
         };
         let mut changed = self.clone();

@@ -126,28 +126,23 @@ fn rule_name(text: &str) -> String {
 }
 
 impl GuardedStep {
+    fn change(&self) -> String {
+        let step = &self.step;
+        format!("{}: {} {} -> {}", step.module, step.variable, step.from, step.to)
+    }
+
     /// `rank1: render_workers 1 -> 3: promised 33.3/s`, of the rate that the guard compares.
     pub fn promise(&self) -> String {
-        let step = &self.step;
-        format!(
-            "{}: {} {} -> {}: promised {}/s",
-            step.module,
-            step.variable,
-            step.from,
-            step.to,
-            significant(step.module_rate, 3)
-        )
+        let rate = significant(self.step.module_rate, 3);
+        format!("{}: promised {rate}/s", self.change())
     }
 
     /// `rank1: render_workers 1 -> 3; film 2.78/s is promised, then bound by rank1`
     pub fn sentence(&self) -> String {
         let step = &self.step;
         format!(
-            "{}: {} {} -> {}; {} {}/s is promised, then bound by {}",
-            step.module,
-            step.variable,
-            step.from,
-            step.to,
+            "{}; {} {}/s is promised, then bound by {}",
+            self.change(),
             step.feature,
             significant(step.promised, 3),
             step.then_bound_by

@@ -154,26 +154,11 @@ fn what_is_no_stream_program_is_refused_with_the_reason() {
     assert_eq!(seen.modules[0].shares.verdict(), ModuleVerdict::Blocked);
 }
 
-/// What `film` is required to deliver: messages are items, so none has a size.
-const REQUIRED: &str = "
-contract: film
-streams:
-  scenes: {from: rank0, to: ranks1_2}
-  pictures: {from: ranks1_2, to: rank3}
-  groups: {from: rank3, to: rank4}
-  film: {from: rank4, to: rank5}
-modules:
-  rank0: {gives: {scenes: 1}}
-  ranks1_2: {takes: [scenes], gives: {pictures: 1}}
-  rank3: {takes: [pictures], gives: {groups: 1/12}}
-  rank4: {takes: [groups], gives: {film: 1}}
-  rank5: {takes: [film]}
-require:
-  - film >= 9.8/s
-";
+/// What `film` is required to deliver. Messages are items, so none has a size.
+const REQUIRED: &str = include_str!("../../../../tests/programs/pipeline.yaml");
 
 fn film_watch() -> ContractWatch {
-    let contract = Contract::parse(REQUIRED).unwrap();
+    let contract = Contract::parse(&REQUIRED.replace("RATE", "9.8")).unwrap();
     let (assessment, _) = contract.capacity().unwrap();
     ContractWatch::of(&contract, &assessment).unwrap()
 }

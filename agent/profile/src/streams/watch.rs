@@ -227,12 +227,11 @@ impl ContractWatch {
         if self.recent.len() > WINDOWS_BELOW as usize {
             self.recent.pop_front();
         }
-        let is_violated = self.targets.iter().any(|target| target.standing.is_violated);
         let lines = [true, false].into_iter();
         let mut lines: Vec<String> = lines
             .filter_map(|is_violated| line(&changed, is_violated, end_s))
             .collect();
-        if let (false, true, Some(bottleneck)) = (changed.is_empty(), is_violated, &self.bottleneck) {
+        if let (false, true, Some(bottleneck)) = (changed.is_empty(), self.is_violated(), &self.bottleneck) {
             lines.push(format!(
                 "{:>7} s  {}",
                 significant(end_s, 4),
@@ -258,10 +257,13 @@ impl ContractWatch {
         seen.modules.iter().filter_map(of).collect()
     }
 
+    fn is_violated(&self) -> bool {
+        self.targets.iter().any(|target| target.standing.is_violated)
+    }
+
     /// The module that has to act: a rate is violated, and it is compute-bound.
     pub fn has_to_act(&self) -> Option<&str> {
-        let is_violated = self.targets.iter().any(|target| target.standing.is_violated);
-        let it = self.bottleneck.as_ref().filter(|_| is_violated)?;
+        let it = self.bottleneck.as_ref().filter(|_| self.is_violated())?;
         (it.verdict == ModuleVerdict::ComputeBound).then_some(it.name.as_str())
     }
 

@@ -48,8 +48,8 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
 /// A note that only a part of the messages was observed.
 pub(super) fn sampled(snapshot: &Snapshot) -> String {
     let functions = snapshot.functions();
-    let senders = functions.into_iter().filter(|of| of.bytes_kind == Some("sent"));
-    let sampled = parts::sampled(&senders.collect::<Vec<_>>());
+    let senders = functions.iter().filter(|of| of.bytes_kind == Some("sent"));
+    let sampled = parts::sampled(senders);
     sampled.map_or_else(String::new, |sampled| {
         format!(", sampled {} of the time", percent(sampled.watched))
     })

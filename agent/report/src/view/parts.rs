@@ -15,16 +15,14 @@ const DIGITS_MIN: i32 = 2;
 
 /// The combined estimate of the functions that were sampled in windows; `None` if all were watched all the
 /// time. Every line that shows the part of the time uses this value.
-pub(super) fn sampled(functions: &[FunctionTotals]) -> Option<Estimate> {
-    let estimates = functions.iter().filter_map(|function| function.estimate);
+pub(super) fn sampled<'a>(functions: impl IntoIterator<Item = &'a FunctionTotals>) -> Option<Estimate> {
+    let estimates = functions.into_iter().filter_map(|function| function.estimate);
     estimates.reduce(Estimate::and)
 }
 
 /// As [`sampled`], of the functions of MPI alone: those of the program may be sampled while MPI is not.
 pub(super) fn sampled_mpi(functions: &[FunctionTotals]) -> Option<Estimate> {
-    let of_mpi = functions.iter().filter(|function| function.is_of_mpi());
-    let estimates = of_mpi.filter_map(|function| function.estimate);
-    estimates.reduce(Estimate::and)
+    sampled(functions.iter().filter(|function| function.is_of_mpi()))
 }
 
 /// How exact a number of calls is.

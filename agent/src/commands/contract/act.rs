@@ -79,11 +79,9 @@ impl<'a> Actor<'a> {
     }
 
     fn remedy(&self, module: &MeasuredModule, all: &[MeasuredModule]) -> Result<Remedy, Failure> {
-        let Some(variable) = self.contract.variable_of(&module.name) else {
-            return Ok(Remedy::Nothing(format!(
-                "the contract states nothing to adapt in {}",
-                module.name
-            )));
+        let variable = match self.contract.variable_of(&module.name) {
+            Ok(variable) => variable,
+            Err(why) => return Ok(Remedy::Nothing(why)),
         };
         let job = target::job(&mut Discovery::default(), self.target, false)?;
         let mut members = job.members.iter();

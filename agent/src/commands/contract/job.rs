@@ -2,8 +2,8 @@
 //! on.
 
 use std::{
-    io::{BufRead, BufReader, Lines},
-    process::{Child, ChildStdout, Command, Stdio},
+    io::{self, BufRead, BufReader, Lines},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -67,20 +67,36 @@ impl JobSession {
         Ok(None)
     }
 
-    /// Ends the session, if it has not ended.
+    /// Ends the session, if it has not ended, as dropping this does.
     ///
     /// # Errors
     /// If it failed.
     pub(super) fn end(mut self) -> Result<(), Failure> {
-        // Fails if it has ended.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
-        while self.lines.next().is_some_and(|line| line.is_ok()) {}
-        match self.child.wait().map_err(Failure::no)?.code() {
+        match self.finish().map_err(Failure::no)?.code() {
             Some(0) => Ok(()),
             // It has said why.
             Some(3) => Err(Failure::not_permitted("the job's calls of MPI cannot be watched")),
             Some(2) => Err(Failure::not_there("the job's calls of MPI cannot be watched")),
             _ => Err(Failure::no("the session that watched the job failed")),
         }
+    }
+
+    /// Waits until the session has reverted what it changed.
+    fn finish(&mut self) -> io::Result<ExitStatus> {
+        // A number that was waited for may be another process's.
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        // Fails if it is ending.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        while self.lines.next().is_some_and(|line| line.is_ok()) {}
+        self.child.wait()
+    }
+}
+
+impl Drop for JobSession {
+    fn drop(&mut self) {
+        // The error that is reported is the one that kept it from being ended.
+        let _ = self.finish();
     }
 }

@@ -46,6 +46,9 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
         false => watch_pipes(&mut watch, args)?,
     }
     let summary = watch.summary();
+    if summary.windows == 0 {
+        return Err(Failure::no(filling(args)).into());
+    }
     match args.contract.json {
         true => print_line(&summary)?,
         false => summary.lines().iter().for_each(|line| say!("{line}")),
@@ -90,7 +93,7 @@ fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<()
     watch.has_sizes().map_err(Failure::not_there)?;
     let (pipeline, mut sampler) = sampling::open(&args.target)?;
     let part = watch.part_of(&pipeline);
-    let (mut window, mut passed_ns, mut refused, mut windows) = (VecDeque::new(), 0, None, 0);
+    let (mut window, mut passed_ns, mut refused) = (VecDeque::new(), 0, None);
     let ended = sampling::slices(&part, &mut sampler, SLICE, args.duration, |slice: Slice| {
         passed_ns += slice.ns;
         window.push_back(slice);
@@ -105,7 +108,6 @@ fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<()
             .map_err(Failure::not_there)
             .and_then(|lines| print_window(watch, &lines, end_s, args.contract.json));
         refused = judged.err();
-        windows += 1;
         refused.is_none()
     });
     if let Some(why) = refused {
@@ -114,15 +116,13 @@ fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<()
     if let Err(ended) = ended {
         console::error_line(format_args!("{ended}"));
     }
-    match windows {
-        0 => Err(filling(args)),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
-fn filling(args: &WatchContractArgs) -> Failure {
+/// Nothing has arrived at an end of the graph.
+fn filling(args: &WatchContractArgs) -> NotLearned {
     let seconds = args.duration.as_secs_f64();
-    Failure::no(NotLearned::Filling { seconds })
+    NotLearned::Filling { seconds }
 }
 
 /// Judges windows of the reports of a session, from the first in which a message has arrived at each end.
@@ -136,11 +136,9 @@ fn watch_job(
     let mut actor = args
         .apply
         .then(|| Actor::new(contract, &args.target, session.pid()));
-    let (mut begin, mut window, mut windows, mut failed) = (None, Vec::<RankReport>::new(), 0, None);
+    let (mut begin, mut window) = (None, Vec::<RankReport>::new());
     // Until it is filled, or for good if the contract is of another program.
-    let mut unfilled = Some(Unwatched::NotCounted(NotLearned::Filling {
-        seconds: args.duration.as_secs_f64(),
-    }));
+    let mut unfilled = Some(Unwatched::NotCounted(filling(args)));
     while let Some(report) = session.next()? {
         let begin = begin.get_or_insert_with(|| report.clone());
         if unfilled.is_some() {
@@ -163,29 +161,15 @@ fn watch_job(
                 break;
             }
         }
-        windows += 1;
         window.drain(..REPORTS);
-        if let (Some(actor), Some(last)) = (&mut actor, window.last()) {
-            match actor.look(watch, last) {
-                Ok(said) => said
-                    .iter()
-                    .for_each(|line| say!("{:>7} s  {line}", significant(end_s, 4))),
-                Err(why) => {
-                    failed = Some(why);
-                    break;
-                }
-            }
+        if let (Some(actor), Some(last)) = (&mut actor, window.last())
+            && let Some(line) = actor.look(watch, last)?
+        {
+            say!("{:>7} s  {line}", significant(end_s, 4));
         }
     }
     session.end()?;
-    if let Some(why) = failed {
-        return Err(why);
-    }
-    match unfilled {
-        Some(why) => Err(Failure::not_there(why)),
-        None if windows == 0 => Err(filling(args)),
-        None => Ok(()),
-    }
+    unfilled.map_or(Ok(()), |why| Err(Failure::not_there(why)))
 }
 
 /// Whether all that the contract is about has been seen since the begin.
