@@ -2,16 +2,16 @@
 //! little but exchange a few bytes or reduce over all ranks. Compares this with a preloaded profiler and with
 //! the cost that the agent itself reports.
 //!
-//! Jobs of the same program run in short turns; the other jobs, and the agent, are stopped meanwhile. Two
-//! jobs run without a profiler. `tuneagent attach` (profile only, without a budget) watches one of them, and
-//! then the two change roles. A third job runs under a small PMPI library that counts calls and their time,
-//! in turns with an unwatched one. So a disturbance of the machine affects both sides of a pair. Start-up is
-//! not measured.
+//! One job is watched by one session of `tuneagent attach` (profile only, without a budget) after another, and
+//! alone before and after each. A pair is the pace in a session beside the mean of the paces before and after
+//! it, so that differences between two jobs (memory, placement) do not count, and slow changes of the machine
+//! affect both sides. A second job runs under a small PMPI library that counts calls and their time, in turns
+//! with the first one. Start-up is not measured.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tuneagent_e2e::crowd::{Crowd, paired};
+use tuneagent_e2e::crowd::{Crowd, leave};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::{self, Need};
 use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, repairs};
@@ -101,8 +101,9 @@ fn bounce(environment: &[String], bytes: usize) -> Outcome<Crowd> {
 
 /// Settings of the measurement.
 struct Turns {
-    /// Pairs of turns of two equal jobs, one of them watched. The roles change after half of them.
+    /// Sessions that watch the job.
     pairs: usize,
+    /// Length of what is measured of each session, and between them.
     seconds: f64,
     ranks: usize,
 }
@@ -124,8 +125,8 @@ struct Measured {
 pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2) as f64;
     let turns = Turns {
-        pairs: settings.number("--pairs", 4.0, 48.0) as usize,
-        seconds: settings.number("--seconds", 1.0, 2.0),
+        pairs: settings.number("--pairs", 4.0, 24.0) as usize,
+        seconds: settings.number("--seconds", 1.0, 3.0),
         ranks: settings.number("--ranks", cores, cores) as usize,
     };
     let mut table = Table::new([
@@ -156,8 +157,8 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
         ranks,
     } = turns;
     let note = format!(
-        "{pairs} pairs of turns of {seconds} s, {ranks} ranks; a ratio is the time of a step beside its time alone, its median and where \
-         half of the pairs lie; reported is what the agent says that its probes cost, as share of the program's CPU time."
+        "{pairs} sessions, {seconds} s measured of each and between them, {ranks} ranks; a ratio is the time of a step beside its time alone, \
+         its median and where half of the pairs lie; reported is what the agent says that watching costs, as share of the program's time."
     );
     Ok(measure::Outcome {
         sections: vec![Section::new("The time of a step", table, [note])],
@@ -176,18 +177,20 @@ fn measured(subject: &Subject, turns: &Turns) -> Outcome<Measured> {
         crowd.pause()?;
         Ok(crowd)
     };
-    let (one, other) = (started(&[])?, started(&[])?);
-    let under = started(&[format!("LD_PRELOAD={}", library.display())])?;
+    let (one, under) = (
+        started(&[])?,
+        started(&[format!("LD_PRELOAD={}", library.display())])?,
+    );
     let mut measured = Measured::default();
-    let folder = tempfile::tempdir()?;
-    let report = folder.path().join("report.json");
-    let report_name = report.to_string_lossy().into_owned();
-    let words = ["--rules", "none", "--budget", "none", "--json", &report_name];
-    let paces = paired(&one, &other, &words, (turns.pairs, turns.seconds), |_| {
-        measured.add_report(&serde_json::from_str(&std::fs::read_to_string(&report)?)?)
-    })?;
-    measured.attached = paces.iter().map(|pace| 1.0 / pace).collect();
-    other.pause()?;
+    one.resume()?;
+    let mut before = one.pace(turns.seconds)?;
+    for _ in 0..turns.pairs {
+        let (pace, report) = watched(&one, turns.seconds)?;
+        measured.add_report(&report)?;
+        let after = one.pace(turns.seconds)?;
+        measured.attached.push((before + after) / 2.0 / pace);
+        before = after;
+    }
     for _ in 0..turns.pairs.div_ceil(4) {
         let (ours, alone) = under.paces_beside(&one, turns.seconds)?;
         measured.preloaded.push(alone / ours);
@@ -199,6 +202,19 @@ fn measured(subject: &Subject, turns: &Turns) -> Outcome<Measured> {
         subject.name, measured.attached, measured.preloaded
     );
     Ok(measured)
+}
+
+/// Pace of a job in a session, once it has settled, and the report of the session.
+fn watched(job: &Crowd, seconds: f64) -> Outcome<(f64, Value)> {
+    let folder = tempfile::tempdir()?;
+    let report = folder.path().join("report.json");
+    let name = report.to_string_lossy();
+    let agent = job.attach(&["--rules", "none", "--budget", "none", "--json", &name])?;
+    agent.armed()?;
+    job.pace(1.0)?;
+    let pace = job.pace(seconds)?;
+    leave(agent)?;
+    Ok((pace, serde_json::from_str(&std::fs::read_to_string(&report)?)?))
 }
 
 impl Measured {
@@ -213,7 +229,7 @@ impl Measured {
         let figures = cost["slowdown"].as_f64().zip(cost["job_cpu_time_s"].as_f64());
         let (slowdown, cpu_s) = figures.ok_or("the report does not have its cost")?;
         self.reported.push(slowdown);
-        // Per CPU time: the job is stopped during half of the session, and has one CPU per rank otherwise.
+        // Each rank has a CPU of its own.
         self.calls_per_s.push(calls / cpu_s);
         Ok(())
     }
