@@ -47,14 +47,15 @@ impl Counting {
         (self.since, self.until_ns) = (Some(spent), None);
     }
 
-    /// The missing calls, as text.
-    pub fn missing(&self) -> impl Iterator<Item = String> {
-        let text = |name: &String| {
+    /// The missing calls, as text; `None` if all were counted.
+    pub fn missing(&self) -> Option<String> {
+        let names: Vec<&str> = self.rested.iter().map(String::as_str).collect();
+        (!names.is_empty()).then(|| {
             format!(
-                "calls of {name} were counted for rules in sampling windows (--budget): calls between them are missing"
+                "calls of {} were counted for rules in sampling windows (--budget): calls between them are missing",
+                names.join(", ")
             )
-        };
-        self.rested.iter().map(text)
+        })
     }
 
     /// Checks the costs while they are probed, and detaches them if necessary.
@@ -98,5 +99,23 @@ impl Counting {
         self.rested.extend(called);
         self.until_ns = Some(now.at_ns + rest_ns);
         notice.into_iter().chain([BudgetEffect::DetachCounted]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_were_counted_in_windows_are_missing_in_one_line() {
+        let counting = Counting {
+            rested: ["dgemm_", "dgemv_"].map(str::to_owned).into(),
+            ..Counting::default()
+        };
+        let line = counting.missing().expect("calls are missing");
+        assert!(
+            line.starts_with("calls of dgemm_, dgemv_ were counted for rules"),
+            "{line}"
+        );
     }
 }
