@@ -141,6 +141,9 @@ pub struct SequenceView {
     pub elsewhere: u64,
 }
 
+/// A loop is called a step of the program only where its iterations take this part of the watched time.
+const STEP_SHARE: f64 = 0.1;
+
 /// What the loop of a program consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steps {
@@ -190,17 +193,25 @@ impl IterationView {
     }
 
     /// The mean time of an iteration, in nanoseconds, during `over` before the moment `first` and from `last`
-    /// on; `None` with fewer than two iterations on either side.
-    pub fn around(&self, (first, last): (Duration, Duration), over: Duration) -> Option<(f64, f64)> {
-        let mean = |parts: &mut dyn Iterator<Item = &PaceView>| {
+    /// on; `None` with fewer than two iterations on either side, and if the loop took little of the time there:
+    /// then it is no step of the program. `watched` is the part of the time in which calls were seen.
+    pub fn around(
+        &self,
+        (first, last): (Duration, Duration),
+        over: Duration,
+        watched: f64,
+    ) -> Option<(f64, f64)> {
+        let mean = |parts: &mut dyn Iterator<Item = &PaceView>, span: Duration| {
             let (count, sum_ns) = parts.fold((0, 0.0), |(count, sum_ns), part| {
                 (count + part.count, sum_ns + part.sum_ns())
             });
-            (count >= 2).then(|| sum_ns / count as f64)
+            let is_step = sum_ns >= STEP_SHARE * watched * span.as_nanos() as f64;
+            (count >= 2 && is_step).then(|| sum_ns / count as f64)
         };
         let is_before = |part: &&PaceView| part.until <= first && part.begin() + over >= first;
-        let before = mean(&mut self.parts.iter().filter(is_before))?;
-        let after = mean(&mut self.parts.iter().filter(|part| part.begin() >= last))?;
+        let since = self.parts.last()?.until.saturating_sub(last);
+        let before = mean(&mut self.parts.iter().filter(is_before), over.min(first))?;
+        let after = mean(&mut self.parts.iter().filter(|part| part.begin() >= last), since)?;
         Some((before, after))
     }
 }
@@ -414,7 +425,12 @@ impl Snapshot {
     pub fn iteration_around_change(&self) -> Option<(f64, f64)> {
         let kept = self.kept_change()?;
         let first = kept.first_at.unwrap_or(kept.at);
-        self.sequence.iteration.as_ref()?.around((first, kept.at), first)
+        let sampled = self
+            .processes
+            .iter()
+            .filter_map(|process| process.overall?.sampled);
+        let watched = sampled.fold(1.0, f64::min);
+        (self.sequence.iteration.as_ref()?).around((first, kept.at), first, watched)
     }
 
     /// Processes that have not ended.
@@ -451,10 +467,28 @@ mod tests {
             ..IterationView::default()
         };
         let at = Duration::from_millis;
-        let around = |moment, over| view.around((at(moment), at(moment)), at(over));
+        let around = |moment, over| view.around((at(moment), at(moment)), at(over), 1.0);
         // The part from 400 to 520 contains the moment 450.
         assert_eq!(around(450, 400), Some((30e6, 10e6)));
         assert_eq!(around(450, 300), None, "none of them began so late");
         assert_eq!(around(600, 600), None, "none since");
+    }
+
+    #[test]
+    fn a_loop_that_took_little_of_the_time_is_no_step_of_the_program() {
+        let part = |until_ms, count, mean_us: u64| PaceView {
+            until: Duration::from_millis(until_ms),
+            count,
+            mean_ns: (mean_us * 1_000) as f64,
+        };
+        // As seen of CP2K: 60 short iterations in 2.6 s, then two with everything else in between.
+        let view = IterationView {
+            parts: vec![part(1_000, 60, 35), part(3_400, 2, 351_000)],
+            ..IterationView::default()
+        };
+        let at = Duration::from_millis;
+        let around = |watched| view.around((at(2_600), at(2_600)), at(2_600), watched);
+        assert_eq!(around(1.0), None);
+        assert_eq!(around(0.004), Some((35e3, 351e6)), "most of what was watched");
     }
 }

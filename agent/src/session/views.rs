@@ -245,10 +245,11 @@ impl<'a> Views<'a> {
     fn step_around(&self, decision: DecisionId) -> Option<String> {
         let at = self.parts.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
-        let (before, after) = self
-            .calls()
-            .iteration()?
-            .around((at, at), now.saturating_sub(at))?;
+        let watched = (self.measuring.profile.processes.iter())
+            .map(|process| process.watched_part())
+            .fold(1.0, f64::min);
+        let (before, after) =
+            (self.calls().iteration()?).around((at, at), now.saturating_sub(at), watched)?;
         Some(format!("one step {} -> {}", duration(before), duration(after)))
     }
 

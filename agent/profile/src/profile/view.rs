@@ -140,6 +140,15 @@ impl Metered {
         })
     }
 
+    /// The part of the time since the first reading in which every function was watched.
+    pub fn watched_part(&self) -> f64 {
+        let ends = self.first.as_ref().zip(self.last());
+        let of = |(first, last): (&Reading, &Reading)| {
+            Some(1.0 - last.gaps_ns.saturating_sub(first.gaps_ns) as f64 / elapsed_ns(first, last)?)
+        };
+        ends.and_then(of).unwrap_or(1.0)
+    }
+
     /// Shares of the time between two readings; those of MPI begin when its time inside MPI was first known.
     fn rates(&self, probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
         let (before, now) = (first.counters?, last.counters?);
