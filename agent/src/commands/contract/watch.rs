@@ -84,6 +84,17 @@ enum Unwatched {
     NotComparable(#[from] NotComparable),
 }
 
+impl From<Unwatched> for Failure {
+    fn from(why: Unwatched) -> Failure {
+        use NotLearned::{Filling, Still, TooFew};
+        match why {
+            // It may be seen when watched for longer.
+            Unwatched::NotCounted(Filling { .. } | Still { .. } | TooFew) => Failure::no(why),
+            _ => Failure::not_there(why),
+        }
+    }
+}
+
 fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<(), Failure> {
     if args.apply {
         return Err(Failure::not_there(
@@ -105,7 +116,7 @@ fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<()
         let judged = counted(&part, &slices)
             .map_err(Unwatched::from)
             .and_then(|seen| Ok(watch.window(end_s, &seen)?))
-            .map_err(Failure::not_there)
+            .map_err(Failure::from)
             .and_then(|lines| print_window(watch, &lines, end_s, args.contract.json));
         refused = judged.err();
         refused.is_none()
@@ -137,12 +148,12 @@ fn watch_job(
         .apply
         .then(|| Actor::new(contract, &args.target, session.pid()));
     let (mut begin, mut window) = (None, Vec::<RankReport>::new());
-    // Until it is filled, or for good if the contract is of another program.
+    // Until all of the graph has been seen, or for good if the contract is of another program.
     let mut unfilled = Some(Unwatched::NotCounted(filling(args)));
     while let Some(report) = session.next()? {
         let begin = begin.get_or_insert_with(|| report.clone());
         if unfilled.is_some() {
-            unfilled = filled(watch, begin, &report).err();
+            unfilled = filled(watch, args, begin, &report).err();
         }
         if unfilled.is_none() {
             window.push(report);
@@ -169,11 +180,19 @@ fn watch_job(
         }
     }
     session.end()?;
-    unfilled.map_or(Ok(()), |why| Err(Failure::not_there(why)))
+    unfilled.map_or(Ok(()), |why| Err(why.into()))
 }
 
 /// Whether all that the contract is about has been seen since the begin.
-fn filled(watch: &ContractWatch, begin: &RankReport, now: &RankReport) -> Result<(), Unwatched> {
+fn filled(
+    watch: &ContractWatch,
+    args: &WatchContractArgs,
+    begin: &RankReport,
+    now: &RankReport,
+) -> Result<(), Unwatched> {
     let seen = counted_ranks(begin, &[begin, now])?;
-    Ok(watch.is_filled(&seen)?)
+    match watch.is_filled(&seen)? {
+        true => Ok(()),
+        false => Err(filling(args).into()),
+    }
 }
