@@ -4,6 +4,8 @@
 mod act;
 mod job;
 mod learn;
+mod metrics;
+mod required;
 mod sampling;
 mod simulate;
 mod watch;

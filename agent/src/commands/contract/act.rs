@@ -29,6 +29,11 @@ impl<'a> Actor<'a> {
         }
     }
 
+    /// The requirements have changed.
+    pub(super) fn require(&mut self, contract: &Contract) {
+        self.policy.require(contract.clone());
+    }
+
     /// Judges the last change by this report, or acts if none is on trial; returns what is to be said.
     pub(super) fn look(
         &mut self,
