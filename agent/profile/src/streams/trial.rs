@@ -75,11 +75,11 @@ pub(super) fn judged<'a>(changes: &'a [ReportedChange], rule: &str) -> Option<(G
         .iter()
         .filter(|change| change.rule.as_deref() == Some(rule));
     let newest: BTreeMap<i32, &ReportedChange> = of_rule.map(|change| (change.pid, change)).collect();
-    let verdicts = newest.values().filter_map(|change| match &change.guard {
-        Some(guard) => Some((guard.verdict, guard.text.as_str())),
+    let verdicts = newest.values().map(|change| match &change.guard {
+        Some(guard) => (guard.verdict, guard.text.as_str()),
         // It has been written just now.
-        None if change.outcome == WRITTEN => Some((GuardVerdict::OnTrial, WRITTEN)),
-        None => Some((GuardVerdict::NotMade, change.outcome.as_str())),
+        None if change.outcome == WRITTEN => (GuardVerdict::OnTrial, WRITTEN),
+        None => (GuardVerdict::NotMade, change.outcome.as_str()),
     });
     verdicts.min_by_key(|(verdict, _)| (verdict.is_final(), *verdict == GuardVerdict::Kept))
 }

@@ -69,7 +69,10 @@ fn packed(range: &str, work: [f64; 2], now: [u32; 2]) -> (Contract, BTreeMap<Str
     )
 }
 
-fn set(step: &Step) -> Vec<(&str, u32, u32)> {
+/// A module with its workers before and after a step.
+type Set<'a> = (&'a str, u32, u32);
+
+fn set(step: &Step) -> Vec<Set<'_>> {
     let modules = step.modules.iter();
     modules
         .map(|one| (one.module.as_str(), one.from, one.to))
@@ -114,7 +117,7 @@ fn s3_34_several_modules_get_workers_where_one_alone_moves_the_bottleneck() {
 
 #[test]
 fn s3_34_workers_that_are_not_needed_are_given_back_with_a_tenth_to_spare() {
-    let rows: [([f64; 2], [u32; 2], &[(&str, u32, u32)]); 6] = [
+    let rows: [([f64; 2], [u32; 2], &[Set<'_>]); 6] = [
         // 10/s need two renderers, and a tenth more needs three.
         ([0.2, 0.1], [6, 1], &[("render", 6, 3)]),
         ([0.2, 0.1], [3, 1], &[]),
