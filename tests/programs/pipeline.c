@@ -2,8 +2,10 @@
  * have real sizes, and a stage waits until the next one receives (MPI_Ssend), so that nothing is buffered.
  *
  *   mpirun -n 3+RENDERERS+ENCODERS pipeline DIRECTORY RENDERERS ENCODERS RENDER_US ENCODE_US PICTURE_BYTES
+ *          [REQUEST_US COLLECT_US STORE_US]
  *
- * A renderer has `render_workers` workers, each of which renders a part of every picture.
+ * A renderer has `render_workers` workers, each of which renders a part of every picture; an encoder has
+ * `encode_workers`. While there is DIRECTORY/light, a picture is rendered in a third of the time.
  *
  * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go, and runs until it is ended. */
 #include "gates.h"
@@ -16,8 +18,11 @@
 enum { SCENE_BYTES = 54, GROUP = 12, FILM_BYTES = 20971 };
 
 int render_workers = 1;
+int encode_workers = 1;
 
 static int renderers, encoders, collector;
+static int picture_bytes, render_us, encode_us, request_us, collect_us, store_us;
+static const char *directory;
 static char *buffer;
 
 static void take(int from, int bytes)
@@ -28,36 +33,54 @@ static void take(int from, int bytes)
 
 static void give(int to, int bytes) { MPI_Ssend(buffer, bytes, MPI_CHAR, to, 0, MPI_COMM_WORLD); }
 
-static void request(void)
+static void compute(int us, int workers)
 {
-    for (long scene = 0;; scene++)
-        give(1 + (int)(scene % renderers), SCENE_BYTES);
+    if (us > 0)
+        usleep(us / workers);
 }
 
-static void render(int picture_bytes, int render_us)
+static void request(void)
+{
+    for (long scene = 0;; scene++) {
+        compute(request_us, 1);
+        give(1 + (int)(scene % renderers), SCENE_BYTES);
+    }
+}
+
+static void render(void)
 {
     for (;;) {
         take(0, SCENE_BYTES);
-        usleep(render_us / *(volatile int *)&render_workers);
+        compute(exists(directory, "light") ? render_us / 3 : render_us, *(volatile int *)&render_workers);
         give(collector, picture_bytes);
     }
 }
 
-static void collect(int picture_bytes)
+static void collect(void)
 {
     for (long group = 0;; group++) {
-        for (int picture = 0; picture < GROUP; picture++)
+        for (int picture = 0; picture < GROUP; picture++) {
             take(MPI_ANY_SOURCE, picture_bytes);
+            compute(collect_us, 1);
+        }
         give(collector + 1 + (int)(group % encoders), GROUP * picture_bytes);
     }
 }
 
-static void encode(int picture_bytes, int encode_us, int store)
+static void encode(int store)
 {
     for (;;) {
         take(collector, GROUP * picture_bytes);
-        usleep(encode_us);
+        compute(encode_us, *(volatile int *)&encode_workers);
         give(store, FILM_BYTES);
+    }
+}
+
+static void store(void)
+{
+    for (;;) {
+        take(MPI_ANY_SOURCE, FILM_BYTES);
+        compute(store_us, 1);
     }
 }
 
@@ -67,17 +90,25 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc == 7) {
+    if (argc == 7 || argc == 10) {
         renderers = atoi(argv[2]);
         encoders = atoi(argv[3]);
     }
     if (renderers < 1 || encoders < 1 || size != 3 + renderers + encoders) {
         fprintf(stderr, "usage: mpirun -n 3+RENDERERS+ENCODERS pipeline DIRECTORY RENDERERS ENCODERS RENDER_US "
-                        "ENCODE_US PICTURE_BYTES\n");
+                        "ENCODE_US PICTURE_BYTES [REQUEST_US COLLECT_US STORE_US]\n");
         return 2;
     }
     collector = renderers + 1;
-    int picture_bytes = atoi(argv[6]);
+    directory = argv[1];
+    render_us = atoi(argv[4]);
+    encode_us = atoi(argv[5]);
+    picture_bytes = atoi(argv[6]);
+    if (argc == 10) {
+        request_us = atoi(argv[7]);
+        collect_us = atoi(argv[8]);
+        store_us = atoi(argv[9]);
+    }
     buffer = calloc(GROUP, picture_bytes + FILM_BYTES);
     printf("{\"event\":\"ready\",\"rank\":%d,\"pid\":%d,\"size\":%d}\n", rank, getpid(), size);
     fflush(stdout);
@@ -85,14 +116,13 @@ int main(int argc, char **argv)
     if (rank == 0)
         request();
     else if (rank < collector)
-        render(picture_bytes, atoi(argv[4]));
+        render();
     else if (rank == collector)
-        collect(picture_bytes);
+        collect();
     else if (rank < size - 1)
-        encode(picture_bytes, atoi(argv[5]), size - 1);
+        encode(size - 1);
     else
-        for (;;)
-            take(MPI_ANY_SOURCE, FILM_BYTES);
+        store();
     MPI_Finalize();
     return 0;
 }

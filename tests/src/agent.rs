@@ -230,10 +230,16 @@ impl Agent {
 
     /// Runs `tuneagent session VERB PID ARGUMENTS…` for this session. Returns the exit code and the output.
     pub fn request(&self, verb: &str, arguments: &[&str]) -> Outcome<(i32, String)> {
+        self.request_to(self.pid(), verb, arguments)
+    }
+
+    /// As `request`, for a session that this one has started: the number of its process, or of a program that it
+    /// watches.
+    pub fn request_to(&self, session: u32, verb: &str, arguments: &[&str]) -> Outcome<(i32, String)> {
         let mut command = Command::new("timeout");
         command.arg("120").arg(binary()?);
         command
-            .args(["session", verb, &self.pid().to_string()])
+            .args(["session", verb, &session.to_string()])
             .args(arguments);
         finish(command.env("XDG_RUNTIME_DIR", self.folder.path()))
     }

@@ -16,7 +16,7 @@ mod trace;
 pub mod view;
 
 // Files and pages.
-pub use metrics::render as metrics_page;
+pub use metrics::{render as metrics_page, render_contract as contract_metrics_page};
 pub use plot::{Plot, PlotMarkKind};
 pub use report::reference::Reference;
 pub use report::{line, render, report, table};

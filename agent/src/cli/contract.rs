@@ -1,6 +1,6 @@
 //! Arguments of `contract`, which computes what stream programs can deliver.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 
@@ -86,6 +86,9 @@ pub struct WatchContractArgs {
     /// in `adapt`; guarded, and reverted at the end (MPI jobs)
     #[arg(long)]
     pub apply: bool,
+    /// Serve /metrics, read-only: rates, targets, utilisation and verdicts
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
+    pub metrics: Option<SocketAddr>,
     /// At the end, draw the graph with the rates that were seen, beside what is required
     #[arg(long, value_name = "FILE")]
     pub svg: Option<String>,

@@ -4,6 +4,8 @@
 mod act;
 mod job;
 mod learn;
+mod metrics;
+mod required;
 mod sampling;
 mod simulate;
 mod watch;
@@ -45,29 +47,32 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
             simulate::simulate(contract, scenario, args.json)
         }),
     };
-    let (name, text) = (args.file.display().to_string(), text(&args.file)?);
+    let text = text(&args.file)?;
     let refuse = |wrong: &[Diagnostic]| {
-        diagnostics::print(&name, &text, wrong);
+        diagnostics::print(&args.file.display().to_string(), &text, wrong);
         Ok(Code::No)
     };
-    let mut contract = match Contract::parse(&text) {
-        Ok(contract) => contract,
-        Err(wrong) => return refuse(&wrong),
+    let shown = match parsed(&text, args) {
+        Ok(contract) => shown(&contract),
+        Err(why) => Err(why),
     };
-    for requirement in &args.requirements {
-        if let Err(wrong) = contract.require(requirement) {
-            let help = wrong.help.map_or(String::new(), |help| format!(" ({help})"));
-            return Err(Failure::not_there(format!(
-                "--require {requirement}: {}{help}",
-                wrong.message
-            )));
-        }
-    }
-    match shown(&contract) {
+    match shown {
         Ok(code) => Ok(code),
         Err(NotShown::Contract(wrong)) => refuse(&wrong),
         Err(NotShown::Failure(failure)) => Err(failure),
     }
+}
+
+/// The contract of a file with this text, with what the command line requires instead.
+fn parsed(text: &str, args: &ContractArgs) -> Result<Contract, NotShown> {
+    let mut contract = Contract::parse(text)?;
+    for requirement in &args.requirements {
+        contract.require(requirement).map_err(|wrong| {
+            let help = wrong.help.map_or(String::new(), |help| format!(" ({help})"));
+            Failure::not_there(format!("--require {requirement}: {}{help}", wrong.message))
+        })?;
+    }
+    Ok(contract)
 }
 
 fn text(path: &Path) -> Result<String, Failure> {

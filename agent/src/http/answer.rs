@@ -1,6 +1,6 @@
 //! The answers of the server: status, headers and bodies of requests.
 
-use std::{convert::Infallible, io::Write, sync::Arc};
+use std::{convert::Infallible, fmt::Display, io::Write, sync::Arc};
 
 use flate2::{Compression, write::GzEncoder};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
@@ -12,9 +12,9 @@ use hyper::{
         HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
     },
 };
-use report::metrics_page;
+use report::{contract_metrics_page, metrics_page};
 
-use super::{Connection, Newest, ServedPages, Server};
+use super::{Connection, ServedPages, Server};
 
 /// The content type of Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,7 +53,15 @@ pub(super) async fn answer<B>(request: &Request<B>, server: &Server, connection:
     let mut answer = match refusal(request, server) {
         Some(refusal) => refusal,
         None => match &server.site {
-            ServedPages::Metrics(newest) => metrics(request, newest).await,
+            ServedPages::Metrics(newest) => {
+                let snapshot = Arc::clone(&newest.borrow().snapshot);
+                metrics(request, move || metrics_page(&snapshot)).await
+            }
+            ServedPages::Contract(newest) => {
+                let window = newest.borrow().clone();
+                let page = move || window.map_or(Ok(String::new()), |window| contract_metrics_page(&window));
+                metrics(request, page).await
+            }
             ServedPages::Page(web) => web.answer(request, connection).await,
         },
     };
@@ -99,21 +107,27 @@ fn refusal<B>(request: &Request<B>, server: &Server) -> Option<Answer> {
     None
 }
 
-async fn metrics<B>(request: &Request<B>, newest: &Newest) -> Answer {
+/// The paths beside `page`, which is what a scrape gets.
+async fn metrics<B, E: Display + Send + 'static>(
+    request: &Request<B>,
+    page: impl FnOnce() -> Result<String, E> + Send + 'static,
+) -> Answer {
     match request.uri().path() {
-        "/metrics" => scrape(request.headers(), newest).await,
+        "/metrics" => scrape(request.headers(), page).await,
         "/healthz" => text_with(StatusCode::OK, "ok\n"),
         "/" => landing(),
         _ => text_with(StatusCode::NOT_FOUND, "there are /metrics and /healthz\n"),
     }
 }
 
-async fn scrape(headers: &HeaderMap, newest: &Newest) -> Answer {
-    let snapshot = Arc::clone(&newest.borrow().snapshot);
+async fn scrape<E: Display + Send + 'static>(
+    headers: &HeaderMap,
+    page: impl FnOnce() -> Result<String, E> + Send + 'static,
+) -> Answer {
     let accepts = accepts_gzip(headers);
     // Rendering a page of thousands of ranks takes a while, and must not block the session's loop.
     let page = tokio::task::spawn_blocking(move || {
-        metrics_page(&snapshot).map(|text| compressed(METRICS, text.into_bytes(), accepts))
+        page().map(|text| compressed(METRICS, text.into_bytes(), accepts))
     });
     match page.await {
         Ok(Ok(answer)) => answer,

@@ -20,7 +20,7 @@ use std::{
 
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use profile::Snapshot;
+use profile::{Snapshot, streams::WatchedWindow};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -47,6 +47,8 @@ pub(crate) type Newest = watch::Receiver<Published>;
 #[derive(Clone, Debug)]
 pub(crate) enum ServedPages {
     Metrics(Newest),
+    /// The metrics of a contract; none before its first window.
+    Contract(watch::Receiver<Option<Arc<WatchedWindow>>>),
     Page(Arc<Web>),
 }
 

@@ -39,12 +39,17 @@ pub(crate) fn only_close() -> Result<(), RightsError> {
     filter::leave_to_all()
 }
 
+/// As [`only_look`], for this thread: the others keep their rights.
+pub(crate) fn only_look_in_this_thread() -> Result<(), RightsError> {
+    keep_only(ProgramPart::Watcher)?;
+    filter::leave_to_this_thread()
+}
+
 /// Runs `look` in a separate thread with the rights of [`only_look`]; this thread keeps its rights. Used to
 /// read the files and the memory of other programs before all required files are open.
 pub(crate) fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {
     let confined = || {
-        keep_only(ProgramPart::Watcher)?;
-        filter::leave_to_this_thread()?;
+        only_look_in_this_thread()?;
         Ok(look())
     };
     std::thread::scope(|scope| {

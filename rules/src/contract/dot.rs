@@ -50,7 +50,8 @@ impl Contract {
         for (stream, one) in self.streams.iter().enumerate() {
             for from in &one.from {
                 for to in &one.to {
-                    let rate = rate(Feature::Input { module: *to, stream }).unwrap_or_default();
+                    let rate =
+                        rate(Feature::on_edge(stream, one.from.len(), (*from, *to))).unwrap_or_default();
                     let style = if one.on_demand { ", style=dashed" } else { "" };
                     let _ = writeln!(out, "  m{from} -> m{to} [label=\"{} {rate}\"{style}];", one.name);
                 }

@@ -38,6 +38,11 @@ impl Contract {
     /// # Errors
     /// If the contract cannot be assessed.
     pub fn sizes(&self) -> Result<(Assessment, Vec<Size>), Vec<Diagnostic>> {
+        self.sizes_at(1.0)
+    }
+
+    /// Sizes at so many times the assessed rates.
+    pub(super) fn sizes_at(&self, times: f64) -> Result<(Assessment, Vec<Size>), Vec<Diagnostic>> {
         let assessment = self.assess()?;
         let system = System::of(self);
         let mut out = Vec::new();
@@ -50,7 +55,7 @@ impl Contract {
                     module: index,
                     computation,
                 });
-                column.map_or(0.0, |column| assessment.features[column].rate)
+                column.map_or(0.0, |column| assessment.features[column].rate * times)
             };
             let rates: Vec<f64> = (0..module.computations.len()).map(rate).collect();
             let size = match module.place.machines.len() {

@@ -393,11 +393,7 @@ impl Picture<'_> {
                     out,
                     "<path class=\"{class}\" d=\"{path}\" marker-end=\"url(#a)\"/>"
                 );
-                // A merged stream has the share of each sender.
-                let part = match one.from.len() > 1 {
-                    true => Feature::Output { module: from, stream },
-                    false => Feature::Input { module: to, stream },
-                };
+                let part = Feature::on_edge(stream, one.from.len(), (from, to));
                 let names = [
                     one.name.clone(),
                     format!("{}.{}", self.contract.modules[to].name, one.name),

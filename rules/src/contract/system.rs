@@ -21,6 +21,16 @@ pub(crate) enum Feature {
     Outside { stream: usize },
 }
 
+impl Feature {
+    /// What flows between two ends of a stream with this many senders: a merged stream has the share of each.
+    pub(crate) fn on_edge(stream: usize, senders: usize, (from, to): (usize, usize)) -> Feature {
+        match senders > 1 {
+            true => Feature::Output { module: from, stream },
+            false => Feature::Input { module: to, stream },
+        }
+    }
+}
+
 /// What an equation states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {

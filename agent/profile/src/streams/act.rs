@@ -1,15 +1,13 @@
-//! What is done about a contract that does not hold: the least number of workers by its model, with measured
-//! service times, as a rule with a guard.
+//! A change of workers as a rule with a guard, which a session carries out.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use rules::Diagnostic;
-use rules::contract::{Contract, Remedy, WorkersStep};
+use rules::contract::{Step, WorkersStep};
 
 use crate::format::significant;
 
-/// A module in the newest windows, as far as its workers depend on it.
+/// A module in a window, as far as its workers depend on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredModule {
     pub name: String,
@@ -26,7 +24,7 @@ pub struct MeasuredModule {
 /// A change of workers, and the rule by which a session makes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardedStep {
-    pub step: WorkersStep,
+    pub step: Step,
     pub rule: String,
     pub text: String,
 }
@@ -52,89 +50,52 @@ impl MeasuredModule {
         windows.back().into_iter().flatten().map(mean).collect()
     }
 
-    /// What is to be done so that `contract` holds, if this module is the one to act and has as many workers now.
-    /// The measured times of all modules replace those of the contract.
-    ///
-    /// # Errors
-    /// If the contract cannot be assessed then.
-    pub fn remedy(
-        &self,
-        contract: &Contract,
-        all: &[MeasuredModule],
-        workers: u32,
-    ) -> Result<Remedy, Vec<Diagnostic>> {
-        let mut contract = contract.clone();
-        for one in all.iter().filter(|one| one.rate > 0.0 && one.holds > 0.0) {
-            let count = (one.name == self.name).then_some(workers);
-            if let Err(why) = contract.measure(&one.name, one.holds / one.rate, count) {
-                return Ok(Remedy::Nothing(why));
-            }
-        }
-        contract.remedy(&self.name)
+    /// How long it takes for an activation with the workers that it has; `None` if it had none.
+    pub(super) fn busy_s(&self) -> Option<f64> {
+        (self.rate > 0.0 && self.holds > 0.0).then(|| self.holds / self.rate)
     }
-
-    /// The step as a rule of the session; `number` distinguishes it from earlier ones.
-    pub fn guarded(&self, contract: &str, step: WorkersStep, number: usize) -> GuardedStep {
-        let rule = rule_name(&format!("contract-{contract}-{}-{number}", self.name));
-        let text = self.rule(&rule, contract, &step);
-        GuardedStep { step, rule, text }
-    }
-
-    /// The objective is the rate of the module's own activations, by its calls of MPI: all rates of a steady state
-    /// are proportional, and it has most to count.
-    fn rule(&self, rule: &str, contract: &str, step: &WorkersStep) -> String {
-        let ranks: Vec<String> = self.ranks.iter().map(u32::to_string).collect();
-        let every_s = (GUARD_ACTIVATIONS / self.rate.max(f64::MIN_POSITIVE)).clamp(1.0, GUARD_WINDOW_MAX_S);
-        let calls = self.calls_per_s / self.rate.max(f64::MIN_POSITIVE);
-        let (name, variable) = (&step.module, &step.variable);
-        let mut out = format!(
-            "rule: {rule}\nabout: Sets the workers of {name}, so that the contract {contract} can hold.\n\
-             roles:\n  worker: rank in [{}]\n\
-             windows:\n  pulse: {{every: {}s}}\n\
-             metrics:\n  pace: sum(mpi.calls) / {} / pulse.duration\n  promised: {} / 1s\n\
-             tune:\n  - set: {variable:?}\n    role: worker\n    value: {}\n    range: {} <= value <= {}\n",
-            ranks.join(", "),
-            significant(every_s, 3),
-            significant(calls, 6),
-            significant(step.module_rate, 6),
-            step.to,
-            step.range.0,
-            step.range.1,
-        );
-        if let Some(at) = &step.at {
-            let _ = writeln!(out, "    at: {{entry: {at:?}}}");
-        }
-        let _ = write!(
-            out,
-            "    when: pace < promised\n    expect: promised\n    cooldown: 10s\n    \
-             guard: {{maximize: pace, over: 5, undo_if_worse_by: 5%}}\n    \
-             finding: \"{name} makes {{pace}} activations, and with {} workers {{promised}} are promised\"\n",
-            step.to
-        );
-        out
-    }
-}
-
-/// Small letters, digits and single dashes.
-fn rule_name(text: &str) -> String {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    let words: Vec<String> = words
-        .filter(|word| !word.is_empty())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    words.join("-")
 }
 
 impl GuardedStep {
+    /// The step as a rule of the session; `number` distinguishes it from earlier ones.
+    pub(super) fn of(contract: &str, step: Step, all: &[MeasuredModule], number: usize) -> GuardedStep {
+        let of_step = step
+            .modules
+            .iter()
+            .filter_map(|one| all.iter().find(|module| module.name == one.module));
+        let measured: Vec<&MeasuredModule> = of_step.collect();
+        let first = step.modules.first().map_or("", |one| one.module.as_str());
+        let rule = rule_name(&format!("contract-{contract}-{first}-{number}"));
+        let text = text(&rule, contract, &step, &measured);
+        GuardedStep { step, rule, text }
+    }
+
+    /// Whether the modules get more workers, and do not give them back.
+    pub(super) fn adds(&self) -> bool {
+        adds(&self.step)
+    }
+
+    /// Whether both set the number of workers of some module.
+    pub fn shares_a_module(&self, other: &GuardedStep) -> bool {
+        let of_other = |one: &WorkersStep| other.step.modules.iter().any(|two| two.module == one.module);
+        self.step.modules.iter().any(of_other)
+    }
+
+    /// `rank1: render_workers 1 -> 3, rank3: encode_workers 1 -> 2`
     fn change(&self) -> String {
-        let step = &self.step;
-        format!("{}: {} {} -> {}", step.module, step.variable, step.from, step.to)
+        let one = |one: &WorkersStep| format!("{}: {} {} -> {}", one.module, one.variable, one.from, one.to);
+        let all: Vec<String> = self.step.modules.iter().map(one).collect();
+        all.join(", ")
     }
 
     /// `rank1: render_workers 1 -> 3: promised 33.3/s`, of the rate that the guard compares.
-    pub fn promise(&self) -> String {
-        let rate = significant(self.step.module_rate, 3);
-        format!("{}: promised {rate}/s", self.change())
+    pub(super) fn promise(&self) -> String {
+        let first = self.step.modules.first();
+        let rate = first.map_or(0.0, |one| match self.adds() {
+            true => one.promised_rate,
+            false => one.required_rate,
+        });
+        format!("{}: promised {}/s", self.change(), significant(rate, 3))
     }
 
     /// `rank1: render_workers 1 -> 3; film 2.78/s is promised, then bound by rank1`
@@ -150,8 +111,102 @@ impl GuardedStep {
     }
 }
 
+fn adds(step: &Step) -> bool {
+    step.modules.first().is_some_and(|one| one.to > one.from)
+}
+
+/// The objective is the rate of the first module's activations, by the calls of MPI: all rates of a steady state
+/// are proportional, and a module that has to act has most to count. Where workers are given back, more than is
+/// required is worth nothing.
+fn text(rule: &str, contract: &str, step: &Step, measured: &[&MeasuredModule]) -> String {
+    let first = step.modules.first();
+    let rate = measured
+        .first()
+        .map_or(0.0, |one| one.rate)
+        .max(f64::MIN_POSITIVE);
+    let every_s = (GUARD_ACTIVATIONS / rate).clamp(1.0, GUARD_WINDOW_MAX_S);
+    let calls: f64 = measured.iter().map(|one| one.calls_per_s).sum();
+    let per_s = |rate: fn(&WorkersStep) -> f64| significant(first.map_or(0.0, rate), 6);
+    let names: Vec<&str> = step.modules.iter().map(|one| one.module.as_str()).collect();
+    let names = names.join(" and ");
+    let mut out =
+        format!("rule: {rule}\nabout: Sets the workers of {names} by the contract {contract}.\nroles:\n");
+    for (at, module) in measured.iter().enumerate() {
+        let ranks: Vec<String> = module.ranks.iter().map(u32::to_string).collect();
+        let _ = writeln!(out, "  {}: rank in [{}]", role(at), ranks.join(", "));
+    }
+    let _ = write!(
+        out,
+        "windows:\n  pulse: {{every: {}s}}\n\
+         metrics:\n  pace: sum(mpi.calls) / {} / pulse.duration\n  promised: {} / 1s\n  required: {} / 1s\n\
+         tune:\n",
+        significant(every_s, 3),
+        significant(calls / rate, 6),
+        per_s(|one| one.promised_rate),
+        per_s(|one| one.required_rate),
+    );
+    for (at, one) in step.modules.iter().enumerate() {
+        let _ = write!(
+            out,
+            "  - set: {:?}\n    role: {}\n    value: {}\n    range: {} <= value <= {}\n",
+            one.variable,
+            role(at),
+            one.to,
+            one.range.0,
+            one.range.1,
+        );
+        if let Some(at) = &one.at {
+            let _ = writeln!(out, "    at: {{entry: {at:?}}}");
+        }
+        // Tunes that are tried together, and judged by one objective.
+        if step.modules.len() > 1 {
+            out.push_str("    independent: true\n");
+        }
+        let _ = write!(out, "    cooldown: 10s\n{}", condition(&names, one, adds(step)));
+    }
+    out
+}
+
+/// When a module's workers are set, and what the guard compares.
+fn condition(names: &str, one: &WorkersStep, adds: bool) -> String {
+    match adds {
+        true => format!(
+            "    when: pace < promised\n    expect: promised\n    \
+             guard: {{maximize: pace, over: 5, undo_if_worse_by: 5%}}\n    \
+             finding: \"{names}: {{pace}} activations, and {{promised}} are promised with {} workers in {}\"\n",
+            one.to, one.module
+        ),
+        false => format!(
+            "    when: pace >= required\n    expect: required\n    \
+             guard: {{maximize: 'min(pace, required)', over: 5, undo_if_worse_by: 5%, keep: not_worse}}\n    \
+             finding: \"{names}: {{pace}} activations, and {} workers in {} are enough for the {{required}} that are required\"\n",
+            one.to, one.module
+        ),
+    }
+}
+
+/// The role of a rule that has the processes of a module.
+fn role(at: usize) -> String {
+    match at {
+        0 => "worker".to_owned(),
+        at => format!("worker_{}", at + 1),
+    }
+}
+
+/// Small letters, digits and single dashes.
+fn rule_name(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    words.join("-")
+}
+
 #[cfg(test)]
 mod tests {
+    use rules::contract::Contract;
+
     use super::*;
 
     const PACKING: &str = "
@@ -165,55 +220,67 @@ require: [pack >= 10/s]
 adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
 ";
 
-    fn module(name: &str, holds: f64) -> MeasuredModule {
-        MeasuredModule {
-            name: name.to_owned(),
-            holds,
+    /// The rule that sets the workers of `pack`, which takes 0.48 s of a worker for an item.
+    fn guarded(from: u32, to: u32) -> GuardedStep {
+        let mut contract = Contract::parse(PACKING).unwrap();
+        contract
+            .measure("pack", 0.48 / f64::from(from), Some(from))
+            .unwrap();
+        let module = WorkersStep {
+            module: "pack".to_owned(),
+            variable: "hands".to_owned(),
+            at: Some("MPI_Recv".to_owned()),
+            range: (1, 8),
+            from,
+            to,
+            required_rate: 0.0,
+            promised_rate: 0.0,
+        };
+        let rules::contract::Remedy::Set(step) = contract.step(vec![module]).unwrap() else {
+            panic!("{to} workers are enough");
+        };
+        let measured = MeasuredModule {
+            name: "pack".to_owned(),
+            holds: 0.96,
             rate: 4.0,
             ranks: vec![1, 2],
             calls_per_s: 8.0,
-        }
+        };
+        GuardedStep::of("packing-up", step, &[measured], 1)
     }
 
     #[test]
     fn a_step_is_a_rule_with_a_guard_that_sets_what_the_contract_names_where_it_names() {
-        let contract = Contract::parse(PACKING).unwrap();
-        let all = [module("make", 0.1), module("pack", 0.96)];
-        let Remedy::Set(step) = all[1].remedy(&contract, &all, 2).unwrap() else {
-            panic!("five workers are enough");
-        };
-        let guarded = all[1].guarded("packing-up", step, 1);
+        let more = guarded(2, 5);
         assert_eq!(
-            guarded.sentence(),
+            more.sentence(),
             "pack: hands 2 -> 5; pack 10.4/s is promised, then bound by pack"
         );
-        assert_eq!(guarded.promise(), "pack: hands 2 -> 5: promised 10.4/s");
-        assert_eq!(guarded.rule, "contract-packing-up-pack-1");
-        let rule = rules::CheckedRule::from_source(&guarded.text);
-        let rule = rule.unwrap_or_else(|wrong| panic!("{}", rules::render("r", &guarded.text, &wrong)));
-        assert_eq!(rule.name(), guarded.rule);
-        for line in [
+        assert_eq!(more.promise(), "pack: hands 2 -> 5: promised 10.4/s");
+        let less = guarded(8, 6);
+        assert_eq!(less.promise(), "pack: hands 8 -> 6: promised 10/s");
+        let common = [
             "worker: rank in [1, 2]",
             "pulse: {every: 2.5s}",
             "pace: sum(mpi.calls) / 2 / pulse.duration",
+        ];
+        let of_more = [
             "value: 5\n    range: 1 <= value <= 8\n    at: {entry: \"MPI_Recv\"}",
             "guard: {maximize: pace, over: 5, undo_if_worse_by: 5%}",
-        ] {
-            assert!(guarded.text.contains(line), "{line}:\n{}", guarded.text);
+        ];
+        // More than is required is worth nothing.
+        let of_less = [
+            "value: 6\n    range: 1 <= value <= 8",
+            "guard: {maximize: 'min(pace, required)', over: 5, undo_if_worse_by: 5%, keep: not_worse}",
+        ];
+        for (step, parts) in [(more, of_more), (less, of_less)] {
+            assert_eq!(step.rule, "contract-packing-up-pack-1");
+            let rule = rules::CheckedRule::from_source(&step.text);
+            let rule = rule.unwrap_or_else(|wrong| panic!("{}", rules::render("r", &step.text, &wrong)));
+            assert_eq!(rule.name(), step.rule);
+            for part in common.into_iter().chain(parts) {
+                assert!(step.text.contains(part), "{part}:\n{}", step.text);
+            }
         }
-    }
-
-    #[test]
-    fn the_times_of_all_modules_are_those_that_were_measured() {
-        let contract = Contract::parse(PACKING).unwrap();
-        // The source is nearly as slow: it binds however many pack.
-        let all = [module("make", 0.9), module("pack", 0.96)];
-        let Remedy::Nothing(why) = all[1].remedy(&contract, &all, 2).unwrap() else {
-            panic!("the source binds");
-        };
-        assert_eq!(
-            why,
-            "pack is required at 10/s, and can be at most 4.444/s with 5 workers in pack, bound by make"
-        );
     }
 }

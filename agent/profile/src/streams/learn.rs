@@ -40,6 +40,8 @@ pub enum NotLearned {
          of its input before it sends anything", significant(*.seconds, 3)
     )]
     Filling { seconds: f64 },
+    #[error("too few messages between ranks were seen: watch for longer (--duration)")]
+    TooFew,
     #[error("no process has a pipe to another")]
     Nothing,
     #[error("{0}")]

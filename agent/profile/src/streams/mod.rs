@@ -8,6 +8,9 @@ mod bottleneck;
 mod counted;
 mod learn;
 mod pipes;
+mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod ranks;
 #[cfg(test)]
 mod ranks_tests;
@@ -16,6 +19,7 @@ mod statistics;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod watch;
 
 pub use act::{GuardedStep, MeasuredModule};
@@ -23,11 +27,13 @@ pub use bottleneck::{Bottleneck, Victim, bottleneck};
 pub use counted::{counted, observed};
 pub use learn::{Learned, NotLearned, learn};
 pub use pipes::{Activity, Pipe, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
+pub use policy::{Decision, Policy, Workers};
 pub use ranks::{
     CalledTotals, RankReport, RankTotals, SentMessages, SentPair, counted_ranks, observed_ranks,
 };
 pub use shares::{ModuleVerdict, TimeShares};
 pub use summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
+pub use trial::{GuardVerdict, ReportedChange, ReportedGuard};
 pub use watch::{ContractWatch, NotComparable};
 
 /// What was seen of a stream program during some time, which is cut into slices.

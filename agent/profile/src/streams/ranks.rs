@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::counted::Names;
 use super::statistics::ratio;
+use super::trial::ReportedChange;
 use super::{End, ItemsAre, NotLearned, ObservedGraph, ObservedModule, ObservedStream, TimeShares};
 use crate::format::{count, significant};
 
@@ -18,21 +19,6 @@ pub struct RankReport {
     pub matrix: Option<SentMessages>,
     #[serde(default)]
     pub changes: Vec<ReportedChange>,
-}
-
-/// What a session changed in a process.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ReportedChange {
-    pub rule: Option<String>,
-    pub outcome: String,
-    pub guard: Option<ReportedGuard>,
-}
-
-/// What its guard found.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ReportedGuard {
-    pub verdict: String,
-    pub text: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -189,9 +175,8 @@ impl Ranks<'_> {
 /// If it is no stream program, with the reason, or too little was seen of it.
 pub fn observed_ranks(reports: &[RankReport]) -> Result<ObservedGraph, NotLearned> {
     let reports: Vec<&RankReport> = reports.iter().filter(|report| !sent(report).is_empty()).collect();
-    let refuse = |why: &str| Err(NotLearned::NoStreamProgram(why.to_owned()));
     let ([first, ..], true) = (reports.as_slice(), reports.len() > SLICES_MIN) else {
-        return refuse("too few messages between ranks were seen: watch for longer (--duration)");
+        return Err(NotLearned::TooFew);
     };
     let seen = counted_ranks(first, &reports)?;
     one_activation(&seen)?;
@@ -204,12 +189,12 @@ pub fn observed_ranks(reports: &[RankReport]) -> Result<ObservedGraph, NotLearne
 /// # Errors
 /// If it is no stream program, with the reason.
 pub fn counted_ranks(begin: &RankReport, reports: &[&RankReport]) -> Result<ObservedGraph, NotLearned> {
-    let refuse = |why: &str| Err(NotLearned::NoStreamProgram(why.to_owned()));
     let [first, .., last] = reports else {
-        return refuse("too few messages between ranks were seen: watch for longer (--duration)");
+        return Err(NotLearned::TooFew);
     };
     if last.matrix.as_ref().is_some_and(|matrix| matrix.pairs_cut > 0) {
-        return refuse("more pairs of ranks exchange messages than are counted");
+        let why = "more pairs of ranks exchange messages than are counted";
+        return Err(NotLearned::NoStreamProgram(why.to_owned()));
     }
     let since = |first| Ranks {
         first,
@@ -342,10 +327,10 @@ fn refuse_exchanges(ranks: &Ranks<'_>, all: &BTreeSet<u32>, flows: &Pairs) -> Re
             "ranks {from} and {to} send to each other, as in an exchange of boundaries or with a master"
         ));
     }
-    if flows.is_empty() {
-        return refuse("no rank sent another one a message".to_owned());
+    match flows.is_empty() {
+        true => Err(NotLearned::TooFew),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Ranks that call the same functions, and send to and receive from ranks of the same roles.

@@ -168,7 +168,7 @@ fn messages_are_the_items_of_a_contract_and_each_module_is_judged() {
     let (mut watch, reports) = (film_watch(), film());
     let window: Vec<&RankReport> = reports[2..7].iter().collect();
     let seen = counted_ranks(&reports[0], &window).unwrap();
-    assert_eq!(watch.is_filled(&seen), Ok(()));
+    assert_eq!(watch.is_filled(&seen), Ok(true));
     for end in [1.0, 2.0, 3.0, 4.0] {
         assert!(watch.window(end, &seen).unwrap().is_empty());
     }
@@ -223,6 +223,14 @@ fn a_stream_that_rests_for_a_window_is_a_stream_still() {
             .for_each(|matrix| matrix.sent.retain(|pair| pair.to != 5));
     }
     let seen = counted_ranks(&part[0], &[&part[0], &part[3]]).unwrap();
+    assert_eq!(watch.is_filled(&seen), Ok(false));
+    // With a stream that the contract does not have it is about another program.
+    let mut other = film();
+    for report in &mut other {
+        let pairs = report.matrix.iter_mut().flat_map(|matrix| &mut matrix.sent);
+        pairs.filter(|pair| pair.to == 5).for_each(|pair| pair.to = 6);
+    }
+    let seen = counted_ranks(&other[0], &[&other[0], &other[3]]).unwrap();
     let missing = watch.is_filled(&seen).unwrap_err().to_string();
     assert!(
         missing.contains("it has rank4 to rank5, and here are rank0 to ranks1_2"),

@@ -29,6 +29,13 @@ pub enum ModuleVerdict {
 }
 
 impl ModuleVerdict {
+    pub const ALL: [ModuleVerdict; 4] = [
+        ModuleVerdict::ComputeBound,
+        ModuleVerdict::WaitsForCpu,
+        ModuleVerdict::Starved,
+        ModuleVerdict::Blocked,
+    ];
+
     pub fn words(self) -> &'static str {
         match self {
             ModuleVerdict::ComputeBound => "compute-bound",

@@ -50,6 +50,8 @@ pub struct WindowRate {
     /// Per second, as the contract requires it.
     pub target: f64,
     pub rate: Option<f64>,
+    /// The exponentially weighted mean over all windows up to this one: for display, since loads vary.
+    pub smoothed: Option<f64>,
     /// With 95 % the rate is not above this much more; `None` if one slice alone was counted.
     pub within: Option<f64>,
     /// It was below its target in three windows, one after the other.

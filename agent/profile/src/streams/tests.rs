@@ -348,7 +348,7 @@ fn what_lessens_the_confidence_is_said() {
 }
 
 /// The contract of `zstd | awk | xz`, which requires this rate of xz.
-fn watch(least: f64) -> ContractWatch {
+fn required(least: f64) -> (Contract, rules::contract::Assessment) {
     let source = format!(
         "contract: film\nstreams:\n  raw: {{from: zstd, to: awk, item: 1MB}}\n  wide: {{from: awk, to: xz, item: 1MB}}\n\
          modules:\n  zstd: {{gives: {{raw: 1}}}}\n  awk: {{takes: [raw], gives: {{wide: 2}}}}\n  xz: {{takes: [wide]}}\n\
@@ -358,6 +358,11 @@ fn watch(least: f64) -> ContractWatch {
         .map_err(|wrong| rules::render("c.yaml", &source, &wrong))
         .unwrap();
     let assessment = contract.assess().unwrap();
+    (contract, assessment)
+}
+
+fn watch(least: f64) -> ContractWatch {
+    let (contract, assessment) = required(least);
     ContractWatch::of(&contract, &assessment).unwrap()
 }
 
@@ -395,6 +400,44 @@ fn a_rate_is_violated_after_three_windows_below_and_holds_again_at_its_target() 
     );
     // The count's own uncertainty: slices of 9.5/s with this variation may come from 10/s.
     assert_eq!(watched(&mut watch(10.0), &[9.93; 9]), [""; 0]);
+}
+
+#[test]
+fn requirements_may_change_while_the_program_runs() {
+    let mut film = watch(8.0);
+    assert_eq!(watched(&mut film, &[10.0; 4]), [""; 0]);
+    let require = |film: &mut ContractWatch, least: f64| {
+        let (contract, assessment) = required(least);
+        film.require(&contract, &assessment).unwrap()
+    };
+    assert_eq!(
+        require(&mut film, 12.0),
+        ["xz is required at 12/s, no longer at 8/s"]
+    );
+    let lines = watched(&mut film, &[10.0; 3]);
+    assert!(
+        lines[0].contains("xz: 10/s of 12/s, violated; also zstd"),
+        "{lines:?}"
+    );
+    assert_eq!(require(&mut film, 12.0), [""; 0]);
+    // What was violated has not held, whatever is required later.
+    require(&mut film, 8.0);
+    assert_eq!(watched(&mut film, &[10.0; 4]), [""; 0]);
+    let summary = film.summary();
+    assert!(!summary.holds && summary.windows == 11, "{summary:?}");
+}
+
+#[test]
+fn s3_38_rates_are_smoothed_for_display() {
+    let mut film = watch(8.0);
+    let mut smoothed = Vec::new();
+    for rate in [10.0, 20.0, 20.0, 20.0, 20.0] {
+        watched(&mut film, &[rate]);
+        let rates = film.last_window(1.0).rates;
+        let xz = rates.iter().find(|rate| rate.feature == "xz").unwrap();
+        smoothed.push((xz.smoothed.unwrap() * 10.0).round() / 10.0);
+    }
+    assert_eq!(smoothed, [10.0, 14.0, 16.4, 17.8, 18.7]);
 }
 
 #[test]

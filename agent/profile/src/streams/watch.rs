@@ -10,7 +10,8 @@ use super::counted::Names;
 use super::statistics::{Estimate, rate};
 use super::summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
 use super::{
-    End, ItemsAre, MeasuredModule, ModuleVerdict, ObservedGraph, ObservedModule, Pipe, Pipeline, TimeShares,
+    End, ItemsAre, MeasuredModule, ModuleVerdict, ObservedGraph, ObservedModule, ObservedStream, Pipe,
+    Pipeline, TimeShares,
 };
 use crate::format::significant;
 
@@ -19,6 +20,9 @@ pub(super) const WINDOWS_BELOW: u32 = 3;
 
 /// A rate that exceeds its target by less than this share is no waste.
 const WASTE_SHARE: f64 = 0.1;
+
+/// The weight of the newest window in a smoothed rate.
+const NEWEST_WEIGHT: f64 = 0.4;
 
 /// Bytes that move at once: a count of bytes is uncertain by them.
 const BLOCK_BYTES: f64 = 65536.0;
@@ -48,6 +52,8 @@ pub struct ContractWatch {
     last: Vec<WatchedModule>,
     /// The newest windows since something was changed.
     recent: VecDeque<Vec<MeasuredModule>>,
+    /// A rate was violated that is no longer required.
+    was_violated: bool,
 }
 
 /// A rate that the contract requires of a module or a stream. It needs no other rate to be judged.
@@ -72,7 +78,11 @@ struct Target {
 #[derive(Clone, Copy, Debug, Default)]
 struct Standing {
     last: Option<Estimate>,
+    /// The exponentially weighted mean over all windows.
+    smoothed: Option<f64>,
     below: u32,
+    /// Windows up to now, one after the other, in which the target was reached.
+    windows_met: u32,
     is_violated: bool,
     windows_violated: u32,
     counted: f64,
@@ -147,7 +157,41 @@ impl ContractWatch {
             windows: 0,
             last: Vec::new(),
             recent: VecDeque::new(),
+            was_violated: false,
         })
+    }
+
+    /// Other targets from the next window on, for a contract with other requirements. Returns what has changed.
+    ///
+    /// # Errors
+    /// If it cannot be compared with the program; then nothing has changed.
+    pub fn require(
+        &mut self,
+        contract: &Contract,
+        assessment: &Assessment,
+    ) -> Result<Vec<String>, NotComparable> {
+        let new = ContractWatch::of(contract, assessment)?;
+        let before = |feature: &str| self.targets.iter().find(|target| target.feature == feature);
+        let stated = new.targets.iter().filter(|target| target.is_stated);
+        let changed = stated.filter_map(|target| {
+            let now = format!(
+                "{} is required at {}/s",
+                target.feature,
+                significant(target.least, 3)
+            );
+            match before(&target.feature) {
+                Some(before) if before.least == target.least => None,
+                Some(before) => Some(format!("{now}, no longer at {}/s", significant(before.least, 3))),
+                None => Some(now),
+            }
+        });
+        let changed = changed.collect();
+        self.was_violated |= self
+            .targets
+            .iter()
+            .any(|target| target.standing.windows_violated > 0);
+        self.targets = new.targets;
+        Ok(changed)
     }
 
     /// The streams' bytes can be counted as items.
@@ -165,10 +209,15 @@ impl ContractWatch {
     /// Whether every stream of the contract is in what was seen: an item has arrived at each end of the graph.
     ///
     /// # Errors
-    /// If not: what is missing, and what is there instead.
-    pub fn is_filled(&self, seen: &ObservedGraph) -> Result<(), NotComparable> {
-        match self.targets.iter().all(|target| target.counted(seen).is_some()) {
-            true => Ok(()),
+    /// If there are streams that the contract does not have: what is missing, and what is there instead.
+    pub fn is_filled(&self, seen: &ObservedGraph) -> Result<bool, NotComparable> {
+        let mut targets = self.targets.iter();
+        if targets.all(|target| target.stream_in(seen).is_some()) {
+            return Ok(true);
+        }
+        let is_known = |stream: &ObservedStream| self.targets.iter().any(|target| target.is(stream, seen));
+        match seen.streams.iter().all(is_known) {
+            true => Ok(false),
             false => Err(self.other(seen)),
         }
     }
@@ -272,6 +321,25 @@ impl ContractWatch {
         MeasuredModule::means(&self.recent)
     }
 
+    /// The modules as they were in that of the newest windows in which an activation took longest.
+    pub(super) fn slowest(&self) -> Vec<MeasuredModule> {
+        let busy_s = |one: &MeasuredModule| one.busy_s().unwrap_or_default();
+        let slowest = |last: &MeasuredModule| {
+            let same = self.recent.iter().flatten().filter(|one| one.name == last.name);
+            same.max_by(|a, b| busy_s(a).total_cmp(&busy_s(b)))
+                .unwrap_or(last)
+                .clone()
+        };
+        self.recent.back().into_iter().flatten().map(slowest).collect()
+    }
+
+    /// Every rate has reached its target in each of the newest windows, of which there are enough since something
+    /// was changed.
+    pub(super) fn is_met(&self) -> bool {
+        let is_above = |target: &Target| target.standing.windows_met >= WINDOWS_BELOW;
+        self.recent.len() >= WINDOWS_BELOW as usize && self.targets.iter().all(is_above)
+    }
+
     /// Something was changed: what was seen before says nothing of what follows.
     pub fn begin_again(&mut self) {
         self.recent.clear();
@@ -309,6 +377,7 @@ impl ContractWatch {
             feature: target.feature.clone(),
             target: target.least,
             rate: target.standing.last.map(|last| last.value),
+            smoothed: target.standing.smoothed,
             within: target
                 .standing
                 .last
@@ -347,6 +416,7 @@ impl ContractWatch {
             contract: self.name.clone(),
             windows: self.windows,
             holds: self.windows >= WINDOWS_BELOW
+                && !self.was_violated
                 && self
                     .targets
                     .iter()
@@ -359,16 +429,22 @@ impl ContractWatch {
 }
 
 impl Target {
-    /// The rate in the contract's items or activations; `None` without such a stream. It is uncertain by its
-    /// variation in the window, and by a block or a message.
-    fn counted(&self, seen: &ObservedGraph) -> Option<Estimate> {
+    fn is(&self, stream: &ObservedStream, seen: &ObservedGraph) -> bool {
         let are = |ends: &[End], names: &[String]| {
             let is_named = |end: &End| names.contains(&seen.modules[end.module].name);
             ends.len() == names.len() && ends.iter().all(is_named)
         };
-        let mut streams = seen.streams.iter();
-        let stream =
-            streams.find(|stream| are(&stream.sent, &self.from) && are(&stream.received, &self.to))?;
+        are(&stream.sent, &self.from) && are(&stream.received, &self.to)
+    }
+
+    fn stream_in<'a>(&self, seen: &'a ObservedGraph) -> Option<&'a ObservedStream> {
+        seen.streams.iter().find(|stream| self.is(stream, seen))
+    }
+
+    /// The rate in the contract's items or activations; `None` without such a stream. It is uncertain by its
+    /// variation in the window, and by a block or a message.
+    fn counted(&self, seen: &ObservedGraph) -> Option<Estimate> {
+        let stream = self.stream_in(seen)?;
         let mut ends = if self.is_sent {
             &stream.sent
         } else {
@@ -430,9 +506,15 @@ impl Standing {
             true => self.below += 1,
             false => self.below = 0,
         }
+        match counted.value >= least {
+            true => self.windows_met += 1,
+            false => self.windows_met = 0,
+        }
         self.is_violated = self.below >= WINDOWS_BELOW;
         self.windows_violated += u32::from(self.is_violated);
         self.last = Some(counted);
+        let before = self.smoothed.unwrap_or(counted.value);
+        self.smoothed = Some(before + NEWEST_WEIGHT * (counted.value - before));
         self.counted += counted.value * seconds;
         self.seconds += seconds;
         was_violated != self.is_violated

@@ -62,8 +62,10 @@ table! {
     label "scaling", 2, "`strong`: the same problem as the reference; `weak`: a problem that grew with the ranks";
     label "mode", 3, "`off`, `advising`, `applying`";
     label "state", 4, "of changes: `in_force`, `reverted`, `refused`, `other` (a call that stays, or one that could not be reverted)";
+    label "contract", 1, "a contract that a program is compared with (`contract watch`), by its name";
+    label "feature", 1024, "what a contract has a rate of: a module, a stream, or an end of one";
     label "verdict", 8,
-        "the guard's: `kept`, `reverted`, `ended`, `on trial`, `not judged`, `being reverted`, `not reverted` (it could not be), `reverted to compare` (for some windows)";
+        "of a module: `compute-bound`, `waits for a CPU`, `starved` or `blocked`; the guard's: `kept`, `reverted`, `ended`, `on trial`, `not judged`, `being reverted`, `not reverted` (it could not be), `reverted to compare` (for some windows)";
     label "moment", 2, "`before` or `after` the change";
     label "action", 8, "the action of a change: `set`, `call`, `load`, `replace`, `insert_call`, `remove_call`, `set_arg`, `affinity`";
     label "part", 4, "`update`, `evaluate`, `order`, `write`: the steps from the end of a window to the written value";
@@ -168,6 +170,7 @@ const RANK: Labels = &["jobid", "rank"];
 /// Directions as in the matrix: sent and posted.
 const RANK_DIRECTION: Labels = &["jobid", "rank", "direction"];
 const RULE: Labels = &["jobid", "rule"];
+const FEATURE: Labels = &["contract", "feature"];
 const RULE_REASON: Labels = &["jobid", "rule", "reason"];
 
 table! {
@@ -275,6 +278,12 @@ table! {
     counter "tuneagent_hits_not_added_up_total", JOB,
         "Hits that should have been aggregated and were sent one by one: a value was no integer or not read, or there was no room.";
     gauge "tuneagent_missing", JOB, "What is missing in the measurement, in the words of the report.";
+    gauge "tuneagent_contract_rate", FEATURE,
+        "Items or activations a second in the last window of `contract watch --metrics`.";
+    gauge "tuneagent_contract_target", FEATURE, "The least that the contract requires of it.";
+    gauge "tuneagent_contract_utilisation", FEATURE,
+        "Share of its time in which a module waited for no other: it computed, or waited for a CPU.";
+    gauge "tuneagent_contract_verdict", &["contract", "feature", "verdict"], "1 for what a module mostly does, 0 for the others.";
     gauge "tuneagent_unpublished", &["jobid", "kind"],
         "What this page leaves out: `functions`, `ranks`, `rules`, `rule_values`, `changes`. The report has all.";
 }

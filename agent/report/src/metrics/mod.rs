@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plan::Mode;
 use profile::outcome::{GONE, IN_FORCE, REVERTED, THERE, VERDICTS, WRITTEN};
 use profile::progress::ProgressView;
+use profile::streams::{ModuleVerdict, WatchedWindow};
 use profile::{
     ChangeView, FunctionTotals, ProcessView, RegionsView, ScalingView, SequenceView, SizeView, Snapshot,
 };
@@ -45,6 +46,34 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     page.fill_changes(snapshot);
     page.fill_cost(snapshot);
     page.page.text()
+}
+
+/// The metrics of a contract that is watched.
+pub fn render_contract(window: &WatchedWindow) -> prometheus::Result<String> {
+    let page = Page::new()?;
+    let name = cut(&window.contract);
+    let contract = ("contract", name.as_str());
+    let bound = LABELS.iter().find(|label| label.name == "feature");
+    let most = bound.map_or(0, |known| known.values_max);
+    for rate in window.rates.iter().take(most) {
+        let feature = cut(&rate.feature);
+        let labels = [contract, ("feature", feature.as_str())];
+        page.add("tuneagent_contract_target", &labels, rate.target);
+        if let Some(rate) = rate.rate {
+            page.add("tuneagent_contract_rate", &labels, rate);
+        }
+    }
+    for module in window.modules.iter().take(most) {
+        let feature = cut(&module.module);
+        let labels = [contract, ("feature", feature.as_str())];
+        page.add("tuneagent_contract_utilisation", &labels, module.shares.holds());
+        for verdict in ModuleVerdict::ALL {
+            let labels = [labels[0], labels[1], ("verdict", verdict.words())];
+            let is_so = f64::from(u8::from(module.verdict == verdict));
+            page.add("tuneagent_contract_verdict", &labels, is_so);
+        }
+    }
+    page.text()
 }
 
 struct Filling {

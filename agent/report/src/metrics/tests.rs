@@ -2,6 +2,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use profile::cost::{AgentCost, CostView, HoldTotals, Prices, ProbeCost, RecentCost, Slowdown, UnreadView};
 use profile::progress::{Eta, ProgressView};
+use profile::streams::{TimeShares, WatchedModule, WindowRate};
 use profile::{
     Counters, EfficienciesView, GuardView, Inflation, IterationView, JobView, Losses, MatrixView, Messages,
     PredictedSize, RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability,
@@ -417,9 +418,59 @@ fn absurd() -> Snapshot {
     }
 }
 
+/// A contract of more modules than are published.
+fn absurd_contract(modules: usize) -> WatchedWindow {
+    let names = (0..modules).map(|number| format!("module{number}"));
+    let shares = TimeShares {
+        busy: 0.7,
+        waits_for_cpu: 0.2,
+        starved: 0.1,
+        ..TimeShares::default()
+    };
+    WatchedWindow {
+        contract: "film".to_owned(),
+        end_s: 1.0,
+        rates: names
+            .clone()
+            .map(|feature| WindowRate {
+                feature,
+                target: 2.0,
+                rate: Some(1.5),
+                smoothed: None,
+                within: None,
+                is_violated: false,
+            })
+            .collect(),
+        modules: names
+            .map(|module| WatchedModule {
+                module,
+                verdict: shares.verdict(),
+                shares,
+            })
+            .collect(),
+        bottleneck: None,
+    }
+}
+
+#[test]
+fn a_watched_contract_has_rates_targets_utilisation_and_verdicts() {
+    let text = render_contract(&absurd_contract(1)).unwrap();
+    for line in [
+        r#"tuneagent_contract_rate{contract="film",feature="module0"} 1.5"#,
+        r#"tuneagent_contract_target{contract="film",feature="module0"} 2"#,
+        r#"tuneagent_contract_utilisation{contract="film",feature="module0"} 0.8999999999999999"#,
+        r#"tuneagent_contract_verdict{contract="film",feature="module0",verdict="compute-bound"} 1"#,
+        r#"tuneagent_contract_verdict{contract="film",feature="module0",verdict="waits for a CPU"} 0"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
+    assert!(!text.contains("tuneagent_processes"), "{text}");
+}
+
 #[test]
 fn no_metric_has_more_series_than_is_stated_and_what_is_left_out_is_counted() {
-    let text = render(&absurd()).unwrap();
+    let contract = render_contract(&absurd_contract(5000)).unwrap();
+    let text = render(&absurd()).unwrap() + &contract;
     let mut series: BTreeMap<&str, usize> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();

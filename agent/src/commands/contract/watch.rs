@@ -12,6 +12,8 @@ use super::{
     ShowResult,
     act::Actor,
     job::{self, JobSession},
+    metrics::Metrics,
+    required::Required,
     sampling,
 };
 use crate::{
@@ -30,8 +32,8 @@ const REPORTS: usize = 4;
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
-    let (assessment, capacity) = contract.capacity()?;
-    let mut watch = ContractWatch::of(contract, &assessment).map_err(Failure::not_there)?;
+    let is_job = job::has_mpi(&args.target);
+    let mut required = Required::of(contract, &args.contract, !is_job)?;
     if args.contract.json {
         console::keep_for_data();
     }
@@ -41,11 +43,15 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
         created.map_err(|error| cannot_be_written(name, &error))
     });
     let picture = picture.transpose()?;
-    match job::has_mpi(&args.target) {
-        true => watch_job(contract, &mut watch, args)?,
-        false => watch_pipes(&mut watch, args)?,
+    let shown = Shown {
+        json: args.contract.json,
+        metrics: args.metrics.map(Metrics::serve).transpose()?,
+    };
+    match is_job {
+        true => watch_job(&mut required, args, &shown)?,
+        false => watch_pipes(&mut required, args, &shown)?,
     }
-    let summary = watch.summary();
+    let summary = required.watch.summary();
     if summary.windows == 0 {
         return Err(Failure::no(filling(args)).into());
     }
@@ -54,7 +60,10 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
         false => summary.lines().iter().for_each(|line| say!("{line}")),
     }
     if let Some(picture) = picture {
-        let svg = contract.svg(&assessment, &capacity, Some(&summary.seen()));
+        let (assessment, capacity) = required.contract.capacity()?;
+        let svg = required
+            .contract
+            .svg(&assessment, &capacity, Some(&summary.seen()));
         picture.complete(svg.as_bytes()).map_err(Failure::no)?;
     }
     Ok(if summary.holds { Code::Done } else { Code::No })
@@ -66,12 +75,24 @@ fn print_line(data: &impl serde::Serialize) -> Result<(), Failure> {
     console::complete(&(text + "\n")).map_err(Failure::no)
 }
 
-/// What is said of a window that has been judged.
-fn print_window(watch: &ContractWatch, lines: &[String], end_s: f64, json: bool) -> Result<(), Failure> {
-    lines.iter().for_each(|line| say!("{line}"));
-    match json {
-        true => print_line(&watch.last_window(end_s)),
-        false => Ok(()),
+/// Where windows are shown.
+struct Shown {
+    json: bool,
+    metrics: Option<Metrics>,
+}
+
+impl Shown {
+    /// A window that has been judged, and what is said of it.
+    fn window(&self, watch: &ContractWatch, lines: &[String], end_s: f64) -> Result<(), Failure> {
+        lines.iter().for_each(|line| say!("{line}"));
+        let window = watch.last_window(end_s);
+        if self.json {
+            print_line(&window)?;
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.publish(window);
+        }
+        Ok(())
     }
 }
 
@@ -84,15 +105,25 @@ enum Unwatched {
     NotComparable(#[from] NotComparable),
 }
 
-fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<(), Failure> {
+impl From<Unwatched> for Failure {
+    fn from(why: Unwatched) -> Failure {
+        use NotLearned::{Filling, Still, TooFew};
+        match why {
+            // It may be seen when watched for longer.
+            Unwatched::NotCounted(Filling { .. } | Still { .. } | TooFew) => Failure::no(why),
+            _ => Failure::not_there(why),
+        }
+    }
+}
+
+fn watch_pipes(required: &mut Required<'_>, args: &WatchContractArgs, shown: &Shown) -> Result<(), Failure> {
     if args.apply {
         return Err(Failure::not_there(
             "--apply: workers are set in MPI jobs only, and this is none; watch it without",
         ));
     }
-    watch.has_sizes().map_err(Failure::not_there)?;
     let (pipeline, mut sampler) = sampling::open(&args.target)?;
-    let part = watch.part_of(&pipeline);
+    let part = required.watch.part_of(&pipeline);
     let (mut window, mut passed_ns, mut refused) = (VecDeque::new(), 0, None);
     let ended = sampling::slices(&part, &mut sampler, SLICE, args.duration, |slice: Slice| {
         passed_ns += slice.ns;
@@ -102,11 +133,13 @@ fn watch_pipes(watch: &mut ContractWatch, args: &WatchContractArgs) -> Result<()
         }
         let slices: Vec<Slice> = window.drain(..).collect();
         let end_s = passed_ns as f64 / 1e9;
+        required.has_changed(end_s);
+        let watch = &mut required.watch;
         let judged = counted(&part, &slices)
             .map_err(Unwatched::from)
             .and_then(|seen| Ok(watch.window(end_s, &seen)?))
-            .map_err(Failure::not_there)
-            .and_then(|lines| print_window(watch, &lines, end_s, args.contract.json));
+            .map_err(Failure::from)
+            .and_then(|lines| shown.window(watch, &lines, end_s));
         refused = judged.err();
         refused.is_none()
     });
@@ -126,23 +159,19 @@ fn filling(args: &WatchContractArgs) -> NotLearned {
 }
 
 /// Judges windows of the reports of a session, from the first in which a message has arrived at each end.
-fn watch_job(
-    contract: &Contract,
-    watch: &mut ContractWatch,
-    args: &WatchContractArgs,
-) -> Result<(), Failure> {
+fn watch_job(required: &mut Required<'_>, args: &WatchContractArgs, shown: &Shown) -> Result<(), Failure> {
     let times = (args.duration, REPORT_EVERY);
     let mut session = JobSession::start(&args.target, times, args.apply)?;
     let mut actor = args
         .apply
-        .then(|| Actor::new(contract, &args.target, session.pid()));
+        .then(|| Actor::new(&required.contract, &args.target, session.pid()));
     let (mut begin, mut window) = (None, Vec::<RankReport>::new());
-    // Until it is filled, or for good if the contract is of another program.
+    // Until all of the graph has been seen, or for good if the contract is of another program.
     let mut unfilled = Some(Unwatched::NotCounted(filling(args)));
     while let Some(report) = session.next()? {
         let begin = begin.get_or_insert_with(|| report.clone());
         if unfilled.is_some() {
-            unfilled = filled(watch, begin, &report).err();
+            unfilled = filled(&required.watch, args, begin, &report).err();
         }
         if unfilled.is_none() {
             window.push(report);
@@ -152,9 +181,15 @@ fn watch_job(
         }
         let reports: Vec<&RankReport> = window.iter().collect();
         let end_s = window[REPORTS].elapsed_s;
+        if required.has_changed(end_s)
+            && let Some(actor) = &mut actor
+        {
+            actor.require(&required.contract);
+        }
+        let watch = &mut required.watch;
         let seen = counted_ranks(begin, &reports).map_err(Unwatched::from);
         match seen.and_then(|seen| Ok(watch.window(end_s, &seen)?)) {
-            Ok(lines) => print_window(watch, &lines, end_s, args.contract.json)?,
+            Ok(lines) => shown.window(watch, &lines, end_s)?,
             // It leaves its loop, as at its end.
             Err(why) => {
                 console::error_line(format_args!("{why}"));
@@ -169,11 +204,19 @@ fn watch_job(
         }
     }
     session.end()?;
-    unfilled.map_or(Ok(()), |why| Err(Failure::not_there(why)))
+    unfilled.map_or(Ok(()), |why| Err(why.into()))
 }
 
 /// Whether all that the contract is about has been seen since the begin.
-fn filled(watch: &ContractWatch, begin: &RankReport, now: &RankReport) -> Result<(), Unwatched> {
+fn filled(
+    watch: &ContractWatch,
+    args: &WatchContractArgs,
+    begin: &RankReport,
+    now: &RankReport,
+) -> Result<(), Unwatched> {
     let seen = counted_ranks(begin, &[begin, now])?;
-    Ok(watch.is_filled(&seen)?)
+    match watch.is_filled(&seen)? {
+        true => Ok(()),
+        false => Err(filling(args).into()),
+    }
 }

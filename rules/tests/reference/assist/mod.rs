@@ -6,6 +6,7 @@ mod detailed;
 mod files;
 mod laws;
 mod rates;
+mod remedy;
 mod solving;
 
 use rules::contract::{Assessment, Contract};
