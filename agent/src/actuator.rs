@@ -17,7 +17,7 @@ use probe::kernel::LinkChoice;
 use probe::{KernelRendezvous, Prepared, RendezvousError};
 use profile::error::ErrorText;
 use profile::format::{duration, plural};
-use tuner::actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions};
+use tuner::actuator::{ActuatorClient, ClientError, Hello, Orphaned, RendezvousSource, ServeOptions};
 use tuner::journal::{Mechanism, StateDir};
 use tuner::rendezvous::Rendezvous;
 use tuner::{Author, HoldStatistics};
@@ -30,6 +30,8 @@ use crate::{
 /// An actuator that does not answer within this time is considered dead, and gets no more requests. If ranks
 /// spin on too few CPUs, which is what rules repair, it waits its turn at every thread that it holds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+const SYNC: &str = "--sync";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
@@ -62,6 +64,8 @@ pub(crate) struct StartOptions {
     pub keeps: bool,
     /// Changes at sync points are possible.
     pub has_sync_points: bool,
+    /// Another process reverts the changes if the actuator is killed.
+    pub has_stand_in: bool,
 }
 
 /// A running actuator. When this is dropped, the actuator reverts all unconfirmed changes and ends.
@@ -88,7 +92,12 @@ impl Actuator {
             state_dir: StateDir::usual()?.path().to_owned(),
             who: Author::current(),
         };
-        Actuator::begin(hello, false)
+        let options = StartOptions {
+            keeps: true,
+            has_sync_points: false,
+            has_stand_in: false,
+        };
+        Actuator::begin(hello, options)
     }
 
     /// As `start`, with the journals in this folder.
@@ -99,15 +108,16 @@ impl Actuator {
             state_dir,
             who: Author::current(),
         };
-        Actuator::begin(hello, options.has_sync_points)
+        Actuator::begin(hello, options)
     }
 
-    fn begin(hello: Hello, sync: bool) -> Result<Actuator, StartError> {
+    fn begin(hello: Hello, options: StartOptions) -> Result<Actuator, StartError> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let child = Command::new("/proc/self/exe")
             .arg("actuator")
-            .args(sync.then_some("--sync"))
+            .args(options.has_sync_points.then_some(SYNC))
+            .args(options.has_stand_in.then_some("--guarded"))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             // A separate process group, so that Ctrl-C on the terminal reaches only the agent, which then
@@ -148,13 +158,55 @@ impl Actuator {
 
 /// The main function of the actuator process: serves the stream on its standard input until that ends. With
 /// `sync` it is prepared for changes at sync points; without, it has given up the right to probe.
-pub(crate) fn serve(sync: bool) -> Result<(), ServeError> {
+pub(crate) fn serve(sync: bool, has_stand_in: bool) -> Result<(), ServeError> {
     if sync {
         // Before rights are dropped: permitting a probe to write by itself takes a right that the actuator
         // does not keep.
-        *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(LinkChoice::Best));
+        prepare();
         heap::give_back();
     }
+    // Without it the next start reverts what is left if this process is killed.
+    let refused = |error: &io::Error| tracing::warn!(%error, "the actuator has no stand-in");
+    let guard = has_stand_in.then(|| start_stand_in(sync).inspect_err(refused).ok());
+    let (stand_in, notes) = guard.flatten().unzip();
+    let options = drop_rights(sync)?;
+    let served = tuner::actuator::serve(standard_input()?, options, notes);
+    if let Some(mut stand_in) = stand_in {
+        // It ends as soon as the stream does.
+        let _ = stand_in.wait();
+    }
+    served?;
+    Ok(())
+}
+
+/// The main function of the process that reverts what an actuator left that was killed.
+pub(crate) fn stand_in(sync: bool) -> Result<(), ServeError> {
+    let options = drop_rights(sync)?;
+    if let Some(orphaned) = Orphaned::wait(standard_input()?) {
+        if sync {
+            prepare();
+        }
+        orphaned.revert(options);
+    }
+    Ok(())
+}
+
+/// The stand-in, and the stream to it.
+fn start_stand_in(sync: bool) -> io::Result<(Child, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let child = Command::new("/proc/self/exe")
+        .arg("stand-in")
+        .args(sync.then_some(SYNC))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        // What is sent to the actuator's group must not reach it.
+        .process_group(0)
+        .spawn()?;
+    Ok((child, ours))
+}
+
+/// Leaves this process the rights of an actuator.
+fn drop_rights(sync: bool) -> Result<ServeOptions, ServeError> {
     let options = ServeOptions {
         only_user: rights::is_lent().then(rights::caller),
         rendezvous: sync.then_some(rendezvous as RendezvousSource),
@@ -166,9 +218,15 @@ pub(crate) fn serve(sync: bool) -> Result<(), ServeError> {
         ProgramPart::Writer
     };
     rights::keep_only(part)?;
-    let stream = io::stdin().as_fd().try_clone_to_owned()?;
-    tuner::actuator::serve(UnixStream::from(stream), options)?;
-    Ok(())
+    Ok(options)
+}
+
+fn standard_input() -> io::Result<UnixStream> {
+    Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
+}
+
+fn prepare() {
+    *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(LinkChoice::Best));
 }
 
 /// Prepared before rights are dropped.

@@ -109,6 +109,17 @@ pub enum Command {
         /// Prepare for changes at sync points.
         #[arg(long)]
         sync: bool,
+        /// Start a stand-in.
+        #[arg(long)]
+        guarded: bool,
+    },
+    /// The process that reverts what an actuator left that was killed; started by the actuator, with its socket as
+    /// standard input.
+    #[command(hide = true)]
+    StandIn {
+        /// Changes at sync points are possible.
+        #[arg(long)]
+        sync: bool,
     },
     /// The process that closes the probes of a session; started by the agent itself, with its socket as
     /// standard input.

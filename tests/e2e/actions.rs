@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -18,7 +19,7 @@ pub(crate) struct Acting {
     pub(crate) job: Job,
     pub(crate) agent: Agent,
     /// Holds libraries and rules, which must exist during the session.
-    folder: TempDir,
+    _folder: TempDir,
 }
 
 const HEAD: &str = "about: for a test
@@ -53,43 +54,24 @@ impl Acting {
         let job = Job::alone(program, |folder| with_folder(folder, arguments))?;
         job.events("ready", 1, SOON)?;
         job.open("go")?;
-        let agent = Acting::session(&job, &folder)?;
-        Ok(Acting { job, agent, folder })
-    }
-
-    fn session(job: &Job, folder: &TempDir) -> Outcome<Agent> {
         let rule = folder.path().join("acting.yaml");
         let flags = ["--rules", "none", &rule.to_string_lossy(), "--apply=acting"];
-        Agent::attach(job.pid(), &flags)
-    }
-
-    /// Begins another session with the same rule.
-    pub(crate) fn attach_again(&mut self) -> Outcome {
-        self.agent = Acting::session(&self.job, &self.folder)?;
-        Ok(())
+        let agent = Agent::attach(job.pid(), &flags)?;
+        Ok(Acting {
+            job,
+            agent,
+            _folder: folder,
+        })
     }
 
     /// Waits for a round that `is_it` accepts, after skipping `from` rounds. Returns the number of rounds
     /// until then.
     pub(crate) fn sees(&self, what: &str, from: usize, is_it: impl Fn(&Value) -> bool) -> Outcome<usize> {
-        let agent = || {
-            format!(
-                "a round with {what}; the agent said:\n{}",
-                self.agent.lines.text()
-            )
-        };
-        let place = self.job.lines.wait_for(&agent(), SOON, |lines| {
-            let views = lines
-                .iter()
-                .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok())
-                .filter(|value| value["event"] == "view" || value["event"] == "team");
-            views
-                .enumerate()
-                .skip(from)
-                .find(|(_, view)| is_it(view))
-                .map(|(place, _)| place + 1)
-        });
-        place.map_err(|error| tuneagent_e2e::Problem::new(format!("{error}\n{}", agent())))
+        let agent = || format!("the agent said:\n{}", self.agent.lines.text());
+        let place = shows(&self.job, what, from, is_it);
+        place
+            .map(|(place, _)| place)
+            .map_err(|error| tuneagent_e2e::Problem::new(format!("{error}\n{}", agent())))
     }
 
     /// Ends the session, then the program, which must have computed all sums correctly. Returns the report
@@ -115,6 +97,25 @@ impl Acting {
         self.job.finish(SOON)?;
         Ok((report, views, self.agent.lines.text()))
     }
+}
+
+/// Waits for a round of the program that `is_it` accepts, after skipping `from` rounds. Returns the number of rounds until
+/// then, and its time.
+pub(crate) fn shows(
+    job: &Job,
+    what: &str,
+    from: usize,
+    is_it: impl Fn(&Value) -> bool,
+) -> Outcome<(usize, Instant)> {
+    job.lines
+        .wait_for(&format!("a round with {what}"), SOON, |lines| {
+            let views = lines.iter().filter_map(|line| {
+                let value: Value = serde_json::from_str(&line.text).ok()?;
+                (value["event"] == "view" || value["event"] == "team").then_some((value, line.at))
+            });
+            let mut rest = views.enumerate().skip(from);
+            rest.find_map(|(place, (view, at))| is_it(&view).then_some((place + 1, at)))
+        })
 }
 
 /// Changes in a report with this action.
@@ -363,7 +364,11 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
     let refused = "its call flush_level() has no `inverse` and cannot be reverted at the end of the session; such rules act with --keep";
     assert!(code != 0 && text.contains(refused), "{text}");
     let agent = Agent::attach(job.pid(), &[&flags[..], &["--keep"]].concat())?;
-    let acting = Acting { job, agent, folder };
+    let acting = Acting {
+        job,
+        agent,
+        _folder: folder,
+    };
     acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     let (report, views, said) = acting.end_and_what_was_said()?;
     assert_eq!(views.last().ok_or("no view")?["flushed"], 4, "{views:?}");
@@ -451,7 +456,11 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused() -> Outco
         "any=levers*:sort_*",
     ];
     let agent = Agent::attach(job.pid(), &[&flags[..], &binds[..]].concat())?;
-    let acting = Acting { job, agent, folder };
+    let acting = Acting {
+        job,
+        agent,
+        _folder: folder,
+    };
     acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
     acting
         .agent

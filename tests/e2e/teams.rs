@@ -1,17 +1,21 @@
 //! Team sizes and CPU binding, changed by rules and reverted.
 
 use std::fs;
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::family::Member;
-use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::amount;
+use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::actions::{Acting, changes, rule};
-use crate::expected::SOON;
+use crate::actions::{Acting, changes, rule, shows};
+use crate::expected::{SOON, median};
+use crate::kills::journal::{Change, Journal, Standing};
+use crate::scaling::start_with;
 
 #[test]
 fn a_team_grows_through_a_call_at_the_begin_of_a_region() -> Outcome {
@@ -65,63 +69,91 @@ const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
     at: {entry: GOMP_parallel}
 ";
 
-/// Who is killed while the team is reduced.
-#[derive(Clone, Copy, Debug)]
-enum Killed {
-    Agent,
-    Actuator,
-    Both,
+/// What ends a session while the team has another size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Interrupt,
+    KillAgent,
+    KillActuator,
+    KillBoth,
 }
 
-/// The actuator outlives the agent, and reverts. Without its actuator a session ends, and says how the changes are
-/// reverted: from the journal.
+const KILLS: [End; 3] = [End::KillAgent, End::KillActuator, End::KillBoth];
+
+/// The actuator outlives the agent, and reverts; if it is killed itself, its stand-in does. Both revert at the program's
+/// next sync point, here the begin of a region.
 #[test]
 fn a_team_is_as_it_was_after_each_kill_of_the_session_that_changed_it() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
+    let _machine = require!(machine: Root, Cc);
+    let folder = tempfile::tempdir()?;
     let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
-    let program = programs::openmp("regions")?;
-    let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
-    let kills = amount("TUNEAGENT_KILLS", 9, 99)?;
-    let mut seen = 0;
-    for killed in [Killed::Agent, Killed::Actuator, Killed::Both]
-        .into_iter()
-        .cycle()
-        .take(kills as usize)
-    {
-        seen = acting.sees("a team of seven", seen, |team| team["most"] == 7)?;
-        acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
-        kill(&acting.agent, killed)?;
-        if !matches!(killed, Killed::Agent) {
-            // Waits for both: the actuator keeps the stream open until it ends. On a busy machine the kernel may take a
-            // minute to remove its probes.
-            acting.agent.wait(3 * SOON)?;
-            Agent::succeed_in(acting.agent.folder(), &["undo", &acting.job.pid().to_string()])?;
+    let rule = rule(&folder, head, TEAM_OF_SEVEN)?;
+    // 18 ms outside of regions, and 2 ms of work for all threads: fewer threads are hardly slower.
+    let flat = "18000 2000 0 1 1 15 0";
+    let rows: [(&str, &str, &[&str]); 3] = [
+        ("regions", "0", &["--rules", &rule, "--apply=acting"]),
+        ("shapes", flat, &["--apply", "--scaling=90%"]),
+        ("shapes", flat, &["--rules", "threads", "--apply=threads"]),
+    ];
+    let kills = amount("TUNEAGENT_KILLS", 3, 33)?;
+    let mut took_s = Vec::new();
+    for (program, arguments, flags) in rows {
+        let environment = "OMP_DYNAMIC=false OMP_NUM_THREADS=16";
+        let mut job = start_with(programs::openmp(program)?, environment, arguments)?;
+        job.open("go")?;
+        let flags = [&["--rules", "none"], flags].concat();
+        let ends = KILLS.iter().cycle().take(kills as usize).chain([&End::Interrupt]);
+        let mut seen = 0;
+        for end in ends {
+            let what = format!("after {end:?} of {flags:?}");
+            let (now, since_s) = restored(&job, &flags, *end, seen).context(what)?;
+            seen = now;
+            took_s.push(since_s);
         }
-        if matches!(killed, Killed::Actuator) {
-            let text = acting.agent.lines.text();
-            assert_has!(
-                text,
-                "the actuator was lost; detached",
-                "`tuneagent undo` reverts what it left"
-            );
-        }
-        let what = format!("the team as it was after a kill of {killed:?}");
-        seen = acting.sees(&what, seen, |team| team["most"] != 7)?;
-        acting.attach_again()?;
+        job.open("stop")?;
+        job.end(SOON)?;
     }
+    let (worst_s, median_s) = (took_s.iter().copied().fold(0.0, f64::max), median(took_s));
+    println!("restored after {median_s} s (median), {worst_s} s (worst)");
+    assert!(median_s <= 1.0, "{median_s} s, {worst_s} s");
     Ok(())
 }
 
-fn kill(agent: &Agent, killed: Killed) -> Outcome {
+/// Ends a session with these flags once it has changed the team, and waits until the program has its own size again. Returns
+/// the number of sizes that the program has shown so far, `seen` of them before, and the time from the end to the last one.
+fn restored(job: &Job, flags: &[&str], end: End, seen: usize) -> Outcome<(usize, f64)> {
+    let mut agent = Agent::attach(job.pid(), flags)?;
+    let (changed, _) = shows(job, "another team", seen, |team| team["most"] != 16)?;
+    agent.lines.wait_for_line("done in 1 process", SOON)?;
+    let since = Instant::now();
     let actuators = agent.actuators();
     assert!(!actuators.is_empty(), "no actuator");
-    if !matches!(killed, Killed::Actuator) {
-        agent.signal(Signal::KILL)?;
+    match end {
+        End::Interrupt => agent.signal(Signal::INT)?,
+        End::KillAgent | End::KillBoth => agent.signal(Signal::KILL)?,
+        End::KillActuator => {}
     }
-    if !matches!(killed, Killed::Agent) {
+    if matches!(end, End::KillActuator | End::KillBoth) {
         actuators.iter().for_each(Member::kill);
     }
-    Ok(())
+    let (seen, at) = shows(job, "its own team", changed, |team| team["most"] == 16)?;
+    // Waits for all: the actuator and its stand-in keep the stream open until they end. On a busy machine the kernel may
+    // take a minute to remove its probes.
+    agent.wait(3 * SOON)?;
+    let text = agent.lines.text();
+    match end {
+        End::Interrupt => assert_has!(text, "Ctrl-C; detached in", " reverted"),
+        End::KillActuator => assert_has!(
+            text,
+            "the actuator was lost, and its stand-in reverts; detached in"
+        ),
+        End::KillAgent | End::KillBoth => {}
+    }
+    let journal = Journal::read(&agent.folder().join("journal"))?;
+    let all: Vec<_> = journal.behind(0).collect();
+    let is_out = |change: &&Change| change.standing() == Standing::Out;
+    assert!(!all.is_empty() && all.iter().all(is_out), "{all:#?}");
+    Ok((seen, at.duration_since(since).as_secs_f64()))
 }
 
 /// Allowed CPUs of a process.

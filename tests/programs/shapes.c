@@ -7,13 +7,19 @@
  * there are two threads, and by MORE if there are more. ITERATIONS with each number of threads, again and again; with
  * the number 0 it is left to the library.
  * Compute times are slept. As root it has real-time priority, so that times are nearly exact on a busy machine. Prints
- * {"event":"ready"}; ends once DIRECTORY/stop exists. */
+ * {"event":"ready"}, and {"event":"team",...} when the team has another size than before, with the value of
+ * omp_get_max_threads; ends once DIRECTORY/stop exists, or after as many iterations as the environment's LIMIT says, and
+ * prints {"event":"end",...} with its run time and a sum over all iterations, which does not depend on the teams. */
 #include "gates.h"
 
+#include <limits.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* What each iteration sums up, divided among the team. */
+#define PARTS 100
 
 static void take(double us)
 {
@@ -30,22 +36,42 @@ int main(int argc, char **argv)
     int inner = atoi(argv[4]);
     double two = atof(argv[5]), more = atof(argv[6]);
     double share = inner > 0 ? 0.5 : 1;
+    int team = 0, last = 0;
+    const char *limit = getenv("LIMIT");
+    long iterations = limit ? atol(limit) : LONG_MAX, sum = 0;
+    struct timespec since, now;
     sched_setscheduler(0, SCHED_FIFO, &lowest);
     printf("{\"event\":\"ready\"}\n");
     fflush(stdout);
-    for (long iteration = 0; !exists(argv[1], "stop"); iteration++) {
+    clock_gettime(CLOCK_MONOTONIC, &since);
+    for (long iteration = 0; iteration < iterations && !exists(argv[1], "stop"); iteration++) {
         int threads = atoi(argv[8 + iteration / atol(argv[7]) % (argc - 8)]);
         if (threads > 0)
             omp_set_num_threads(threads);
         threads = omp_get_max_threads();
         double each = work * (threads < 2 ? 1 : threads < 3 ? two : more) / threads;
         take(sequential);
-#pragma omp parallel
-        take(share * each);
+#pragma omp parallel reduction(+ : sum)
+        {
+#pragma omp master
+            team = omp_get_num_threads();
+#pragma omp for schedule(static) nowait
+            for (int part = 0; part < PARTS; part++)
+                sum += part * iteration;
+            take(share * each);
+        }
+        if (team != last) {
+            printf("{\"event\":\"team\",\"threads\":%d,\"most\":%d}\n", team, omp_get_max_threads());
+            fflush(stdout);
+        }
+        last = team;
         for (int pass = 0; pass < inner; pass++) {
 #pragma omp parallel
             take((1 - share) * each / inner);
         }
     }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    printf("{\"event\":\"end\",\"seconds\":%.6f,\"sum\":%ld}\n",
+           (double)(now.tv_sec - since.tv_sec) + (double)(now.tv_nsec - since.tv_nsec) / 1e9, sum);
     return 0;
 }

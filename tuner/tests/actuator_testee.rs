@@ -132,6 +132,7 @@ fn main() -> ExitCode {
             rendezvous: HOW.get().map(|_| scripted as RendezvousSource),
             ..ServeOptions::default()
         },
+        None,
     ) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {

@@ -340,6 +340,7 @@ fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Fai
     let start = StartOptions {
         keeps: options.keep,
         has_sync_points: rules.waits_for_places() || options.cannot_probe.is_none(),
+        has_stand_in: true,
     };
     let started = options.applies.then(|| Actuator::start(start)).transpose();
     started.map_err(Failure::not_there)

@@ -164,6 +164,7 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
     let mut actuator = Actuator::start(StartOptions {
         keeps: true,
         has_sync_points: args.at.is_some(),
+        has_stand_in: false,
     })
     .map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;

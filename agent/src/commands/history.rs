@@ -34,6 +34,7 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     let mut actuator = Actuator::start(StartOptions {
         keeps: true,
         has_sync_points: true,
+        has_stand_in: false,
     })
     .map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;

@@ -42,7 +42,11 @@ pub fn run(cli: Cli) -> CommandResult {
     if !matches!(cli.command, Command::Run(_) | Command::Gate { .. }) {
         kernel::ignore_file_size_signal();
     }
-    if let Command::WriteReport { .. } | Command::Actuator { .. } | Command::Closer = cli.command {
+    if let Command::WriteReport { .. }
+    | Command::Actuator { .. }
+    | Command::StandIn { .. }
+    | Command::Closer = cli.command
+    {
         priority::leave_real_time();
     }
     match cli.command {
@@ -68,7 +72,10 @@ pub fn run(cli: Cli) -> CommandResult {
             crate::report_file::serve(&name);
             Ok(Code::Done)
         }
-        Command::Actuator { sync } => crate::actuator::serve(sync)
+        Command::Actuator { sync, guarded } => crate::actuator::serve(sync, guarded)
+            .map(|()| Code::Done)
+            .map_err(Failure::not_there),
+        Command::StandIn { sync } => crate::actuator::stand_in(sync)
             .map(|()| Code::Done)
             .map_err(Failure::not_there),
         Command::Closer => {

@@ -189,7 +189,7 @@ impl Sources {
             () = until(self.deadline) => Wake::Shutdown("--duration reached"),
             Ok(()) = readable(self.over.as_ref()) => Wake::Shutdown("the command has ended"),
             // Without it nothing could be reverted.
-            Ok(()) = readable(self.actuator.as_ref()) => Wake::Shutdown("the actuator was lost"),
+            Ok(()) = readable(self.actuator.as_ref()) => Wake::Shutdown("the actuator was lost, and its stand-in reverts"),
             Some(slot) = self.ends.recv() => Wake::Ended(slot),
             Ok(()) = readable(self.family_events.as_ref()) => Wake::Family,
             _ = self.family.tick(), if self.family_events.is_some() => Wake::Family,

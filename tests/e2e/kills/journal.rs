@@ -11,7 +11,7 @@ use tuneagent_e2e::{Outcome, Problem};
 
 /// State of a change, from the last line about it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// Announced or being reverted, without an outcome.
     Open,
     InForce,
@@ -22,18 +22,18 @@ pub(super) enum Standing {
 }
 
 #[derive(Debug)]
-pub(super) struct Change {
-    pub(super) number: u64,
+pub(crate) struct Change {
+    pub(crate) number: u64,
     intent: Value,
     /// State after each line about the change, and whether the line was written by a recovery.
     standings: Vec<(Standing, bool)>,
 }
 
-pub(super) struct Journal(BTreeMap<u64, Change>);
+pub(crate) struct Journal(BTreeMap<u64, Change>);
 
 impl Journal {
     /// Reads the journal of the only process in this folder.
-    pub(super) fn read(folder: &Path) -> Outcome<Journal> {
+    pub(crate) fn read(folder: &Path) -> Outcome<Journal> {
         let mut text = String::new();
         for entry in fs::read_dir(folder).into_iter().flatten() {
             assert!(text.is_empty(), "one process alone is changed");
@@ -74,27 +74,27 @@ impl Journal {
         Ok(Journal(changes))
     }
 
-    pub(super) fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> u64 {
         self.0.keys().last().copied().unwrap_or(0)
     }
 
-    pub(super) fn behind(&self, number: u64) -> impl Iterator<Item = &Change> {
+    pub(crate) fn behind(&self, number: u64) -> impl Iterator<Item = &Change> {
         self.0.range(number + 1..).map(|(_, change)| change)
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.behind(0).any(|change| change.standing() == Standing::Open)
     }
 
     /// Number of calls with a line about their return.
-    pub(super) fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.behind(0)
             .filter(|change| change.standing() == Standing::Done)
             .count() as u64
     }
 
     /// Result of the recovery of a change: whether it was in force. `None` if it was not recovered.
-    pub(super) fn found_out(&self, number: u64) -> Option<bool> {
+    pub(crate) fn found_out(&self, number: u64) -> Option<bool> {
         let standings = &self.0.get(&number)?.standings;
         let (standing, _) = standings.iter().find(|(_, recovered)| *recovered)?;
         Some(*standing == Standing::InForce)
@@ -102,7 +102,7 @@ impl Journal {
 }
 
 impl Change {
-    pub(super) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         self.standings
             .last()
             .map_or(Standing::Open, |(standing, _)| *standing)
@@ -110,7 +110,7 @@ impl Change {
 
     /// Whether the change is in force in the program, at least in part. `None` if this cannot be seen or is
     /// in progress.
-    pub(super) fn holds(&self, program: &Underload) -> Outcome<Option<bool>> {
+    pub(crate) fn holds(&self, program: &Underload) -> Outcome<Option<bool>> {
         let intent = &self.intent;
         Ok(match intent["action"].as_str().ok_or("no action")? {
             "set" => Some(is_new(intent, program)?),

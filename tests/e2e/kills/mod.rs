@@ -5,7 +5,7 @@
 //! The times come from a seed, which is printed and can be set with TUNEAGENT_SEED. A busy machine hits them
 //! less exactly.
 
-mod journal;
+pub(crate) mod journal;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

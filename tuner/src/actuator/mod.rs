@@ -15,6 +15,7 @@
 //!   iteration.
 //! - `reverting`, `reverting_together`: revert changes of one process and of several at once; `offspring`: of
 //!   processes forked since.
+//! - `stand_in`: the process that reverts if the actuator is killed.
 //! - `warm_up`: runs a set without its write.
 
 mod armed;
@@ -28,6 +29,7 @@ mod reverting;
 mod reverting_together;
 mod serve;
 mod session;
+mod stand_in;
 mod together;
 mod waiting;
 mod warm_up;
@@ -39,6 +41,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{ActuatorClient, ClientError, SentSet};
 pub use serve::{RendezvousSource, ServeError, ServeOptions, serve};
+pub use stand_in::Orphaned;
 pub use warm_up::SetWarmUp;
 
 use crate::action::ActionReceipt;

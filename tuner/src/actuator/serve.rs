@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use super::session::Session;
 use super::{
-    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, Hello,
-    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply, RevertSummary, line,
+    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, REPLY_BYTES_MAX,
+    REQUEST_BYTES_MAX, Refusal, Reply, RevertSummary, line,
 };
 use crate::rendezvous::Rendezvous;
 use crate::sys;
@@ -46,7 +46,13 @@ pub enum ServeError {
 
 /// Serves one session until its stream ends, reverts the session's changes, and returns the result. Ignores
 /// SIGINT, SIGTERM and SIGHUP for the rest of the process's life.
-pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<RevertSummary, ServeError> {
+///
+/// The process at the other end of `stand_in` ([`Orphaned`](super::Orphaned)) reverts if this one is killed.
+pub fn serve(
+    stream: UnixStream,
+    options: ServeOptions,
+    stand_in: Option<UnixStream>,
+) -> Result<RevertSummary, ServeError> {
     sys::ignore_termination_signals();
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream;
@@ -66,17 +72,12 @@ pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<RevertSummary,
         }
         _ => return Err(ServeError::NoHello),
     };
-    Ok(run(&mut reader, &mut writer, hello, options))
+    let session = Session::new(hello, options, stand_in);
+    Ok(run(&mut reader, &mut writer, session))
 }
 
 /// From here on nothing may return before the changes are reverted.
-fn run(
-    reader: &mut BufReader<UnixStream>,
-    writer: &mut UnixStream,
-    hello: Hello,
-    options: ServeOptions,
-) -> RevertSummary {
-    let mut session = Session::new(hello, options);
+fn run(reader: &mut BufReader<UnixStream>, writer: &mut UnixStream, mut session: Session) -> RevertSummary {
     loop {
         match line::read(reader, REQUEST_BYTES_MAX) {
             Ok(Some(ActuatorRequest {

@@ -1,12 +1,14 @@
 //! One session: the writers it opened, and what each command does with them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use plan::{Literal, ValueError, ValueType};
 use serde::Serialize;
 
 use super::reverting::Tried;
+use super::stand_in::{self, Note};
 use super::waiting::Waiting;
 use super::{
     ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, GetCommand, Hello,
@@ -42,6 +44,7 @@ pub(super) struct Session {
     state: StateDir,
     who: Author,
     options: ServeOptions,
+    stand_in: Option<UnixStream>,
     images: Arc<Images>,
     pub(super) writers: BTreeMap<Pid, Writer>,
     locations: HashMap<(Pid, VariableName), Location>,
@@ -53,13 +56,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(hello: Hello, options: ServeOptions) -> Session {
+    pub(super) fn new(hello: Hello, options: ServeOptions, mut stand_in: Option<UnixStream>) -> Session {
+        stand_in::tell(stand_in.as_mut(), &Note::Begun(hello.clone()));
         Session {
             keep: hello.keep,
             despite_seccomp: hello.despite_seccomp,
             state: StateDir::at(hello.state_dir),
             who: hello.who,
             options,
+            stand_in,
             images: Arc::new(Images::new()),
             writers: BTreeMap::new(),
             locations: HashMap::new(),
@@ -259,6 +264,8 @@ impl Session {
             let (who, images) = (self.who.clone(), self.images());
             let mut writer = Writer::open(self.open(pid)?, &self.state, who, images, self.options.hooks)?;
             writer.despite_seccomp = self.despite_seccomp;
+            let newest_before = writer.newest_before;
+            stand_in::tell(self.stand_in.as_mut(), &Note::Opened { pid, newest_before });
             self.writers.insert(pid, writer);
         }
         let writer = self.writers.get_mut(&pid);
@@ -337,6 +344,7 @@ impl Session {
         }
         summary.refused.append(&mut self.left_alone);
         summary.shorten();
+        stand_in::tell(self.stand_in.take().as_mut(), &Note::Finished);
         summary
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) 
     let options = StartOptions {
         keeps: false,
         has_sync_points: true,
+        has_stand_in: false,
     };
     let mut actuator = Actuator::start_in(state.to_owned(), options)?;
     let place: SyncPoint = PLACE.parse()?;
