@@ -66,7 +66,7 @@ fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, 
 
 #[test]
 fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_their_range() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi);
+    let _machine = require!(calm: Root, OpenMpi);
     let (requested, report, text) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], 0.4)?;
     let of = function(&report, "MPI_Iprobe")?;
     println!("{requested} calls; shown {of}");
@@ -100,7 +100,7 @@ fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_the
 
 #[test]
 fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_calls() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi);
+    let _machine = require!(calm: Root, OpenMpi);
     let (requested, report, _) = polls_watched(0, &["--budget", "2%"], 0.6)?;
     let of = function(&report, "MPI_Iprobe")?;
     println!("{requested} calls; shown {of}");
@@ -126,7 +126,7 @@ metrics:
 
 #[test]
 fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_would_cost_less() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi);
+    let _machine = require!(calm: Root, OpenMpi);
     let (_folder, rule) = text_file("count-polls.yaml", COUNT_POLLS)?;
     let mut job = start_polls(2_000)?;
     let flags = ["--rules", &rule, "--budget", "1%"];
@@ -239,7 +239,7 @@ fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them() -> Outco
 
 #[test]
 fn probes_that_a_rule_only_counts_pause_if_they_exceed_the_budget() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
+    let _machine = require!(calm: Root, Cc);
     let (_folder, rule) = rule_that_counts()?;
     let mut job = start_regions("2000")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", &rule, "--budget", "1%"])?;
@@ -398,7 +398,7 @@ fn is_counted(own_count: &Value, report: &Value) -> Outcome<bool> {
 
 #[test]
 fn functions_of_a_command_pause_too_and_new_processes_are_counted_from_their_first_call() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi);
+    let _machine = require!(calm: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let command = two_programs(folder.path())?;
     let series = folder.path().join("series");

@@ -310,7 +310,7 @@ fn watch_regions() -> Outcome<(Job, Agent, SocketAddr)> {
 /// verdict.
 #[test]
 fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
-    let _machine = require!(machine: Root, Mpich, Prometheus);
+    let _machine = require!(shared: Root, Mpich, Prometheus);
     let mut job = start_workers(13, ["100000", "2000", "2"])?;
     let address = free_address()?;
     let mut agent = Agent::attach_armed(

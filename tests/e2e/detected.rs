@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{calm, machine};
 use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -36,7 +36,7 @@ fn finding(report: &Value, rule: &str) -> Option<String> {
 
 #[test]
 fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi, Mpich);
+    let _machine = require!(calm: Root, OpenMpi, Mpich);
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("each-iteration.yaml");
     std::fs::write(&rule, EACH_ITERATION)?;
@@ -63,7 +63,7 @@ fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis() -> Outcom
 
 /// With p threads an iteration takes 5 + 80 (1 + 0.03 (p - 1)) / p ms, 2 ms of it outside of the region.
 fn speedup_without_a_name(program: PathBuf) -> Outcome {
-    let _machine = machine();
+    let _machine = calm();
     let job = start_with(program, "KMP_BLOCKTIME=0", "call 2000 80000 3000 30 4 8")?;
     let rules: Vec<&str> = "--rules none --rules speedup --param worthwhile=100%"
         .split(' ')

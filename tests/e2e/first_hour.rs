@@ -22,7 +22,7 @@ const SKIPPING: &str = "rule: turns\nabout: for a test\nroles: {one: exe != \"\"
 
 #[test]
 fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
+    let _machine = require!(shared: Root, Cc);
     let (_folder, rule) = text_file("quiet.yaml", QUIET)?;
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
@@ -46,7 +46,7 @@ fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose() -> 
 
 #[test]
 fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_screen() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let named = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let (rule, recording, picture) = (named("turns.yaml"), named("turns.rec"), named("turns.svg"));
@@ -84,7 +84,7 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
 
 #[test]
 fn a_user_without_rights_reads_no_line_for_developers_and_no_colours() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
+    let _machine = require!(shared: Root, Cc);
     let user = User::new(ANA, &[])?;
     let knobs = Knobs::start_as(ANA)?;
     let (code, text) = user.run(&["attach", &knobs.pid().to_string(), "--duration", "1s"])?;
@@ -101,7 +101,7 @@ fn a_user_without_rights_reads_no_line_for_developers_and_no_colours() -> Outcom
 
 #[test]
 fn the_address_of_metrics_leads_to_them() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
+    let _machine = require!(shared: Root, Cc);
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let knobs = Knobs::start()?;
     let flags = format!("--rules none --probe step --metrics {address}");

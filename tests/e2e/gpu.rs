@@ -45,7 +45,7 @@ fn nested(report: &Value, set: &str) -> u64 {
 
 #[test]
 fn a_host_that_does_not_keep_up_with_its_gpu_is_found_and_one_that_waits_for_it_is_not() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
+    let _machine = require!(calm: Root, Cc);
     let job = start(1000)?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
     wait_for_report(&agent, |now| now["findings"].to_string().contains(RULE))?;

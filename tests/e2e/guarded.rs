@@ -116,7 +116,7 @@ fn is_hardly_longer(tuned: &[Value], ratios: &mut Vec<f64>) -> Outcome<bool> {
 
 #[test]
 fn a_bad_rule_is_reverted_within_ten_iterations_and_the_run_is_hardly_longer() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let folder = tempfile::tempdir()?;
     let bad = file(&folder, "bad.yaml", BAD)?;
     let mut ratios = Vec::new();
@@ -149,7 +149,7 @@ fn a_bad_rule_is_reverted_within_ten_iterations_and_the_run_is_hardly_longer() -
 
 #[test]
 fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let names = names();
     let mut ratios = Vec::new();
     for _ in 0..TRIES {
@@ -173,7 +173,7 @@ fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model() -> Outcom
 /// comparison would not.
 #[test]
 fn a_right_decision_taken_while_the_work_grows_is_not_reverted() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let names = names();
     for swing in ["swing=8", "swing=2"]
         .into_iter()

@@ -38,7 +38,7 @@ fn of_a_step(iterations: &[Value], block: u64) -> f64 {
 #[test]
 fn a_ring_with_a_slow_rank_has_its_boundaries_widened_in_all_ranks_at_once_and_computes_the_same() -> Outcome
 {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let mut alone = start(&[])?;
     alone.open("go")?;
     alone.finish(SOON)?;

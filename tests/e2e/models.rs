@@ -162,7 +162,7 @@ fn written_to(state: Option<&Path>, flags: &[&str]) -> Outcome<(Vec<Value>, Valu
 /// With a CPU of its own the agent warms up about ten times before each decision.
 #[test]
 fn a_warm_up_is_neither_written_nor_reported_nor_in_the_journal() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let state = tempfile::tempdir()?;
     let (iterations, report) = written_to(Some(state.path()), &["--busy-poll", "--agent-cpus", "0"])?;
     let changes = report["changes"].as_array().ok_or("no changes")?;
@@ -187,7 +187,7 @@ fn a_warm_up_is_neither_written_nor_reported_nor_in_the_journal() -> Outcome {
 
 #[test]
 fn every_change_shows_how_quickly_it_followed_its_iteration_and_how_long_that_was() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let (iterations, report) = written_to(None, &[])?;
 
     let changes = report["changes"].as_array().ok_or("no changes")?;
@@ -225,7 +225,7 @@ fn every_change_shows_how_quickly_it_followed_its_iteration_and_how_long_that_wa
 /// The model's optimum is seven, above the bound.
 #[test]
 fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let mut job = start_workers(13, ["200000", "4000", "2"])?;
     let rules: Vec<&str> = "--rules none optimal-workers --param max_workers=4 --apply"
         .split(' ')
@@ -249,7 +249,7 @@ fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
 /// MATE thesis (2007), tuning of a framework: the library's names are valid for all programs on it.
 #[test]
 fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_result() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let names = programs::source("mw.yaml").to_string_lossy().into_owned();
     for name in ["nbody", "quadrature"] {
         let program = programs::master_worker(name, Mpi::Mpich)?;
@@ -344,7 +344,7 @@ fn changes_seen(lines: &[Line]) -> usize {
 /// iteration.
 #[test]
 fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_at_a_sync_point() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let wanted = if is_long() { 1000 } else { 30 };
     let (mut job, mut agent, folder) = unshadowed(&format!("{EACH}{AT}"))?;
     // Parsing all lines at every line would take CPU time from the program.
@@ -373,7 +373,7 @@ fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_
 
 #[test]
 fn without_the_sync_point_it_loses_answers() -> Outcome {
-    let _machine = require!(machine: Root, Mpich);
+    let _machine = require!(calm: Root, Mpich);
     let (mut job, mut agent, _folder) = unshadowed(EACH)?;
     let ended = job.finish(SOON);
     assert!(ended.is_err(), "{}", agent.lines.text());

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::{is_long, machine};
+use tuneagent_e2e::needs::{calm, is_long};
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -74,7 +74,7 @@ fn mean_period_s(iterations: &[Value], window: &Range<f64>) -> f64 {
 /// Compares the report with the closed form of each number, computed from the program's own times. The
 /// program measures its sleeps, because they take longer when the hypervisor stops the machine.
 fn known_times(program: &Path) -> Outcome {
-    let _machine = machine();
+    let _machine = calm();
     let mut job = start(program, "40 40 120 40")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     wait_for_report(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;

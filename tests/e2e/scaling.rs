@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{calm, machine};
 use tuneagent_e2e::{Outcome, programs, require, wait};
 
 use crate::expected::SOON;
@@ -103,7 +103,7 @@ fn assert_losses(size: &Value, single: bool) {
 #[test]
 fn lost_threads_of_a_size_that_the_library_chose_are_those_of_the_closed_form() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = calm();
     let job = start(programs::openmp("losses")?, "library", "OMP_NUM_THREADS=8", "")?;
     let (report, text) = watched(job, &[8])?;
     let [size] = &sizes(&report)[..] else {
@@ -134,14 +134,14 @@ fn two_sizes(program: PathBuf, how: &str) -> Outcome {
 #[test]
 fn lost_threads_of_sizes_that_calls_set_are_those_of_the_closed_form() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = calm();
     two_sizes(programs::openmp("losses")?, "call")
 }
 
 #[test]
 fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm() -> Outcome {
     require!(Root, Cc, LlvmOpenMp);
-    let _machine = machine();
+    let _machine = calm();
     two_sizes(programs::openmp_of_llvm("losses")?, "clause")
 }
 
@@ -149,7 +149,7 @@ fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm
 #[test]
 fn a_program_that_loses_most_of_its_threads_is_a_finding() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = calm();
     let job = start_with(
         programs::openmp("losses")?,
         "OMP_NUM_THREADS=8",
@@ -174,7 +174,7 @@ fn a_program_that_loses_most_of_its_threads_is_a_finding() -> Outcome {
 #[test]
 fn cpus_are_divided_by_how_well_programs_scale() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = calm();
     let start = |words| start_with(programs::openmp("losses")?, "OMP_NUM_THREADS=8", words);
     let jobs = [
         start("library 1000 240000 0 0")?,

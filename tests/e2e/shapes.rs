@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{calm, machine};
 use tuneagent_e2e::{Outcome, programs, require, wait};
 
 use crate::expected::SOON;
@@ -111,7 +111,7 @@ impl Shape {
 #[test]
 fn speedups_of_the_five_shapes_are_those_of_the_closed_form() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = calm();
     let started: Vec<(Job, Agent)> = SHAPES.iter().map(Shape::start).collect::<Outcome<_>>()?;
     let mut differences = Vec::new();
     for (shape, (mut job, mut agent)) in SHAPES.iter().zip(started) {
@@ -205,7 +205,7 @@ fn the_time_that_is_left_of_the_five_shapes_is_known_after_a_tenth_of_the_run() 
 #[test]
 fn sizes_are_visited_within_the_budget_and_the_own_one_is_restored() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = calm();
     // It has 16 threads and does not scale: visits cost little.
     let apsi = &SHAPES[4];
     let mut job = apsi.program("0", "OMP_DYNAMIC=false OMP_NUM_THREADS=16")?;

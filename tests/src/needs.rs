@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::problem::Context;
-pub use crate::turns::{machine, shared};
+pub use crate::turns::{calm, machine, shared};
 use crate::{Outcome, Problem};
 
 /// Attempts, of one second each, to find an idle core.
@@ -72,7 +72,7 @@ needs! {
         crate::group::Group::with_tasks(1).is_ok();
 }
 
-/// Returns from the test with a visible message if the machine lacks a requirement. With `shared:` or
+/// Returns from the test with a visible message if the machine lacks a requirement. With `shared:`, `calm:` or
 /// `machine:` before the needs it evaluates to a guard that the test must hold.
 #[macro_export]
 macro_rules! require {

@@ -7,41 +7,59 @@ use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Maximum number of tests that share the machine. They mostly wait.
-const SHARING_MAX: usize = 3;
+/// How a test uses the machine. Tests of different uses do not run at the same time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Use {
+    Alone,
+    Calm,
+    Shared,
+}
 
-/// Current holders of the machine, and the number of tests that wait to have it alone.
-#[derive(Debug, Default)]
+/// By use: its name in the file of times, and the maximum number of tests that run at the same time. They mostly
+/// wait.
+const USES: [(&str, usize); 3] = [("alone", 1), ("calm", 2), ("shared", 3)];
+
+/// The use of the tests that hold the machine, their number, and by use the number of tests that wait for it.
+#[derive(Debug)]
 struct Turns {
-    sharing: usize,
-    is_taken: bool,
-    waiting: usize,
+    current: Use,
+    running: usize,
+    waiting: [usize; USES.len()],
 }
 
 static TURNS: Mutex<Turns> = Mutex::new(Turns {
-    sharing: 0,
-    is_taken: false,
-    waiting: 0,
+    current: Use::Shared,
+    running: 0,
+    waiting: [0; USES.len()],
 });
 static CHANGED: Condvar = Condvar::new();
 
 /// Exclusive use of the machine, for tests that use all CPUs, compare times with a bound, or look at
 /// everything on it (sessions, probes, BPF programs, processes).
 pub fn machine() -> Machine {
-    let mut turns = locked();
-    turns.waiting += 1;
-    let mut turns = wait_while(turns, |turns| turns.is_taken || turns.sharing > 0);
-    turns.waiting -= 1;
-    turns.is_taken = true;
-    Machine::new(true)
+    Machine::take(Use::Alone)
+}
+
+/// Use beside tests of the same kind, for those that compare times of programs that sleep their work, and look
+/// only at what they started.
+pub fn calm() -> Machine {
+    Machine::take(Use::Calm)
 }
 
 /// Shared use of the machine, for tests that are correct at any speed and look only at what they started.
 pub fn shared() -> Machine {
-    // Tests that wait for exclusive use go first; otherwise they would wait for the last shared test.
-    let is_full = |turns: &Turns| turns.is_taken || turns.waiting > 0 || turns.sharing == SHARING_MAX;
-    wait_while(locked(), is_full).sharing += 1;
-    Machine::new(false)
+    Machine::take(Use::Shared)
+}
+
+impl Turns {
+    /// A use keeps the machine while tests wait for it: at each change of the use, CPUs are idle until the last
+    /// test has ended.
+    fn lets(&self, wanted: Use) -> bool {
+        match self.running {
+            0 => self.current == wanted || self.waiting[self.current as usize] == 0,
+            running => self.current == wanted && running < USES[wanted as usize].1,
+        }
+    }
 }
 
 fn locked() -> MutexGuard<'static, Turns> {
@@ -49,30 +67,26 @@ fn locked() -> MutexGuard<'static, Turns> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wait_while(
-    turns: MutexGuard<'static, Turns>,
-    is_so: impl Fn(&Turns) -> bool,
-) -> MutexGuard<'static, Turns> {
-    CHANGED
-        .wait_while(turns, |turns| is_so(turns))
-        .unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Use of the machine by one test until drop. Appends seconds, the test's name and `alone` or `shared` to the
-/// file TUNEAGENT_TIMES.
+/// Use of the machine by one test until drop. Appends seconds, the test's name and the use to the file
+/// TUNEAGENT_TIMES.
 #[must_use = "the machine is given back when this is dropped"]
 #[derive(Debug)]
 pub struct Machine {
-    is_alone: bool,
+    how: Use,
     since: Instant,
 }
 
 impl Machine {
-    fn new(is_alone: bool) -> Machine {
-        Machine {
-            is_alone,
-            since: Instant::now(),
-        }
+    fn take(how: Use) -> Machine {
+        let mut turns = locked();
+        turns.waiting[how as usize] += 1;
+        let waiting = CHANGED.wait_while(turns, |turns| !turns.lets(how));
+        turns = waiting.unwrap_or_else(PoisonError::into_inner);
+        turns.waiting[how as usize] -= 1;
+        turns.running += 1;
+        turns.current = how;
+        let since = Instant::now();
+        Machine { how, since }
     }
 
     fn note(&self) {
@@ -84,7 +98,7 @@ impl Machine {
             "{:.3}\t{}\t{}\n",
             self.since.elapsed().as_secs_f64(),
             thread.name().unwrap_or_default(),
-            if self.is_alone { "alone" } else { "shared" }
+            USES[self.how as usize].0
         );
         let file = OpenOptions::new().create(true).append(true).open(file);
         // A failure to write a time must not fail the test.
@@ -95,11 +109,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.note();
-        let mut turns = locked();
-        match self.is_alone {
-            true => turns.is_taken = false,
-            false => turns.sharing -= 1,
-        }
+        locked().running -= 1;
         CHANGED.notify_all();
     }
 }
@@ -110,28 +120,23 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn a_test_that_is_alone_meets_no_other_and_one_that_shares_meets_a_few() {
-        let (sharing, alone) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    fn tests_of_one_use_run_beside_a_few_of_the_same_and_none_of_another() {
+        let running: [AtomicUsize; USES.len()] = Default::default();
         std::thread::scope(|scope| {
             for number in 0..40 {
-                let (sharing, alone) = (&sharing, &alone);
+                let running = &running;
                 scope.spawn(move || {
-                    if number % 4 == 0 {
-                        let _machine = machine();
-                        assert_eq!(alone.fetch_add(1, Ordering::SeqCst), 0);
-                        assert_eq!(sharing.load(Ordering::SeqCst), 0);
-                        std::thread::yield_now();
-                        alone.fetch_sub(1, Ordering::SeqCst);
-                    } else {
-                        let _machine = shared();
-                        assert!(sharing.fetch_add(1, Ordering::SeqCst) < SHARING_MAX);
-                        assert_eq!(alone.load(Ordering::SeqCst), 0);
-                        std::thread::yield_now();
-                        sharing.fetch_sub(1, Ordering::SeqCst);
-                    }
+                    let how = [Use::Alone, Use::Calm, Use::Shared][number % USES.len()];
+                    let _machine = Machine::take(how);
+                    running[how as usize].fetch_add(1, Ordering::SeqCst);
+                    let now = running.each_ref().map(|of| of.load(Ordering::SeqCst));
+                    assert!((1..=USES[how as usize].1).contains(&now[how as usize]), "{now:?}");
+                    assert_eq!(now.iter().filter(|of| **of > 0).count(), 1, "{now:?}");
+                    std::thread::yield_now();
+                    running[how as usize].fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
-        assert_eq!(alone.into_inner() + sharing.into_inner(), 0);
+        assert_eq!(locked().running, 0);
     }
 }

@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use crate::process::{cargo, find_program, host_in_variables, run};
@@ -23,9 +24,9 @@ use crate::{
     Result, deny, ebpf, experiment, fuzz, minimum, process, release, slowest, target_folder, twice, vm,
 };
 
-/// Threads of the whole-program tests. Most of them wait. `tests/src/turns.rs` limits which run at the same
-/// time.
-const TEST_THREADS: &str = "3";
+/// Threads of the whole-program tests. Most of them wait for their turn: `tests/src/turns.rs` limits which run at
+/// the same time, and the more wait, the more of one kind run one after the other.
+const TEST_THREADS: &str = "8";
 
 /// Number of experiments that run at the same time.
 const EXPERIMENTS_AT_ONCE: usize = 3;
@@ -33,9 +34,22 @@ const EXPERIMENTS_AT_ONCE: usize = 3;
 /// Cases of the law tests of the crate `rules`. Without `--long` there are 200.
 const LAW_CASES: &str = "10000";
 
-/// Experiments mostly wait, and their quick form claims nothing about times, so they run beside steps that
-/// attach to nothing.
+/// Builds the BPF objects in a target folder of its own; for half of the time one CPU is enough.
+const OBJECT: &str = "object";
+
+/// Experiments mostly wait, and their quick form claims nothing about times.
 const EXPERIMENTS: &str = "experiments, quick form";
+
+/// Mostly wait for programs that they start.
+const TESTS_INSIDE: &str = "tests inside";
+
+/// Steps that run beside those that follow, up to the next one that attaches to programs.
+const BESIDE: [&str; 3] = [OBJECT, EXPERIMENTS, TESTS_INSIDE];
+
+/// Experiments that claim nothing but times, so that their quick form settles nothing. It compares the results
+/// of the runs and whether a rule wrote without `--apply`, as that of `wildfire` does, or whether a guard
+/// judged, as `guarded::` does among the whole programs. So it runs with `--long` only.
+const EXPERIMENTS_OF_TIMES: [&str; 2] = ["index", "nothing"];
 
 /// Steps beside which nothing else may run, because they attach to programs that use all CPUs.
 const RUN_PROGRAMS: [&str; 2] = ["tests", "whole programs"];
@@ -78,17 +92,17 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the steps in order. The experiments end before the next step that runs programs.
+/// Runs the steps in order. Those of `BESIDE` end before the next step that runs programs.
 fn all(steps: &[Step<'_>]) -> Result<()> {
     std::thread::scope(|scope| {
-        let mut beside = None;
-        let join = |beside: &mut Option<std::thread::ScopedJoinHandle<'_, Result<()>>>| match beside.take() {
-            Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            None => Ok(()),
+        let mut beside = Vec::new();
+        let join = |beside: &mut Vec<ScopedJoinHandle<'_, Result<()>>>| {
+            let mut ended = beside.drain(..).map(ScopedJoinHandle::join);
+            ended.try_for_each(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic)))
         };
         for step in steps {
-            if step.0 == EXPERIMENTS {
-                beside = Some(scope.spawn(|| one(step)));
+            if BESIDE.contains(&step.0) {
+                beside.push(scope.spawn(|| one(step)));
                 continue;
             }
             if RUN_PROGRAMS.contains(&step.0) {
@@ -134,14 +148,16 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
     vec![
         step("setup", move || setup::bring(needed, false).map(|_: Brought| ())),
         step("format", build("fmt --all --check")),
-        step("object", || ebpf::check(root, true)),
+        step(OBJECT, || ebpf::check(root, true)),
         step("supply chain", || deny::check(root)),
         step("minimum Rust", || minimum::check(root)),
         // With `--tests`: for the programs alone cargo unifies fewer features and would build nearly
         // everything twice.
         step("build", build("build --quiet --workspace --lib --bins --tests")),
-        step(EXPERIMENTS, move || quick_experiments(root)),
-        step("tests inside", tests("test --quiet --workspace --lib --bins")),
+        step(EXPERIMENTS, move || {
+            quick_experiments(root, |name| !EXPERIMENTS_OF_TIMES.contains(&name))
+        }),
+        step(TESTS_INSIDE, tests("test --quiet --workspace --lib --bins")),
         step(
             "clippy",
             build("clippy --quiet --workspace --all-targets -- -D warnings"),
@@ -183,6 +199,9 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
         step("Linux 6.1, in a virtual machine", move || vm::oldest(root)),
         step("whole programs, release", move || {
             twice::run(&|| program_tests(root, "--release", &[]))
+        }),
+        step("experiments of times, quick form", move || {
+            quick_experiments(root, |name| EXPERIMENTS_OF_TIMES.contains(&name))
         }),
         step("benchmarks, quick form", move || quick_benches(root)),
         step("what wrong decisions cost a run, and rules a call", move || {
@@ -268,11 +287,11 @@ fn quick(root: &Path, profile: &str, words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs every experiment, several at a time: their programs sleep their compute time, and the quick form
+/// Runs some experiments, several at a time: their programs sleep their compute time, and the quick form
 /// claims nothing about times. The output of each group is printed in one piece, and every failed group is
 /// listed.
-fn quick_experiments(root: &Path) -> Result<()> {
-    let names: Vec<&str> = experiment::names().collect();
+fn quick_experiments(root: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let names: Vec<&str> = experiment::names().filter(|name| is_wanted(name)).collect();
     let group = |first: usize| {
         let of = names.iter().skip(first).step_by(EXPERIMENTS_AT_ONCE).copied();
         let words: Vec<&str> = std::iter::once("experiment").chain(of).collect();
@@ -288,7 +307,7 @@ fn quick_experiments(root: &Path) -> Result<()> {
     };
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
         let group = &group;
-        let running: Vec<_> = (0..EXPERIMENTS_AT_ONCE)
+        let running: Vec<_> = (0..EXPERIMENTS_AT_ONCE.min(names.len()))
             .map(|first| scope.spawn(move || group(first)))
             .collect();
         running

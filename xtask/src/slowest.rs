@@ -11,7 +11,7 @@ pub(crate) const VARIABLE: &str = "TUNEAGENT_TIMES";
 
 const SHOWN: usize = 20;
 
-/// Each test appends a line: seconds, name, `alone` or `shared`, separated by tabs.
+/// Each test appends a line: seconds, name, and `alone`, `calm` or `shared`, separated by tabs.
 pub(crate) fn file(root: &Path) -> PathBuf {
     target_folder(root).join("times.tsv")
 }
@@ -42,9 +42,10 @@ fn shown(times: &str) -> String {
         of.map(|(seconds, ..)| seconds).sum::<f64>()
     };
     let head = format!(
-        "the slowest of {} tests, which had the machine alone for {:.0} s and shared it for {:.0} s:\n",
+        "the slowest of {} tests, which had the machine alone for {:.0} s, beside calm ones for {:.0} s and shared it for {:.0} s:\n",
         times.len(),
         sum("alone"),
+        sum("calm"),
         sum("shared")
     );
     times.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -62,9 +63,9 @@ mod tests {
     #[test]
     fn the_slowest_come_first_and_what_was_cut_off_is_left_out() {
         assert_eq!(
-            shown("1.5\ta::quick\tshared\n20.25\tb::slow\talone\n3.0\tc::cut"),
-            "the slowest of 2 tests, which had the machine alone for 20 s and shared it for 2 s:\n    \
-             20.2 s  b::slow (alone)\n     1.5 s  a::quick (shared)\n"
+            shown("1.5\ta::quick\tshared\n20.25\tb::slow\talone\n4\td::sleeps\tcalm\n3.0\tc::cut"),
+            "the slowest of 3 tests, which had the machine alone for 20 s, beside calm ones for 4 s and shared it for 2 s:\n    \
+             20.2 s  b::slow (alone)\n     4.0 s  d::sleeps (calm)\n     1.5 s  a::quick (shared)\n"
         );
         assert_eq!(shown(""), "");
     }

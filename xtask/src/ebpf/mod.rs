@@ -102,8 +102,9 @@ fn compare_with_rebuilt(
         println!("not rebuilt for comparison: it was built with {recorded}; here: {here}");
         return Ok(());
     };
-    let folder = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
-    for (name, built) in build::objects(root, toolchain, folder.path())? {
+    // Cargo keeps what has not changed. In a fresh checkout it builds all of it.
+    let folder = crate::target_folder(root).join("ebpf");
+    for (name, built) in build::objects(root, toolchain, &folder)? {
         let known = committed.get(name).map(Vec::as_slice).unwrap_or_default();
         if built != known {
             return Err(format!(
