@@ -12,7 +12,6 @@ mod ranks;
 #[cfg(test)]
 mod ranks_tests;
 mod shares;
-mod statistics;
 mod summary;
 #[cfg(test)]
 mod tests;
