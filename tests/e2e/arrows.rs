@@ -177,14 +177,15 @@ view: console
 ";
 
 const PROFILE: &str = "
-cost:
+cost: statistics
 error:
 format:
 glob:
 mpi:
 os_metrics:
 student:
-streams: format student
+statistics: student
+streams: format statistics
 calls: format student
 progress: calls student
 probe: calls glob mpi

@@ -25,6 +25,7 @@ mod profile;
 pub mod progress;
 mod snapshot;
 // Stream programs as observed, and what is learned of them. Not re-exported: names such as `Pipe` are too short.
+mod statistics;
 pub mod streams;
 mod student;
 

@@ -1,7 +1,7 @@
 //! `tuneagent replay`: evaluates rules on recordings. Prints findings and decisions, window by window, and
 //! then the data of the recorded ranks, of all hosts together.
 
-mod compared;
+mod lines;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use profile::format::{csv_field, duration, plural};
 use report::{Plot, PlotMarkKind, console, render, view};
 use rules::{Dimension, MetricReading};
 
-use self::compared::Compared;
+use self::lines::{Line, Lines};
 use super::replay_session;
 use crate::{
     atomic_file::AtomicFile,
@@ -157,7 +157,7 @@ struct Outputs {
     has_found: bool,
     /// Decisions that only switch probes, and do not change the program.
     switches: BTreeSet<DecisionId>,
-    compared: Compared,
+    lines: Lines,
     failed: Option<io::Error>,
 }
 
@@ -173,7 +173,7 @@ impl Outputs {
             windows: 0,
             has_found: false,
             switches: BTreeSet::new(),
-            compared: Compared::default(),
+            lines: Lines::default(),
             failed,
         })
     }
@@ -242,15 +242,13 @@ impl Outputs {
         }
     }
 
-    /// Prints a line, unless it is one of the reverts of a trial: these are printed together.
     fn say(&mut self, since_ns: u64, source: &'static str, rule: &str, text: &str) {
-        if self.is_quiet || self.compared.keeps(since_ns, source, rule, text) {
-            return;
-        }
-        for reverts in self.compared.take(rule) {
-            print(reverts.since_ns, reverts.source, rule, &reverts.text);
-        }
-        print(since_ns, source, rule, text);
+        self.lines.add(Line {
+            since_ns,
+            source,
+            rule: rule.to_owned(),
+            text: text.to_owned(),
+        });
     }
 
     /// Whether it only switches probes, or switches them back.
@@ -266,7 +264,7 @@ impl Outputs {
         }
     }
 
-    fn finish(mut self) -> Result<(), Failure> {
+    fn finish(self) -> Result<(), Failure> {
         let mut failed = self.failed;
         if let Some((mut file, plot)) = self.svg {
             let written = file.write_all(plot.svg().as_bytes()).and_then(|()| file.flush());
@@ -279,10 +277,8 @@ impl Outputs {
         if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
             return Err(Failure::no("the output could not be written").caused_by(&error));
         }
-        for reverts in self.compared.take_all() {
-            print(reverts.since_ns, reverts.source, &reverts.rule, &reverts.text);
-        }
         if !self.is_quiet {
+            self.lines.into_ordered().iter().for_each(print);
             let found = if self.has_found { "" } else { ", no findings" };
             say!("{} evaluated{found}", plural(self.windows, "window"));
         }
@@ -295,11 +291,13 @@ fn is_repeated(act: &Act) -> bool {
     matches!(act, Act::Decided(decision) if decision.again)
 }
 
-fn print(since_ns: u64, source: &str, rule: &str, text: &str) {
+fn print(line: &Line) {
     let line = format!(
-        "{:>9}  {source} {rule}   {}",
-        duration(since_ns as f64),
-        indented(text)
+        "{:>9}  {} {}   {}",
+        duration(line.since_ns as f64),
+        line.source,
+        line.rule,
+        indented(&line.text)
     );
     say!("{}", line.trim_end());
 }

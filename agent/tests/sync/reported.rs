@@ -77,7 +77,7 @@ fn a_point_that_is_not_reached_is_given_up_and_nothing_is_written() {
     command.within_ms = 50;
     assert_eq!(
         actuator.set(command.clone()),
-        Err("the program did not reach entry:step in time: nothing was written".to_owned())
+        Err("the program did not reach entry:step within 50 ms: nothing was written".to_owned())
     );
     // The same when the order is withdrawn.
     command.within_ms = 60_000;

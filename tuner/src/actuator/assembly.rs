@@ -13,6 +13,7 @@ use plan::Bytes;
 use thiserror::Error;
 
 use super::Refusal;
+use super::waiting::Wait;
 use crate::journal::{Mechanism, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{
@@ -43,7 +44,7 @@ pub(super) struct Assembly {
     members: Vec<Participant>,
     tickets: Vec<HoldTicket>,
     hooks: Hooks,
-    until: Instant,
+    wait: Wait,
     called_off: Arc<AtomicBool>,
     /// The running attempt, in a separate thread.
     attempt: Option<JoinHandle<Gathered>>,
@@ -77,8 +78,12 @@ pub(super) enum AssemblyError {
     #[error("process {0} has ended")]
     Ended(Pid),
     /// Some were not seen twice in time.
-    #[error("{place} was not reached in time by process {}", absent.join(", "))]
-    Absent { place: String, absent: Vec<String> },
+    #[error("{place} was not reached within {waited} by process {}", absent.join(", "))]
+    Absent {
+        place: String,
+        waited: String,
+        absent: Vec<String>,
+    },
     #[error("nothing can be held here")]
     NoHolds,
 }
@@ -94,7 +99,7 @@ impl Assembly {
             members,
             tickets: Vec::new(),
             hooks,
-            until,
+            wait: Wait::until(until),
             called_off: Arc::default(),
             attempt: None,
             lead: LEAD,
@@ -134,7 +139,7 @@ impl Assembly {
     }
 
     pub(super) fn poll(&mut self, rendezvous: &mut dyn Rendezvous) -> Option<Assembled> {
-        let is_over = Instant::now() >= self.until;
+        let is_over = Instant::now() >= self.wait.until;
         let Some(attempt) = self.attempt.take() else {
             return self.look(rendezvous, is_over);
         };
@@ -224,6 +229,7 @@ impl Assembly {
             .map(|member| member.point.place().to_string());
         AssemblyError::Absent {
             place: place.unwrap_or_default(),
+            waited: self.wait.length(),
             absent: absent.collect(),
         }
     }

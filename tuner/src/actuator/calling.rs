@@ -7,7 +7,7 @@ use plan::{Action, SyncPoint};
 
 use super::reverting::REVERT_LOOK;
 use super::session::Session;
-use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
+use super::waiting::{WAITING_MAX, WITHIN_MAX, Wait, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{ActionOutcome, ActionReceipt, CallAtSyncPoint, Reached};
 use crate::journal::{Mechanism, RevertOutcome, WriteHold};
@@ -30,7 +30,7 @@ pub(super) struct WaitingCall {
     at: SyncPoint,
     call: CallAtSyncPoint,
     ticket: HoldTicket,
-    until: Instant,
+    wait: Wait,
     /// How the sync point was reached, once it was.
     reached: Option<HoldStatistics>,
     answer_ns_max: u64,
@@ -89,7 +89,7 @@ impl Session {
                 at,
                 call,
                 ticket,
-                until,
+                wait: Wait::until(until),
                 reached: None,
                 answer_ns_max,
                 others: 0,
@@ -140,7 +140,7 @@ impl Session {
         InverseAtSyncPoint(mut call): InverseAtSyncPoint,
     ) -> Result<RevertReceipt, Refusal> {
         let result = loop {
-            let is_late = Instant::now() >= call.until || !call.pid.is_alive();
+            let is_late = Instant::now() >= call.wait.until || !call.pid.is_alive();
             match self.look_at(&mut call, is_late) {
                 Some(result) => break result,
                 None => std::thread::sleep(REVERT_LOOK),
@@ -169,7 +169,7 @@ impl Session {
             let Some(mut call) = self.waiting.calls.remove(&number) else {
                 continue;
             };
-            let is_late = Instant::now() >= call.until || !call.pid.is_alive();
+            let is_late = Instant::now() >= call.wait.until || !call.pid.is_alive();
             match self.look_at(&mut call, is_late) {
                 None => drop(self.waiting.calls.insert(number, call)),
                 Some(result) => self.waiting.called.push((number, result)),
@@ -225,7 +225,7 @@ impl Session {
 
     fn not_called(&mut self, call: &WaitingCall, passage: HoldStatistics) -> Refusal {
         let why = match call.others {
-            0 => in_vain(&call.at, &passage),
+            0 => in_vain(&call.at, &passage, (call.wait, call.pid)),
             others => format!(
                 "the thread that is to make the call did not reach {}, others did {others} times",
                 call.at

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::armed::{Armed, WriteEnd, WriteOptions};
 use super::calling::InverseAtSyncPoint;
 use super::session::Session;
-use super::waiting::not_reached;
+use super::waiting::{Wait, not_reached};
 use super::{ChangeNumber, Refusal, RevertSummary};
 use crate::journal::{ActionRecord, JournalChange, RevertOutcome, Status};
 use crate::process::Pid;
@@ -32,6 +32,7 @@ enum ArmedRevert {
 struct ArmedSet {
     returning: Returning,
     armed: Armed,
+    wait: Wait,
 }
 
 /// An attempt to revert a change.
@@ -140,7 +141,7 @@ impl Session {
                         vec![Tried { change, result }]
                     }
                     ArmedRevert::Set(mut back) => {
-                        let over = self.wait_for(&mut back, reverting.until);
+                        let over = self.wait_for(&mut back);
                         let change = back.returning.change;
                         let with_it = std::mem::take(&mut back.returning.with_it);
                         let result = self.conclude_revert(pid, *back, over);
@@ -188,7 +189,7 @@ impl Session {
                     .arm_inverse(pid, change, at.clone(), reverting.until)
                     .map(|inverse| ArmedRevert::Call(change, Box::new(inverse))),
                 _ => self
-                    .arm_revert(pid, change, &|earlier| wanted(pid, earlier))
+                    .arm_revert(pid, change, (&|earlier| wanted(pid, earlier), reverting.until))
                     .map(|set| ArmedRevert::Set(Box::new(set))),
             };
             match armed {
@@ -205,7 +206,7 @@ impl Session {
         &mut self,
         pid: Pid,
         change: u64,
-        with_it: &dyn Fn(&JournalChange) -> bool,
+        (with_it, until): (&dyn Fn(&JournalChange) -> bool, Instant),
     ) -> Result<ArmedSet, Refusal> {
         let PendingRevert {
             space,
@@ -221,7 +222,11 @@ impl Session {
                     .arm(point, Arc::new(place), values, WriteOptions::default())
             });
         match armed {
-            Ok(armed) => Ok(ArmedSet { returning, armed }),
+            Ok(armed) => Ok(ArmedSet {
+                returning,
+                armed,
+                wait: Wait::until(until),
+            }),
             Err(refusal) => {
                 let outcome = RevertOutcome::Failed(refusal.message.clone());
                 self.writer(pid)?.conclude_revert(returning, outcome, None)?;
@@ -230,11 +235,11 @@ impl Session {
         }
     }
 
-    fn wait_for(&mut self, back: &mut ArmedSet, until: Instant) -> WriteEnd {
+    fn wait_for(&mut self, back: &mut ArmedSet) -> WriteEnd {
         loop {
             match self.waiting.poll(&mut back.armed) {
                 Some(over) => return over,
-                None if Instant::now() >= until || !back.armed.target().pid().is_alive() => {
+                None if Instant::now() >= back.wait.until || !back.armed.target().pid().is_alive() => {
                     return self.waiting.stop(&back.armed);
                 }
                 None => std::thread::sleep(REVERT_LOOK),
@@ -248,7 +253,11 @@ impl Session {
         back: ArmedSet,
         over: WriteEnd,
     ) -> Result<RevertReceipt, Refusal> {
-        let ArmedSet { returning, armed } = back;
+        let ArmedSet {
+            returning,
+            armed,
+            wait,
+        } = back;
         let (outcome, hold) = match over {
             WriteEnd::There(written, hold) => (outcome_of(&returning.set, written), hold),
             // The instant is unknown, but the current value can be read.
@@ -257,7 +266,7 @@ impl Session {
                 hold,
             ),
             WriteEnd::Never(hold) => {
-                let why = not_reached(armed.place(), &hold.passage.unwrap_or_default());
+                let why = not_reached(armed.place(), &hold.passage.unwrap_or_default(), (wait, pid));
                 (RevertOutcome::Failed(why), hold)
             }
         };

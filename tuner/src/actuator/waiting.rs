@@ -50,8 +50,50 @@ struct WaitingSet {
     command: ArmCommand,
     announced: Announced,
     armed: Armed,
-    until: Instant,
+    wait: Wait,
     renewals: u32,
+}
+
+/// The time in which a place must be reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    since: Instant,
+    pub(super) until: Instant,
+}
+
+impl Wait {
+    pub(super) fn until(until: Instant) -> Wait {
+        Wait {
+            since: Instant::now(),
+            until,
+        }
+    }
+
+    /// The time in which the place must be reached, in words.
+    pub(super) fn length(self) -> String {
+        in_words(self.until.saturating_duration_since(self.since))
+    }
+
+    /// How long it was waited for a place that a process did not reach, and why not longer.
+    fn in_vain(self, place: &SyncPoint, is_alive: bool, now: Instant) -> String {
+        match (is_alive, now < self.until) {
+            (false, _) => format!("the program ended before it reached {place}"),
+            (true, false) => format!("the program did not reach {place} within {}", self.length()),
+            (true, true) => {
+                let waited = in_words(now.saturating_duration_since(self.since));
+                format!(
+                    "the program had not reached {place} after {waited}, when the session or its rule ended"
+                )
+            }
+        }
+    }
+}
+
+fn in_words(duration: Duration) -> String {
+    match duration.as_millis() {
+        ms @ 0..1_000 => format!("{ms} ms"),
+        ms => format!("{} s", (ms as f64 / 100.0).round() / 10.0),
+    }
 }
 
 impl Waiting {
@@ -138,7 +180,7 @@ impl Session {
     fn arm_until(
         &mut self,
         command: ArmCommand,
-        until: Option<Instant>,
+        wait: Option<Wait>,
         renewals: u32,
     ) -> Result<ArmedSet, Refusal> {
         let pid = command.set.pid;
@@ -161,7 +203,7 @@ impl Session {
         let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
         match self.waiting.arm(point, Arc::new(place), change, how) {
             Ok(armed) => Ok(ArmedSet::Waits(WaitingSet {
-                until: until.unwrap_or_else(|| Instant::now() + within),
+                wait: wait.unwrap_or_else(|| Wait::until(Instant::now() + within)),
                 command,
                 announced,
                 armed,
@@ -189,7 +231,9 @@ impl Session {
             let pid = set.command.set.pid;
             let over = match self.waiting.poll(&mut set.armed) {
                 Some(over) => Some(over),
-                None if Instant::now() >= set.until || !pid.is_alive() => Some(self.waiting.stop(&set.armed)),
+                None if Instant::now() >= set.wait.until || !pid.is_alive() => {
+                    Some(self.waiting.stop(&set.armed))
+                }
                 None => None,
             };
             match over {
@@ -219,10 +263,10 @@ impl Session {
         let is_renewed = set.renewals < RENEWALS_MAX
             && set.command.set.expect_old.is_none()
             && matches!(&over, WriteEnd::There(Err(WriteError::Unexpected { .. }), _));
-        let (command, until, renewals) = (set.command.clone(), set.until, set.renewals + 1);
+        let (command, wait, renewals) = (set.command.clone(), set.wait, set.renewals + 1);
         let mut result = self.conclude(set, over);
         if is_renewed {
-            match self.arm_until(command, Some(until), renewals) {
+            match self.arm_until(command, Some(wait), renewals) {
                 Ok(ArmedSet::Waits(again)) => {
                     self.waiting.sets.insert(ticket, again);
                     return;
@@ -257,7 +301,7 @@ impl Session {
                 )))
             }
             WriteEnd::Never(hold) => {
-                let why = not_reached(place, &hold.passage.unwrap_or_default());
+                let why = not_reached(place, &hold.passage.unwrap_or_default(), (set.wait, pid));
                 writer.abandon(&set.announced, &why, Some(hold))?;
                 Err(not_now(why))
             }
@@ -299,14 +343,14 @@ pub(super) fn not_now(message: String) -> Refusal {
     }
 }
 
-pub(super) fn not_reached(place: &SyncPoint, passage: &HoldStatistics) -> String {
-    format!("{}: nothing was written", in_vain(place, passage))
+pub(super) fn not_reached(place: &SyncPoint, passage: &HoldStatistics, waited: (Wait, Pid)) -> String {
+    format!("{}: nothing was written", in_vain(place, passage, waited))
 }
 
 /// Describes how the program passed a place at which nothing was done.
-pub(super) fn in_vain(place: &SyncPoint, passage: &HoldStatistics) -> String {
+pub(super) fn in_vain(place: &SyncPoint, passage: &HoldStatistics, (wait, pid): (Wait, Pid)) -> String {
     match (passage.hits, passage.misses) {
-        (0, _) => format!("the program did not reach {place} in time"),
+        (0, _) => wait.in_vain(place, pid.is_alive(), Instant::now()),
         (hits, misses) => {
             format!("{place} was reached {hits} times; holding the process there failed {misses} times")
         }

@@ -1,6 +1,7 @@
 //! Reports requested functions that are not probed, as text. Decides nothing.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use abi::SpecFlags;
 use job::Member;
@@ -8,6 +9,15 @@ use profile::format::plural;
 use profile::mpi;
 
 use super::{Probe, ProbeSelector, Probes, selection};
+
+/// Functions of a program that began, or loaded a library, after the session: as those of `run -- sh -c ./program`.
+fn came_late(count: usize, selectors: &str, (pid, program): (impl fmt::Display, String)) -> String {
+    let functions = plural(count, "function");
+    format!(
+        "{functions} of process {pid} ({program}) cannot be probed in this session: loaded after the start ({selectors}). Attach when \
+         {program} runs (tuneagent attach {program}); if a shell or script starts it, run {program} itself"
+    )
+}
 
 /// What could not be probed, as text; each item once, however many processes lack it.
 #[derive(Default)]
@@ -70,6 +80,7 @@ impl Probes {
             .flat_map(|probe| &probe.symbols)
             .collect();
         let requested = self.requested.get(slot as usize).cloned().unwrap_or_default();
+        let (mut late, mut selectors) = (BTreeSet::new(), Vec::new());
         for (want, _) in self
             .wanted
             .iter()
@@ -88,7 +99,7 @@ impl Probes {
             {
                 continue;
             }
-            let mut count = 0;
+            let mut is_late = false;
             for module in &member.space.modules {
                 let functions = self.numbers.seen.functions(module, &want.selector);
                 // MPI's functions are numbered by the names that users know.
@@ -96,14 +107,49 @@ impl Probes {
                     !numbered.contains(&resolved.symbol)
                         && mpi::find(resolved.name.trim_start_matches('P')).is_none()
                 };
-                count += functions.iter().filter(is_new).count();
+                let symbols = functions
+                    .iter()
+                    .filter(is_new)
+                    .map(|resolved| resolved.symbol.clone());
+                let symbols: Vec<String> = symbols.collect();
+                is_late |= !symbols.is_empty();
+                late.extend(symbols);
             }
-            if count > 0 {
-                let (pid, selector) = (member.process.pid, &want.selector);
-                self.missing.report(format!("{selector} of {pid}"), || {
-                    format!("{count} functions of process {pid} that match {selector} are not probed: they were loaded after the start")
-                });
+            if is_late {
+                selectors.push(want.selector.to_string());
             }
+        }
+        if !late.is_empty() {
+            let (of, selectors) = ((member.process.pid, member.program()), selectors.join(", "));
+            self.missing.report(format!("{selectors} of {}", of.1), || {
+                came_late(late.len(), &selectors, of)
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_functions_that_came_late_it_is_said_how_they_are_probed() {
+        for (count, text) in [
+            (
+                1,
+                "1 function of process 7 (short) cannot be probed in this session: ",
+            ),
+            (
+                13,
+                "13 functions of process 7 (short) cannot be probed in this session: ",
+            ),
+        ] {
+            let said = came_late(count, "openmp.region, openmp.size", (7, "short".to_owned()));
+            assert!(said.starts_with(text), "{said}");
+            assert!(
+                said.ends_with("(tuneagent attach short); if a shell or script starts it, run short itself"),
+                "{said}"
+            );
         }
     }
 }

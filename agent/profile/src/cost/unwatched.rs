@@ -9,10 +9,18 @@
 //! for each other, the prices that other ranks pay slow it down too. The range covers both cases. If the
 //! range is too wide, calls are estimated at the pace of the windows, as a lower bound. Time inside is
 //! estimated by its share of the time in the windows.
+//!
+//! CPU time that a rank takes while it waits in MPI does not make it call more often: the more of its CPU time
+//! was that, the more its pace is calls per elapsed time. The range covers both clocks, and how the pace varied
+//! within the windows and between them.
+
+mod scatter;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use abi::Totals;
+
+use scatter::{Marks, Slice, Slices};
 
 /// The true price may exceed the measured one by this part of it, because prices are measured in a loop with
 /// warm caches. A test checks that the price is at least 0.6 of the additional time of calls in a program
@@ -58,6 +66,21 @@ pub struct ProcessWindow {
     pub waited_ns: u64,
 }
 
+/// The part of the CPU time of windows that was spent inside the library.
+fn inside_share(windows: impl Iterator<Item = (ProcessWindow, f64)>) -> f64 {
+    let (mut cpu_ns, mut inside_ns) = (0.0, 0.0);
+    for (window, weight) in windows {
+        cpu_ns += weight * window.length.cpu_ns as f64;
+        inside_ns += weight * window.inside_ns.saturating_sub(window.waited_ns) as f64;
+    }
+    // Without CPU time elapsed time is the only clock.
+    if cpu_ns > 0.0 {
+        (inside_ns / cpu_ns).min(1.0)
+    } else {
+        1.0
+    }
+}
+
 /// Pace of the calls of an unwatched process, relative to the windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pace {
@@ -101,7 +124,7 @@ impl Pace {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Amounts([f64; 6]);
 
-/// Amounts that are proportional to CPU time; the time inside calls is proportional to elapsed time.
+/// Amounts that follow the pace of calls; the time inside calls is proportional to elapsed time.
 const PACED: [bool; 6] = [true, true, true, false, true, true];
 
 impl Amounts {
@@ -141,17 +164,6 @@ impl Amounts {
         self.0[3] = self.0[3].min(most_ns);
     }
 
-    /// The clock of each amount: CPU time or elapsed time.
-    fn clocks(length: CountTime) -> [f64; 6] {
-        PACED.map(|is_paced| {
-            if is_paced {
-                length.cpu_ns as f64
-            } else {
-                length.at_ns as f64
-            }
-        })
-    }
-
     fn add(&mut self, other: &Amounts) {
         self.add_weighted(other, 1.0);
     }
@@ -177,6 +189,10 @@ struct GapEstimate {
     calls_min: f64,
     /// Calls at the greatest pace.
     calls_max: f64,
+    /// How many calls more these are than by CPU time alone.
+    between_clocks: f64,
+    /// The square of the calls by which the pace may vary.
+    scatter: f64,
     is_unbounded: bool,
     /// The part of the time inside that was spent waiting for a CPU.
     waited_ns: f64,
@@ -190,9 +206,44 @@ impl GapEstimate {
         self.amounts.add(&other.amounts);
         self.calls_min += other.calls_min;
         self.calls_max += other.calls_max;
+        self.between_clocks += other.between_clocks;
+        self.scatter += other.scatter;
         self.is_unbounded |= other.is_unbounded;
         self.waited_ns += other.waited_ns;
         self.unpaired_at_ends += other.unpaired_at_ends;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    elapsed: f64,
+    cpu: f64,
+    estimated: f64,
+}
+
+/// The calls of a function in the preceding windows, and their length, both weighted.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    amounts: Amounts,
+    cpu_ns: f64,
+    at_ns: f64,
+    slices: Slices,
+}
+
+impl Seen {
+    /// A time by each clock, in lengths of the windows: elapsed time, CPU time, and what lies between them where
+    /// this part of the CPU time is spent inside the library.
+    fn clocks(&self, inside: f64, of: CountTime) -> Clocks {
+        let elapsed = of.at_ns as f64 / self.at_ns.max(1.0);
+        let cpu = match self.cpu_ns > 0.0 {
+            true => of.cpu_ns as f64 / self.cpu_ns,
+            false => elapsed,
+        };
+        Clocks {
+            elapsed,
+            cpu,
+            estimated: cpu + inside * (elapsed - cpu),
+        }
     }
 }
 
@@ -203,10 +254,12 @@ struct Gap {
     /// The counters when the gap began; probes are detached a moment later.
     counted: Vec<Totals>,
     functions: BTreeSet<u32>,
-    /// By function in ascending order: amounts per nanosecond of their clocks in the preceding windows.
-    /// Contains only functions that were sampled before.
-    rates: Vec<(u32, Amounts)>,
+    /// By function in ascending order: what the preceding windows had of it. Contains only functions that were
+    /// sampled before.
+    seen: Vec<(u32, Seen)>,
     pace: Option<Pace>,
+    /// The part of the CPU time that was spent inside the library.
+    inside: f64,
     waited: f64,
 }
 
@@ -252,7 +305,9 @@ impl Estimate {
 pub struct Unwatched {
     /// The begin of the open window, and the counters at that time.
     opened: Option<(CountTime, Vec<Totals>)>,
-    windows: VecDeque<(ProcessWindow, Vec<(u32, Amounts)>)>,
+    /// Since the last gap, which may be longer than the open window.
+    marks: Marks,
+    windows: VecDeque<(ProcessWindow, Vec<(u32, Amounts, Vec<Slice>)>)>,
     gap: Option<Gap>,
     beyond: Vec<GapEstimate>,
     /// Total length of past gaps, by function.
@@ -284,6 +339,13 @@ impl Unwatched {
         self.opened = Some((at, counted.to_vec()));
     }
 
+    /// The counters at a reading. In a gap they are of no use.
+    pub fn mark(&mut self, at: CountTime, counted: &[Totals]) {
+        if self.gap.is_none() {
+            self.marks.add(at, counted);
+        }
+    }
+
     /// The begin of the open window, and the counters at that time.
     pub fn opened(&self) -> Option<(CountTime, &[Totals])> {
         self.opened.as_ref().map(|(at, counted)| (*at, &counted[..]))
@@ -301,7 +363,8 @@ impl Unwatched {
     ) {
         // A process that joined while no window was open has no counters at the begin.
         let opened = self.opened.take();
-        let before = opened.map_or_else(|| counted.to_vec(), |(_, before)| before);
+        let (opened, before) = opened.unwrap_or_else(|| (at, counted.to_vec()));
+        let marks = std::mem::take(&mut self.marks);
         let places = functions.last().map_or(0, |last| *last as usize + 1);
         let places = places.max(counted.len()).max(self.beyond.len());
         self.beyond.resize(places, GapEstimate::default());
@@ -320,9 +383,10 @@ impl Unwatched {
             // Counters are read a moment after the window ends: on a busy machine that is long.
             amounts.limit_time((window.length.at_ns * window.threads.max(1)) as f64);
             self.beyond.get_mut(*probe as usize)?.amounts.add_time(open);
-            Some((*probe, amounts))
+            let slices = marks.slices(*probe, (opened, &before), (at, counted));
+            Some((*probe, amounts, slices))
         });
-        let seen: Vec<(u32, Amounts)> = seen.collect();
+        let seen: Vec<_> = seen.collect();
         if window.length.at_ns > 0 {
             self.windows.push_back((window, seen));
         }
@@ -338,19 +402,20 @@ impl Unwatched {
         let last_ns = self.windows.back().map_or(0, |(window, _)| window.length.at_ns) as f64;
         let weight = |window: &ProcessWindow| (last_ns / window.length.at_ns.max(1) as f64).min(1.0);
         let windows = || self.windows.iter().map(|(window, _)| (*window, weight(window)));
-        let rate = |probe: &u32| {
+        let of_function = |probe: &u32| {
             // A function that was added recently has only its own windows.
-            let (mut clocks, mut sum) = ([0.0; 6], Amounts::default());
+            let mut all = Seen::default();
             for (window, seen) in &self.windows {
-                if let Some((_, amounts)) = seen.iter().find(|(of, _)| of == probe) {
-                    let of_window = Amounts::clocks(window.length);
-                    (clocks.iter_mut().zip(of_window)).for_each(|(sum, ns)| *sum += weight(window) * ns);
-                    sum.add_weighted(amounts, weight(window));
+                if let Some((_, amounts, slices)) = seen.iter().find(|(of, ..)| of == probe) {
+                    all.at_ns += weight(window) * window.length.at_ns as f64;
+                    all.cpu_ns += weight(window) * window.length.cpu_ns as f64;
+                    all.amounts.add_weighted(amounts, weight(window));
+                    all.slices.of.extend(slices);
+                    all.slices.windows += 1;
+                    all.slices.calls += amounts.calls();
                 }
             }
-            let rates = std::array::from_fn(|place| sum.0[place] / clocks[place].max(1.0));
-            // Amounts of the second kind have the elapsed time as their clock.
-            (clocks[3] > 0.0).then_some((*probe, Amounts(rates)))
+            (all.at_ns > 0.0).then_some((*probe, all))
         };
         let inside: f64 = windows()
             .map(|(window, weight)| weight * window.inside_ns as f64)
@@ -362,8 +427,9 @@ impl Unwatched {
             since: at,
             counted: counted.to_vec(),
             functions: functions.clone(),
-            rates: functions.iter().filter_map(rate).collect(),
+            seen: functions.iter().filter_map(of_function).collect(),
             pace: Some(Pace::of(windows())),
+            inside: inside_share(windows()),
             waited: if inside > 0.0 {
                 (waited / inside).min(1.0)
             } else {
@@ -436,11 +502,12 @@ impl Unwatched {
             bytes,
             ..
         } = *counted.get(place)?;
-        let most = (counted as f64 + beyond.calls_max).ceil() as u64;
+        let unknown = beyond.between_clocks.abs() + beyond.scatter.sqrt();
+        let most = (counted as f64 + beyond.calls_max + unknown).ceil() as u64;
         Some(Estimate {
             counted,
             counted_bytes: bytes,
-            from: counted + beyond.calls_min as u64,
+            from: counted + (beyond.calls_min - unknown).max(0.0) as u64,
             to: (!beyond.is_unbounded).then_some(most),
             watched: 1.0 - (gaps_ns as f64 / of_ns.max(gaps_ns) as f64),
         })
@@ -462,14 +529,15 @@ impl Gap {
 
     /// The estimate for this gap minus what was counted in it: probes are detached a moment after it begins.
     fn beyond(&self, probe: u32, at: CountTime, counted: &[Totals]) -> GapEstimate {
-        let place = self.rates.binary_search_by_key(&probe, |(of, _)| *of);
-        let Some((_, rate)) = place.ok().and_then(|place| self.rates.get(place)) else {
+        let place = self.seen.binary_search_by_key(&probe, |(of, _)| *of);
+        let Some((_, seen)) = place.ok().and_then(|place| self.seen.get(place)) else {
             return GapEstimate {
                 is_unbounded: self.has(probe),
                 ..GapEstimate::default()
             };
         };
-        let clocks = Amounts::clocks(at.since(self.since));
+        let length = at.since(self.since);
+        let clocks = seen.clocks(self.inside, length);
         let pace = self.pace.unwrap_or(Pace {
             estimated: 1.0,
             most: None,
@@ -479,19 +547,23 @@ impl Gap {
         let there = Amounts::between(ends[0], ends[1]);
         let beyond = |amount: f64, faster: f64, there: f64| (amount * faster - there).max(0.0);
         let amounts = Amounts(std::array::from_fn(|place| {
-            let faster = if PACED[place] { pace.estimated } else { 1.0 };
-            beyond(rate.0[place] * clocks[place], faster, there.0[place])
+            let (clock, faster) = match PACED[place] {
+                true => (clocks.estimated, pace.estimated),
+                false => (clocks.elapsed, 1.0),
+            };
+            beyond(seen.amounts.0[place] * clock, faster, there.0[place])
         }));
+        let calls = seen.amounts.calls() * clocks.estimated;
+        let of_slice = |slice| seen.clocks(self.inside, slice).estimated;
+        let scatter = calls * seen.slices.share(of_slice, length);
         GapEstimate {
             waited_ns: self.waited * amounts.time(),
             amounts,
-            calls_min: beyond(rate.calls() * clocks[0], 1.0, there.calls()),
-            calls_max: beyond(
-                rate.calls() * clocks[0],
-                pace.most.unwrap_or(pace.estimated),
-                there.calls(),
-            ),
-            is_unbounded: pace.most.is_none() && rate.calls() > 0.0,
+            calls_min: beyond(calls, 1.0, there.calls()),
+            calls_max: beyond(calls, pace.most.unwrap_or(pace.estimated), there.calls()),
+            between_clocks: seen.amounts.calls() * (clocks.estimated - clocks.cpu),
+            scatter: scatter * scatter,
+            is_unbounded: pace.most.is_none() && calls > 0.0,
             unpaired_at_ends: 0,
         }
     }

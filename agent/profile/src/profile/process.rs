@@ -297,6 +297,7 @@ impl Metered {
         reading.mpi_waited_ns = reading
             .mpi_waited_ns
             .map(|ns| ns.max(waited_before.unwrap_or_default()));
+        self.unwatched.mark(reading.moment(), &reading.counted);
         if has_moved || !reading.open.is_empty() || self.unwatched.has_gaps() {
             keep_growing(&mut self.shown_ns, &reading);
         }

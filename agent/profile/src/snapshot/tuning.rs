@@ -37,6 +37,11 @@ pub struct RuleView {
 }
 
 impl RuleView {
+    /// Whether there were processes for it, and its condition had a value or waits for one.
+    pub fn was_evaluated(&self) -> bool {
+        self.had_processes && (self.had_value || self.standing != Standing::NoValue)
+    }
+
     /// The number of evaluated windows and what was left out, each with its most frequent reason; `None` if
     /// nothing was.
     pub fn left_out(&self) -> Option<String> {

@@ -1,9 +1,9 @@
 //! Bytes counted at the ends of pipes, as the items of streams: an [`ObservedGraph`].
 
 use super::pipes::{Pipe, Pipeline, Slice, Stage, StageCounts};
-use super::statistics::rate;
 use super::{End, ItemsAre, NotLearned, ObservedGraph, ObservedModule, ObservedStream};
 use crate::format::{percent, plural, significant};
+use crate::statistics::rate;
 
 /// CPU time below which a process without traffic only holds ends of pipes, as a shell does that waits.
 const IDLE_CPU_NS: u64 = 5_000_000;

@@ -7,9 +7,9 @@ use rules::Diagnostic;
 use rules::contract::{Assessment, Contract};
 
 use super::bottleneck::{Bottleneck, bottleneck};
-use super::statistics::{Estimate, rate, ratio};
 use super::{ObservedGraph, ObservedModule, ObservedStream};
 use crate::format::{percent, significant};
+use crate::statistics::{Estimate, rate, ratio};
 
 /// A contract as learned.
 #[derive(Clone, Debug)]

@@ -15,7 +15,6 @@ mod ranks;
 #[cfg(test)]
 mod ranks_tests;
 mod shares;
-mod statistics;
 mod summary;
 #[cfg(test)]
 mod tests;

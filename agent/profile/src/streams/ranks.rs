@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::counted::Names;
-use super::statistics::ratio;
 use super::trial::ReportedChange;
 use super::{End, ItemsAre, NotLearned, ObservedGraph, ObservedModule, ObservedStream, TimeShares};
 use crate::format::{count, significant};
+use crate::statistics::ratio;
 
 /// The fields of a report that a contract is learned from (docs/report.md).
 #[derive(Clone, Debug, Deserialize)]

@@ -7,13 +7,13 @@ use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
 
 use super::bottleneck::{Bottleneck, bottleneck};
 use super::counted::Names;
-use super::statistics::{Estimate, rate};
 use super::summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
 use super::{
     End, ItemsAre, MeasuredModule, ModuleVerdict, ObservedGraph, ObservedModule, ObservedStream, Pipe,
     Pipeline, TimeShares,
 };
 use crate::format::significant;
+use crate::statistics::{Estimate, rate};
 
 /// A rate is violated when its upper bound was below its target in this many windows, one after the other.
 pub(super) const WINDOWS_BELOW: u32 = 3;

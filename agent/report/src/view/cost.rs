@@ -45,6 +45,9 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     lines(snapshot, cost, cost.slowdown, &shown)
 }
 
+/// From this many times their share of the program's CPU time on, the time that probes take is that of one process.
+const UNEQUAL: f64 = 2.0;
+
 /// The displayed values, recent or over the entire session.
 struct Shown<'a> {
     most_expensive: Option<&'a str>,
@@ -61,15 +64,25 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let agent = shown.agent;
     let mut parts = Vec::new();
     let is_full = slowdown.is_full;
+    let of_cpu = shown.of_cpu.filter(|_| cost.windows.is_some());
+    // The others may wait for that process, or it for them.
+    let is_of_one = of_cpu.is_some_and(|share| slowdown.probes > UNEQUAL * share);
+    let (up_to, of, whose) = match is_of_one {
+        true => (
+            "up to ",
+            "the time of the process that they delay most",
+            "the program's",
+        ),
+        false => ("", "its time", "its"),
+    };
     if slowdown.probes > 0.0 {
         let most_expensive = shown.most_expensive;
         let most_expensive = most_expensive.map_or_else(String::new, |name| format!(" (most of it {name})"));
-        let of_cpu = shown.of_cpu.filter(|_| cost.windows.is_some());
         let of_cpu = of_cpu.map_or_else(String::new, |share| {
-            format!(" and {} of its CPU time", percent(share))
+            format!(" and {} of {whose} CPU time", percent(share))
         });
         parts.push(format!(
-            "probes {} of its time{of_cpu}{most_expensive}",
+            "probes {} of {of}{of_cpu}{most_expensive}",
             percent(slowdown.probes)
         ));
     }
@@ -80,7 +93,7 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let resident = cost.agent.resident_bytes;
     parts.extend(resident.map(|resident| bytes(resident as f64)));
     let mut lines = vec![format!(
-        " cost: the program takes ~{} longer: {}",
+        " cost: the program takes {up_to}~{} longer: {}",
         percent(slowdown.all()),
         parts.join(", ")
     )];
@@ -275,6 +288,13 @@ mod tests {
          cost: the program takes ~0.9 % longer: probes 0.9 % of its time and 0.9 % of its CPU time (most of it MPI_Iprobe), tuneagent 0.4 % of an idle CPU, 21 MiB
             MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites outside this time are not seen; ~ marks estimates
         ");
+        // A rank that hardly ever has a CPU is delayed most.
+        if let Some(cost) = &mut snapshot.cost {
+            cost.of_late.probes = Some(0.001);
+        }
+        let said = " cost: the program takes up to ~0.9 % longer: probes 0.9 % of the time of the process that they delay most and 0.1 % of the \
+            program's CPU time (";
+        assert!(now(&snapshot)[0].starts_with(said), "{:?}", now(&snapshot)[0]);
         if let Some(cost) = &mut snapshot.cost {
             cost.probes[0].ns = 1.2e9;
         }

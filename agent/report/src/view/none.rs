@@ -31,7 +31,9 @@ pub(super) struct Shown {
 /// for all rules.
 pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
     let all = names(&snapshot.rules).len();
-    let fitting = names(snapshot.rules.iter().filter(|rule| rule.had_processes)).len();
+    let fitting = names(snapshot.rules.iter().filter(|rule| rule.was_evaluated())).len();
+    let is_missing = |rule: &&RuleView| rule.had_processes && !rule.was_evaluated();
+    let missing = names(snapshot.rules.iter().filter(is_missing)).len();
     let counting = names(shown_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
     let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
     // The rules of a program that has ended are not evaluated any more.
@@ -67,12 +69,14 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
             plural(all, "rule")
         ));
     } else {
-        let fitting = match fitting {
-            0 => "no rule fits".to_owned(),
-            1 => "1 rule fits".to_owned(),
-            more => format!("{more} rules fit"),
+        let fitting = match (fitting, missing) {
+            (0, 0) => "no rule fits this program".to_owned(),
+            (0, 1) => "1 rule was not evaluated".to_owned(),
+            (0, more) => format!("{more} rules were not evaluated"),
+            (1, _) => "1 rule fits this program".to_owned(),
+            (more, _) => format!("{more} rules fit this program"),
         };
-        lines.push(format!(" no findings: {fitting} this program"));
+        lines.push(format!(" no findings: {fitting}"));
         lines.extend(waits_for_others(snapshot, shown.is_over));
         if shown.is_verbose {
             lines.extend(silent_lines(snapshot, |_| true));
@@ -220,6 +224,17 @@ mod tests {
                 GOES_ON,
                 " no findings: no rule fits this program",
             ),
+            // Its processes are there, and a function that it needs is not.
+            (
+                &[(Standing::NoValue, true)],
+                IS_OVER,
+                " no findings: 1 rule was not evaluated",
+            ),
+            (
+                &[(Standing::NoValue, true), (Standing::Quiet, true)],
+                IS_OVER,
+                " no findings: 1 rule fits this program",
+            ),
             (
                 &[counting],
                 GOES_ON,
@@ -232,9 +247,8 @@ mod tests {
             ),
         ] {
             let mut snapshot = snapshot(2);
-            let rule = |(number, &(standing, had_value)): (usize, &(Standing, bool))| RuleView {
-                had_value,
-                had_processes: had_value,
+            let rule = |(number, &(standing, had_processes)): (usize, &(Standing, bool))| RuleView {
+                had_processes,
                 ..rule(&format!("rule-{number}"), standing, "")
             };
             snapshot.rules = rules.iter().enumerate().map(rule).collect();

@@ -88,6 +88,11 @@ fn lines(
             };
             let line = step_line(iteration, time, sequence, (until, is_sampled), (probes, &beside));
             lines.push(line);
+            let before = iteration.before.as_ref();
+            lines.extend(before.map(|left| {
+                let beside = beside((left.from, left.pace.until));
+                left_loop(left, sequence.steps, beside)
+            }));
         }
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
@@ -122,8 +127,8 @@ enum StepTime {
 }
 
 /// The MPI calls or parallel regions of an iteration, in words.
-pub fn calls_each(iteration: &IterationView, steps: Steps) -> String {
-    match iteration.calls.round() {
+pub fn calls_each(calls: f64, steps: Steps) -> String {
+    match calls.round() {
         1.0 => format!("1 {} each", steps.noun()),
         calls => format!("{} {}s each", count(calls), steps.noun()),
     }
@@ -139,7 +144,7 @@ fn step_line(
     (until, is_sampled): (Option<String>, bool),
     (probes, beside): (Option<f64>, BesideChanges<'_>),
 ) -> String {
-    let calls = calls_each(iteration, sequence.steps);
+    let calls = calls_each(iteration.calls, sequence.steps);
     // The times before and after a change of ours say more than those of the quarters.
     let is_around = matches!(time, StepTime::Around { .. });
     let change = match iteration.change.filter(|_| !is_around) {
@@ -163,14 +168,10 @@ fn step_line(
         ""
     };
     let seen = match (is_sampled, sequence.unseen) {
-        (true, _) => " seen in sampling windows",
+        (true, _) => " in sampling windows",
         (false, 0) => "",
         (false, _) => " seen",
     };
-    let before = iteration.before.map_or_else(String::new, |left| {
-        let beside = beside((left.from, left.pace.until));
-        left_loop(&left, sequence.steps) + beside
-    });
     let is_over = iteration.is_over || until.is_some();
     let takes = if is_over { "took" } else { "takes" };
     let about = if is_sampled { "~" } else { "" };
@@ -178,7 +179,9 @@ fn step_line(
         StepTime::Recent(ns) => format!("{about}{}", duration(ns)),
         StepTime::Mean(ns) => {
             let beside = iteration.span().map_or("", beside);
-            format!("{about}{} on average{beside}", duration(ns))
+            // What a step takes in the rest of the time is not known.
+            let watched = if is_sampled { " while it was watched" } else { "" };
+            format!("{} on average{watched}{beside}", duration(ns))
         }
         StepTime::Around { before_ns, after_ns } => {
             let (before, after) = (duration(before_ns), duration(after_ns));
@@ -190,22 +193,23 @@ fn step_line(
         format!("; probes take ~{} of a watched step", percent(share))
     });
     format!(
-        " {until}one step of the detected loop {takes} {time}   ({}{seen}, {calls}{over}{change}{before}{probes})",
+        " {until}one step of the detected loop {takes} {time}   ({}{seen}, {calls}{over}{change}{probes})",
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
 }
 
-/// If the time of a step changes, it is because of another loop: the pace of the program need not have changed.
-fn left_loop(left: &LeftLoop, steps: Steps) -> String {
-    let noun = plural(left.calls.round() as usize, steps.noun());
+/// The loop before the last one, in the form of the line above it: other calls are in its steps, so the times of
+/// a step of both say nothing about the pace.
+fn left_loop(left: &LeftLoop, steps: Steps, beside: &str) -> String {
     let time = |at: Duration| duration(at.as_nanos() as f64);
     let pace = left.pace;
     format!(
-        "; from {} to {} another loop was seen: {} of {noun} each, {} a step",
+        " before it, from {} to {}, one step of another loop took {} on average{beside}   ({}, {})",
         time(left.from),
         time(pace.until),
-        plural(usize::try_from(pace.count).unwrap_or(usize::MAX), "step"),
         duration(pace.mean_ns),
+        plural(usize::try_from(pace.count).unwrap_or(usize::MAX), "step"),
+        calls_each(left.calls, steps),
     )
 }
 
@@ -424,15 +428,8 @@ mod tests {
 
     #[test]
     fn one_call_or_region_of_an_iteration_is_in_the_singular() {
-        let of = |calls, steps| {
-            let iteration = IterationView {
-                calls,
-                ..IterationView::default()
-            };
-            calls_each(&iteration, steps)
-        };
-        assert_eq!(of(1.0, Steps::Regions), "1 parallel region each");
-        assert_eq!(of(7.0, Steps::MpiCalls), "7 MPI calls each");
+        assert_eq!(calls_each(1.0, Steps::Regions), "1 parallel region each");
+        assert_eq!(calls_each(7.0, Steps::MpiCalls), "7 MPI calls each");
     }
 
     #[test]
@@ -544,12 +541,10 @@ mod tests {
                 first_at: (first_s != last_s).then(|| second(first_s)),
                 ..profile::ChangeView::default()
             }];
-            let line = over_all(&snapshot).swap_remove(0);
-            assert!(line.contains(text), "{line}");
-            let of_left = text
-                .trim_start_matches(" takes 95 ms on average")
-                .trim_end_matches("   (");
-            assert!(line.contains(&format!(" a step{of_left})")), "{line}");
+            let lines = over_all(&snapshot);
+            assert!(lines[0].contains(text), "{lines:?}");
+            let of_left = text.trim_start_matches(" takes 95 ms");
+            assert!(lines[1].contains(of_left), "{lines:?}");
         }
     }
 
@@ -567,12 +562,9 @@ mod tests {
                 },
             });
         }
-        let line = now(&of(sequence)).swap_remove(0);
-        assert!(
-            line.ends_with(
-                "; from 12 s to 20 s another loop was seen: 50 steps of 3 MPI calls each, 143 ms a step)"
-            ),
-            "{line}"
+        assert_eq!(
+            now(&of(sequence))[1],
+            " before it, from 12 s to 20 s, one step of another loop took 143 ms on average   (50 steps, 3 MPI calls each)"
         );
     }
 

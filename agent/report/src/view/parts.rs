@@ -32,6 +32,8 @@ pub enum Accuracy {
     Exact,
     /// An estimate that supports this many digits.
     About(i32),
+    /// An estimate that may be off by this part of it, which is too much for digits to tell.
+    Within(f64),
     /// Of the sampled time, which probes slow down so much that the true number may be several times higher.
     Unbounded,
 }
@@ -44,19 +46,31 @@ impl Accuracy {
             Some(Estimate {
                 from, to: Some(to), ..
             }) => {
-                let width = to.saturating_sub(from) as f64 / to.max(1) as f64;
-                let digits = (1.0 - width.max(1e-9).log10()).floor() as i32;
-                Accuracy::About(digits.max(DIGITS_MIN))
+                let width = to.saturating_sub(from) as f64;
+                let digits = (1.0 - (width / to.max(1) as f64).max(1e-9).log10()).floor() as i32;
+                match digits < DIGITS_MIN {
+                    true => Accuracy::Within(width / (from + to).max(1) as f64),
+                    false => Accuracy::About(digits),
+                }
             }
         }
     }
 
     /// A number of calls for a table.
     pub fn cell(self, value: f64) -> String {
+        let number = self.narrow_cell(value);
+        match self {
+            Accuracy::Within(part) => format!("{number} ±{:.0} %", (part * 100.0).ceil()),
+            _ => number,
+        }
+    }
+
+    /// As [`Accuracy::cell`], for a column without room for how far it may be off.
+    pub(super) fn narrow_cell(self, value: f64) -> String {
         match self {
             Accuracy::Exact => count(value.round()),
             Accuracy::About(digits) => format!("~{}", count(to_digits(value, digits))),
-            Accuracy::Unbounded => Accuracy::About(DIGITS_MIN).cell(value),
+            Accuracy::Within(_) | Accuracy::Unbounded => Accuracy::About(DIGITS_MIN).narrow_cell(value),
         }
     }
 
@@ -64,7 +78,7 @@ impl Accuracy {
     pub(super) fn calls(self, calls: u64) -> String {
         match self {
             Accuracy::Exact => plural(usize::try_from(calls).unwrap_or(usize::MAX), "call"),
-            Accuracy::About(_) | Accuracy::Unbounded => format!("{} calls", self.cell(calls as f64)),
+            _ => format!("{} calls", self.cell(calls as f64)),
         }
     }
 
@@ -72,7 +86,7 @@ impl Accuracy {
     pub(super) fn rate(self, value: f64) -> String {
         match self {
             Accuracy::Exact => count(value),
-            Accuracy::About(_) | Accuracy::Unbounded => self.cell(value),
+            _ => self.cell(value),
         }
     }
 
@@ -80,7 +94,7 @@ impl Accuracy {
     pub(super) fn mark(self) -> &'static str {
         match self {
             Accuracy::Exact => "",
-            Accuracy::About(_) | Accuracy::Unbounded => "~",
+            _ => "~",
         }
     }
 }
@@ -221,6 +235,7 @@ mod tests {
             sizes: vec![0, 0, 0, 380],
             estimate: Some(Estimate {
                 counted: 380,
+                from: 1_000,
                 to: Some(1_100),
                 watched: part,
                 ..Estimate::default()
@@ -242,7 +257,11 @@ mod tests {
             (Accuracy::of(None), "606 440", "606 440"),
             (estimate(600_000, Some(660_000)), "~610 000", "~610 000"),
             (estimate(603_000, Some(609_000)), "~606 000", "~606 000"),
-            (estimate(100, Some(900_000)), "~610 000", "~610 000"),
+            (
+                estimate(500_000, Some(700_000)),
+                "~610 000 ±17 %",
+                "~610 000 ±17 %",
+            ),
             (estimate(606_440, Some(606_440)), "~606 440", "~606 440"),
             (estimate(606_440, None), "~610 000", "~610 000"),
         ] {
@@ -367,7 +386,7 @@ mod tests {
                     "MPI_Send                   380     47 %  in ?",
                     "(point to point, sampled 38 % of the time: 36.2 MiB in all,",
                     "sizes of 380 of ~1 000 messages sent",
-                    "(27 steps seen in sampling windows, 3 MPI calls each)",
+                    "on average while it was watched   (27 steps in sampling windows, 3 MPI calls each)",
                 ],
                 &[],
             ),
@@ -384,7 +403,7 @@ mod tests {
             (
                 of_regions(None),
                 &[
-                    " last measured at 1.01 s (in a sampling window): one step of the detected loop took ~110 ms on average   (27 steps seen in sampling windows, ",
+                    " last measured at 1.01 s (in a sampling window): one step of the detected loop took 110 ms on average while it was watched   (27 steps in sampling windows, ",
                     " last measured at 1.01 s (in a sampling window): ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (shares of the 10 % of the time ",
                     "GOMP_parallel              380     69 %  in ?",
                     "GOMP_parallel              606         -        -    counted 10 % of the time",

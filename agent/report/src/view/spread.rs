@@ -3,11 +3,19 @@
 use profile::format::{bytes, percent};
 use profile::{ProcessView, Rates, Snapshot};
 
-/// A compared quantity, and its text format.
-type Quantity = (&'static str, fn(&ProcessView) -> Option<f64>, fn(f64) -> String);
+/// A compared quantity, and its text format for values up to a greatest one.
+type Quantity = (
+    &'static str,
+    fn(&ProcessView) -> Option<f64>,
+    fn(f64, f64) -> String,
+);
 
 const QUANTITIES: [Quantity; 4] = [
-    ("inside MPI", |process| overall(process)?.mpi, percent),
+    (
+        "inside MPI",
+        |process| overall(process)?.mpi,
+        |share, _| percent(share),
+    ),
     ("on a CPU", |process| Some(overall(process)?.cpu), cpus),
     (
         "waiting for a CPU",
@@ -17,13 +25,13 @@ const QUANTITIES: [Quantity; 4] = [
     (
         "memory, at its most",
         |process| Some(process.counters.as_ref()?.resident_peak_bytes? as f64),
-        bytes,
+        |amount, _| bytes(amount),
     ),
 ];
 
-/// More than one CPU is not shown as a share of the time.
-fn cpus(number: f64) -> String {
-    match number > 1.0 {
+/// If one process has more than one CPU, none is shown as a share of the time: a row has one unit.
+fn cpus(number: f64, most: f64) -> String {
+    match most > 1.0 {
         true => format!("{number:.2} CPUs"),
         false => percent(number),
     }
@@ -79,10 +87,10 @@ fn row(snapshot: &Snapshot, (name, of, show): &Quantity) -> Option<String> {
     Some(format!(
         " {:<20} {:>9} {:<13} {:>8} {:>9} {}",
         name,
-        show(least.0),
+        show(least.0, most.0),
         least.1,
-        show(mean),
-        show(most.0),
+        show(mean, most.0),
+        show(most.0, most.0),
         most.1
     ))
 }
@@ -155,6 +163,9 @@ mod tests {
         );
         snapshot.processes.truncate(1);
         assert!(over_all(&snapshot).is_empty());
-        assert_eq!([cpus(1.653), cpus(0.9)], ["1.65 CPUs", "90 %"]);
+        assert_eq!(
+            [cpus(0.016, 1.653), cpus(1.653, 1.653), cpus(0.016, 0.9)],
+            ["0.02 CPUs", "1.65 CPUs", "1.6 %"]
+        );
     }
 }

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod variable;
+
 /// One thread that calls function 0.
 struct Program {
     now_ns: f64,
@@ -52,7 +54,10 @@ fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, estimat
     unwatched.open(at(program.now_ns as u64), &totals(0));
     for (window_ns, gap_ns) in windows {
         let (began, before) = (program.now_ns, counted);
-        counted += program.run(began + window_ns, price_ns);
+        for part in [0.25, 0.5, 0.75, 1.0] {
+            counted += program.run(began + part * window_ns, price_ns);
+            unwatched.mark(at(program.now_ns as u64), &totals(counted));
+        }
         let window = ProcessWindow {
             length: at((program.now_ns - began) as u64),
             threads: 1,
@@ -187,7 +192,10 @@ fn a_pace_that_the_probe_sets_is_estimated_as_a_lower_bound_only() {
     // 50 ns of its own and 800 ns of ours: the measurement cannot distinguish 30 from 80 ns.
     let mut tight = program(|_| 50.0);
     let (estimated, estimate) = watched(&mut tight, &[(1e6, 1e6); 5], 800.0, 1.0);
-    assert_eq!((estimate.to, estimated), (None, estimate.from));
+    assert!(
+        estimate.to.is_none() && estimate.from <= estimated,
+        "{estimate:?}"
+    );
     assert!(estimated < tight.calls / 2, "{estimated} of {}", tight.calls);
 }
 

@@ -133,7 +133,7 @@ fn row(
     Line::from(vec![
         Span::raw(format!(
             " {name:<columns$} {:>11} {:>9} {:>9}  ",
-            Accuracy::of(function.estimate).cell(function.calls as f64),
+            Accuracy::of(function.estimate).narrow_cell(function.calls as f64),
             mean.map_or_else(none, |mean| estimated(duration(mean))),
             time.map_or_else(none, |ns| estimated(duration(ns as f64))),
         )),
@@ -175,6 +175,7 @@ mod tests {
         };
         let sampled = FunctionTotals {
             estimate: Some(Estimate {
+                from: 1_200,
                 to: Some(1_250),
                 ..Estimate::default()
             }),

@@ -91,7 +91,7 @@ fn row(
             " {short:<name$} {:>9} {:>9}  ",
             match function.rests {
                 true => none(),
-                false => accuracy.cell(function.calls_per_s),
+                false => accuracy.narrow_cell(function.calls_per_s),
             },
             (function.mean_ns).map_or_else(none, |mean| estimated(duration(mean))),
         )),
@@ -99,7 +99,7 @@ fn row(
         Span::raw(format!(
             " {:>7} {:>11} {:>9}",
             percent.unwrap_or_else(none),
-            accuracy.cell(function.calls as f64),
+            accuracy.narrow_cell(function.calls as f64),
             (function.time_ns).map_or_else(none, |ns| estimated(duration(ns as f64))),
         )),
     ];

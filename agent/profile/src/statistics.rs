@@ -4,19 +4,19 @@ use crate::student::student_90;
 
 /// A value, and half the width of its 90 % interval: with 95 % it is below `value + half`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Estimate {
-    pub(super) value: f64,
-    pub(super) half: f64,
+pub(crate) struct Estimate {
+    pub(crate) value: f64,
+    pub(crate) half: f64,
 }
 
 /// The rate of counts per second. With one slice its interval is unbounded.
-pub(super) fn rate(counts: &[f64], slices_ns: &[u64]) -> Estimate {
+pub(crate) fn rate(counts: &[f64], slices_ns: &[u64]) -> Estimate {
     let seconds: Vec<f64> = slices_ns.iter().map(|ns| *ns as f64 / 1e9).collect();
     ratio(counts, &seconds)
 }
 
 /// The ratio of two sums, with the interval of a ratio estimator.
-pub(super) fn ratio(of: &[f64], to: &[f64]) -> Estimate {
+pub(crate) fn ratio(of: &[f64], to: &[f64]) -> Estimate {
     let (sum, base): (f64, f64) = (of.iter().sum(), to.iter().sum());
     let value = if base > 0.0 { sum / base } else { 0.0 };
     let count = of.len().min(to.len());
