@@ -2,7 +2,7 @@
 
 use plan::FunctionName;
 use profile::format::nearest;
-use tuner::{AddressSpace, Image, ImageError, SymbolKind, VariableError, VariableName};
+use tuner::{AddressSpace, ImageError, SymbolKind, VariableError, VariableName};
 
 /// A suggestion for a variable name that does not exist; `None` if it exists.
 pub(crate) fn of_variable(space: &AddressSpace, variable: &str) -> Option<String> {
@@ -19,7 +19,7 @@ pub(crate) fn of_variable(space: &AddressSpace, variable: &str) -> Option<String
     if let Some(name) = corrected(&names().unwrap_or_default(), variable) {
         return Some(format!("did you mean `{name}`?"));
     }
-    is_stripped(&program.image).then(|| {
+    program.image.is_stripped().then(|| {
         format!(
             "{} is stripped: of its variables only those have names that it exports (strip -g would leave them)",
             program.path
@@ -46,7 +46,7 @@ pub(crate) fn of_function(space: &AddressSpace, function: &FunctionName) -> Opti
     }
     // A similar name of a library is not the one that was removed.
     if let Some(program) = space.executable()
-        && is_stripped(&program.image)
+        && program.image.is_stripped()
     {
         return Some(format!(
             "{} is stripped: of its functions only those have names that it exports (strip -g would leave them)",
@@ -59,13 +59,6 @@ pub(crate) fn of_function(space: &AddressSpace, function: &FunctionName) -> Opti
     let functions = symbols.filter(|symbol| is_code(symbol.kind));
     let near = nearest(&function.name, functions.map(|symbol| symbol.name))?;
     Some(format!("did you mean `{near}`?"))
-}
-
-/// Whether it has only exported symbols.
-pub(crate) fn is_stripped(image: &Image) -> bool {
-    !image
-        .static_symbols()
-        .is_ok_and(|table| table.iter().next().is_some())
 }
 
 #[cfg(test)]

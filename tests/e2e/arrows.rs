@@ -280,7 +280,8 @@ dwarf: address elf foreign path printable spelling
 memory: address process
 mark: address elf printable
 symbol: address elf printable spelling
-image: address dwarf elf mark spelling symbol
+frames: address elf
+image: address arch dwarf elf frames mark spelling symbol
 module: address dwarf foreign image maps memory printable process
 link_map: address memory module
 space: address image link_map maps memory module process symbol
@@ -296,7 +297,7 @@ intact: address maps memory module printable process space
 function: address dwarf image module process space spelling symbol
 sync: address code dwarf function intact module process space symbol variable
 journal: address arena author clock image process sync variable
-unwind: address arch image maps module place
+unwind: address arch frames maps module place
 remote: address arch arena error image maps place process ptrace seccomp space symbol unwind write
 rendezvous: address clock process ptrace sync writable_place write
 site: address arch image
@@ -308,7 +309,7 @@ revert: author journal module process space variable writable_place write writer
 actuator: action address clock error journal lock memory module place process ptrace rendezvous space
     sync sys revert variable author writable_place write writer
 catalog: address dwarf image spelling symbol
-exits: address code image symbol unwind
+exits: address code frames image symbol
 libraries: foreign image
 ";
 

@@ -85,6 +85,9 @@ mod guidance;
 // Words in texts for users.
 mod words;
 
+// The time that is left of real programs.
+mod remaining;
+
 // An unmodified LAMMPS becomes several times faster by its own clock, with the same numbers.
 mod lammps;
 

@@ -1,7 +1,8 @@
 //! How OpenMP programs scale: speedup and lost threads, without a rule and without a name, on programs with
 //! known losses.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -21,7 +22,7 @@ const IMBALANCE: f64 = 3_000.0;
 const INFLATION: f64 = 30.0;
 
 /// Lost threads may differ from the truth by this share of the threads: threads are woken up late.
-const NEAR: f64 = 0.04;
+const NEAR: f64 = 0.02;
 
 /// Iterations of a size that are waited for.
 const ENOUGH: u64 = 40;
@@ -143,6 +144,58 @@ fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm
     require!(Root, Cc, LlvmOpenMp);
     let _machine = calm();
     two_sizes(programs::openmp_of_llvm("losses")?, "clause")
+}
+
+/// The library may take fewer threads than it is told: by the load of the machine (`dyn-var`), or up to its limit. The
+/// sizes are those that the program counts itself.
+fn fewer_than_told(program: &Path, environment: &str) -> Outcome {
+    let mut job = start_with(program.to_owned(), environment, "1000 64000 0 1 1 15 0")?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
+    wait_for_report(&agent, |now| {
+        sizes(now)
+            .first()
+            .is_some_and(|size| size["iterations"].as_u64() > Some(ENOUGH))
+    })?;
+    let report = agent.stop()?;
+    job.open("stop")?;
+    let own: BTreeSet<u64> = job
+        .events("team", 1, SOON)?
+        .iter()
+        .filter_map(|team| team["threads"].as_u64())
+        .collect();
+    job.end(SOON)?;
+    let measured: BTreeSet<u64> = sizes(&report)
+        .iter()
+        .filter_map(|size| size["threads"].as_u64())
+        .collect();
+    assert!(measured.is_subset(&own), "{measured:?} {own:?}");
+    assert!(own.iter().all(|threads| *threads < 64), "{environment}: {own:?}");
+    Ok(())
+}
+
+const FEWER: [&str; 2] = [
+    "OMP_DYNAMIC=true OMP_NUM_THREADS=64",
+    "OMP_THREAD_LIMIT=3 OMP_NUM_THREADS=64",
+];
+
+#[test]
+fn sizes_that_the_library_makes_smaller_are_those_of_the_program() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let program = programs::openmp("shapes")?;
+    FEWER
+        .iter()
+        .try_for_each(|environment| fewer_than_told(&program, environment))
+}
+
+#[test]
+fn sizes_that_the_library_makes_smaller_are_those_of_the_program_on_llvm() -> Outcome {
+    require!(Root, Cc, LlvmOpenMp);
+    let _machine = machine();
+    let program = programs::openmp_of_llvm("shapes")?;
+    FEWER
+        .iter()
+        .try_for_each(|environment| fewer_than_told(&program, environment))
 }
 
 /// Threads that do the work of less than half of them are a finding, with what they are lost to.

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::{calm, machine};
+use tuneagent_e2e::needs::{calm, is_long, machine};
 use tuneagent_e2e::{Outcome, programs, require, wait};
 
 use crate::expected::SOON;
@@ -253,5 +253,68 @@ fn sizes_are_visited_within_the_budget_and_the_own_one_is_restored() -> Outcome 
     drop(agent);
     job.open("stop")?;
     job.end(SOON)?;
+    Ok(())
+}
+
+/// Run time of each shape with 16 threads, with a session of these flags or without one, and the sum that it computes.
+fn run_times(flags: Option<&[&str]>) -> Outcome<Vec<(f64, u64)>> {
+    let start = |shape: &Shape| -> Outcome<(Job, Option<Agent>)> {
+        let limit = (RUN_S * 1e6 / shape.iteration(16.0)).round();
+        let environment = format!("OMP_DYNAMIC=false OMP_NUM_THREADS=16 LIMIT={limit}");
+        let job = shape.program("0", &environment)?;
+        let agent = flags.map(|flags| Agent::attach(job.pid(), flags)).transpose()?;
+        Ok((job, agent))
+    };
+    let started: Vec<_> = SHAPES.iter().map(start).collect::<Outcome<_>>()?;
+    let ended = started.into_iter().map(|(mut job, agent)| {
+        job.finish(10 * SOON)?;
+        let end = job.events("end", 1, SOON)?.remove(0);
+        if let Some(mut agent) = agent {
+            agent.finish_with(SOON, &[0, 1])?;
+        }
+        Ok((number(&end["seconds"]), end["sum"].as_u64().ok_or("no sum")?))
+    });
+    ended.collect()
+}
+
+/// Length of a run, in seconds.
+const RUN_S: f64 = 60.0;
+
+/// A run may be longer than the budget allows by this share of it, for the session's own work, and by the share that
+/// other programs of the machine add to a run without a session.
+const OWN_WORK: f64 = 0.02;
+
+/// Run times with visits of team sizes and without, in both orders (S4-30). A program that does not scale loses nothing
+/// (S4-32). The sums do not depend on the sizes.
+#[test]
+fn visits_cost_a_run_no_more_than_their_budget_and_change_no_result() -> Outcome {
+    require!(Root, Cc);
+    if !is_long() {
+        return Ok(());
+    }
+    let _machine = machine();
+    let flags = ["--rules", "none", "--apply", "--scaling=1%", "--budget", "1%"];
+    let orders = [None, Some(&flags[..]), Some(&flags[..]), None];
+    let runs: Vec<Vec<(f64, u64)>> = orders.into_iter().map(run_times).collect::<Outcome<_>>()?;
+    for (place, shape) in SHAPES.iter().enumerate() {
+        let [before, first, second, after] = [0, 1, 2, 3].map(|run| runs[run][place]);
+        let longer = (first.0 + second.0) / (before.0 + after.0) - 1.0;
+        let disturbed = ((before.0 + after.0) / (2.0 * RUN_S) - 1.0).max(0.0);
+        println!(
+            "{}: {:.2} % longer, {:.2} % by others",
+            shape.name,
+            longer * 100.0,
+            disturbed * 100.0
+        );
+        assert!(
+            longer <= 0.01 + OWN_WORK + disturbed,
+            "{}: {longer}, {disturbed}: {runs:?}",
+            shape.name
+        );
+        assert!(
+            [first, second, after].iter().all(|run| run.1 == before.1),
+            "{runs:?}"
+        );
+    }
     Ok(())
 }

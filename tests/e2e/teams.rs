@@ -142,11 +142,8 @@ fn restored(job: &Job, flags: &[&str], end: End, seen: usize) -> Outcome<(usize,
     agent.wait(3 * SOON)?;
     let text = agent.lines.text();
     match end {
-        End::Interrupt => assert_has!(text, "Ctrl-C; detached in", " reverted"),
-        End::KillActuator => assert_has!(
-            text,
-            "the actuator was lost, and its stand-in reverts; detached in"
-        ),
+        End::Interrupt => assert_has!(text, "Ctrl-C; detached", " reverted"),
+        End::KillActuator => assert_has!(text, "the actuator was lost, and its stand-in reverts; detached"),
         End::KillAgent | End::KillBoth => {}
     }
     let journal = Journal::read(&agent.folder().join("journal"))?;

@@ -1,6 +1,8 @@
 """Gradient boosting with a library that states its OpenMP team size in every region, until it is ended.
 
-    trees.py DIRECTORY lightgbm|xgboost THREADS
+    trees.py DIRECTORY lightgbm|xgboost THREADS [ROWS]
+
+With 0 threads the library leaves their number to OpenMP.
 
 Prints {"event":"ready",...}, then at most twenty times per second {"event":"pace","seconds":...,"count":...,"sum":...}:
 the number of trees, and the prediction of the last complete model, which is constant. Ends when DIRECTORY/end exists."""
@@ -14,8 +16,9 @@ TREES = 20
 
 end, library, threads = os.path.join(sys.argv[1], "end"), sys.argv[2], int(sys.argv[3])
 random = numpy.random.default_rng(1)
-rows = random.normal(size=(2000, 20))
-target = rows @ random.normal(size=20) + random.normal(size=2000)
+number = int(sys.argv[4]) if len(sys.argv) > 4 else 2000
+rows = random.normal(size=(number, 20))
+target = rows @ random.normal(size=20) + random.normal(size=number)
 
 
 class LightGbm:

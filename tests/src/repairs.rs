@@ -553,6 +553,13 @@ fn trees(library: &str, number: usize, start: Start) -> Outcome<Crowd> {
     Crowd::start(number, &[], &python()?, &[&script, "DIRECTORY", library, threads])
 }
 
+/// Starts LightGBM with so much data that its regions are long, and with OpenMP's number of threads: two.
+pub fn large_trees() -> Outcome<Crowd> {
+    let script = programs::source("trees.py");
+    let words = [&*script.to_string_lossy(), "DIRECTORY", "lightgbm", "0", "100000"];
+    Crowd::start(1, &["OMP_NUM_THREADS=2"], &python()?, &words)
+}
+
 /// Starts processes that compute tokens of a language model.
 pub fn tokens(number: usize, threads: u32) -> Outcome<Crowd> {
     let (script, threads) = (programs::source("tokens.py"), threads.to_string());

@@ -290,11 +290,11 @@ impl Walk<'_> {
 
 /// The pieces of code according to the file's unwind tables.
 #[derive(Debug)]
-struct Pieces(Option<crate::unwind::Tables>);
+struct Pieces(Option<crate::frames::Tables>);
 
 impl Pieces {
     fn of(image: &Image) -> Pieces {
-        Pieces(crate::unwind::Tables::read(image))
+        Pieces(crate::frames::Tables::read(image))
     }
 
     fn at(&self, address: u64) -> Option<Range<u64>> {

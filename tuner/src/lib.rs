@@ -32,6 +32,7 @@ mod exits;
 
 // Used as `foreign::open`.
 pub mod foreign;
+mod frames;
 mod function;
 mod image;
 mod intact;

@@ -4,16 +4,13 @@
 //! frames of later ones. Unwinding is exact, or ends: at code without tables, or with rules that are
 //! expressions.
 
-use std::{ops::Range, sync::OnceLock};
+use std::sync::OnceLock;
 
-use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian, Register,
-    RegisterRule, UnwindContext, UnwindSection, X86_64,
-};
+use gimli::{CfaRule, Register, RegisterRule, UnwindContext, X86_64};
 
-use crate::address::{Address, LinkAddress};
+use crate::address::Address;
 use crate::arch::RawRegisters;
-use crate::image::Image;
+use crate::frames::Tables;
 use crate::maps::Backing;
 use crate::module::Module;
 use crate::place::ProcessMemory;
@@ -31,8 +28,6 @@ const KEPT: [Register; 7] = [
     X86_64::R15,
 ];
 
-type Bytes<'a> = EndianSlice<'a, LittleEndian>;
-
 /// The return addresses of a thread, innermost first.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
@@ -48,14 +43,6 @@ pub(crate) struct Trace {
 #[derive(Debug, Default)]
 pub(crate) struct Unwinder {
     modules: Vec<(Module, OnceLock<Option<Tables>>)>,
-}
-
-/// The unwind tables of a file.
-#[derive(Debug)]
-pub(crate) struct Tables {
-    index: Vec<u8>,
-    frames: Vec<u8>,
-    bases: BaseAddresses,
 }
 
 /// Registers of one frame.
@@ -196,55 +183,4 @@ pub fn bytes_to_caller(module: &Module, return_address: Address) -> Option<u64> 
 fn is_of_probes(address: u64, memory: &ProcessMemory) -> bool {
     let page = memory.mapping(Address(address), 1);
     page.is_some_and(|map| matches!(&map.backing, Backing::Special(name) if name == "[uprobes]"))
-}
-
-impl Tables {
-    pub(crate) fn read(image: &Image) -> Option<Tables> {
-        let place = |name: &str| {
-            image
-                .sections
-                .iter()
-                .find(|section| section.name == name)
-                .map(|found| found.address.0)
-        };
-        let bytes = |name: &str| image.section_bytes(name).ok();
-        let bases = BaseAddresses::default()
-            .set_eh_frame(place(".eh_frame")?)
-            .set_eh_frame_hdr(place(".eh_frame_hdr")?)
-            .set_text(place(".text")?);
-        Some(Tables {
-            index: bytes(".eh_frame_hdr")?,
-            frames: bytes(".eh_frame")?,
-            bases,
-        })
-    }
-
-    /// The code around this address that the tables describe as one piece: a function, or a separate part of
-    /// one.
-    pub(crate) fn piece_at(&self, link: LinkAddress) -> Option<Range<LinkAddress>> {
-        let piece = self.entry(&self.frames(), link.0)?;
-        let begin = piece.initial_address();
-        Some(LinkAddress(begin)..LinkAddress(begin.checked_add(piece.len())?))
-    }
-
-    /// The entry of the tables for the code at this address.
-    fn entry<'a>(
-        &'a self,
-        frames: &EhFrame<Bytes<'a>>,
-        link: u64,
-    ) -> Option<FrameDescriptionEntry<Bytes<'a>>> {
-        let index = EhFrameHdr::new(&self.index, LittleEndian)
-            .parse(&self.bases, 8)
-            .ok()?;
-        let table = index.table()?;
-        table
-            .fde_for_address(frames, &self.bases, link, EhFrame::cie_from_offset)
-            .ok()
-    }
-
-    fn frames(&self) -> EhFrame<Bytes<'_>> {
-        let mut frames = EhFrame::new(&self.frames, LittleEndian);
-        frames.set_address_size(8);
-        frames
-    }
 }

@@ -109,6 +109,8 @@ pub struct CpusView {
     pub is_quota: bool,
     /// CPUs that are online; `None` if the machine does not report it.
     pub online: Option<usize>,
+    /// Memory nodes of the machine; `None` if it does not report them.
+    pub memory_nodes: Option<usize>,
     /// Periods of the quotas since the session began: those in which the processes were throttled, and all.
     /// `None` without a quota.
     pub throttled: Option<(u64, u64)>,

@@ -1,7 +1,7 @@
 //! CPUs that the job may use, for display: the last reading, and the periods of quotas since the session
 //! began.
 
-use job::os_metrics::{CpuShare, Periods, online};
+use job::os_metrics::{CpuShare, Periods, memory_nodes, online};
 use profile::CpusView;
 
 #[derive(Debug, Default)]
@@ -36,6 +36,7 @@ impl Cpus {
                 .quota
                 .is_some_and(|quota| quota < share.allowed.len() as f64),
             online: online(),
+            memory_nodes: memory_nodes(),
             throttled,
         })
     }

@@ -1,5 +1,5 @@
 //! The stand-in of an actuator: a process that waits, and reverts what the actuator left if that was killed. The
-//! actuator tells it which processes it has opened.
+//! actuator reports to it which processes it has opened.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;

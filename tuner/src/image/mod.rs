@@ -17,6 +17,7 @@ use crate::symbol::{Symbol, SymbolTable};
 mod cached;
 mod functions;
 pub(crate) mod got;
+mod outlined;
 
 use cached::Cached;
 
@@ -61,16 +62,32 @@ impl Image {
         self.dynamic_symbols.get(|| read_symbols(self, elf::SHT_DYNSYM))
     }
 
-    /// The symbols of the link editor (.symtab); if they were stripped, those of its debug file; empty if
-    /// there is none.
+    /// The symbols of the link editor (.symtab); if they were stripped, those of its debug file; if there is none, those
+    /// of the bodies of parallel regions, which are found by the code.
     pub fn static_symbols(&self) -> Result<Arc<SymbolTable>, ImageError> {
-        let has_own = self
-            .sections
+        if self.has_own_symbols() {
+            return self.static_symbols.get(|| read_symbols(self, elf::SHT_SYMTAB));
+        }
+        match self.separate() {
+            Some(debug) => self.static_symbols.get(|| read_symbols(debug, elf::SHT_SYMTAB)),
+            None => self.static_symbols.get(|| outlined::symbols(self)),
+        }
+    }
+
+    /// Whether neither it nor its debug file has symbols of the link editor.
+    pub fn is_stripped(&self) -> bool {
+        let is_there = self.has_own_symbols() || self.separate().is_some();
+        let has_some = || {
+            self.static_symbols()
+                .is_ok_and(|table| table.iter().next().is_some())
+        };
+        !(is_there && has_some())
+    }
+
+    fn has_own_symbols(&self) -> bool {
+        self.sections
             .iter()
-            .any(|section| section.kind == elf::SHT_SYMTAB);
-        let from = if has_own { None } else { self.separate() };
-        let from: &Elf = from.map_or(self, Deref::deref);
-        self.static_symbols.get(|| read_symbols(from, elf::SHT_SYMTAB))
+            .any(|section| section.kind == elf::SHT_SYMTAB)
     }
 
     /// The probe places that its source names.

@@ -84,10 +84,7 @@ const FIRST_COMMUNICATOR: &[u8] = b"MPI_COMM_WORLD\0";
 
 /// Whether MPI was linked into a file without symbols, so that the addresses of its functions are unknown.
 pub(crate) fn is_stripped_of(image: &Image) -> bool {
-    let has_symbols = image
-        .static_symbols()
-        .is_ok_and(|table| table.iter().next().is_some());
-    !has_symbols && image.holds(FIRST_COMMUNICATOR, SEARCHED)
+    image.is_stripped() && image.holds(FIRST_COMMUNICATOR, SEARCHED)
 }
 
 pub(super) fn variable(image: &Image, name: &str) -> Option<tuner::Symbol> {

@@ -148,7 +148,17 @@ pub(super) fn granted(pids: &[i32]) -> BTreeSet<usize> {
 
 /// Number of online CPUs, whether or not the caller may use them; `None` if not reported by the kernel.
 pub fn online() -> Option<usize> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    listed("/sys/devices/system/cpu/online")
+}
+
+/// Number of memory nodes that are online; `None` if not reported by the kernel.
+pub fn memory_nodes() -> Option<usize> {
+    listed("/sys/devices/system/node/online")
+}
+
+/// How many a file lists, as `0-3`.
+fn listed(file: &str) -> Option<usize> {
+    let list = fs::read_to_string(file).ok()?;
     Some(list.trim().parse::<CpuList>().ok()?.cpus().len())
 }
 

@@ -13,7 +13,7 @@ mod shares;
 
 pub use cores::{TooFewCores, dealt};
 pub use counters::Sampler;
-pub use cpus::{CpuShare, Periods, available, online, reach, usable};
+pub use cpus::{CpuShare, Periods, available, memory_nodes, online, reach, usable};
 pub use frequency::frequency;
 pub use others::{Busy, Others};
 pub use profile::{Counters, Frequency};

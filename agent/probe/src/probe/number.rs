@@ -10,7 +10,7 @@ use tuner::Module;
 
 use super::{
     ArmError, Probe, ProbeSelector, Wanted, captures,
-    selection::{FileSelections, PATTERN_MAX, ResolvedFunction},
+    selection::{BODIES_MAX, FileSelections, PATTERN_MAX, ResolvedFunction},
 };
 
 /// A file (device, inode) and the offset at which a function begins: several names of a function share one
@@ -202,10 +202,11 @@ impl Numbers {
         if resolved.is_empty() {
             let found = self.found(selector, members);
             let names: BTreeSet<&str> = found.iter().map(|(_, function)| function.name.as_str()).collect();
-            if names.len() > PATTERN_MAX && *selector == ProbeSelector::OpenmpBody {
+            let is_body = *selector == ProbeSelector::OpenmpBody;
+            if is_body && names.len() > BODIES_MAX {
                 return Ok(());
             }
-            if names.len() > PATTERN_MAX {
+            if !is_body && names.len() > PATTERN_MAX {
                 return Err(ArmError::TooManyFunctions {
                     wanted: selector.to_string(),
                     found: names.len(),

@@ -228,12 +228,7 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
 
 fn is_stripped(member: &Member) -> bool {
     let program = member.space.executable();
-    program.is_some_and(|module| {
-        module
-            .image
-            .static_symbols()
-            .is_ok_and(|table| table.iter().next().is_none())
-    })
+    program.is_some_and(|module| module.image.is_stripped())
 }
 
 impl<'a> FoundPlaces<'a> {

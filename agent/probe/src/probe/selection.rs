@@ -12,6 +12,9 @@ use super::ProbeSelector;
 /// A pattern that matches more functions than this is refused: it is probably a mistake.
 pub(crate) const PATTERN_MAX: usize = 256;
 
+/// Bodies of parallel regions beyond this number are not probed. LightGBM has 423, XGBoost 3 019.
+pub(crate) const BODIES_MAX: usize = 1_024;
+
 /// Whether a process of the job starts teams.
 pub fn has_regions(job: &Job) -> bool {
     let mut seen = FileSelections::default();

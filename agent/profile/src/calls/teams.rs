@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use abi::Call;
 
-use super::scaling::Scaling;
+use super::scaling::{Scaling, UnusedIteration};
 
 /// Bodies that may lie between two regions of the first thread; with more of them the region is not analysed.
 const BODIES_MAX: usize = 1 << 14;
@@ -143,12 +143,15 @@ impl Teams {
         self.bodies.clear();
         // The bodies in a region within this one were taken with that one.
         self.is_broken |= std::mem::replace(&mut self.begin_ns, begin) > begin;
-        let is_complete = !std::mem::take(&mut self.is_broken) && !team.is_empty();
-        let parts = is_complete.then(|| TeamParts::of(begin, end, &team));
+        let parts = match (std::mem::take(&mut self.is_broken), &team[..]) {
+            (true, _) => Err(UnusedIteration::CallsMissed),
+            (false, []) => Err(UnusedIteration::BodiesUnknown),
+            (false, team) => Ok(TeamParts::of(begin, end, team)),
+        };
         self.scaling.region(region.site, (begin, end), parts.as_ref());
         match parts {
-            Some(parts) => self.totals.add(end - begin, &parts),
-            None => self.not_looked_into += 1,
+            Ok(parts) => self.totals.add(end - begin, &parts),
+            Err(_) => self.not_looked_into += 1,
         }
     }
 }

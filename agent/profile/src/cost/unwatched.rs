@@ -51,6 +51,9 @@ impl CountTime {
     }
 }
 
+/// A function in one window: its number, what it did, and the slices of the window.
+type FunctionWindow = (u32, Amounts, Vec<Slice>);
+
 /// One process in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessWindow {
@@ -307,7 +310,7 @@ pub struct Unwatched {
     opened: Option<(CountTime, Vec<Totals>)>,
     /// Since the last gap, which may be longer than the open window.
     marks: Marks,
-    windows: VecDeque<(ProcessWindow, Vec<(u32, Amounts, Vec<Slice>)>)>,
+    windows: VecDeque<(ProcessWindow, Vec<FunctionWindow>)>,
     gap: Option<Gap>,
     beyond: Vec<GapEstimate>,
     /// Total length of past gaps, by function.

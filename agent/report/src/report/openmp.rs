@@ -41,6 +41,7 @@ fn scaling(view: &ScalingView) -> Value {
     json!({
         "threads": (view.threads > 0).then_some(view.threads),
         "sizes": view.sizes.iter().map(size).collect::<Vec<_>>(),
+        "reference_after": view.reference_after,
         "predicted": view.prediction.as_ref().map(predicted),
         "left_out": view.left_out.iter().map(left_out).collect::<Vec<_>>(),
     })
@@ -96,6 +97,7 @@ fn ratio(ratio: &Ratio) -> Value {
         "sequential_share_of_source": ratio.sequential_of_source,
         "amdahl": ratio.amdahl,
         "speedup": ratio.speedup,
+        "relative": ratio.relative,
         "superlinear": ratio.is_superlinear,
     })
 }

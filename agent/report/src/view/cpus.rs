@@ -102,6 +102,7 @@ mod tests {
                 allowed: 2.0,
                 is_quota: true,
                 online: Some(32),
+                memory_nodes: None,
                 throttled: Some((20, 20)),
             }),
             ..Snapshot::default()

@@ -31,7 +31,8 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
                 others => format!("process {pid}, the least efficient of {others}: "),
             };
             let mut lines = vec![format!(" {whose}{}", sentence(&now.losses))];
-            lines.extend((view.sizes.len() > 1).then(|| sizes(view)));
+            let nodes = snapshot.cpus.and_then(|cpus| cpus.memory_nodes);
+            lines.extend((view.sizes.len() > 1).then(|| sizes(view, nodes)));
             lines.extend(view.prediction.as_ref().and_then(predicted));
             lines.extend(hinted(&snapshot.speedup_hints, view));
             lines
@@ -76,20 +77,28 @@ fn sentence(losses: &Losses) -> String {
     )
 }
 
-/// The time of an iteration with each team size, beside the reference.
-fn sizes(view: &ScalingView) -> String {
+/// The time of an iteration with each team size, beside the reference. `nodes`: memory nodes of the machine.
+fn sizes(view: &ScalingView, nodes: Option<usize>) -> String {
     let one = |size: &SizeView| {
         let time = format!("{} with {}", duration(size.time_ns), size.threads);
         match size.ratio.filter(|ratio| ratio.baseline != size.threads) {
             Some(ratio) if ratio.is_superlinear => {
-                format!("{time} (speedup {}, superlinear)", significant(ratio.speedup, 2))
+                let (times, speedup) = (significant(ratio.relative, 2), significant(ratio.speedup, 2));
+                let baseline = ratio.baseline;
+                format!(
+                    "{time} ({times} times as fast as with {baseline}: superlinear, so its speedup, {speedup}, is not reliable)"
+                )
             }
             Some(ratio) => format!("{time} (speedup {})", significant(ratio.speedup, 2)),
             None => time,
         }
     };
     let sizes: Vec<String> = view.sizes.iter().map(one).collect();
-    format!(" a step by threads: {}", sizes.join(", "))
+    let late = view.reference_after.zip(nodes.filter(|nodes| *nodes > 1));
+    let late = late.map_or(String::new(), |(threads, nodes)| {
+        format!("; measured after {threads} threads had spread data over {nodes} memory nodes: speedups may be too high")
+    });
+    format!(" a step by threads: {}{late}", sizes.join(", "))
 }
 
 /// The times of an iteration with sizes that were not measured; `None` if all of them are too uncertain.
@@ -183,6 +192,7 @@ mod tests {
             sequential_of_source: 0.1,
             amdahl: 3.08,
             speedup: 3.08 * 2e6 / time_ns,
+            relative: 2e6 / time_ns,
             is_superlinear: false,
         };
         SizeView {
@@ -234,6 +244,23 @@ mod tests {
          16 threads do the work of ~7.2   (lost: 3.9 to work inflation, 2.6 to code outside parallel regions, 2.3 to imbalance; the work of one thread is extrapolated)
          a step by threads: 2 ms with 4, 1 ms with 16 (speedup 6.2)
          process 0, the least efficient of 2: 16 threads do the work of at most 7.2   (lost: 2.6 to code outside parallel regions, 2.3 to imbalance; work inflation unknown: one team size)
+        ");
+    }
+
+    #[test]
+    fn superlinear_sizes_have_their_shape_and_late_references_a_warning() {
+        let mut superlinear = size(16, 4e5, Inflation::Measured(-2.0));
+        superlinear.ratio.as_mut().unwrap().is_superlinear = true;
+        let view = ScalingView {
+            sizes: vec![size(4, 2e6, Inflation::Measured(0.0)), superlinear],
+            threads: 16,
+            reference_after: Some(16),
+            ..ScalingView::default()
+        };
+        let of = |nodes| sizes(&view, Some(nodes));
+        insta::assert_snapshot!([of(1), of(2)].join("\n"), @"
+         a step by threads: 2 ms with 4, 400 us with 16 (5 times as fast as with 4: superlinear, so its speedup, 15, is not reliable)
+         a step by threads: 2 ms with 4, 400 us with 16 (5 times as fast as with 4: superlinear, so its speedup, 15, is not reliable); measured after 16 threads had spread data over 2 memory nodes: speedups may be too high
         ");
     }
 

@@ -11,7 +11,7 @@ use rules::{
 };
 use tuner::{SymbolKind, VariableError, VariableName, WritablePlace, WritablePlaceError};
 
-use crate::{commands::by_hand, rulebook::facts, similar_name::is_stripped};
+use crate::{commands::by_hand, rulebook::facts};
 
 /// Every process of the job, as far as the rule refers to it.
 pub(super) fn seen(job: &Job, rule: &CheckedRule) -> Vec<SeenProcess> {
@@ -27,7 +27,7 @@ fn process(member: &Member, rule: &CheckedRule, request: &FitRequest) -> SeenPro
         is_stripped: member
             .space
             .executable()
-            .is_some_and(|program| is_stripped(&program.image)),
+            .is_some_and(|program| program.image.is_stripped()),
         ..SeenProcess::default()
     };
     for name in &request.functions {

@@ -23,7 +23,6 @@ use super::target;
 use crate::{
     cli::SymbolsArgs,
     exit::{Code, CommandResult, Failure},
-    similar_name::is_stripped,
 };
 
 /// Maximum number of rows shown; a pattern selects fewer.
@@ -151,7 +150,7 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
     }
     show(&found, others);
     // The first file is the program itself. Where nothing is found the error says so.
-    if files.first().is_some_and(|first| is_stripped(&first.image)) {
+    if files.first().is_some_and(|first| first.image.is_stripped()) {
         say!("{} {STRIPPED}", args.target);
     }
     Ok(Code::Done)
@@ -185,7 +184,7 @@ fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
             let file = if is_file { "the file " } else { "" };
             let text = format!("{file}{} has no symbol like `{pattern}`", args.target);
             // The first file is the program itself.
-            match files.first().is_some_and(|first| is_stripped(&first.image)) {
+            match files.first().is_some_and(|first| first.image.is_stripped()) {
                 // A similar name of a library is not the one that was removed.
                 true => format!("{text}: it {STRIPPED}"),
                 false => format!("{text}{near}"),

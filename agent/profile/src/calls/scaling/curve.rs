@@ -23,6 +23,8 @@ pub struct Ratio {
     /// The speedup of the reference by Amdahl's law, AF(B).
     pub amdahl: f64,
     pub speedup: f64,
+    /// T(B) / T(p), the shape of the curve. It needs no law, so it holds also if the speedup is not reliable (S4-28).
+    pub relative: f64,
     /// Whether the iteration is shorter than that of the reference by more than the ratio of the threads
     /// (S4-28).
     pub is_superlinear: bool,
@@ -49,6 +51,9 @@ pub struct SizeView {
 pub struct ScalingView {
     /// The measured sizes, ascending.
     pub sizes: Vec<SizeView>,
+    /// Threads of the largest team that ran before the reference was first measured: it may have spread the data over
+    /// memory nodes, so that the reference is slow (S4-27). `None` if there was no larger one.
+    pub reference_after: Option<u32>,
     /// Threads of the last iteration. `sizes` lacks this size until it is measured.
     pub threads: u32,
     /// Other sizes; `None` if fewer than three were measured.
@@ -115,6 +120,7 @@ impl Scaling {
         let sizes: Vec<SizeView> = of.measured().map(view).collect();
         Some(ScalingView {
             prediction: ScalingPrediction::of(&sizes),
+            reference_after: reference.and_then(|(threads, _)| of.larger_before(threads)),
             sizes,
             threads: of.latest,
             left_out,
@@ -138,6 +144,16 @@ impl LoopSizes {
     }
 }
 
+impl LoopSizes {
+    /// The largest size above this one that was in use before it.
+    fn larger_before(&self, threads: u32) -> Option<u32> {
+        let since_ns = self.sizes.get(&threads)?.since_ns;
+        let mut larger = self.sizes.range(threads + 1..).rev();
+        let found = larger.find(|(_, size)| size.since_ns < since_ns);
+        found.map(|(threads, _)| *threads)
+    }
+}
+
 impl Ratio {
     pub(super) fn of(
         (baseline, there): (u32, &IterationParts),
@@ -154,6 +170,7 @@ impl Ratio {
             sequential_of_source: there.sequential / (there.sequential + regions * b).max(1.0),
             amdahl,
             speedup: ratio * amdahl,
+            relative: ratio,
             is_superlinear: threads > baseline && ratio > f64::from(threads) / b,
         }
     }

@@ -79,6 +79,8 @@ pub enum UnusedIteration {
     Preempted,
     /// Calls of a region in the iteration were missed.
     CallsMissed,
+    /// No thread was seen to run a region: the functions that the regions run are not probed.
+    BodiesUnknown,
     /// The iteration contains no region, or a region ends after it.
     NotParallel,
     /// There are more regions or team sizes than the bounds permit.
@@ -94,6 +96,9 @@ impl UnusedIteration {
             }
             UnusedIteration::Preempted => "its threads waited for a CPU, or were stopped",
             UnusedIteration::CallsMissed => "not all of its regions were seen",
+            UnusedIteration::BodiesUnknown => {
+                "the functions that its regions run have no symbols, or are too many"
+            }
             UnusedIteration::NotParallel => "it has no complete parallel region",
             UnusedIteration::TooMany => "it has more regions or team sizes than are kept",
         }
@@ -130,6 +135,8 @@ struct LoopSizes {
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     count: u64,
+    /// When its first iteration ended.
+    since_ns: u64,
     until_ns: u64,
     /// Moving average of the measurements; the newest one has the weight [`NEWEST`].
     mean: IterationParts,
@@ -155,6 +162,8 @@ struct RegionSums {
     changes: u64,
     /// Number of regions of which calls were missed.
     missed: u64,
+    /// Number of regions of which no body was seen.
+    unknown: u64,
 }
 
 /// A region, with the sums over all earlier ones.
@@ -185,8 +194,13 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    /// Adds a region of the first thread after its end. `parts` is `None` if calls of the region were missed.
-    pub(super) fn region(&mut self, site: u64, (begin_ns, end_ns): (u64, u64), parts: Option<&TeamParts>) {
+    /// Adds a region of the first thread after its end, with its parts or the reason why they are not known.
+    pub(super) fn region(
+        &mut self,
+        site: u64,
+        (begin_ns, end_ns): (u64, u64),
+        parts: Result<&TeamParts, &UnusedIteration>,
+    ) {
         // A region inside this one, of the same thread, is part of its work.
         while let Some(inner) = self
             .regions
@@ -208,9 +222,16 @@ impl Scaling {
         });
         let sums = &mut self.sums;
         sums.region += end_ns - begin_ns;
-        let Some(parts) = parts else {
-            sums.missed += 1;
-            return;
+        let parts = match parts {
+            Ok(parts) => parts,
+            Err(UnusedIteration::BodiesUnknown) => {
+                sums.unknown += 1;
+                return;
+            }
+            Err(_) => {
+                sums.missed += 1;
+                return;
+            }
         };
         sums.team += u64::from(parts.threads) * (end_ns - begin_ns);
         sums.working += parts.working_ns;
@@ -296,6 +317,7 @@ impl Scaling {
         let sums = sums(to).since(&sums(from));
         match sums {
             RegionSums { missed: 1.., .. } => return Err(UnusedIteration::CallsMissed),
+            RegionSums { unknown: 1.., .. } => return Err(UnusedIteration::BodiesUnknown),
             RegionSums { changes: 1.., .. } => return Err(UnusedIteration::TeamChanged),
             _ if self.waited(range) > PREEMPTED * f64::from(threads) => {
                 return Err(UnusedIteration::Preempted);
@@ -357,6 +379,7 @@ impl RegionSums {
             ending: self.ending - before.ending,
             changes: self.changes - before.changes,
             missed: self.missed - before.missed,
+            unknown: self.unknown - before.unknown,
         }
     }
 }
@@ -390,6 +413,9 @@ impl LoopSizes {
 
 impl Size {
     fn add(&mut self, parts: &IterationParts, until_ns: u64) {
+        if self.count == 0 {
+            self.since_ns = until_ns;
+        }
         self.count += 1;
         self.until_ns = until_ns;
         let deviation = parts.time - self.time_mean;

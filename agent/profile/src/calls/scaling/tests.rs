@@ -62,7 +62,7 @@ impl Watched {
         for _ in 0..count {
             let begin = self.now_ns;
             let (length, parts) = program.region(threads);
-            self.scaling.region(1, (begin, begin + length), Some(&parts));
+            self.scaling.region(1, (begin, begin + length), Ok(&parts));
             self.now_ns = begin + length + 1_000 * program.sequential;
             self.iteration += 1;
             self.scaling.iteration(1, &(begin..self.now_ns)).ok();
@@ -183,9 +183,31 @@ fn a_program_whose_threads_work_less_is_superlinear() {
     );
     let view = watched.view();
     let eight = view.now().unwrap();
-    assert!(eight.ratio.unwrap().is_superlinear);
+    let ratio = eight.ratio.unwrap();
+    assert!(ratio.is_superlinear && ratio.relative > 2.0);
+    // The shape needs no law.
+    let [four, _] = &view.sizes[..] else {
+        panic!("{view:?}")
+    };
+    assert!(near(ratio.relative, four.time_ns / eight.time_ns));
     assert!(eight.losses.inflation.threads().unwrap() < 0.0);
     assert!(near(sum(&eight.losses), 8.0));
+}
+
+#[test]
+fn a_reference_that_a_larger_team_preceded_is_known() {
+    for (sizes, expected) in [
+        (&[4, 8][..], None),
+        (&[8, 4], Some(8)),
+        (&[2, 16, 8, 4], Some(16)),
+        (&[4, 16, 8], None),
+    ] {
+        let mut watched = Watched::default();
+        for threads in sizes {
+            watched.run(PROGRAM, *threads, 60);
+        }
+        assert_eq!(watched.view().reference_after, expected, "{sizes:?}");
+    }
 }
 
 /// Imbalance and the start and end of regions count as serial: T(4) = 2 000 + 100 + 12 000 + 1 000 + 50 us.
@@ -218,11 +240,11 @@ fn smaller_teams_in_an_iteration_leave_threads_out() {
     for _ in 0..20 {
         let begin = watched.now_ns;
         let (eight, parts) = PROGRAM.region(8);
-        watched.scaling.region(1, (begin, begin + eight), Some(&parts));
+        watched.scaling.region(1, (begin, begin + eight), Ok(&parts));
         let (two, parts) = PROGRAM.region(2);
         watched
             .scaling
-            .region(2, (begin + eight, begin + eight + two), Some(&parts));
+            .region(2, (begin + eight, begin + eight + two), Ok(&parts));
         watched.now_ns = begin + eight + two;
         watched.scaling.iteration(1, &(begin..watched.now_ns)).ok();
     }
@@ -242,8 +264,8 @@ fn a_region_inside_another_one_is_part_of_its_work() {
         let (length, parts) = PROGRAM.region(4);
         let (inner, parts_of_inner) = (length / 2, TeamParts::default());
         let scaling = &mut watched.scaling;
-        scaling.region(2, (begin + 10, begin + 10 + inner), Some(&parts_of_inner));
-        scaling.region(1, (begin, begin + length), Some(&parts));
+        scaling.region(2, (begin + 10, begin + 10 + inner), Ok(&parts_of_inner));
+        scaling.region(1, (begin, begin + length), Ok(&parts));
         watched.now_ns = begin + length;
         watched.scaling.iteration(1, &(begin..watched.now_ns)).ok();
     }
@@ -258,17 +280,21 @@ fn iterations_are_left_out_by_reason() {
     watched.run(PROGRAM, 4, 5);
     let begin = watched.now_ns;
     let scaling = &mut watched.scaling;
-    scaling.region(1, (begin, begin + 100), None);
+    let unseen = Err(&UnusedIteration::CallsMissed);
+    scaling.region(1, (begin, begin + 100), unseen);
     scaling.iteration(1, &(begin..begin + 200)).ok();
     scaling.iteration(1, &(begin + 200..begin + 300)).ok();
     scaling.iteration(1, &(begin..begin + 50)).ok();
     let (length, parts) = PROGRAM.region(4);
-    scaling.region(1, (begin + 1_000, begin + 1_000 + length), Some(&parts));
+    scaling.region(1, (begin + 1_000, begin + 1_000 + length), Ok(&parts));
     scaling.waiting(0.3, begin + 900);
     scaling.waiting(0.3, begin + 2_000);
     scaling
         .iteration(1, &(begin + 1_000..begin + 1_000 + length))
         .ok();
+    let (stripped, unknown) = (begin + 2_000 + length, Err(&UnusedIteration::BodiesUnknown));
+    scaling.region(1, (stripped, stripped + 100), unknown);
+    scaling.iteration(1, &(stripped..stripped + 200)).ok();
     scaling.gap();
     scaling.iteration(1, &(begin..begin + 400)).ok();
     assert_eq!(
@@ -276,6 +302,7 @@ fn iterations_are_left_out_by_reason() {
         [
             (UnusedIteration::Preempted, 1),
             (UnusedIteration::CallsMissed, 1),
+            (UnusedIteration::BodiesUnknown, 1),
             (UnusedIteration::NotParallel, 2),
             (UnusedIteration::TooMany, 1),
         ]
