@@ -10,6 +10,7 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Mpi, Waiting};
 use tuneagent_e2e::line_program::LineProgram;
 use tuneagent_e2e::lines::finish;
+use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::wait::wait_for;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -447,6 +448,8 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
 
 #[test]
 fn lists_are_arrays_for_other_programs() -> Outcome {
+    // The lists are of all processes and sessions of the machine.
+    let _machine = machine();
     for words in [
         &["ps", "--json", "--all", "--duration", "200ms"][..],
         &["journal", "--json"],

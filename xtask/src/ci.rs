@@ -8,8 +8,8 @@
 //! product run in the kernel and in the target. `--long` adds: the same tests on the release build; five
 //! minutes for each fuzz target; many more streams for the law tests of the rule language; thousands of
 //! changes of running programs, also at sync points, and hundreds of crashes; loading and counting on Linux
-//! 6.1 in a virtual machine; and the quick form of every benchmark, which fails if a figure is far off its
-//! target.
+//! 6.1 in a virtual machine; the quick form of the experiments that claim nothing but times; and that of every
+//! benchmark, which fails if a figure is far off its target.
 
 use std::ffi::OsString;
 use std::panic::resume_unwind;

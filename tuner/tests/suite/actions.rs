@@ -2,6 +2,7 @@
 //! no other effect.
 
 use plan::{Action, Argument, CallRequest, Expression, Moment, PatchRequest, ReturnType, ValueType};
+use tuneagent_e2e::needs::is_long;
 use tuner::ActionOutcome;
 use tuner::journal::{Mechanism, Reason, RevertOutcome, Status};
 
@@ -322,7 +323,7 @@ fn a_program_with_signals_that_never_rest_is_tuned_too() {
     let mut load = or_skip!(Load::with(&["signals"], &["-g"]));
     let code = load.code();
     let mut writer = load.writer();
-    for round in 0..5 {
+    for round in 0..if is_long() { 5 } else { 2 } {
         let receipt = writer
             .call(call(&format!("back_i32({round})"), None), Reason::default())
             .unwrap();
