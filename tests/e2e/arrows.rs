@@ -177,14 +177,14 @@ view: console
 ";
 
 const PROFILE: &str = "
+student:
+statistics: student
 cost: statistics
 error:
 format:
 glob:
 mpi:
 os_metrics:
-student:
-statistics: student
 streams: format statistics
 calls: format student
 progress: calls student

@@ -14,7 +14,7 @@ use profile::format::{csv_field, duration, plural};
 use report::{Plot, PlotMarkKind, console, render, view};
 use rules::{Dimension, MetricReading};
 
-use self::lines::{Line, Lines};
+use self::lines::{Lines, ReplayLine};
 use super::replay_session;
 use crate::{
     atomic_file::AtomicFile,
@@ -243,7 +243,7 @@ impl Outputs {
     }
 
     fn say(&mut self, since_ns: u64, source: &'static str, rule: &str, text: &str) {
-        self.lines.add(Line {
+        self.lines.add(ReplayLine {
             since_ns,
             source,
             rule: rule.to_owned(),
@@ -291,7 +291,7 @@ fn is_repeated(act: &Act) -> bool {
     matches!(act, Act::Decided(decision) if decision.again)
 }
 
-fn print(line: &Line) {
+fn print(line: &ReplayLine) {
     let line = format!(
         "{:>9}  {} {}   {}",
         duration(line.since_ns as f64),

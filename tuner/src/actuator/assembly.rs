@@ -13,7 +13,7 @@ use plan::Bytes;
 use thiserror::Error;
 
 use super::Refusal;
-use super::waiting::Wait;
+use super::waiting::PlaceWait;
 use crate::journal::{Mechanism, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{
@@ -44,7 +44,7 @@ pub(super) struct Assembly {
     members: Vec<Participant>,
     tickets: Vec<HoldTicket>,
     hooks: Hooks,
-    wait: Wait,
+    wait: PlaceWait,
     called_off: Arc<AtomicBool>,
     /// The running attempt, in a separate thread.
     attempt: Option<JoinHandle<Gathered>>,
@@ -99,7 +99,7 @@ impl Assembly {
             members,
             tickets: Vec::new(),
             hooks,
-            wait: Wait::until(until),
+            wait: PlaceWait::until(until),
             called_off: Arc::default(),
             attempt: None,
             lead: LEAD,

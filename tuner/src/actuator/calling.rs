@@ -7,7 +7,7 @@ use plan::{Action, SyncPoint};
 
 use super::reverting::REVERT_LOOK;
 use super::session::Session;
-use super::waiting::{WAITING_MAX, WITHIN_MAX, Wait, in_vain, not_now, refused};
+use super::waiting::{PlaceWait, WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{ActionOutcome, ActionReceipt, CallAtSyncPoint, Reached};
 use crate::journal::{Mechanism, RevertOutcome, WriteHold};
@@ -30,7 +30,7 @@ pub(super) struct WaitingCall {
     at: SyncPoint,
     call: CallAtSyncPoint,
     ticket: HoldTicket,
-    wait: Wait,
+    wait: PlaceWait,
     /// How the sync point was reached, once it was.
     reached: Option<HoldStatistics>,
     answer_ns_max: u64,
@@ -89,7 +89,7 @@ impl Session {
                 at,
                 call,
                 ticket,
-                wait: Wait::until(until),
+                wait: PlaceWait::until(until),
                 reached: None,
                 answer_ns_max,
                 others: 0,

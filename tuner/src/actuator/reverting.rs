@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::armed::{Armed, WriteEnd, WriteOptions};
 use super::calling::InverseAtSyncPoint;
 use super::session::Session;
-use super::waiting::{Wait, not_reached};
+use super::waiting::{PlaceWait, not_reached};
 use super::{ChangeNumber, Refusal, RevertSummary};
 use crate::journal::{ActionRecord, JournalChange, RevertOutcome, Status};
 use crate::process::Pid;
@@ -32,7 +32,7 @@ enum ArmedRevert {
 struct ArmedSet {
     returning: Returning,
     armed: Armed,
-    wait: Wait,
+    wait: PlaceWait,
 }
 
 /// An attempt to revert a change.
@@ -225,7 +225,7 @@ impl Session {
             Ok(armed) => Ok(ArmedSet {
                 returning,
                 armed,
-                wait: Wait::until(until),
+                wait: PlaceWait::until(until),
             }),
             Err(refusal) => {
                 let outcome = RevertOutcome::Failed(refusal.message.clone());

@@ -50,20 +50,20 @@ struct WaitingSet {
     command: ArmCommand,
     announced: Announced,
     armed: Armed,
-    wait: Wait,
+    wait: PlaceWait,
     renewals: u32,
 }
 
 /// The time in which a place must be reached.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wait {
+pub(super) struct PlaceWait {
     since: Instant,
     pub(super) until: Instant,
 }
 
-impl Wait {
-    pub(super) fn until(until: Instant) -> Wait {
-        Wait {
+impl PlaceWait {
+    pub(super) fn until(until: Instant) -> PlaceWait {
+        PlaceWait {
             since: Instant::now(),
             until,
         }
@@ -180,7 +180,7 @@ impl Session {
     fn arm_until(
         &mut self,
         command: ArmCommand,
-        wait: Option<Wait>,
+        wait: Option<PlaceWait>,
         renewals: u32,
     ) -> Result<ArmedSet, Refusal> {
         let pid = command.set.pid;
@@ -203,7 +203,7 @@ impl Session {
         let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
         match self.waiting.arm(point, Arc::new(place), change, how) {
             Ok(armed) => Ok(ArmedSet::Waits(WaitingSet {
-                wait: wait.unwrap_or_else(|| Wait::until(Instant::now() + within)),
+                wait: wait.unwrap_or_else(|| PlaceWait::until(Instant::now() + within)),
                 command,
                 announced,
                 armed,
@@ -343,12 +343,12 @@ pub(super) fn not_now(message: String) -> Refusal {
     }
 }
 
-pub(super) fn not_reached(place: &SyncPoint, passage: &HoldStatistics, waited: (Wait, Pid)) -> String {
+pub(super) fn not_reached(place: &SyncPoint, passage: &HoldStatistics, waited: (PlaceWait, Pid)) -> String {
     format!("{}: nothing was written", in_vain(place, passage, waited))
 }
 
 /// Describes how the program passed a place at which nothing was done.
-pub(super) fn in_vain(place: &SyncPoint, passage: &HoldStatistics, (wait, pid): (Wait, Pid)) -> String {
+pub(super) fn in_vain(place: &SyncPoint, passage: &HoldStatistics, (wait, pid): (PlaceWait, Pid)) -> String {
     match (passage.hits, passage.misses) {
         (0, _) => wait.in_vain(place, pid.is_alive(), Instant::now()),
         (hits, misses) => {

@@ -20,7 +20,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use abi::Totals;
 
-use scatter::{Marks, Slice, Slices};
+use scatter::{Marks, PaceSlice, Slices};
 
 /// The true price may exceed the measured one by this part of it, because prices are measured in a loop with
 /// warm caches. A test checks that the price is at least 0.6 of the additional time of calls in a program
@@ -52,7 +52,7 @@ impl CountTime {
 }
 
 /// A function in one window: its number, what it did, and the slices of the window.
-type FunctionWindow = (u32, Amounts, Vec<Slice>);
+type FunctionWindow = (u32, Amounts, Vec<PaceSlice>);
 
 /// One process in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -226,14 +226,14 @@ struct Clocks {
 
 /// The calls of a function in the preceding windows, and their length, both weighted.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct WindowCalls {
     amounts: Amounts,
     cpu_ns: f64,
     at_ns: f64,
     slices: Slices,
 }
 
-impl Seen {
+impl WindowCalls {
     /// A time by each clock, in lengths of the windows: elapsed time, CPU time, and what lies between them where
     /// this part of the CPU time is spent inside the library.
     fn clocks(&self, inside: f64, of: CountTime) -> Clocks {
@@ -259,7 +259,7 @@ struct Gap {
     functions: BTreeSet<u32>,
     /// By function in ascending order: what the preceding windows had of it. Contains only functions that were
     /// sampled before.
-    seen: Vec<(u32, Seen)>,
+    seen: Vec<(u32, WindowCalls)>,
     pace: Option<Pace>,
     /// The part of the CPU time that was spent inside the library.
     inside: f64,
@@ -407,7 +407,7 @@ impl Unwatched {
         let windows = || self.windows.iter().map(|(window, _)| (*window, weight(window)));
         let of_function = |probe: &u32| {
             // A function that was added recently has only its own windows.
-            let mut all = Seen::default();
+            let mut all = WindowCalls::default();
             for (window, seen) in &self.windows {
                 if let Some((_, amounts, slices)) = seen.iter().find(|(of, ..)| of == probe) {
                     all.at_ns += weight(window) * window.length.at_ns as f64;

@@ -10,7 +10,7 @@ use profile::outcome::COMPARED;
 type RevertKey = (&'static str, String);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Line {
+pub(super) struct ReplayLine {
     pub(super) since_ns: u64,
     pub(super) source: &'static str,
     pub(super) rule: String,
@@ -19,14 +19,14 @@ pub(super) struct Line {
 
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    lines: Vec<Line>,
+    lines: Vec<ReplayLine>,
     /// The trials whose change was reverted to compare, until the next line about them: the last revert, and
     /// how many there were.
-    compared: BTreeMap<RevertKey, (Line, usize)>,
+    compared: BTreeMap<RevertKey, (ReplayLine, usize)>,
 }
 
 impl Lines {
-    pub(super) fn add(&mut self, line: Line) {
+    pub(super) fn add(&mut self, line: ReplayLine) {
         if line.text.contains(&format!("; {COMPARED}")) {
             let key = (line.source, line.rule.clone());
             let (last, count) = self.compared.entry(key).or_insert_with(|| (line.clone(), 0));
@@ -42,14 +42,14 @@ impl Lines {
     }
 
     /// All lines: a verdict is reported later than what the recorded session has said meanwhile.
-    pub(super) fn into_ordered(mut self) -> Vec<Line> {
+    pub(super) fn into_ordered(mut self) -> Vec<ReplayLine> {
         self.lines.extend(self.compared.into_values().map(joined));
         self.lines.sort_by_key(|line| line.since_ns);
         self.lines
     }
 }
 
-fn joined((mut line, count): (Line, usize)) -> Line {
+fn joined((mut line, count): (ReplayLine, usize)) -> ReplayLine {
     if count > 1 {
         let counted = format!("{COMPARED} {}", plural(count, "time"));
         line.text = line.text.replacen(COMPARED, &counted, 1);
@@ -66,7 +66,7 @@ mod tests {
         let text = "pace: 45 ms -> 19.9 ms (46 ms -> 20 ms a step); reverted to compare";
         let counted = "pace: 45 ms -> 19.9 ms (46 ms -> 20 ms a step); reverted to compare 3 times";
         let kept = "pace: 45 ms -> 19.9 ms, confirmed; kept";
-        let line = |since_ns, source, rule: &str, text: &str| Line {
+        let line = |since_ns, source, rule: &str, text: &str| ReplayLine {
             since_ns,
             source,
             rule: rule.to_owned(),

@@ -32,7 +32,7 @@ impl Marks {
         probe: u32,
         (opened, before): (CountTime, &[Totals]),
         (at, counted): (CountTime, &[Totals]),
-    ) -> Vec<Slice> {
+    ) -> Vec<PaceSlice> {
         let place = probe as usize;
         let calls = |totals: &[Totals]| totals.get(place).map_or(0, |totals| totals.calls as u32);
         let marks = self.0.iter().filter(|(of, _)| of.at_ns < at.at_ns);
@@ -43,7 +43,7 @@ impl Marks {
         }
         ends.push((at, calls(counted)));
         let pairs = ends.iter().zip(&ends[1..]);
-        let slices = pairs.map(|((begin, before), (end, calls))| Slice {
+        let slices = pairs.map(|((begin, before), (end, calls))| PaceSlice {
             length: end.since(*begin),
             calls: f64::from(calls.wrapping_sub(*before)),
         });
@@ -53,7 +53,7 @@ impl Marks {
 
 /// Calls of a function in a part of a window, between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Slice {
+pub(super) struct PaceSlice {
     pub(super) length: CountTime,
     pub(super) calls: f64,
 }
@@ -61,7 +61,7 @@ pub(super) struct Slice {
 /// The slices of the windows from which a gap is estimated, and of the time just before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slices {
-    pub(super) of: Vec<Slice>,
+    pub(super) of: Vec<PaceSlice>,
     pub(super) windows: usize,
     /// Calls in the windows.
     pub(super) calls: f64,
