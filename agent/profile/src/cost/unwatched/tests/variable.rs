@@ -77,7 +77,7 @@ fn the_truth_is_within_the_range_and_the_range_is_as_wide_as_the_pace_varies() {
     let varies = at_cpu(&VARIES, 0.9);
     // The window's slices, those of the gap, the share of time inside MPI, and the width of the range relative to
     // the truth: at least, at most.
-    let rows: [(&str, Vec<Slice>, Vec<Slice>, f64, [f64; 2]); 6] = [
+    let rows = [
         ("steady", steady.clone(), at_cpu(&[70; 30], 0.9), 0.0, [0.0, 0.02]),
         ("varies", varies.clone(), at_cpu(&[62; 30], 0.9), 0.0, [0.1, 0.4]),
         // A window of one slice says nothing about how the pace varies.
