@@ -134,7 +134,7 @@ actuator: heap rights
 rulebook: diagnostics exit output_name
 http:
 session: actuator control exit heap hint http output_name priority readable report_file rulebook similar_name watchdog
-commands: actuator cli control diagnostics exit hint output_name priority readable report_file rights rulebook session
+commands: actuator cli control diagnostics exit hint http output_name priority readable report_file rights rulebook session
     atomic_file similar_name
 ";
 
@@ -185,7 +185,7 @@ format:
 glob:
 mpi:
 os_metrics:
-streams: format statistics
+streams: format snapshot statistics
 calls: format student
 progress: calls student
 probe: calls glob mpi

@@ -7,9 +7,7 @@ use std::time::Duration;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::{BEN, Running, User};
-use tuneagent_e2e::needs::is_long;
-use tuneagent_e2e::prometheus::{free_address, get};
-use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
+use tuneagent_e2e::wait::{SOON, wait_for};
 use tuneagent_e2e::{Outcome, Problem, each, lammps, programs, require};
 
 use crate::expected::with_folder;
@@ -116,10 +114,7 @@ fn a_pipeline_is_compared_with_its_contract_and_who_has_to_act_is_named() -> Out
     // A line for each window, and one for all of them.
     let picture = format!("{}/watched.svg", ben.own());
     let text = watch("1e7", &["--json", "--svg", &picture], 1, "\"is_violated\":true")?;
-    let lines = text.lines().filter(|line| line.starts_with('{'));
-    let lines = lines
-        .map(serde_json::from_str)
-        .collect::<Result<Vec<serde_json::Value>, _>>()?;
+    let lines = windows_in(&text)?;
     let (summary, windows) = lines.split_last().ok_or("no JSON")?;
     assert_eq!(summary["windows"], windows.len(), "{text}");
     let last = windows.last().ok_or("no window")?;
@@ -185,8 +180,14 @@ fn what_is_no_pipeline_of_ones_own_is_refused_and_nothing_is_written() -> Outcom
     Ok(())
 }
 
-/// The value behind a key in a contract as text.
-fn number_behind(text: &str, key: &str) -> Outcome<f64> {
+/// The windows in the output of `contract watch --json`, and what came of all of them.
+pub(crate) fn windows_in(text: &str) -> Outcome<Vec<serde_json::Value>> {
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    Ok(lines.map(serde_json::from_str).collect::<Result<_, _>>()?)
+}
+
+/// The number behind a key in a text.
+pub(crate) fn number_behind(text: &str, key: &str) -> Outcome<f64> {
     let behind = text
         .split_once(key)
         .ok_or_else(|| format!("no `{key}` in:\n{text}"))?
@@ -293,258 +294,6 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
         text,
         "the contract is about another program: it has rank4 to rank9"
     );
-    Ok(())
-}
-
-/// Workers of a renderer that are set while it runs. It renders in 90 ms, and 24 pictures are needed a second: by
-/// the model three workers are the fewest with which that is possible; four where it waits long for a CPU.
-const SETTABLE: &str = "
-contract: film
-parameters: {render_workers: 1}
-streams:
-  scenes: {from: rank0, to: rank1}
-  pictures: {from: rank1, to: rank2}
-  groups: {from: rank2, to: rank3}
-  film: {from: rank3, to: rank4}
-modules:
-  rank0: {gives: {scenes: 1}}
-  rank1: {kind: task-parallel, takes: [scenes], gives: {pictures: 1}, workers: render_workers}
-  rank2: {takes: [pictures], gives: {groups: 1/12}}
-  rank3: {takes: [groups], gives: {film: 1}}
-  rank4: {takes: [film]}
-require:
-  - film >= 2/s
-adapt:
-  rank1: {set: render_workers, range: 1..16, at: MPI_Recv}
-";
-
-/// The program `pipeline` with one renderer and one encoder: arguments behind these.
-fn five_ranks(times: &[u32]) -> Outcome<Job> {
-    let program = programs::mpi("pipeline", Mpi::OpenMpi)?;
-    let arguments = ["1", "1"].map(str::to_owned).into_iter();
-    let arguments: Vec<String> = arguments.chain(times.iter().map(u32::to_string)).collect();
-    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 5, &program, |folder| {
-        with_folder(folder, arguments)
-    })?;
-    job.events("ready", 5, SOON)?;
-    job.open("go")?;
-    Ok(job)
-}
-
-/// A contract that is compared with a job until `stop`.
-struct Watching<'a> {
-    job: &'a Job,
-    agent: Agent,
-}
-
-impl<'a> Watching<'a> {
-    fn start(job: &'a Job, contract: &str, flags: &[&str]) -> Outcome<Watching<'a>> {
-        let file = job.file("film.yaml");
-        fs::write(&file, contract)?;
-        let (name, pid) = (file.to_string_lossy().into_owned(), job.pid().to_string());
-        let watch = ["contract", "watch", &name, &pid, "--duration", "10min"];
-        let agent = Agent::command(&[&watch[..], flags].concat())?;
-        Ok(Watching { job, agent })
-    }
-
-    /// The first line with all of these parts.
-    fn line(&self, parts: &[&str]) -> Outcome<String> {
-        let what = format!("a line with {parts:?}");
-        self.agent.lines.wait_for(&what, OFTEN, |lines| {
-            let mut texts = lines.iter().map(|line| &line.text);
-            let found = texts.find(|text| parts.iter().all(|part| text.contains(part)));
-            found.cloned()
-        })
-    }
-
-    /// Ends the session that watches the job. Returns the exit code, and all that was printed.
-    fn stop(mut self) -> Outcome<(i32, String)> {
-        let (code, text) = self.agent.request_to(self.job.pid(), "stop", &[])?;
-        assert_eq!(code, 0, "{text}");
-        let code = self.agent.wait(OFTEN)?;
-        Ok((code, self.agent.lines.text()))
-    }
-}
-
-#[test]
-fn workers_are_set_with_their_promise_when_the_load_rises_and_given_back_when_it_falls() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi);
-    let job = five_ranks(&[90_000, 5000, 1244])?;
-    let pid = job.pid().to_string();
-    let watching = Watching::start(&job, SETTABLE, &["--apply"])?;
-    watching.line(&["film: ", "of 2/s, violated"])?;
-    let step = watching.line(&["/s is promised, then bound by "])?;
-    let workers = number_behind(&step, "rank1: render_workers 1 -> ")?;
-    assert!((3.0..=4.0).contains(&workers), "{step}");
-    let promised = number_behind(&step, "; film ")?;
-    assert!((2.0..3.3).contains(&promised), "{step}");
-    watching.line(&["of 2/s, no longer violated"])?;
-    watching.line(&["render_workers 1 -> ", ": promised ", "; kept"])?;
-    // Each picture takes a third of the time, so one worker is enough again, with much to spare.
-    job.open("light")?;
-    let less = format!("rank1: render_workers {workers} -> ");
-    let back = watching.line(&[&less, "/s is promised"])?;
-    let left = number_behind(&back, &less)?;
-    assert!((1.0..workers).contains(&left), "{back}");
-    watching.line(&[&less, ": promised ", "; kept"])?;
-    let (_, journal) = Agent::run_in(watching.agent.folder(), &["journal", &pid])?;
-    assert_has!(journal, "render_workers 1 -> ", "at entry:MPI_Recv", "promised: ");
-    let (code, text) = watching.stop()?;
-    assert_eq!(code, 1, "it was violated at first:\n{text}");
-    assert_eq!(
-        text.matches("/s is promised").count(),
-        2,
-        "one change a phase:\n{text}"
-    );
-    // It is reverted at the end.
-    let (_, value) = Agent::run(&["get", &pid, "render_workers"])?;
-    assert_has!(value, "render_workers = 1 (i32)");
-    Ok(())
-}
-
-#[test]
-fn nothing_is_changed_where_no_number_of_workers_helps_and_requirements_may_change() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi);
-    let job = five_ranks(&[90_000, 5000, 1244])?;
-    let pid = job.pid().to_string();
-    let easy = SETTABLE.replace("film >= 2/s", "film >= 0.2/s");
-    let address = free_address()?;
-    let metrics = ["--metrics", &address.to_string()];
-    let watching = Watching::start(&job, &easy, &[&["--apply", "--json"], &metrics[..]].concat())?;
-    watching.line(&["\"end_s\"", "\"smoothed\""])?;
-    let mut page = String::new();
-    wait_until("the metrics of the first window", SOON, || {
-        page = get(address, "/metrics")?.1;
-        Ok(page.contains("tuneagent_contract_rate{contract=\"film\",feature=\"film\"} "))
-    })?;
-    assert_has!(
-        page,
-        "tuneagent_contract_target{contract=\"film\",feature=\"film\"} 0.2\n",
-        "tuneagent_contract_utilisation{contract=\"film\",feature=\"rank1\"} ",
-        "tuneagent_contract_verdict{contract=\"film\",feature=\"rank4\",verdict=\"starved\"} "
-    );
-    let file = job.file("film.yaml");
-    fs::write(&file, SETTABLE.replace("film >= 2/s", "film >= nothing"))?;
-    watching.line(&["nothing"])?;
-    fs::write(&file, SETTABLE.replace("film >= 2/s", "film >= 1000/s"))?;
-    watching.line(&["film is required at 1000/s, no longer at 0.2/s"])?;
-    watching.line(&[
-        "nothing is changed: film is required at 1000/s, and can be at most ",
-        "with 16 workers in rank1, bound by ",
-    ])?;
-    let (code, text) = watching.stop()?;
-    assert_eq!(code, 1, "{text}");
-    assert_eq!(text.matches("nothing is changed").count(), 1, "{text}");
-    let (_, value) = Agent::run(&["get", &pid, "render_workers"])?;
-    assert_has!(value, "render_workers = 1 (i32)");
-    Ok(())
-}
-
-/// Numbers that are drawn at random, the same in every run of the tests.
-struct Draw(u64);
-
-impl Draw {
-    /// Knuth's MMIX.
-    fn below(&mut self, end: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % u64::from(end)) as u32
-    }
-}
-
-/// A stage that is 1.5 to 4 times as slow as the pipeline has to be, at a load of 50 to 250 pictures a second; the
-/// others take a fifth to four fifths of the time that they may. Whether the first verdict, within five windows,
-/// names it as compute-bound; `None` if the CPUs were taken by other programs, and it says so.
-fn is_found(draw: &mut Draw) -> Outcome<Option<Result<(), String>>> {
-    let picture_us = 4000 + draw.below(16_000);
-    let slow = draw.below(5) as usize;
-    let times = [0, 1, 2, 3, 4].map(|stage| match stage == slow {
-        true => picture_us * (15 + draw.below(26)) / 10,
-        false => picture_us * (2 + draw.below(7)) / 10,
-    });
-    let [request, render, collect, encode, store] = times;
-    let job = five_ranks(&[render, 12 * encode, 1244, request, collect, 12 * store])?;
-    let required = 1e6 / 12.0 / f64::from(picture_us);
-    let contract = SETTABLE.replace("film >= 2/s", &format!("film >= {required:.4}/s"));
-    let watching = Watching::start(&job, &contract, &["--json"])?;
-    watching.line(&["\"end_s\"", "\"is_violated\":true"])?;
-    let (_, text) = watching.stop()?;
-    let windows = text.lines().filter(|line| line.starts_with('{'));
-    let windows = windows
-        .map(serde_json::from_str)
-        .collect::<Result<Vec<serde_json::Value>, _>>()?;
-    let is_violated =
-        |window: &&serde_json::Value| each(&window["rates"]).any(|rate| rate["is_violated"] == true);
-    let mut first = windows.iter().take(5).filter(is_violated);
-    let Some(first) = first.next() else {
-        return Ok(Some(Err(format!(
-            "{times:?}: no verdict in five windows:\n{text}"
-        ))));
-    };
-    let found = &first["bottleneck"];
-    if found["verdict"] == "waits-for-cpu" {
-        return Ok(None);
-    }
-    let is_right = found["name"] == format!("rank{slow}") && found["verdict"] == "compute-bound";
-    let wrong = || format!("{times:?}: {first}");
-    Ok(Some(is_right.then_some(()).ok_or_else(wrong)))
-}
-
-#[test]
-fn the_slow_stage_is_named_within_five_windows_in_random_cases() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi);
-    let (runs, wrong_at_most) = if is_long() { (60, 2) } else { (3, 1) };
-    let mut draw = Draw(28);
-    let mut wrong = Vec::new();
-    let (mut judged, mut not_judged) = (0, 0);
-    while judged < runs {
-        let found = is_found(&mut draw)?;
-        println!("{found:?}");
-        match found {
-            Some(found) => {
-                judged += 1;
-                wrong.extend(found.err());
-            }
-            None => not_judged += 1,
-        }
-        assert!(not_judged <= runs, "the CPUs are taken by other programs");
-    }
-    assert!(
-        wrong.len() <= wrong_at_most,
-        "{} of {runs}: {wrong:#?}",
-        wrong.len()
-    );
-    Ok(())
-}
-
-#[test]
-fn the_rate_that_is_promised_is_that_after_the_change_in_random_cases() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi);
-    if !is_long() {
-        return Ok(());
-    }
-    let mut draw = Draw(28);
-    let mut wrong = Vec::new();
-    for _ in 0..20 {
-        let render_us = 40_000 + draw.below(80_000);
-        let required = 1e6 / 12.0 / f64::from(render_us) * f64::from(15 + draw.below(20)) / 10.0;
-        let job = five_ranks(&[render_us, 5000, 1244])?;
-        let contract = SETTABLE.replace("film >= 2/s", &format!("film >= {required:.4}/s"));
-        let watching = Watching::start(&job, &contract, &["--apply"])?;
-        let kept = watching.line(&["render_workers 1 -> ", ": promised ", "; kept"])?;
-        let (promised, after) = (
-            number_behind(&kept, ": promised ")?,
-            number_behind(&kept, "/s -> ")?,
-        );
-        println!("{promised} promised, {after} after it");
-        if (promised / after - 1.0).abs() > 0.05 {
-            wrong.push(kept);
-        }
-        watching.stop()?;
-    }
-    assert!(wrong.len() <= 2, "{} of 20: {wrong:#?}", wrong.len());
     Ok(())
 }
 

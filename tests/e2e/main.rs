@@ -74,6 +74,7 @@ mod shipped;
 mod gpu;
 
 // Contracts of running pipelines.
+mod contract_acts;
 mod contracts;
 
 // The commands of docs/guide.md and docs/prepare.md.

@@ -50,7 +50,7 @@ pub use calibrate::FittedWork;
 pub use capacity::{Addition, Capacity, Resource};
 pub use model::Contract;
 pub use outline::{ModuleOutline, StreamOutline};
-pub use remedy::{Remedy, Step, WorkersStep};
+pub use remedy::{ContractStep, Remedy, WorkersStep};
 pub use schema::schema;
 pub use simulate::{Scenario, SimulatedRate, SimulatedUse, Simulation, SimulationEnd, Stall};
 pub use size::Size;

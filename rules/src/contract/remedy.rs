@@ -14,14 +14,14 @@ use crate::quantity::significant;
 /// What to do about a contract that does not hold, or whose modules have more workers than it needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Remedy {
-    Set(Step),
+    Set(ContractStep),
     /// Why no step is taken: the greatest rate with it, and what binds it.
     Nothing(String),
 }
 
 /// New numbers of workers, and the rates that follow from them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct ContractStep {
     /// The module that has to act, then those that would bind the rates instead of it.
     pub modules: Vec<WorkersStep>,
     /// The first required feature, with the rate that is promised of it.
@@ -133,7 +133,7 @@ impl Contract {
     ///
     /// # Errors
     /// If the contract cannot be assessed.
-    pub fn spare(&self, now: &BTreeMap<String, u32>) -> Result<Option<Step>, Vec<Diagnostic>> {
+    pub fn spare(&self, now: &BTreeMap<String, u32>) -> Result<Option<ContractStep>, Vec<Diagnostic>> {
         let mut fewer = self.least_workers(WITH_FEWER, now)?;
         fewer.retain(|one| one.to < one.from);
         if fewer.is_empty() {
@@ -198,7 +198,7 @@ impl Contract {
             one.required_rate = assessment.rate(&one.module).unwrap_or_default();
             one.promised_rate = one.required_rate * greatest / capacity.rate;
         }
-        Ok(Remedy::Set(Step {
+        Ok(Remedy::Set(ContractStep {
             modules,
             feature: capacity.feature,
             promised: greatest,

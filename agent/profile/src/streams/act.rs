@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use rules::contract::{Step, WorkersStep};
+use rules::contract::{ContractStep, WorkersStep};
 
 use crate::format::significant;
 
@@ -24,7 +24,7 @@ pub struct MeasuredModule {
 /// A change of workers, and the rule by which a session makes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardedStep {
-    pub step: Step,
+    pub step: ContractStep,
     pub rule: String,
     pub text: String,
 }
@@ -58,7 +58,12 @@ impl MeasuredModule {
 
 impl GuardedStep {
     /// The step as a rule of the session; `number` distinguishes it from earlier ones.
-    pub(super) fn of(contract: &str, step: Step, all: &[MeasuredModule], number: usize) -> GuardedStep {
+    pub(super) fn of(
+        contract: &str,
+        step: ContractStep,
+        all: &[MeasuredModule],
+        number: usize,
+    ) -> GuardedStep {
         let of_step = step
             .modules
             .iter()
@@ -111,14 +116,14 @@ impl GuardedStep {
     }
 }
 
-fn adds(step: &Step) -> bool {
+fn adds(step: &ContractStep) -> bool {
     step.modules.first().is_some_and(|one| one.to > one.from)
 }
 
 /// The objective is the rate of the first module's activations, by the calls of MPI: all rates of a steady state
 /// are proportional, and a module that has to act has most to count. Where workers are given back, more than is
 /// required is worth nothing.
-fn text(rule: &str, contract: &str, step: &Step, measured: &[&MeasuredModule]) -> String {
+fn text(rule: &str, contract: &str, step: &ContractStep, measured: &[&MeasuredModule]) -> String {
     let first = step.modules.first();
     let rate = measured
         .first()

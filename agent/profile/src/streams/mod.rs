@@ -26,7 +26,7 @@ pub use bottleneck::{Bottleneck, Victim, bottleneck};
 pub use counted::{counted, observed};
 pub use learn::{Learned, NotLearned, learn};
 pub use pipes::{Activity, Pipe, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
-pub use policy::{Decision, Policy, Workers};
+pub use policy::{Policy, PolicyAction, WorkerCounts};
 pub use ranks::{
     CalledTotals, RankReport, RankTotals, SentMessages, SentPair, counted_ranks, observed_ranks,
 };

@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::Diagnostic;
-use rules::contract::{Contract, Remedy, Step, WorkersStep};
+use rules::contract::{Contract, ContractStep, Remedy, WorkersStep};
 
 use super::act::{GuardedStep, MeasuredModule};
 use super::trial::{GuardVerdict, ReportedChange, judged};
 use super::watch::ContractWatch;
 
 /// How many workers modules have now; why not, where that is not known.
-pub type Workers = BTreeMap<String, Result<u32, String>>;
+pub type WorkerCounts = BTreeMap<String, Result<u32, String>>;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum PolicyAction {
     Wait,
     Say(String),
     Make(GuardedStep),
@@ -109,9 +109,13 @@ impl Policy {
     ///
     /// # Errors
     /// If the contract cannot be assessed with what was measured.
-    pub fn decide(&mut self, watch: &ContractWatch, workers: &Workers) -> Result<Decision, Vec<Diagnostic>> {
+    pub fn decide(
+        &mut self,
+        watch: &ContractWatch,
+        workers: &WorkerCounts,
+    ) -> Result<PolicyAction, Vec<Diagnostic>> {
         if self.is_on_trial() {
-            return Ok(Decision::Wait);
+            return Ok(PolicyAction::Wait);
         }
         let known: BTreeMap<String, u32> = workers
             .iter()
@@ -121,28 +125,28 @@ impl Policy {
         let step = match watch.has_to_act() {
             Some(module) => {
                 if self.left_alone.contains(&(module.to_owned(), true)) {
-                    return Ok(Decision::Wait);
+                    return Ok(PolicyAction::Wait);
                 }
                 match self.remedy(module, &measured, workers, &known)? {
                     Remedy::Set(step) => step,
                     Remedy::Nothing(why) => {
                         return Ok(match self.said.insert(module.to_owned()) {
-                            true => Decision::Say(format!("nothing is changed: {why}")),
-                            false => Decision::Wait,
+                            true => PolicyAction::Say(format!("nothing is changed: {why}")),
+                            false => PolicyAction::Wait,
                         });
                     }
                 }
             }
             None if watch.is_met() => match self.spare(watch, &measured, &known)? {
                 Some(step) => step,
-                None => return Ok(Decision::Wait),
+                None => return Ok(PolicyAction::Wait),
             },
-            None => return Ok(Decision::Wait),
+            None => return Ok(PolicyAction::Wait),
         };
-        Ok(Decision::Make(self.made(step, &measured)))
+        Ok(PolicyAction::Make(self.made(step, &measured)))
     }
 
-    fn made(&mut self, step: Step, measured: &[MeasuredModule]) -> GuardedStep {
+    fn made(&mut self, step: ContractStep, measured: &[MeasuredModule]) -> GuardedStep {
         let modules = step.modules.iter();
         self.taken_now = modules
             .filter_map(|one| Some((one.module.clone(), taken(one, measured)?)))
@@ -159,7 +163,7 @@ impl Policy {
         &self,
         module: &str,
         measured: &[MeasuredModule],
-        workers: &Workers,
+        workers: &WorkerCounts,
         known: &BTreeMap<String, u32>,
     ) -> Result<Remedy, Vec<Diagnostic>> {
         if let Some(Err(why)) = workers.get(module) {
@@ -171,14 +175,14 @@ impl Policy {
         }
     }
 
-    /// Workers that were not needed in any of the last windows, of modules whose work has become less since their
+    /// WorkerCounts that were not needed in any of the last windows, of modules whose work has become less since their
     /// workers were changed.
     fn spare(
         &self,
         watch: &ContractWatch,
         measured: &[MeasuredModule],
         known: &BTreeMap<String, u32>,
-    ) -> Result<Option<Step>, Vec<Diagnostic>> {
+    ) -> Result<Option<ContractStep>, Vec<Diagnostic>> {
         let mut may_give = known.clone();
         may_give.retain(|module, _| !self.left_alone.contains(&(module.clone(), false)));
         let slowest = watch.slowest();

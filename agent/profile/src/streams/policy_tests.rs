@@ -19,7 +19,7 @@ adapt:
 ";
 
 /// A source, renderers and packers: seconds of work for an item, and the workers of each.
-struct Program {
+struct ModelProgram {
     work: [f64; 3],
     workers: [u32; 3],
     watch: ContractWatch,
@@ -34,11 +34,11 @@ struct Program {
 
 const MODULES: [&str; 3] = ["source", "render", "pack"];
 
-impl Program {
-    fn of(work: [f64; 3], workers: [u32; 3]) -> Program {
+impl ModelProgram {
+    fn of(work: [f64; 3], workers: [u32; 3]) -> ModelProgram {
         let contract = Contract::parse(PACKED).unwrap();
         let (assessment, _) = contract.capacity().unwrap();
-        Program {
+        ModelProgram {
             work,
             workers,
             watch: ContractWatch::of(&contract, &assessment).unwrap(),
@@ -124,9 +124,9 @@ impl Program {
                 .decide(&self.watch, &workers.into_iter().collect())
                 .unwrap()
             {
-                Decision::Wait => {}
-                Decision::Say(line) => self.lines.push(line),
-                Decision::Make(step) => {
+                PolicyAction::Wait => {}
+                PolicyAction::Say(line) => self.lines.push(line),
+                PolicyAction::Make(step) => {
                     self.lines.push(step.sentence());
                     self.changes.push(ReportedChange {
                         rule: Some(step.rule),
@@ -158,7 +158,7 @@ impl Program {
 
 #[test]
 fn workers_follow_the_load_with_one_change_a_phase_and_the_contract_holds_again() {
-    let mut program = Program::of([0.02, 0.09, 0.01], [1, 1, 1]);
+    let mut program = ModelProgram::of([0.02, 0.09, 0.01], [1, 1, 1]);
     assert_eq!(program.said(20), [""; 0], "it holds");
     // Pictures have become heavier: render is compute-bound, and the others wait for it.
     program.work[1] = 0.35;
@@ -192,7 +192,7 @@ fn workers_follow_the_load_with_one_change_a_phase_and_the_contract_holds_again(
 #[test]
 fn workers_are_given_back_where_the_source_is_slow_and_not_below_what_is_required() {
     // The source delivers 12/s, and eight renderers could deliver 33/s.
-    let mut program = Program::of([1.0 / 12.0, 0.24, 0.15], [1, 8, 4]);
+    let mut program = ModelProgram::of([1.0 / 12.0, 0.24, 0.15], [1, 8, 4]);
     assert_eq!(
         program.said(20),
         ["render: renderers 8 -> 3, pack: packers 4 -> 2; pictures 12/s is promised, then bound by source"]
@@ -211,7 +211,7 @@ fn workers_are_given_back_where_the_source_is_slow_and_not_below_what_is_require
             .any(|rate| rate.windows_violated > 0)
     );
     // A source that is too slow is no reason to take workers from others, nor to add some.
-    let mut program = Program::of([0.2, 0.05, 0.05], [1, 8, 1]);
+    let mut program = ModelProgram::of([0.2, 0.05, 0.05], [1, 8, 1]);
     assert_eq!(
         program.said(20),
         ["nothing is changed: the contract states nothing to adapt in source"]
@@ -220,7 +220,7 @@ fn workers_are_given_back_where_the_source_is_slow_and_not_below_what_is_require
 
 #[test]
 fn what_did_not_help_or_did_harm_is_left_alone() {
-    let mut program = Program::of([0.02, 0.35, 0.01], [1, 1, 1]);
+    let mut program = ModelProgram::of([0.02, 0.35, 0.01], [1, 1, 1]);
     program.verdict = GuardVerdict::Reverted;
     assert_eq!(program.said(30).len(), 1, "it is not tried again");
     // It may give workers back, and once that is reverted it does not try again.
@@ -237,7 +237,7 @@ fn what_did_not_help_or_did_harm_is_left_alone() {
 
 #[test]
 fn several_modules_are_set_in_one_step_where_one_alone_only_moves_the_bottleneck() {
-    let mut program = Program::of([0.02, 0.35, 0.15], [1, 1, 1]);
+    let mut program = ModelProgram::of([0.02, 0.35, 0.15], [1, 1, 1]);
     assert_eq!(
         program.said(20),
         ["render: renderers 1 -> 4, pack: packers 1 -> 2; pictures 11.4/s is promised, then bound by render"]
@@ -255,7 +255,7 @@ fn several_modules_are_set_in_one_step_where_one_alone_only_moves_the_bottleneck
         assert!(step.text.contains(part), "{part}:\n{}", step.text);
     }
     // The source binds, whatever the others have.
-    let mut program = Program::of([0.12, 0.35, 0.15], [1, 1, 1]);
+    let mut program = ModelProgram::of([0.12, 0.35, 0.15], [1, 1, 1]);
     assert_eq!(
         program.said(20),
         [
@@ -267,17 +267,17 @@ fn several_modules_are_set_in_one_step_where_one_alone_only_moves_the_bottleneck
 
 #[test]
 fn a_number_of_workers_that_cannot_be_read_is_a_reason_to_do_nothing() {
-    let mut program = Program::of([0.02, 0.35, 0.01], [1, 1, 1]);
+    let mut program = ModelProgram::of([0.02, 0.35, 0.01], [1, 1, 1]);
     program.watch.window(1.0, &program.seen()).unwrap();
     program.watch.window(2.0, &program.seen()).unwrap();
     program.watch.window(3.0, &program.seen()).unwrap();
     let workers = [("render".to_owned(), Err("renderers is no number".to_owned()))];
-    let workers: Workers = workers.into_iter().collect();
+    let workers: WorkerCounts = workers.into_iter().collect();
     let decision = program.policy.decide(&program.watch, &workers).unwrap();
     assert_eq!(
         decision,
-        Decision::Say("nothing is changed: renderers is no number".to_owned())
+        PolicyAction::Say("nothing is changed: renderers is no number".to_owned())
     );
     let decision = program.policy.decide(&program.watch, &workers).unwrap();
-    assert_eq!(decision, Decision::Wait, "it was said");
+    assert_eq!(decision, PolicyAction::Wait, "it was said");
 }

@@ -3,7 +3,9 @@
 
 use job::Discovery;
 use plan::Mode;
-use profile::streams::{ContractWatch, Decision, GuardedStep, MeasuredModule, Policy, RankReport, Workers};
+use profile::streams::{
+    ContractWatch, GuardedStep, MeasuredModule, Policy, PolicyAction, RankReport, WorkerCounts,
+};
 use rules::contract::Contract;
 use session::request::{RuleSource, RuleText};
 
@@ -48,9 +50,9 @@ impl<'a> Actor<'a> {
         let decision = decision
             .map_err(|wrong| Failure::no(wrong.first().map_or(String::new(), |one| one.message.clone())))?;
         match decision {
-            Decision::Wait => Ok(None),
-            Decision::Say(line) => Ok(Some(line)),
-            Decision::Make(step) => {
+            PolicyAction::Wait => Ok(None),
+            PolicyAction::Say(line) => Ok(Some(line)),
+            PolicyAction::Make(step) => {
                 self.add(&step)?;
                 Ok(Some(step.sentence()))
             }
@@ -58,9 +60,9 @@ impl<'a> Actor<'a> {
     }
 
     /// How many workers the modules have now, by the variables that set them.
-    fn workers(&self, modules: &[(MeasuredModule, &str)]) -> Result<Workers, Failure> {
+    fn workers(&self, modules: &[(MeasuredModule, &str)]) -> Result<WorkerCounts, Failure> {
         if modules.is_empty() {
-            return Ok(Workers::new());
+            return Ok(WorkerCounts::new());
         }
         let job = target::job(&mut Discovery::default(), self.target, false)?;
         let workers = modules.iter().map(|(module, variable)| {

@@ -43,7 +43,7 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
         created.map_err(|error| cannot_be_written(name, &error))
     });
     let picture = picture.transpose()?;
-    let shown = Shown {
+    let shown = WindowOutputs {
         json: args.contract.json,
         metrics: args.metrics.map(Metrics::serve).transpose()?,
     };
@@ -76,12 +76,12 @@ fn print_line(data: &impl serde::Serialize) -> Result<(), Failure> {
 }
 
 /// Where windows are shown.
-struct Shown {
+struct WindowOutputs {
     json: bool,
     metrics: Option<Metrics>,
 }
 
-impl Shown {
+impl WindowOutputs {
     /// A window that has been judged, and what is said of it.
     fn window(&self, watch: &ContractWatch, lines: &[String], end_s: f64) -> Result<(), Failure> {
         lines.iter().for_each(|line| say!("{line}"));
@@ -116,7 +116,11 @@ impl From<Unwatched> for Failure {
     }
 }
 
-fn watch_pipes(required: &mut Required<'_>, args: &WatchContractArgs, shown: &Shown) -> Result<(), Failure> {
+fn watch_pipes(
+    required: &mut Required<'_>,
+    args: &WatchContractArgs,
+    shown: &WindowOutputs,
+) -> Result<(), Failure> {
     if args.apply {
         return Err(Failure::not_there(
             "--apply: workers are set in MPI jobs only, and this is none; watch it without",
@@ -159,7 +163,11 @@ fn filling(args: &WatchContractArgs) -> NotLearned {
 }
 
 /// Judges windows of the reports of a session, from the first in which a message has arrived at each end.
-fn watch_job(required: &mut Required<'_>, args: &WatchContractArgs, shown: &Shown) -> Result<(), Failure> {
+fn watch_job(
+    required: &mut Required<'_>,
+    args: &WatchContractArgs,
+    shown: &WindowOutputs,
+) -> Result<(), Failure> {
     let times = (args.duration, REPORT_EVERY);
     let mut session = JobSession::start(&args.target, times, args.apply)?;
     let mut actor = args

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::contract::{Contract, Remedy, Step};
+use rules::contract::{Contract, ContractStep, Remedy};
 
 use super::capacity::{FILM, capacity, used};
 use super::contract;
@@ -72,7 +72,7 @@ fn packed(range: &str, work: [f64; 2], now: [u32; 2]) -> (Contract, BTreeMap<Str
 /// A module with its workers before and after a step.
 type Set<'a> = (&'a str, u32, u32);
 
-fn set(step: &Step) -> Vec<Set<'_>> {
+fn set(step: &ContractStep) -> Vec<Set<'_>> {
     let modules = step.modules.iter();
     modules
         .map(|one| (one.module.as_str(), one.from, one.to))
