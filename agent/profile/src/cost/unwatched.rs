@@ -263,6 +263,9 @@ struct Gap {
     waited: f64,
 }
 
+/// A function in a window: what was counted, and its pace.
+type FunctionWindow = (u32, Amounts, Vec<PaceSlice>);
+
 /// The uncertainty of an estimated number of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
@@ -307,7 +310,7 @@ pub struct Unwatched {
     opened: Option<(CountTime, Vec<Totals>)>,
     /// Since the last gap, which may be longer than the open window.
     marks: Marks,
-    windows: VecDeque<(ProcessWindow, Vec<(u32, Amounts, Vec<PaceSlice>)>)>,
+    windows: VecDeque<(ProcessWindow, Vec<FunctionWindow>)>,
     gap: Option<Gap>,
     beyond: Vec<GapEstimate>,
     /// Total length of past gaps, by function.

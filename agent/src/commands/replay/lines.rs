@@ -34,8 +34,11 @@ impl Lines {
             *count += 1;
             return;
         }
-        let of_rule = self.compared.extract_if(.., |(_, rule), _| *rule == line.rule);
-        self.lines.extend(of_rule.map(|(_, reverts)| joined(reverts)));
+        let compared = std::mem::take(&mut self.compared).into_iter();
+        let (of_rule, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            compared.partition(|((_, rule), _)| *rule == line.rule);
+        self.compared = others;
+        self.lines.extend(of_rule.into_values().map(joined));
         self.lines.push(line);
     }
 
