@@ -266,6 +266,9 @@ struct Gap {
     waited: f64,
 }
 
+/// A function in a window: what was counted, and its pace.
+type FunctionWindow = (u32, Amounts, Vec<PaceSlice>);
+
 /// The uncertainty of an estimated number of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {

@@ -35,7 +35,8 @@ impl Lines {
             return;
         }
         let compared = std::mem::take(&mut self.compared).into_iter();
-        let (of_rule, others): (BTreeMap<_, _>, _) = compared.partition(|((_, rule), _)| *rule == line.rule);
+        let (of_rule, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            compared.partition(|((_, rule), _)| *rule == line.rule);
         self.compared = others;
         self.lines.extend(of_rule.into_values().map(joined));
         self.lines.push(line);

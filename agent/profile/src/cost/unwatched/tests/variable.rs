@@ -6,6 +6,10 @@ use super::*;
 /// A slice of 100 ms: the calls in it, and the CPU time as a share of it.
 type Slice = (u64, f64);
 
+/// A name; the window's slices, those of the gap, the share of time inside MPI; and the width of the range
+/// relative to the truth: at least, at most.
+type Row = (&'static str, Vec<Slice>, Vec<Slice>, f64, [f64; 2]);
+
 /// What a session sees: windows, each of slices, and after each a gap.
 struct Seen {
     unwatched: Unwatched,
@@ -75,9 +79,7 @@ fn at_cpu(calls: &[u64], cpu: f64) -> Vec<Slice> {
 fn the_truth_is_within_the_range_and_the_range_is_as_wide_as_the_pace_varies() {
     let steady = at_cpu(&[70; 10], 0.9);
     let varies = at_cpu(&VARIES, 0.9);
-    // The window's slices, those of the gap, the share of time inside MPI, and the width of the range relative to
-    // the truth: at least, at most.
-    let rows = [
+    let rows: [Row; 6] = [
         ("steady", steady.clone(), at_cpu(&[70; 30], 0.9), 0.0, [0.0, 0.02]),
         ("varies", varies.clone(), at_cpu(&[62; 30], 0.9), 0.0, [0.1, 0.4]),
         // A window of one slice says nothing about how the pace varies.
