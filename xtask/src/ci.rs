@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
@@ -288,14 +289,13 @@ fn quick(root: &Path, profile: &str, words: &[&str]) -> Result<Command> {
 }
 
 /// Runs some experiments, several at a time: their programs sleep their compute time, and the quick form
-/// claims nothing about times. The output of each group is printed in one piece, and every failed group is
-/// listed.
+/// claims nothing about times. The output of each is printed in one piece, and every failed one is listed.
 fn quick_experiments(root: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
     let names: Vec<&str> = experiment::names().filter(|name| is_wanted(name)).collect();
-    let group = |first: usize| {
-        let of = names.iter().skip(first).step_by(EXPERIMENTS_AT_ONCE).copied();
-        let words: Vec<&str> = std::iter::once("experiment").chain(of).collect();
-        let mut command = quick(root, "debug", &words)?;
+    let left = Mutex::new(names.into_iter());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = |name: &str| {
+        let mut command = quick(root, "debug", &["experiment", name])?;
         let output = command
             .output()
             .map_err(|error| process::cannot_start(&command, &error))?;
@@ -305,17 +305,16 @@ fn quick_experiments(root: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<()
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
     };
-    let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
-        let group = &group;
-        let running: Vec<_> = (0..EXPERIMENTS_AT_ONCE.min(names.len()))
-            .map(|first| scope.spawn(move || group(first)))
-            .collect();
-        running
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let all = || {
+            std::iter::from_fn(next)
+                .filter_map(|name| run(name).err())
+                .collect::<Vec<_>>()
+        };
+        let running: [_; EXPERIMENTS_AT_ONCE] = std::array::from_fn(|_| scope.spawn(all));
+        let ended = running.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.concat()
     });
-    let failures: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
     match failures.is_empty() {
         true => Ok(()),
         false => Err(failures.join("\n")),
