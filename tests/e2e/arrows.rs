@@ -185,11 +185,11 @@ format:
 glob:
 mpi:
 os_metrics:
-streams: format snapshot statistics
 calls: format student
 progress: calls student
 probe: calls glob mpi
 snapshot: calls cost os_metrics progress
+streams: format snapshot statistics
 profile: calls cost mpi os_metrics probe snapshot
 ";
 
