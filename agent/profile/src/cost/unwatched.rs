@@ -51,9 +51,6 @@ impl CountTime {
     }
 }
 
-/// A function in one window: its number, what it did, and the slices of the window.
-type FunctionWindow = (u32, Amounts, Vec<PaceSlice>);
-
 /// One process in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessWindow {
