@@ -93,13 +93,13 @@ impl Assembly {
         members: Vec<Participant>,
         rendezvous: &mut dyn Rendezvous,
         hooks: Hooks,
-        until: Instant,
+        wait: PlaceWait,
     ) -> Result<Assembly, HoldError> {
         let mut assembly = Assembly {
             members,
             tickets: Vec::new(),
             hooks,
-            wait: PlaceWait::until(until),
+            wait,
             called_off: Arc::default(),
             attempt: None,
             lead: LEAD,

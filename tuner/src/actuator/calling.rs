@@ -65,7 +65,7 @@ impl Session {
             pid,
             command.at,
             call,
-            Instant::now() + within,
+            PlaceWait::lasting(within),
             command.answer_ns_max,
         )?;
         let number = self.waiting.next_ticket();
@@ -79,7 +79,7 @@ impl Session {
         pid: Pid,
         at: SyncPoint,
         call: CallAtSyncPoint,
-        until: Instant,
+        wait: PlaceWait,
         answer_ns_max: Option<u64>,
     ) -> Result<WaitingCall, Refusal> {
         let answer_ns_max = answer_ns_max.unwrap_or(0).max(STOP_ANSWER_NS_MAX);
@@ -89,7 +89,7 @@ impl Session {
                 at,
                 call,
                 ticket,
-                wait: PlaceWait::until(until),
+                wait,
                 reached: None,
                 answer_ns_max,
                 others: 0,
@@ -126,11 +126,11 @@ impl Session {
         pid: Pid,
         change: u64,
         at: SyncPoint,
-        until: Instant,
+        wait: PlaceWait,
     ) -> Result<InverseAtSyncPoint, Refusal> {
         self.waiting.rendezvous()?;
         let call = self.writer(pid)?.announce_inverse(change)?;
-        let waiting = self.wait_there(pid, at, call, until, None)?;
+        let waiting = self.wait_there(pid, at, call, wait, None)?;
         Ok(InverseAtSyncPoint(waiting))
     }
 

@@ -98,7 +98,7 @@ impl Session {
     ) -> BTreeMap<Pid, TriedIn> {
         let mut reverting = Reverting {
             wanted,
-            until: Instant::now() + REVERT_WAIT,
+            wait: PlaceWait::lasting(REVERT_WAIT),
             tried: BTreeSet::new(),
             done: BTreeMap::new(),
             broken: BTreeMap::new(),
@@ -186,10 +186,10 @@ impl Session {
             let wanted = reverting.wanted;
             let armed = match (&intent.action, intent.action.sync()) {
                 (ActionRecord::Call(_), Some(at)) => self
-                    .arm_inverse(pid, change, at.clone(), reverting.until)
+                    .arm_inverse(pid, change, at.clone(), reverting.wait)
                     .map(|inverse| ArmedRevert::Call(change, Box::new(inverse))),
                 _ => self
-                    .arm_revert(pid, change, (&|earlier| wanted(pid, earlier), reverting.until))
+                    .arm_revert(pid, change, (&|earlier| wanted(pid, earlier), reverting.wait))
                     .map(|set| ArmedRevert::Set(Box::new(set))),
             };
             match armed {
@@ -206,7 +206,7 @@ impl Session {
         &mut self,
         pid: Pid,
         change: u64,
-        (with_it, until): (&dyn Fn(&JournalChange) -> bool, Instant),
+        (with_it, wait): (&dyn Fn(&JournalChange) -> bool, PlaceWait),
     ) -> Result<ArmedSet, Refusal> {
         let PendingRevert {
             space,
@@ -225,7 +225,7 @@ impl Session {
             Ok(armed) => Ok(ArmedSet {
                 returning,
                 armed,
-                wait: PlaceWait::until(until),
+                wait,
             }),
             Err(refusal) => {
                 let outcome = RevertOutcome::Failed(refusal.message.clone());
@@ -279,7 +279,7 @@ impl Session {
 /// The state of reverting: which changes are wanted, and which were tried.
 pub(super) struct Reverting<'a> {
     pub(super) wanted: &'a dyn Fn(Pid, &JournalChange) -> bool,
-    until: Instant,
+    wait: PlaceWait,
     tried: BTreeSet<(Pid, u64)>,
     done: BTreeMap<Pid, Vec<Tried>>,
     broken: BTreeMap<Pid, Refusal>,

@@ -4,12 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::assembly::{Assembled, Assembly, AssemblyError, Participant};
 use super::reverting::{REVERT_LOOK, REVERT_WAIT, Reverting, Tried};
 use super::session::Session;
-use super::waiting::refused;
+use super::waiting::{PlaceWait, refused};
 use super::{ActuatorRefusalKind, Refusal};
 use crate::journal::{ChangeGroup, JournalChange, Mechanism, RevertOutcome, Status, WriteHold};
 use crate::process::Pid;
@@ -24,7 +23,8 @@ impl Session {
         // Reverting one brings an earlier one into force.
         while let Some(shared) = self.newest_shared(pids, reverting, &tried) {
             tried.insert(shared.group.clone());
-            for (pid, attempts) in self.revert_group(&shared, reverting.wanted, Instant::now() + REVERT_WAIT)
+            for (pid, attempts) in
+                self.revert_group(&shared, reverting.wanted, PlaceWait::lasting(REVERT_WAIT))
             {
                 reverting.have_tried(pid, attempts);
             }
@@ -61,7 +61,7 @@ impl Session {
         &mut self,
         shared: &ChangeGroup,
         wanted: &dyn Fn(Pid, &JournalChange) -> bool,
-        until: Instant,
+        wait: PlaceWait,
     ) -> BTreeMap<Pid, Vec<Tried>> {
         let mut done: BTreeMap<Pid, Vec<Tried>> = BTreeMap::new();
         let mut returning: Vec<(Pid, Returning)> = Vec::new();
@@ -97,7 +97,7 @@ impl Session {
         let assembled = match hindered {
             Some(why) => Err(why),
             None if members.is_empty() => return done,
-            None => self.assemble(members, hooks, until),
+            None => self.assemble(members, hooks, wait),
         };
         let count = returning.len();
         let Assembled { result, holds } = assembled.unwrap_or_else(|why| Assembled {
@@ -160,10 +160,10 @@ impl Session {
         &mut self,
         members: Vec<Participant>,
         hooks: Hooks,
-        until: Instant,
+        wait: PlaceWait,
     ) -> Result<Assembled, AssemblyError> {
         let rendezvous = self.waiting.rendezvous()?;
-        let mut assembly = Assembly::start(members, rendezvous, hooks, until)?;
+        let mut assembly = Assembly::start(members, rendezvous, hooks, wait)?;
         loop {
             if let Some(assembled) = assembly.poll(rendezvous) {
                 return Ok(assembled);

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plan::{Key, SyncPoint};
 
 use super::assembly::{Assembled, Assembly, AssemblyError, Participant};
 use super::reverting::REVERT_LOOK;
 use super::session::Session;
-use super::waiting::{WAITING_MAX, WITHIN_MAX, refused};
+use super::waiting::{PlaceWait, WAITING_MAX, WITHIN_MAX, refused};
 use super::{Refusal, SetCommand, TogetherCommand};
 use crate::clock;
 use crate::journal::ChangeGroup;
@@ -101,12 +101,12 @@ impl Session {
                 }
             }
         }
-        let until = Instant::now() + Duration::from_millis(within_ms).min(WITHIN_MAX);
+        let wait = PlaceWait::lasting(Duration::from_millis(within_ms).min(WITHIN_MAX));
         let hooks = self.waiting.options.hooks;
         let assembly = self
             .waiting
             .rendezvous()
-            .and_then(|rendezvous| Assembly::start(members, rendezvous, hooks, until).map_err(refused));
+            .and_then(|rendezvous| Assembly::start(members, rendezvous, hooks, wait).map_err(refused));
         let assembly = match assembly {
             Ok(assembly) => assembly,
             Err(refusal) => {

@@ -62,10 +62,12 @@ pub(super) struct PlaceWait {
 }
 
 impl PlaceWait {
-    pub(super) fn until(until: Instant) -> PlaceWait {
+    /// Begins now.
+    pub(super) fn lasting(duration: Duration) -> PlaceWait {
+        let since = Instant::now();
         PlaceWait {
-            since: Instant::now(),
-            until,
+            since,
+            until: since + duration,
         }
     }
 
@@ -203,7 +205,7 @@ impl Session {
         let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
         match self.waiting.arm(point, Arc::new(place), change, how) {
             Ok(armed) => Ok(ArmedSet::Waits(WaitingSet {
-                wait: wait.unwrap_or_else(|| PlaceWait::until(Instant::now() + within)),
+                wait: wait.unwrap_or_else(|| PlaceWait::lasting(within)),
                 command,
                 announced,
                 armed,
