@@ -63,7 +63,7 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     assert_eq!(code, 1, "{text}");
     assert_has!(
         text,
-        "did not reach entry:MPI_Finalize in time",
+        "did not reach entry:MPI_Finalize within 500 ms",
         &format!("the ranks may wait for each other: `{VARIABLE}` was set in 4 of them before")
     );
 

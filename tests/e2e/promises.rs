@@ -441,12 +441,13 @@ fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
     computes_what_it_should(knobs)
 }
 
-/// Kills the agent and its actuator, so that no process is left to revert the changes.
-fn kill_both(mut agent: Agent) -> Outcome {
-    let actuator = agent.actuators();
-    let pid = actuator.first().ok_or("no actuator")?.pid;
-    let raw = rustix::process::Pid::from_raw(pid.cast_signed()).ok_or("no pid")?;
-    rustix::process::kill_process(raw, Signal::KILL).map_err(std::io::Error::from)?;
+/// Kills the agent, its actuator and the stand-in of that, so that no process is left to revert the changes.
+fn kill_all(mut agent: Agent) -> Outcome {
+    let members = family::descendants(agent.pid());
+    for word in ["stand-in", "actuator"] {
+        let member = members.iter().find(|member| member.has_word(word));
+        member.ok_or(word)?.kill();
+    }
     agent.signal(Signal::KILL)?;
     agent.wait(SOON)?;
     Ok(())
@@ -459,7 +460,7 @@ fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back()
     let folder = open_folder()?;
     let agent = applied(&knobs, folder.path(), &[])?;
     let state = folder.path().join("state");
-    kill_both(agent)?;
+    kill_all(agent)?;
     assert_eq!(knobs.knob()?, 20, "nobody could put it back");
 
     let pid = knobs.pid().to_string();
@@ -505,7 +506,7 @@ fn c6_the_target_always_goes_on() -> Outcome {
         }
         goes_on(&knobs)?;
     }
-    kill_both(applied(&knobs, folder.path(), &[])?)?;
+    kill_all(applied(&knobs, folder.path(), &[])?)?;
     goes_on(&knobs)?;
     computes_what_it_should(knobs)
 }

@@ -62,7 +62,7 @@ pub(super) struct PlaceWait {
 }
 
 impl PlaceWait {
-    /// Begins now.
+    /// A wait that begins now.
     pub(super) fn lasting(duration: Duration) -> PlaceWait {
         let since = Instant::now();
         PlaceWait {
@@ -83,9 +83,7 @@ impl PlaceWait {
             (true, false) => format!("the program did not reach {place} within {}", self.length()),
             (true, true) => {
                 let waited = in_words(now.saturating_duration_since(self.since));
-                format!(
-                    "the program had not reached {place} after {waited}, when the session or its rule ended"
-                )
+                format!("the program had not reached {place} after {waited}, when the change was withdrawn")
             }
         }
     }

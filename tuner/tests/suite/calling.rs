@@ -79,7 +79,7 @@ fn a_call_that_waits_is_let_go_by_word_and_with_the_session() {
     let error = collect(&mut session).unwrap_err();
     assert!(
         error.starts_with("the program had not reached entry:main after ")
-            && error.ends_with(" ms, when the session or its rule ended: nothing was called"),
+            && error.ends_with(" ms, when the change was withdrawn: nothing was called"),
         "{error}"
     );
     session

@@ -178,7 +178,7 @@ fn a_waiting_change_is_dropped_by_command_at_its_deadline_and_at_the_end_of_the_
     let error = collect(&mut session).unwrap_err();
     assert!(
         error.starts_with("the program had not reached entry:main after ")
-            && error.ends_with(" ms, when the session or its rule ended: nothing was written"),
+            && error.ends_with(" ms, when the change was withdrawn: nothing was written"),
         "{error}"
     );
     let mut short = at_main(setting.write("knob", "11"));
