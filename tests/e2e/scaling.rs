@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::{calm, machine};
+use tuneagent_e2e::needs::{calm, is_long, machine};
 use tuneagent_e2e::{Outcome, programs, require, wait};
 
 use crate::expected::SOON;
@@ -21,8 +21,11 @@ const WORK: f64 = 80_000.0;
 const IMBALANCE: f64 = 3_000.0;
 const INFLATION: f64 = 30.0;
 
-/// Lost threads may differ from the truth by this share of the threads: threads are woken up late.
-const NEAR: f64 = 0.02;
+/// Lost threads may differ from the truth by this share of the threads: threads are woken up late, and later on a
+/// busy machine.
+fn near() -> f64 {
+    if is_long() { 0.02 } else { 0.04 }
+}
 
 /// Iterations of a size that are waited for.
 const ENOUGH: u64 = 40;
@@ -90,7 +93,7 @@ fn assert_losses(size: &Value, single: bool) {
     ] {
         let value = number(value);
         assert!(
-            (value - expected).abs() < NEAR * p,
+            (value - expected).abs() < near() * p,
             "{name} is {value} and should be {expected}: {size}"
         );
     }
@@ -227,7 +230,7 @@ fn a_program_that_loses_most_of_its_threads_is_a_finding() -> Outcome {
 #[test]
 fn cpus_are_divided_by_how_well_programs_scale() -> Outcome {
     require!(Root, Cc);
-    let _machine = calm();
+    let _machine = machine();
     let start = |words| start_with(programs::openmp("losses")?, "OMP_NUM_THREADS=8", words);
     let jobs = [
         start("library 1000 240000 0 0")?,

@@ -111,7 +111,7 @@ impl Shape {
 #[test]
 fn speedups_of_the_five_shapes_are_those_of_the_closed_form() -> Outcome {
     require!(Root, Cc);
-    let _machine = calm();
+    let _machine = machine();
     let started: Vec<(Job, Agent)> = SHAPES.iter().map(Shape::start).collect::<Outcome<_>>()?;
     let mut differences = Vec::new();
     for (shape, (mut job, mut agent)) in SHAPES.iter().zip(started) {
