@@ -149,9 +149,9 @@ fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm
     two_sizes(programs::openmp_of_llvm("losses")?, "clause")
 }
 
-/// The library may take fewer threads than it is told: by the load of the machine (`dyn-var`), or up to its limit. The
+/// The library may take fewer threads than requested: by the load of the machine (`dyn-var`), or up to its limit. The
 /// sizes are those that the program counts itself.
-fn fewer_than_told(program: &Path, environment: &str) -> Outcome {
+fn smaller_than_requested(program: &Path, environment: &str) -> Outcome {
     let mut job = start_with(program.to_owned(), environment, "1000 64000 0 1 1 15 0")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     wait_for_report(&agent, |now| {
@@ -188,7 +188,7 @@ fn sizes_that_the_library_makes_smaller_are_those_of_the_program() -> Outcome {
     let program = programs::openmp("shapes")?;
     FEWER
         .iter()
-        .try_for_each(|environment| fewer_than_told(&program, environment))
+        .try_for_each(|environment| smaller_than_requested(&program, environment))
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn sizes_that_the_library_makes_smaller_are_those_of_the_program_on_llvm() -> Ou
     let program = programs::openmp_of_llvm("shapes")?;
     FEWER
         .iter()
-        .try_for_each(|environment| fewer_than_told(&program, environment))
+        .try_for_each(|environment| smaller_than_requested(&program, environment))
 }
 
 /// Threads that do the work of less than half of them are a finding, with what they are lost to.
