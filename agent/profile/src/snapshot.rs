@@ -452,19 +452,22 @@ impl Snapshot {
 mod tests {
     use super::*;
 
-    #[test]
-    fn iterations_around_a_moment_are_those_just_before_and_all_since() {
-        let part = |until_ms, count, mean_ms: u64| PaceView {
+    fn part(until_ms: u64, count: u64, mean_us: u64) -> PaceView {
+        PaceView {
             until: Duration::from_millis(until_ms),
             count,
-            mean_ns: (mean_ms * 1_000_000) as f64,
-        };
+            mean_ns: (mean_us * 1_000) as f64,
+        }
+    }
+
+    #[test]
+    fn iterations_around_a_moment_are_those_just_before_and_all_since() {
         let view = IterationView {
             parts: vec![
-                part(100, 2, 50),
-                part(400, 10, 30),
-                part(520, 4, 30),
-                part(620, 10, 10),
+                part(100, 2, 50_000),
+                part(400, 10, 30_000),
+                part(520, 4, 30_000),
+                part(620, 10, 10_000),
             ],
             ..IterationView::default()
         };
@@ -478,11 +481,6 @@ mod tests {
 
     #[test]
     fn a_loop_that_took_little_of_the_time_is_no_step_of_the_program() {
-        let part = |until_ms, count, mean_us: u64| PaceView {
-            until: Duration::from_millis(until_ms),
-            count,
-            mean_ns: (mean_us * 1_000) as f64,
-        };
         // As seen of CP2K: 60 short iterations in 2.6 s, then two with everything else in between.
         let view = IterationView {
             parts: vec![part(1_000, 60, 35), part(3_400, 2, 351_000)],

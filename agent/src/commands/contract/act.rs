@@ -98,8 +98,8 @@ impl<'a> Actor<'a> {
         };
         let mut session = running::find(&self.session.to_string())?;
         // An earlier rule for the same variable gives way; what it changed stays.
-        let earlier = self.policy.steps().iter().rev().skip(1);
-        if let Some(before) = earlier.into_iter().find(|before| before.shares_a_module(step)) {
+        let mut earlier = self.policy.steps().iter().rev().skip(1);
+        if let Some(before) = earlier.find(|before| before.shares_a_module(step)) {
             session.remove(&before.rule, true).map_err(running::failure)?;
         }
         session.add(rule, Mode::Applying).map_err(running::failure)?;
