@@ -104,7 +104,7 @@ fn ranks_of_mpich_5_that_spin_become_faster() -> Outcome {
     becomes_faster("MPICH 5")
 }
 
-/// The quick form of the experiment `resize` includes the verdict on this repair.
+/// `openmp_teams_follow_a_quota_down_and_up` includes the verdict on this repair.
 #[test]
 fn openmp_programs_whose_teams_fight_for_cores_become_faster() -> Outcome {
     is_repaired("OpenMP")
@@ -120,9 +120,9 @@ fn programs_on_other_libraries_of_threads_are_repaired() -> Outcome {
 
 #[test]
 fn memory_that_is_kept_or_given_back_too_soon_is_repaired() -> Outcome {
-    is_repaired("freed 512 MiB")?;
-    // The quick form of the experiment `runtime` covers these in every run.
-    faster_in_long_runs("blocks")
+    ["freed 512 MiB", "blocks of 64 MiB"]
+        .into_iter()
+        .try_for_each(is_repaired)
 }
 
 #[test]
@@ -288,8 +288,7 @@ fn follows(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Long runs only: the quick form of the experiment `resize` covers the first case, and the rules share their
-/// texts.
+/// Long runs only: the first case is covered in every run, and the rules share their texts.
 fn follows_in_long_runs(name: &str) -> Outcome {
     match is_long() {
         true => follows(name),
@@ -299,7 +298,7 @@ fn follows_in_long_runs(name: &str) -> Outcome {
 
 #[test]
 fn openmp_teams_follow_a_quota_down_and_up() -> Outcome {
-    follows_in_long_runs("teams left to the library")
+    follows("teams left to the library")
 }
 
 #[test]

@@ -47,10 +47,9 @@ const TESTS_INSIDE: &str = "tests inside";
 /// Steps that run beside those that follow, up to the next one that attaches to programs.
 const BESIDE: [&str; 3] = [OBJECT, EXPERIMENTS, TESTS_INSIDE];
 
-/// Experiments that claim nothing but times, so that their quick form settles nothing. It compares the results
-/// of the runs and whether a rule wrote without `--apply`, as that of `wildfire` does, or whether a guard
-/// judged, as `guarded::` does among the whole programs. So it runs with `--long` only.
-const EXPERIMENTS_OF_TIMES: [&str; 2] = ["index", "nothing"];
+/// Experiments that claim nothing but times and verdicts of a guard, which depend on how quiet the machine is.
+/// Their quick form settles nothing that the whole programs or `wildfire` do not, so it runs with `--long` only.
+const EXPERIMENTS_OF_TIMES: [&str; 5] = ["index", "nothing", "resize", "runtime", "untouched"];
 
 /// Steps beside which nothing else may run, because they attach to programs that use all CPUs.
 const RUN_PROGRAMS: [&str; 2] = ["tests", "whole programs"];
