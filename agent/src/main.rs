@@ -12,8 +12,9 @@ use tracing_subscriber::{
 use tuneagent::{cli::Cli, commands, exit::Failure};
 
 /// Exits with clap's message. If the first word is a number, it probably is a process id, so suggests
-/// `attach`.
-fn mistyped(error: &clap::Error) -> ! {
+/// `attach`. No value starts with `--`, so clap's tip to pass an unknown flag as a value is left out.
+fn mistyped(mut error: clap::Error) -> ! {
+    error.remove(clap::error::ContextKind::Suggested);
     let is_number = |word: &String| word.parse::<u32>().is_ok();
     match std::env::args().nth(1).filter(is_number) {
         Some(pid) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         .with(filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)))
         .with(lines)
         .init();
-    let outcome = commands::run(Cli::try_parse().unwrap_or_else(|error| mistyped(&error)));
+    let outcome = commands::run(Cli::try_parse().unwrap_or_else(|error| mistyped(error)));
     let unwritten = console::failure()
         .filter(|_| outcome.is_ok())
         .map(|error| Failure::no("standard output could not be written").caused_by(&error));

@@ -97,7 +97,8 @@ fn a_program_without_mpi_is_reported_and_probes_are_offered() -> Outcome {
 fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
     let _machine = require!(shared: Root);
     let mut job = start_busywork("300")?;
-    let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner"])?;
+    // Nothing calls `main` again.
+    let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner", "main"])?;
     let (mut own_counts, report) = summed(&mut job, &mut agent, 1)?;
     let own_count = own_counts.remove(0);
     let seen = crate::expected::counts(&report["processes"][0]["functions"])?;
@@ -105,6 +106,8 @@ fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
         let calls = seen.get(name).map(|(calls, _)| *calls);
         assert_eq!(calls, own_count[name].as_u64(), "{name}: {report}");
     }
+    assert_eq!(report["completeness"]["never_called"], serde_json::json!(["main"]));
+    assert_has!(agent.lines.text(), "never called: main");
     Ok(())
 }
 

@@ -71,6 +71,8 @@ pub struct Snapshot {
     /// Calls that were open when the probes were armed and have returned since. No other number contains them.
     /// `None` if a rank may still be inside such a call, or if nothing is probed.
     pub under_way: Option<u64>,
+    /// Functions named with `--probe` that no process has called.
+    pub never_called: Vec<String>,
     /// Descriptions of the data that is missing. Empty if the snapshot is complete.
     pub missing: Vec<String>,
     /// The cost of watching and tuning; `None` if nothing is probed.

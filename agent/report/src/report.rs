@@ -66,6 +66,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
             "status": if complete { "complete" } else { "partial" },
             "missing": snapshot.missing,
             "lost": lost,
+            "never_called": snapshot.never_called,
             "calls_under_way_when_armed": snapshot.under_way,
             "events_received": snapshot.events.received,
             "hits_added_up": snapshot.events.added_up,

@@ -8,7 +8,8 @@ use probe::kernel::{self, Kernel, LinkKind, Ring};
 use profile::cost::CostView;
 use profile::format::{duration, plural};
 use profile::{
-    FindingView, JobView, MatrixView, Metered, ProcessView, SequenceView, Snapshot, TraceView, has_mpi,
+    FindingView, JobView, MatrixView, Metered, Probe, ProcessView, SequenceView, Snapshot, TraceView, glob,
+    has_mpi,
 };
 use report::{TraceEnd, view};
 use session::request::{Answer, SessionView};
@@ -49,6 +50,7 @@ impl<'a> Views<'a> {
         let kernel = self.measuring.probes.kernel();
         let processes = self.process_views();
         let unknown = mpi_unknown(&processes);
+        let never_called = self.never_called(&processes);
         Snapshot {
             job: JobView {
                 host: self.start.host.clone(),
@@ -83,8 +85,21 @@ impl<'a> Views<'a> {
             lost: self.lost_by_kind(),
             events: self.measuring.partial_sums.view(kernel),
             under_way: kernel.map(Kernel::under_way).filter(|_| unknown.is_none()),
+            never_called,
             missing: self.missing().into_iter().chain(unknown).collect(),
         }
+    }
+
+    fn never_called(&self, processes: &[ProcessView]) -> Vec<String> {
+        let functions = processes.iter().flat_map(|process| &process.functions);
+        let called: BTreeSet<&str> = functions.map(|function| function.name.as_str()).collect();
+        let is_named = |probe: &&Probe| {
+            let mut patterns = self.options.probe.iter();
+            probe.mpi.is_none() && patterns.any(|pattern| glob::matches(pattern, &probe.name))
+        };
+        let named = self.measuring.probes.list().iter().filter(is_named);
+        let names = named.map(|probe| probe.name.clone());
+        names.filter(|name| !called.contains(name.as_str())).collect()
     }
 
     fn missing(&self) -> Vec<String> {

@@ -2,8 +2,8 @@
 //! little but exchange a few bytes or reduce over all ranks. Compares this with a preloaded profiler and with
 //! the cost that the agent itself reports.
 //!
-//! One job is watched by one session of `tuneagent attach` (profile only, without a budget) after another, and
-//! alone before and after each. A pair is the pace in a session beside the mean of the paces before and after
+//! One job is watched by one session of `tuneagent attach` after another, and alone before and after each. The
+//! sessions are in turns of two kinds: profile only without a budget, and what a user gets without a flag. A pair is the pace in a session beside the mean of the paces before and after
 //! it, so that differences between two jobs (memory, placement) do not count, and slow changes of the machine
 //! affect both sides. A second job runs under a small PMPI library that counts calls and their time, in turns
 //! with the first one. Start-up is not measured.
@@ -115,10 +115,12 @@ struct Measured {
     alone: Vec<f64>,
     /// Time of a step, watched / alone.
     attached: Vec<f64>,
+    /// The same for a session with all rules and a budget.
+    with_rules: Vec<f64>,
     preloaded: Vec<f64>,
     /// MPI calls per second of one rank.
     calls_per_s: Vec<f64>,
-    /// Slowdown that the agent reports, as a share of the program's time.
+    /// Slowdown that the agent reports of the measured time, as a share of the program's time.
     reported: Vec<f64>,
 }
 
@@ -134,6 +136,7 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
         "alone, steps/s",
         "attached / alone",
         "median between (95 %)",
+        "with rules / alone",
         "preloaded / alone",
         "MPI calls/s a rank",
         "reported, %",
@@ -145,11 +148,14 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
             continue;
         }
         let measured = measured(subject, &turns).map_err(|problem| format!("{name}: {problem}"))?;
-        let attached = row(name, &measured, &mut table)?;
+        let ratios = row(name, &measured, &mut table)?;
         figures.push(measured.figures(name));
         let (target, bound) = SLOWDOWN;
-        let claim = || Claim::at_most(&format!("P6, {name}: attached / alone"), attached, target, bound);
-        claims.extend(subject.is_real.then(claim));
+        let kinds = ["attached", "attached with rules"];
+        for (kind, ratio) in kinds.iter().zip(ratios) {
+            let claim = || Claim::at_most(&format!("P6, {name}: {kind} / alone"), ratio, target, bound);
+            claims.extend(subject.is_real.then(claim));
+        }
     }
     let Turns {
         pairs,
@@ -157,8 +163,8 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
         ranks,
     } = turns;
     let note = format!(
-        "{pairs} sessions, {seconds} s measured of each and between them, {ranks} ranks; a ratio is the time of a step beside its time alone, \
-         its median and where half of the pairs lie; reported is what the agent says that watching costs, as share of the program's time."
+        "{pairs} sessions of each kind, {seconds} s measured of each and between them, {ranks} ranks; a ratio is the time of a step beside its time alone, \
+         its median and where half of the pairs lie; reported is what the agent says that watching cost in this time, as share of the program's time."
     );
     Ok(measure::Outcome {
         sections: vec![Section::new("The time of a step", table, [note])],
@@ -185,11 +191,18 @@ fn measured(subject: &Subject, turns: &Turns) -> Outcome<Measured> {
     one.resume()?;
     let mut before = one.pace(turns.seconds)?;
     for _ in 0..turns.pairs {
-        let (pace, report) = watched(&one, turns.seconds)?;
-        measured.add_report(&report)?;
-        let after = one.pace(turns.seconds)?;
-        measured.attached.push((before + after) / 2.0 / pace);
-        before = after;
+        for has_rules in [false, true] {
+            let (pace, report) = watched(&one, turns.seconds, has_rules)?;
+            let after = one.pace(turns.seconds)?;
+            let ratio = (before + after) / 2.0 / pace;
+            before = after;
+            if has_rules {
+                measured.with_rules.push(ratio);
+            } else {
+                measured.attached.push(ratio);
+                measured.add_report(&report)?;
+            }
+        }
     }
     for _ in 0..turns.pairs.div_ceil(4) {
         let (ours, alone) = under.paces_beside(&one, turns.seconds)?;
@@ -198,18 +211,19 @@ fn measured(subject: &Subject, turns: &Turns) -> Outcome<Measured> {
         one.pause()?;
     }
     println!(
-        "{}: attached / alone {:.3?}, preloaded / alone {:.3?}",
-        subject.name, measured.attached, measured.preloaded
+        "{}: attached / alone {:.3?}, with rules {:.3?}, preloaded / alone {:.3?}",
+        subject.name, measured.attached, measured.with_rules, measured.preloaded
     );
     Ok(measured)
 }
 
 /// Pace of a job in a session, once it has settled, and the report of the session.
-fn watched(job: &Crowd, seconds: f64) -> Outcome<(f64, Value)> {
+fn watched(job: &Crowd, seconds: f64, has_rules: bool) -> Outcome<(f64, Value)> {
     let folder = tempfile::tempdir()?;
     let report = folder.path().join("report.json");
     let name = report.to_string_lossy();
-    let agent = job.attach(&["--rules", "none", "--budget", "none", "--json", &name])?;
+    let words = ["--json", &name, "--rules", "none", "--budget", "none"];
+    let agent = job.attach(&words[..if has_rules { 2 } else { words.len() }])?;
     agent.armed()?;
     job.pace(1.0)?;
     let pace = job.pace(seconds)?;
@@ -226,7 +240,7 @@ impl Measured {
         let functions = processes.iter().flat_map(|process| each(&process["functions"]));
         let calls: f64 = functions.filter_map(|function| function["calls"].as_f64()).sum();
         let cost = &report["cost"];
-        let figures = cost["slowdown"].as_f64().zip(cost["job_cpu_time_s"].as_f64());
+        let figures = cost["of_late"]["slowdown"].as_f64().zip(cost["job_cpu_time_s"].as_f64());
         let (slowdown, cpu_s) = figures.ok_or("the report does not have its cost")?;
         self.reported.push(slowdown);
         // Each rank has a CPU of its own.
@@ -240,6 +254,7 @@ impl Measured {
             "program": program,
             "steps_per_s_alone": self.alone,
             "time_attached_over_alone": self.attached,
+            "time_attached_with_rules_over_alone": self.with_rules,
             "time_preloaded_over_alone": self.preloaded,
             "median_attached_between": between.map(|(low, high)| [low, high]),
             "mpi_calls_per_cpu_s": stats::quantile(&self.calls_per_s, 0.5),
@@ -248,8 +263,8 @@ impl Measured {
     }
 }
 
-/// A row of the table. Returns the median of attached / alone.
-fn row(name: &str, measured: &Measured, table: &mut Table) -> Result<f64> {
+/// A row of the table. Returns the medians of attached / alone, without and with rules.
+fn row(name: &str, measured: &Measured, table: &mut Table) -> Result<[f64; 2]> {
     let at =
         |values: &[f64], share| stats::quantile(values, share).ok_or_else(|| format!("{name} was never run"));
     let ratio = |values: &[f64]| -> Result<String> {
@@ -265,11 +280,12 @@ fn row(name: &str, measured: &Measured, table: &mut Table) -> Result<f64> {
         Spread::of(&measured.alone),
         ratio(&measured.attached)?,
         between,
+        ratio(&measured.with_rules)?,
         ratio(&measured.preloaded)?,
         at(&measured.calls_per_s, 0.5)?,
         100.0 * at(&measured.reported, 0.5)?,
     ]);
-    at(&measured.attached, 0.5)
+    Ok([at(&measured.attached, 0.5)?, at(&measured.with_rules, 0.5)?])
 }
 
 #[cfg(test)]
@@ -281,12 +297,13 @@ mod tests {
         let measured = Measured {
             alone: vec![100.0],
             attached: vec![1.25],
+            with_rules: vec![1.5],
             preloaded: vec![1.0],
             calls_per_s: vec![10.0],
             reported: vec![0.01],
         };
         let mut table = Table::new(["program"]);
-        assert_eq!(row("p", &measured, &mut table), Ok(1.25));
+        assert_eq!(row("p", &measured, &mut table), Ok([1.25, 1.5]));
         assert_eq!(measured.figures("p")["time_attached_over_alone"], json!([1.25]));
         assert!(table.to_string().contains("1.2500 (1.2500 to 1.2500)"));
         assert!(table.to_string().contains("too few pairs"));

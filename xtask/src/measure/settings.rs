@@ -72,6 +72,7 @@ pub(super) fn parse(suite: &Suite, words: &[&str]) -> Result<(Vec<&'static Measu
                 }
             }
             "all" => chosen.extend(suite.all),
+            "--help" => return Err(list(suite)),
             option if option.starts_with("--") => {
                 let number = value()?.parse().ok().filter(|number| *number > 0.0);
                 let number = number.ok_or(format!("{option} wants a number above 0"))?;
@@ -136,6 +137,7 @@ mod tests {
         for (words, expected) in [
             (&["hist"][..], "there is no bench hist\n  idle"),
             (&[], "which bench?"),
+            (&["hits", "--help"], "  idle"),
             (&["all", "--repeats", "0"], "a number above 0"),
             (&["all", "--out"], "--out wants a value"),
             (&["all", "--mpi", "x"], "--mpi is openmpi or mpich"),

@@ -155,6 +155,8 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         };
         lines.extend(rows("calls", functions.iter().map(row)));
     }
+    let never = snapshot.never_called.join(", ");
+    lines.extend((!never.is_empty()).then(|| format!(" never called: {never}")));
     lines.extend(durations::lines(snapshot));
     lines.extend(pace::call_sites(snapshot));
     lines.extend(pairs::over_all(snapshot));
