@@ -106,7 +106,10 @@ fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
         let calls = seen.get(name).map(|(calls, _)| *calls);
         assert_eq!(calls, own_count[name].as_u64(), "{name}: {report}");
     }
-    assert_eq!(report["completeness"]["never_called"], serde_json::json!(["main"]));
+    assert_eq!(
+        report["completeness"]["never_called"],
+        serde_json::json!(["main"])
+    );
     assert_has!(agent.lines.text(), "never called: main");
     Ok(())
 }

@@ -8,8 +8,8 @@ use probe::kernel::{self, Kernel, LinkKind, Ring};
 use profile::cost::CostView;
 use profile::format::{duration, plural};
 use profile::{
-    FindingView, JobView, MatrixView, Metered, Probe, ProcessView, SequenceView, Snapshot, TraceView, glob,
-    has_mpi,
+    FindingView, JobView, MatrixView, Metered, ProcessView, SequenceView, Snapshot, TraceView, glob, has_mpi,
+    probe::Probe,
 };
 use report::{TraceEnd, view};
 use session::request::{Answer, SessionView};
