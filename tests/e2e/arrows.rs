@@ -185,7 +185,7 @@ format:
 glob:
 mpi:
 os_metrics:
-calls: format student
+calls: cost format student
 progress: calls student
 probe: calls glob mpi
 snapshot: calls cost os_metrics progress

@@ -7,6 +7,7 @@ use job::{Member, Namer};
 use tuner::{Address, Images, bytes_to_caller};
 
 use probe::kernel::{Kernel, KernelError};
+use profile::cost::{Prices, ProbeTimes, Probed};
 use profile::probe::Probe;
 use profile::{
     CallSiteView, Collectives, Efficiencies, EfficienciesView, IterationView, LeftLoop, Metered, Pace,
@@ -29,6 +30,8 @@ pub(super) struct Rings<'a> {
     pub(super) processes: &'a mut [Metered],
     pub(super) collectives: &'a mut Collectives,
     pub(super) trace: Option<&'a mut Trace>,
+    pub(super) prices: Option<Prices>,
+    pub(super) probed: &'a BTreeMap<u32, Probed>,
     pub(super) has_mpi: bool,
     pub(super) has_regions: bool,
     /// Regions are not probed now; those that are recorded while links are being closed do not count.
@@ -54,8 +57,14 @@ impl Rings<'_> {
         let probes = self.probes;
         let mpi_of = |probe: u32| probes.get(probe as usize).and_then(|probe| probe.mpi);
         let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::MpiFunction::keeps_all_together);
-        let parts: Vec<Option<TeamPart>> = probes.iter().map(Probe::part).collect();
+        let times = |number| match (&self.prices, self.probed.get(&number)) {
+            (Some(prices), Some(probed)) => prices.probe_times(probed),
+            _ => ProbeTimes::default(),
+        };
+        let parts = (0..).zip(probes).map(|(number, probe)| Some((probe.part()?, times(number))));
+        let parts: Vec<Option<(TeamPart, ProbeTimes)>> = parts.collect();
         let part = |probe: u32| parts.get(probe as usize).copied().flatten();
+        let is_region = |probe: u32| part(probe).is_some_and(|(part, _)| part == TeamPart::Region);
         let (has_mpi, are_resting) = (self.has_mpi, self.are_regions_resting);
         let running = self.processes.iter_mut().enumerate();
         for (place, process) in running.filter(|(_, process)| !process.ended) {
@@ -73,7 +82,7 @@ impl Rings<'_> {
             } = process;
             sequence.take(calls, skipped, |call| match has_mpi {
                 true => mpi_of(call.probe).is_some(),
-                false => part(call.probe) == Some(TeamPart::Region) && regions.has_seen(call, are_resting),
+                false => is_region(call.probe) && regions.has_seen(call, are_resting),
             });
         }
         self.collectives.meet();

@@ -19,6 +19,7 @@ use std::ops::Range;
 use abi::Call;
 
 use super::scaling::{Scaling, UnusedIteration};
+use crate::cost::ProbeTimes;
 
 /// Bodies that may lie between two regions of the first thread; with more of them the region is not analysed.
 const BODIES_MAX: usize = 1 << 14;
@@ -87,6 +88,7 @@ struct Body {
     thread: u32,
     entered_ns: u64,
     left_ns: u64,
+    probes: ProbeTimes,
 }
 
 /// The work of one thread in a region.
@@ -96,17 +98,19 @@ struct ThreadWork {
     entered_ns: u64,
     left_ns: u64,
     working_ns: u64,
+    probes: ProbeTimes,
 }
 
 impl Teams {
     /// Takes the content of a process's ring: calls in order, `None` for each that was overwritten, and the
-    /// number of overwritten calls before them. `part` gives the kind of a probe's calls.
+    /// number of overwritten calls before them. `part` gives the kind of a probe's calls, and what its hits
+    /// cost.
     pub fn take(
         &mut self,
         first_thread: u32,
         calls: &[Option<Call>],
         skipped: u64,
-        part: impl Fn(u32) -> Option<TeamPart>,
+        part: impl Fn(u32) -> Option<(TeamPart, ProbeTimes)>,
     ) {
         self.is_broken |= skipped > 0;
         for call in calls {
@@ -115,10 +119,12 @@ impl Teams {
                 continue;
             };
             match part(call.probe) {
-                Some(TeamPart::Body) if self.bodies.len() < BODIES_MAX => self.bodies.push(Body::of(call)),
-                Some(TeamPart::Body) => self.is_broken = true,
-                Some(TeamPart::Region) if call.thread == first_thread => self.close(call),
-                Some(TeamPart::Region) => self.not_looked_into += 1,
+                Some((TeamPart::Body, probes)) if self.bodies.len() < BODIES_MAX => {
+                    self.bodies.push(Body::of(call, probes));
+                }
+                Some((TeamPart::Body, _)) => self.is_broken = true,
+                Some((TeamPart::Region, probes)) if call.thread == first_thread => self.close(call, probes),
+                Some((TeamPart::Region, _)) => self.not_looked_into += 1,
                 None => {}
             }
         }
@@ -136,19 +142,24 @@ impl Teams {
         (self.totals.regions > 0).then_some(self.totals)
     }
 
-    /// A region of the first thread has ended.
-    fn close(&mut self, region: &Call) {
+    /// A region of the first thread has ended. The time of our probes in it is left out, so that teams of one
+    /// thread lose nothing by starting and ending.
+    fn close(&mut self, region: &Call, probes: ProbeTimes) {
         let (begin, end) = (region.entered_ns, region.entered_ns + region.duration_ns);
         let team = team(&self.bodies, region.thread, begin..end);
         self.bodies.clear();
         // The bodies in a region within this one were taken with that one.
         self.is_broken |= std::mem::replace(&mut self.begin_ns, begin) > begin;
+        let range = without_probes(begin..end, &team);
         let parts = match (std::mem::take(&mut self.is_broken), &team[..]) {
             (true, _) => Err(UnusedIteration::CallsMissed),
             (false, []) => Err(UnusedIteration::BodiesUnknown),
-            (false, team) => Ok(TeamParts::of(begin, end, team)),
+            (false, team) => Ok(TeamParts::of(&range, team)),
         };
-        self.scaling.region(region.site, (begin, end), parts.as_ref());
+        let probes_ns = (end - begin) - (range.end - range.start) + probes.exit_ns;
+        let (begin, end) = (range.start, range.end);
+        self.scaling
+            .region(region.site, (begin, end), parts.as_ref(), probes_ns);
         match parts {
             Ok(parts) => self.totals.add(end - begin, &parts),
             Err(_) => self.not_looked_into += 1,
@@ -157,12 +168,13 @@ impl Teams {
 }
 
 impl Body {
-    fn of(call: &Call) -> Body {
+    fn of(call: &Call, probes: ProbeTimes) -> Body {
         Body {
             probe: call.probe,
             thread: call.thread,
             entered_ns: call.entered_ns,
             left_ns: call.entered_ns + call.duration_ns,
+            probes,
         }
     }
 }
@@ -192,6 +204,7 @@ fn team(bodies: &[Body], first: u32, region: Range<u64>) -> Vec<ThreadWork> {
                 entered_ns: body.entered_ns,
                 left_ns: body.left_ns,
                 working_ns: body.left_ns - body.entered_ns,
+                probes: body.probes,
             }),
         }
     }
@@ -199,8 +212,22 @@ fn team(bodies: &[Body], first: u32, region: Range<u64>) -> Vec<ThreadWork> {
     team
 }
 
+/// A region without the time of the probes between its begin and the first thread in its body, and between
+/// the last thread there and its end.
+fn without_probes(region: Range<u64>, team: &[ThreadWork]) -> Range<u64> {
+    let first = team.iter().min_by_key(|member| member.entered_ns);
+    let last = team.iter().max_by_key(|member| member.left_ns);
+    let Some((first, last)) = first.zip(last) else {
+        return region;
+    };
+    let starting = (first.entered_ns - region.start).min(first.probes.entry_ns);
+    let ending = (region.end - last.left_ns).min(last.probes.exit_ns);
+    region.start + starting..region.end - ending
+}
+
 impl TeamParts {
-    fn of(begin: u64, end: u64, team: &[ThreadWork]) -> TeamParts {
+    fn of(region: &Range<u64>, team: &[ThreadWork]) -> TeamParts {
+        let (begin, end) = (region.start, region.end);
         let last = team.iter().map(|member| member.left_ns).max().unwrap_or(end);
         let mut parts = TeamParts {
             threads: team.len() as u32,
@@ -283,10 +310,10 @@ mod tests {
         })
     }
 
-    fn part(probe: u32) -> Option<TeamPart> {
+    fn part(probe: u32) -> Option<(TeamPart, ProbeTimes)> {
         match probe {
-            REGION => Some(TeamPart::Region),
-            BODY..=3 => Some(TeamPart::Body),
+            REGION => Some((TeamPart::Region, ProbeTimes::default())),
+            BODY..=3 => Some((TeamPart::Body, ProbeTimes::default())),
             _ => None,
         }
     }
@@ -316,6 +343,30 @@ mod tests {
             (40, 180, 20)
         );
         assert_eq!(totals.load_balance(), Some(400.0 / 600.0));
+    }
+
+    #[test]
+    fn the_time_of_our_probes_is_neither_start_nor_end() {
+        let probes = ProbeTimes {
+            entry_ns: 8,
+            exit_ns: 15,
+        };
+        let mut teams = Teams::default();
+        let calls = [
+            call(BODY, 2, 130, 230),
+            call(BODY, 1, 110, 410),
+            call(REGION, 1, 100, 420),
+            // Starts and ends within less time than a hit usually takes.
+            call(BODY, 1, 505, 590),
+            call(REGION, 1, 500, 600),
+        ];
+        teams.take(1, &calls, 0, |probe| Some((part(probe)?.0, probes)));
+        let totals = teams.totals().unwrap();
+        assert_eq!((totals.team_ns, totals.working_ns), (604 + 85, 485));
+        assert_eq!(
+            (totals.starting_ns, totals.waiting_ns, totals.ending_ns),
+            (24, 180, 0)
+        );
     }
 
     #[test]

@@ -15,5 +15,5 @@ pub use account::{
     TOO_MUCH, UnreadView, WindowsView,
 };
 pub use budget::{BudgetFunction, BudgetShare, BudgetShareError, Load, SamplingStep, Windows};
-pub use price::{Measured, PriceSource, Prices, Probed, ReturnKind};
+pub use price::{Measured, PriceSource, Prices, ProbeTimes, Probed, ReturnKind};
 pub use unwatched::{CountTime, Estimate, ProcessWindow, Unwatched};

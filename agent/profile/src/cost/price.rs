@@ -65,6 +65,15 @@ pub struct Probed {
     pub links: u32,
 }
 
+/// What the two hits of a call cost its thread, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeTimes {
+    /// Between a hit at an entry and what follows in the function.
+    pub entry_ns: u64,
+    /// Between a hit where the function is left and what follows in its caller.
+    pub exit_ns: u64,
+}
+
 /// Measured durations of calls of test functions, in nanoseconds each, with nothing subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
@@ -135,6 +144,20 @@ impl Prices {
             Cost::Emulated => self.emulated_ns,
             // Unknown: use the higher price.
             Cost::Stepped | Cost::Unknown => self.stepped_ns,
+        }
+    }
+
+    /// What the two hits of a call of a function that is probed in this way cost its thread. A single-stepped
+    /// entry delays only what follows it.
+    pub fn probe_times(&self, probed: &Probed) -> ProbeTimes {
+        let exit_ns = match probed.returns {
+            ReturnKind::Unseen => 0.0,
+            ReturnKind::Jump => self.return_ns,
+            ReturnKind::Instruction => self.leave_ns,
+        };
+        ProbeTimes {
+            entry_ns: self.emulated_ns as u64,
+            exit_ns: exit_ns as u64,
         }
     }
 

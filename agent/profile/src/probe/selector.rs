@@ -70,10 +70,11 @@ pub(crate) fn mark_of(name: &str) -> &str {
     name.split(ANOTHER).next().unwrap_or(name)
 }
 
-/// Whether it is an entry point of libgomp (which libomp has too) or libomp that starts a team, regardless of
-/// the file name.
+/// Whether it is an entry point of libgomp (which libomp has too) or libomp that runs a parallel region,
+/// regardless of the file name. Those of GCC before 4.9 (`_start`) return before the region runs, and share
+/// their exits with the function that every region calls: a probe there would cost each region a hit.
 pub fn starts_team(name: &str) -> bool {
-    (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
+    (name.starts_with("GOMP_parallel") && !name.ends_with("_end") && !name.ends_with("_start"))
         || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
 }
 
@@ -123,6 +124,8 @@ mod tests {
         }
         for name in [
             "GOMP_parallel_end",
+            "GOMP_parallel_start",
+            "GOMP_parallel_loop_static_start",
             "GOMP_barrier",
             "__kmpc_fork_teams",
             "omp_get_num_threads",
@@ -132,10 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_libgomp_that_take_a_size_start_a_team_and_that_of_llvm_does_not() {
+    fn functions_of_libgomp_that_take_a_size_run_a_region_and_that_of_llvm_does_not() {
         for (name, _) in plan::TEAM_SIZES {
             let starts = ProbeSelector::OpenmpRegion.means(name, false);
-            assert_eq!(starts, *name != "__kmpc_push_num_threads", "{name}");
+            let runs = !name.ends_with("_start") && *name != "__kmpc_push_num_threads";
+            assert_eq!(starts, runs, "{name}");
             assert!(ProbeSelector::OpenmpSize.means(name, false), "{name}");
         }
         assert!(!ProbeSelector::OpenmpSize.means("__kmpc_fork_call", false));

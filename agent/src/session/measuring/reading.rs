@@ -275,6 +275,8 @@ impl Measuring {
                 are_regions_resting: self.budget.regions.since_ns.is_none(),
                 are_all_here: context.target.job.size() == Some(self.profile.processes.len()),
                 probes: self.probes.list(),
+                prices: self.probes.prices(),
+                probed: self.budget.costs.probed(),
                 processes: &mut self.profile.processes,
                 collectives: &mut self.profile.collectives,
                 trace: context.screen.trace(),

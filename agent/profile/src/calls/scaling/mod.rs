@@ -164,6 +164,8 @@ struct RegionSums {
     missed: u64,
     /// Number of regions of which no body was seen.
     unknown: u64,
+    /// Time of the probes of these regions, in nanoseconds.
+    probes: u64,
 }
 
 /// A region, with the sums over all earlier ones.
@@ -194,12 +196,14 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    /// Adds a region of the first thread after its end, with its parts or the reason why they are not known.
+    /// Adds a region of the first thread after its end, with its parts or the reason why they are not known,
+    /// and the time that its probes took of the first thread.
     pub(super) fn region(
         &mut self,
         site: u64,
         (begin_ns, end_ns): (u64, u64),
         parts: Result<&TeamParts, &UnusedIteration>,
+        probes_ns: u64,
     ) {
         // A region inside this one, of the same thread, is part of its work.
         while let Some(inner) = self
@@ -222,6 +226,7 @@ impl Scaling {
         });
         let sums = &mut self.sums;
         sums.region += end_ns - begin_ns;
+        sums.probes += probes_ns;
         let parts = match parts {
             Ok(parts) => parts,
             Err(UnusedIteration::BodiesUnknown) => {
@@ -324,7 +329,7 @@ impl Scaling {
             }
             _ => {}
         }
-        let time_ns = range.end - range.start;
+        let time_ns = (range.end - range.start).saturating_sub(sums.probes);
         let all = u64::from(threads) * sums.region;
         Ok((
             threads,
@@ -380,6 +385,7 @@ impl RegionSums {
             changes: self.changes - before.changes,
             missed: self.missed - before.missed,
             unknown: self.unknown - before.unknown,
+            probes: self.probes - before.probes,
         }
     }
 }

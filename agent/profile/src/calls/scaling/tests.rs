@@ -62,7 +62,7 @@ impl Watched {
         for _ in 0..count {
             let begin = self.now_ns;
             let (length, parts) = program.region(threads);
-            self.scaling.region(1, (begin, begin + length), Ok(&parts));
+            self.scaling.region(1, (begin, begin + length), Ok(&parts), 0);
             self.now_ns = begin + length + 1_000 * program.sequential;
             self.iteration += 1;
             self.scaling.iteration(1, &(begin..self.now_ns)).ok();
@@ -240,11 +240,11 @@ fn smaller_teams_in_an_iteration_leave_threads_out() {
     for _ in 0..20 {
         let begin = watched.now_ns;
         let (eight, parts) = PROGRAM.region(8);
-        watched.scaling.region(1, (begin, begin + eight), Ok(&parts));
+        watched.scaling.region(1, (begin, begin + eight), Ok(&parts), 0);
         let (two, parts) = PROGRAM.region(2);
         watched
             .scaling
-            .region(2, (begin + eight, begin + eight + two), Ok(&parts));
+            .region(2, (begin + eight, begin + eight + two), Ok(&parts), 0);
         watched.now_ns = begin + eight + two;
         watched.scaling.iteration(1, &(begin..watched.now_ns)).ok();
     }
@@ -264,8 +264,8 @@ fn a_region_inside_another_one_is_part_of_its_work() {
         let (length, parts) = PROGRAM.region(4);
         let (inner, parts_of_inner) = (length / 2, TeamParts::default());
         let scaling = &mut watched.scaling;
-        scaling.region(2, (begin + 10, begin + 10 + inner), Ok(&parts_of_inner));
-        scaling.region(1, (begin, begin + length), Ok(&parts));
+        scaling.region(2, (begin + 10, begin + 10 + inner), Ok(&parts_of_inner), 0);
+        scaling.region(1, (begin, begin + length), Ok(&parts), 0);
         watched.now_ns = begin + length;
         watched.scaling.iteration(1, &(begin..watched.now_ns)).ok();
     }
@@ -281,19 +281,19 @@ fn iterations_are_left_out_by_reason() {
     let begin = watched.now_ns;
     let scaling = &mut watched.scaling;
     let unseen = Err(&UnusedIteration::CallsMissed);
-    scaling.region(1, (begin, begin + 100), unseen);
+    scaling.region(1, (begin, begin + 100), unseen, 0);
     scaling.iteration(1, &(begin..begin + 200)).ok();
     scaling.iteration(1, &(begin + 200..begin + 300)).ok();
     scaling.iteration(1, &(begin..begin + 50)).ok();
     let (length, parts) = PROGRAM.region(4);
-    scaling.region(1, (begin + 1_000, begin + 1_000 + length), Ok(&parts));
+    scaling.region(1, (begin + 1_000, begin + 1_000 + length), Ok(&parts), 0);
     scaling.waiting(0.3, begin + 900);
     scaling.waiting(0.3, begin + 2_000);
     scaling
         .iteration(1, &(begin + 1_000..begin + 1_000 + length))
         .ok();
     let (stripped, unknown) = (begin + 2_000 + length, Err(&UnusedIteration::BodiesUnknown));
-    scaling.region(1, (stripped, stripped + 100), unknown);
+    scaling.region(1, (stripped, stripped + 100), unknown, 0);
     scaling.iteration(1, &(stripped..stripped + 200)).ok();
     scaling.gap();
     scaling.iteration(1, &(begin..begin + 400)).ok();
