@@ -61,7 +61,9 @@ impl Rings<'_> {
             (Some(prices), Some(probed)) => prices.probe_times(probed),
             _ => ProbeTimes::default(),
         };
-        let parts = (0..).zip(probes).map(|(number, probe)| Some((probe.part()?, times(number))));
+        let parts = (0..)
+            .zip(probes)
+            .map(|(number, probe)| Some((probe.part()?, times(number))));
         let parts: Vec<Option<(TeamPart, ProbeTimes)>> = parts.collect();
         let part = |probe: u32| parts.get(probe as usize).copied().flatten();
         let is_region = |probe: u32| part(probe).is_some_and(|(part, _)| part == TeamPart::Region);

@@ -364,12 +364,8 @@ pub fn losses(snapshot: &Snapshot) -> Vec<String> {
     let mut lines: Vec<String> = lost
         .map(|(kind, number)| format!(" lost: {} ({kind})", count(*number as f64)))
         .collect();
-    lines.extend(
-        snapshot
-            .missing
-            .iter()
-            .map(|missing| format!(" missing: {missing}")),
-    );
+    let missing = snapshot.missing.iter();
+    lines.extend(missing.map(|what| format!(" missing: {what}")));
     lines
 }
 
