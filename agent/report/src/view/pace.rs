@@ -188,12 +188,12 @@ fn step_line(
             format!("{about}{after} after the change, {about}{before} before it")
         }
     };
-    let until = until.map_or_else(String::new, |until| format!("{until}: "));
+    let until = until.unwrap_or_default();
     let probes = probes.map_or_else(String::new, |share| {
         format!("; probes take ~{} of a watched step", percent(share))
     });
     format!(
-        " {until}one step of the detected loop {takes} {time}   ({}{seen}, {calls}{over}{change}{probes})",
+        " one step of the detected loop {takes} {time}   ({}{seen}{until}, {calls}{over}{change}{probes})",
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
 }
@@ -220,19 +220,12 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     };
     let part = probed(snapshot, &regions);
     let watched = part * snapshot.elapsed.as_nanos().max(1) as f64;
-    let seen = match part < WATCHED_FULLY {
-        true => format!(
-            "   (shares of the {} of the time that they were probed)",
-            percent(part)
-        ),
-        false => String::new(),
-    };
     let rate = count((regions.regions as f64 * 1e9 / watched.max(1.0)).round());
     let counted = parts::counted_regions_per_s(snapshot);
     let rate = match (part, counted) {
         (WATCHED_FULLY.., _) => format!("{rate} parallel regions/s"),
         (_, Some(counted)) => format!("{} parallel regions/s", count(counted.round())),
-        (..WATCHED_MIN, None) => "parallel regions: seen too seldom for a rate".to_owned(),
+        (..WATCHED_MIN, None) => "parallel regions, too seldom probed for a rate:".to_owned(),
         (_, None) => format!("~{rate} parallel regions/s"),
     };
     let inside = match regions.inside() {
@@ -241,13 +234,17 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
             percent(inside),
             percent((1.0 - inside).max(0.0)),
         ),
-        None => ", and too short to be timed".to_owned(),
+        None => "   too short to be timed".to_owned(),
     };
     // The rate of regions that are counted all the time is that of the entire session.
     let until = regions.until_ns.filter(|_| counted.is_none());
     let until = until.map(|until_ns| parts::until(snapshot, until_ns));
-    let until = until.map_or_else(String::new, |until| format!("{until}: "));
-    let mut lines = vec![format!(" {until}{rate}{inside}{seen}")];
+    let until = until.unwrap_or_default();
+    let seen = match part < WATCHED_FULLY {
+        true => format!("   (measured in {} of the time{until})", percent(part)),
+        false => String::new(),
+    };
+    let mut lines = vec![format!(" {rate}{inside}{seen}")];
     lines.extend(regions.teams.as_ref().map(team_line));
     lines
 }
@@ -483,18 +480,20 @@ mod tests {
             ..Snapshot::default()
         };
         insta::assert_snapshot!(regions(&snapshot).join("\n"), @"
-        ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (shares of the 20 % of the time that they were probed)
+        ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (measured in 20 % of the time)
         time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5 %; load balance 0.74
         ");
         snapshot.elapsed = Duration::from_secs(50);
-        assert!(regions(&snapshot)[0].starts_with(" parallel regions: seen too seldom for a rate   inside"));
+        assert!(
+            regions(&snapshot)[0].starts_with(" parallel regions, too seldom probed for a rate:   inside")
+        );
         if let Some(regions) = &mut snapshot.processes[0].regions {
             regions.inside_ns = None;
         }
         let line = regions(&snapshot).swap_remove(0);
         assert!(
             line.starts_with(
-                " parallel regions: seen too seldom for a rate, and too short to be timed   (shares of the "
+                " parallel regions, too seldom probed for a rate:   too short to be timed   (measured in "
             ),
             "{line}"
         );

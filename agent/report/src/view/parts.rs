@@ -208,10 +208,10 @@ pub(super) fn until(snapshot: &Snapshot, until_ns: u64) -> String {
         false => "",
     };
     let since = match counted_regions_per_s(snapshot) {
-        Some(_) => "regions are only counted since then",
-        None => "in a sampling window",
+        Some(_) => ", only counted since then",
+        None => "",
     };
-    format!("last measured at {} ({since}{before})", duration(until_ns as f64))
+    format!(", the last at {}{before}{since}", duration(until_ns as f64))
 }
 
 #[cfg(test)]
@@ -403,8 +403,8 @@ mod tests {
             (
                 of_regions(None),
                 &[
-                    " last measured at 1.01 s (in a sampling window): one step of the detected loop took 110 ms on average while it was watched   (27 steps in sampling windows, ",
-                    " last measured at 1.01 s (in a sampling window): ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (shares of the 10 % of the time ",
+                    " one step of the detected loop took 110 ms on average while it was watched   (27 steps in sampling windows, the last at 1.01 s, ",
+                    " ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (measured in 10 % of the time, the last at 1.01 s)",
                     "GOMP_parallel              380     69 %  in ?",
                     "GOMP_parallel              606         -        -    counted 10 % of the time",
                 ],
@@ -413,8 +413,8 @@ mod tests {
             (
                 of_regions(Some(4)),
                 &[
-                    " last measured at 1.01 s (in a sampling window, before the changes): one step ",
-                    " last measured at 1.01 s (in a sampling window, before the changes): ~606 parallel regions/s ",
+                    " 110 ms on average while it was watched   (27 steps in sampling windows, the last at 1.01 s, before the changes, ",
+                    "(measured in 10 % of the time, the last at 1.01 s, before the changes)",
                     " the figures below cover the time before and after the changes, except steps and regions",
                 ],
                 &[],
@@ -431,12 +431,11 @@ mod tests {
         }
         // Also while the session goes on.
         assert!(
-            pace::regions(&of_regions(Some(4)))[0]
-                .starts_with(" last measured at 1.01 s (in a sampling window, before the changes): ")
+            pace::regions(&of_regions(Some(4)))[0].ends_with(", the last at 1.01 s, before the changes)")
         );
         let live = screen::screen(&of_regions(Some(4))).concat().join("\n");
         assert!(
-            live.contains(" last measured at 1.01 s (in a sampling window, before the changes): one step "),
+            live.contains("steps in sampling windows, the last at 1.01 s, before the changes, "),
             "{live}"
         );
     }
