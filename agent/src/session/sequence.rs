@@ -15,10 +15,13 @@ use profile::{
     mpi,
 };
 use report::{Reference, Trace};
-use rules::period::WINDOW;
 
 /// Maximum number of call sites shown one by one.
 const CALL_SITES_MAX: usize = 20;
+
+/// Calls that are searched for loops at once, over all processes, so that the session is not held up: with a
+/// process that has no loop, about 30 ms.
+const SEARCHED_MAX: usize = rules::period::WINDOW_MAX;
 
 /// Minimum number of calls in which a loop can be detected.
 const CALLS_MIN: u64 = 12;
@@ -94,8 +97,9 @@ impl Rings<'_> {
 
 /// Searches for loops in the calls that were read from the rings.
 pub(super) fn look_for_loops(processes: &mut [Metered], mut trace: Option<&mut Trace>, now_ns: u64) {
+    let mut room = SEARCHED_MAX;
     for process in processes.iter_mut().filter(|process| !process.ended) {
-        process.sequence.look(now_ns);
+        process.sequence.look(now_ns, &mut room);
         let ended = process.sequence.take_ended();
         let whose = process.whose();
         if let Some(trace) = &mut trace {
@@ -274,13 +278,14 @@ impl JobCalls<'_> {
             return "parallel regions are so short that the probes would distort the time of a step"
                 .to_owned();
         }
+        let searched = self.processes.iter().map(|process| process.sequence.searched());
         let noun = self.steps().noun();
         let whose = if has_mpi { "rank" } else { "process" };
         match most.unwrap_or_default() {
             calls if calls < CALLS_MIN => format!("too few {noun}s were seen: {calls}"),
             calls => format!(
                 "the last {} {noun}s of a {whose} have none",
-                calls.min(WINDOW as u64)
+                calls.min(searched.max().unwrap_or_default() as u64)
             ),
         }
     }

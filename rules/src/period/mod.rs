@@ -23,9 +23,13 @@ use std::collections::VecDeque;
 pub use self::anchor::Anchor;
 use self::anchor::Follower;
 
-/// Number of calls in which a loop is searched. Three iterations must fit; nine iterations of some hundred
-/// calls each do, as in a step of molecular dynamics.
+/// Number of calls in which a loop is searched at first. Three iterations must fit; nine iterations of some
+/// hundred calls each do, as in a step of molecular dynamics.
 pub const WINDOW: usize = 4096;
+
+/// The same while no loop is found in it: the window doubles up to this length, in which three iterations of
+/// 10 000 calls fit. A search of it takes 30 ms.
+pub const WINDOW_MAX: usize = 32_768;
 
 /// A loop is searched once this many calls were seen since the last search, and then at each request.
 const ENOUGH: usize = 4;
@@ -65,12 +69,14 @@ pub struct Detector {
     follower: Follower,
     since_begin: usize,
     since_look: usize,
+    /// How many times the window was doubled.
+    doublings: u32,
 }
 
 impl Detector {
     /// Handles the next call. True if it begins an iteration of the known loop.
     pub fn push(&mut self, site: u64) -> bool {
-        if self.window.len() == WINDOW {
+        if self.window.len() == self.capacity() {
             self.window.pop_front();
         }
         self.window.push_back(site);
@@ -101,13 +107,18 @@ impl Detector {
         known.is_some_and(|known| self.since_begin > PATIENCE * known.most_calls)
     }
 
+    /// Number of calls that the window holds now.
+    pub fn capacity(&self) -> usize {
+        WINDOW << self.doublings
+    }
+
     /// Number of calls in the window.
     pub fn seen(&self) -> usize {
         self.window.len()
     }
 
     /// Searches for a loop in the window, and checks whether the known one continues and is the outermost.
-    /// Takes some hundred microseconds, so it is not done at each call.
+    /// Takes some hundred microseconds for each 4 096 calls, so it is not done at each call.
     pub fn look(&mut self) -> Look {
         if self.since_look < ENOUGH {
             return Look::Same;
@@ -116,7 +127,12 @@ impl Detector {
         let sites: Vec<u64> = self.window.iter().copied().collect();
         let found = level::outermost(&sites, self.known.as_ref().map(|known| &known.anchor));
         match (found, &mut self.known) {
-            (None, None) => Look::Same,
+            (None, None) => {
+                if sites.len() == self.capacity() && sites.len() < WINDOW_MAX {
+                    self.doublings += 1;
+                }
+                Look::Same
+            }
             (None, Some(known)) => {
                 if self.since_begin <= PATIENCE * known.most_calls {
                     return Look::Same;

@@ -138,6 +138,21 @@ fn random(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
+/// The window grows until three iterations fit, and no further.
+#[test]
+fn a_long_loop_is_found_once_the_window_has_grown() {
+    for length in [1500, 10_000] {
+        let body: Vec<u64> = (0..length as u64).collect();
+        let (detector, begins) = watch(&body.repeat(1 + 3 * WINDOW_MAX / length), WINDOW);
+        assert_eq!(detector.known().map(|known| known.calls), Some(length as f64));
+        assert!(
+            distances(&begins).iter().all(|calls| *calls == length),
+            "{length}"
+        );
+        assert!(detector.capacity() <= (8 * length).min(WINDOW_MAX), "{length}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -198,6 +213,6 @@ proptest! {
             detector.push(*site);
             if place.is_multiple_of(7) { detector.look(); }
         }
-        prop_assert!(detector.seen() <= WINDOW);
+        prop_assert!(detector.seen() <= WINDOW_MAX);
     }
 }

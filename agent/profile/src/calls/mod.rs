@@ -42,8 +42,8 @@ pub use bindings::is_library_of_bindings;
 /// Threads of a process whose calls are analysed; calls of further threads are only counted.
 const THREADS_MAX: usize = 16;
 
-/// While no loop is known, a full window is searched this often, in nanoseconds: a search that finds nothing takes
-/// some milliseconds.
+/// While no loop is known, a full window is searched this often, in nanoseconds, and a longer one as much more
+/// seldom: a search that finds nothing takes some milliseconds for each 4 096 calls.
 const LOOK_FIRST_NS: u64 = 1_000_000_000;
 
 /// While a loop is known, the search for another one is repeated after this time, in nanoseconds. Each search
@@ -167,10 +167,11 @@ impl Sequence {
         self.gap();
     }
 
-    /// Searches for loops if a search is due.
-    pub fn look(&mut self, now_ns: u64) {
+    /// Searches for loops if a search is due. `room` is how many calls may still be searched; the last search
+    /// may exceed it.
+    pub fn look(&mut self, now_ns: u64, room: &mut usize) {
         for thread in self.threads.values_mut() {
-            thread.look(now_ns);
+            thread.look(now_ns, room);
         }
     }
 
@@ -227,6 +228,11 @@ impl Sequence {
         self.main().map_or(0, |thread| thread.calls)
     }
 
+    /// Calls of that thread in which a loop was searched last.
+    pub fn searched(&self) -> usize {
+        self.main().map_or(0, |thread| thread.detector.seen())
+    }
+
     fn main(&self) -> Option<&Thread> {
         self.threads.values().max_by_key(|thread| thread.calls)
     }
@@ -258,7 +264,7 @@ impl Thread {
         self.calls += 1;
         self.last_end_ns = call.entered_ns + call.duration_ns;
         let mark = CallBegin::of(call);
-        if self.marks.len() == WINDOW {
+        if self.marks.len() >= self.detector.capacity() {
             self.marks.pop_front();
         }
         self.marks.push_back(mark);
@@ -285,19 +291,20 @@ impl Thread {
         }
     }
 
-    fn look(&mut self, now_ns: u64) {
+    fn look(&mut self, now_ns: u64, room: &mut usize) {
         let is_known = self.detector.known().is_some();
         // With few calls only an inner loop can be detected. The loop around it must be found before its
         // first iterations have left the window.
         let has_doubled = self.calls >= 2 * self.looked_calls;
         let period_ns = match (is_known, self.detector.is_overdue()) {
-            (false, _) => LOOK_FIRST_NS,
+            (false, _) => LOOK_FIRST_NS * (self.detector.capacity() / WINDOW) as u64,
             (true, true) => LOOK_AGAIN_NS,
             (true, false) => LOOK_SELDOM_NS.min(LOOK_AGAIN_NS << self.same.min(2)),
         };
-        if !has_doubled && now_ns.saturating_sub(self.looked_ns) < period_ns {
+        if *room == 0 || (!has_doubled && now_ns.saturating_sub(self.looked_ns) < period_ns) {
             return;
         }
+        *room = room.saturating_sub(self.detector.seen());
         (self.looked_ns, self.looked_calls) = (now_ns, self.calls);
         let look = self.detector.look();
         self.same = match look {

@@ -37,7 +37,7 @@ fn looked_at(program: &Program) -> Sequence {
     let mut sequence = Sequence::default();
     for (calls, looks) in program.calls.chunks(10).zip(1..) {
         sequence.take(calls.iter().copied(), 0, |_| true);
-        sequence.look(looks * LOOK_AGAIN_NS);
+        sequence.look(looks * LOOK_AGAIN_NS, &mut { usize::MAX });
     }
     sequence
 }
@@ -137,7 +137,7 @@ fn of_nested_loops_that_go_fast_no_iteration_of_the_outer_one_is_lost() {
     for (calls, looks) in program.calls.chunks(10).zip(1..) {
         sequence.take(calls.iter().copied(), 0, |_| true);
         // All within a second: far less than the time after which a known loop is searched again.
-        sequence.look(looks * 1_000_000);
+        sequence.look(looks * 1_000_000, &mut { usize::MAX });
     }
     let iterations = sequence.current().unwrap();
     assert_eq!(iterations.calls, 41.0);
@@ -157,7 +157,7 @@ fn a_loop_that_goes_on_is_looked_at_ever_more_seldom_and_one_that_was_left_as_so
     let mut looked_at = |from: u64, calls: &[Option<Call>]| {
         sequence.take(calls.iter().copied(), 0, |_| true);
         let times = (from..from + 30).filter(|now| {
-            sequence.look(now * SECOND);
+            sequence.look(now * SECOND, &mut { usize::MAX });
             sequence.threads[&7].looked_ns == now * SECOND
         });
         times.collect::<Vec<u64>>()
