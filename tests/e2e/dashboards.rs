@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::knobs::{BEN, Running, User};
 use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::prometheus::{Prometheus, free_address, get, promtool};
 use tuneagent_e2e::wait::wait_until;
@@ -48,6 +49,14 @@ fn boards() -> Outcome<Vec<Board>> {
 }
 
 impl Board {
+    /// What its user chooses, and each query is about.
+    fn subject(&self) -> &'static str {
+        match self.file.as_str() {
+            "contracts.json" => "contract",
+            _ => "jobid",
+        }
+    }
+
     fn panels(&self) -> impl Iterator<Item = &Value> {
         each(&self.json["panels"])
     }
@@ -78,6 +87,7 @@ fn every_panel_says_what_it_shows_in_which_unit_and_takes_the_data_source_that_w
         files,
         [
             "communication.json",
+            "contracts.json",
             "openmp.json",
             "overview.json",
             "ranks.json",
@@ -95,7 +105,7 @@ fn every_panel_says_what_it_shows_in_which_unit_and_takes_the_data_source_that_w
         let (mut ids, mut titles, mut taken) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for panel in board.panels() {
             let title = text(panel, "title").context(file)?;
-            lint_panel(panel).context(format!("{file}, {title}"))?;
+            lint_panel(panel, board.subject()).context(format!("{file}, {title}"))?;
             assert!(
                 ids.insert(panel["id"].as_u64()),
                 "{file}, {title}: its id is another's"
@@ -123,7 +133,10 @@ fn lint_board(board: &Board) -> Outcome {
         .variables()
         .filter_map(|variable| variable["name"].as_str())
         .collect();
-    assert!(names.starts_with(&["datasource", "jobid"]), "variables {names:?}");
+    assert!(
+        names.starts_with(&["datasource", board.subject()]),
+        "variables {names:?}"
+    );
     let queries: String = board.queries().map(|(_, query)| query).collect();
     for variable in board.variables() {
         let name = text(variable, "name")?;
@@ -136,7 +149,7 @@ fn lint_board(board: &Board) -> Outcome {
     Ok(())
 }
 
-fn lint_panel(panel: &Value) -> Outcome {
+fn lint_panel(panel: &Value, subject: &str) -> Outcome {
     let kinds = [
         "stat",
         "timeseries",
@@ -158,8 +171,8 @@ fn lint_panel(panel: &Value) -> Outcome {
         assert_eq!(target["datasource"]["uid"], "${datasource}");
         let query = text(target, "expr")?;
         assert!(
-            query.contains("jobid=~\"$jobid\""),
-            "{query} is not about the chosen job"
+            query.contains(&format!("{subject}=~\"${subject}\"")),
+            "{query} is not about the chosen {subject}"
         );
         assert!(
             !query.contains("[1m]"),
@@ -199,8 +212,11 @@ fn promtool_finds_nothing_wrong_and_every_alert_fires_where_it_should_and_nowher
     let tests = fs::read_to_string(folder.join("tests.yml"))?;
     for line in alerts.lines() {
         if let Some(name) = line.trim().strip_prefix("- alert: ") {
-            let tried = format!("alertname=\"{name}\", jobid=\"1\"");
-            assert!(tests.contains(&tried), "{name} is not tried");
+            let tried = ["jobid", "contract"].map(|subject| format!("alertname=\"{name}\", {subject}=\"1\""));
+            assert!(
+                tried.iter().any(|tried| tests.contains(tried)),
+                "{name} is not tried"
+            );
         }
     }
     Ok(())
@@ -306,6 +322,22 @@ fn watch_regions() -> Outcome<(Job, Agent, SocketAddr)> {
     Ok((job, agent, address))
 }
 
+/// A pipeline of a user's shell, which is compared with its contract.
+fn watch_contract(ben: &User) -> Outcome<(Running, Running, SocketAddr)> {
+    let shell = ben.script("seq 1000000000 | gzip -1 | cat > /dev/null")?;
+    let contract = ben.file(
+        "numbers.yaml",
+        "contract: numbers\n\
+         streams: {lines: {from: seq, to: gzip, item: 1KB}, packed: {from: gzip, to: cat, item: 1B}}\n\
+         modules: {seq: {gives: {lines: 1}}, gzip: {takes: [lines], gives: {packed: 10}}, cat: {takes: [packed]}}\n\
+         require: [gzip >= 1/s]\n",
+    )?;
+    let (pid, address) = (shell.pid().to_string(), free_address()?);
+    let watch = ["contract", "watch", &contract, &pid, "--duration", "10min"];
+    let watching = ben.start(&[&watch[..], &["--metrics", &address.to_string()]].concat())?;
+    Ok((shell, watching, address))
+}
+
 /// On the program of the workers model, which has messages, functions probed by a rule, a change and a
 /// verdict.
 #[test]
@@ -321,7 +353,9 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
     )?;
     let (stencil, watching, other) = watch_stencil()?;
     let (regions, watching_regions, of_regions) = watch_regions()?;
-    let prometheus = Prometheus::start(&[address, other, of_regions])?;
+    let ben = User::new(BEN, &[])?;
+    let (_pipeline, watching_pipeline, of_pipeline) = watch_contract(&ben)?;
+    let prometheus = Prometheus::start(&[address, other, of_regions, of_pipeline])?;
     let boards = boards()?;
     let mut without = Vec::new();
     wait_until("data for every panel", EVERYTHING, || {
@@ -330,8 +364,9 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
     })
     .map_err(|problem| {
         let (printed, said) = (agent.lines.text(), prometheus.said());
+        let of_contract = watching_pipeline.lines.text();
         Problem::new(format!(
-            "{problem}; none for:\n{}\n{printed}\n{said}",
+            "{problem}; none for:\n{}\n{printed}\n{of_contract}\n{said}",
             without.join("\n")
         ))
     })?;

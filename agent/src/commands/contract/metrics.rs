@@ -1,9 +1,13 @@
 //! /metrics of a contract that is watched, served by a thread of its own, which can only look.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
 
 use profile::streams::WatchedWindow;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::sync::watch;
 
 use crate::{
     exit::Failure,
@@ -11,29 +15,39 @@ use crate::{
     rights,
 };
 
+/// An address that is taken, and does not answer yet.
+pub(super) struct MetricsAddress(TcpListener);
+
 /// What is served: the last window.
 pub(super) struct Metrics {
     newest: watch::Sender<Option<Arc<WatchedWindow>>>,
 }
 
-impl Metrics {
-    /// Serves until the process ends.
-    pub(super) fn serve(address: SocketAddr) -> Result<Metrics, Failure> {
+impl MetricsAddress {
+    pub(super) fn bind(address: SocketAddr) -> Result<MetricsAddress, Failure> {
         let listener = http::bind(("/metrics", "--metrics"), address).map_err(Failure::not_there)?;
+        Ok(MetricsAddress(listener))
+    }
+
+    /// Serves until the process ends. A process that can only look gave its rights up before, in all threads at once:
+    /// that fails if one of them has fewer than the others.
+    pub(super) fn serve(self, can_only_look: bool) -> Result<Metrics, Failure> {
         let (newest, windows) = watch::channel(None);
         let serving = move || {
-            let served = rights::only_look_in_this_thread()
-                .map_err(io::Error::other)
-                .and_then(|()| {
-                    let runtime = tokio::runtime::Builder::new_current_thread()
-                        .enable_all()
-                        .build()?;
-                    let listener = {
-                        let _entered = runtime.enter();
-                        TcpListener::from_std(listener)?
-                    };
-                    runtime.block_on(http::serve(listener, ServedPages::Contract(windows), Vec::new()))
-                });
+            let given_up = match can_only_look {
+                true => Ok(()),
+                false => rights::only_look_in_this_thread(),
+            };
+            let served = given_up.map_err(io::Error::other).and_then(|()| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()?;
+                let listener = {
+                    let _entered = runtime.enter();
+                    tokio::net::TcpListener::from_std(self.0)?
+                };
+                runtime.block_on(http::serve(listener, ServedPages::Contract(windows), Vec::new()))
+            });
             if let Err(error) = served {
                 warn!("/metrics is not served: {error}");
             }
@@ -42,7 +56,9 @@ impl Metrics {
         thread.spawn(serving).map_err(Failure::no)?;
         Ok(Metrics { newest })
     }
+}
 
+impl Metrics {
     pub(super) fn publish(&self, window: WatchedWindow) {
         self.newest.send_replace(Some(Arc::new(window)));
     }

@@ -12,7 +12,7 @@ use super::{
     ShowResult,
     act::Actor,
     job::{self, JobSession},
-    metrics::Metrics,
+    metrics::{Metrics, MetricsAddress},
     required::Required,
     sampling,
 };
@@ -43,13 +43,10 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
         created.map_err(|error| cannot_be_written(name, &error))
     });
     let picture = picture.transpose()?;
-    let shown = WindowOutputs {
-        json: args.contract.json,
-        metrics: args.metrics.map(Metrics::serve).transpose()?,
-    };
+    let metrics = args.metrics.map(MetricsAddress::bind).transpose()?;
     match is_job {
-        true => watch_job(&mut required, args, &shown)?,
-        false => watch_pipes(&mut required, args, &shown)?,
+        true => watch_job(&mut required, args, metrics)?,
+        false => watch_pipes(&mut required, args, metrics)?,
     }
     let summary = required.watch.summary();
     if summary.windows == 0 {
@@ -82,6 +79,18 @@ struct WindowOutputs {
 }
 
 impl WindowOutputs {
+    fn open(
+        args: &WatchContractArgs,
+        metrics: Option<MetricsAddress>,
+        can_only_look: bool,
+    ) -> Result<WindowOutputs, Failure> {
+        let metrics = metrics.map(|metrics| metrics.serve(can_only_look));
+        Ok(WindowOutputs {
+            json: args.contract.json,
+            metrics: metrics.transpose()?,
+        })
+    }
+
     /// A window that has been judged, and what is said of it.
     fn window(&self, watch: &ContractWatch, lines: &[String], end_s: f64) -> Result<(), Failure> {
         lines.iter().for_each(|line| say!("{line}"));
@@ -119,7 +128,7 @@ impl From<Unwatched> for Failure {
 fn watch_pipes(
     required: &mut Required<'_>,
     args: &WatchContractArgs,
-    shown: &WindowOutputs,
+    metrics: Option<MetricsAddress>,
 ) -> Result<(), Failure> {
     if args.apply {
         return Err(Failure::not_there(
@@ -127,6 +136,7 @@ fn watch_pipes(
         ));
     }
     let (pipeline, mut sampler) = sampling::open(&args.target)?;
+    let shown = WindowOutputs::open(args, metrics, true)?;
     let part = required.watch.part_of(&pipeline);
     let (mut window, mut passed_ns, mut refused) = (VecDeque::new(), 0, None);
     let ended = sampling::slices(&part, &mut sampler, SLICE, args.duration, |slice: Slice| {
@@ -166,10 +176,11 @@ fn filling(args: &WatchContractArgs) -> NotLearned {
 fn watch_job(
     required: &mut Required<'_>,
     args: &WatchContractArgs,
-    shown: &WindowOutputs,
+    metrics: Option<MetricsAddress>,
 ) -> Result<(), Failure> {
     let times = (args.duration, REPORT_EVERY);
     let mut session = JobSession::start(&args.target, times, args.apply)?;
+    let shown = WindowOutputs::open(args, metrics, false)?;
     let mut actor = args
         .apply
         .then(|| Actor::new(&required.contract, &args.target, session.pid()));
