@@ -1,14 +1,15 @@
-//! Contracts of MPI programs that are held by changing the number of workers, and how often verdicts and promises are
-//! right.
+//! Contracts that are held by changing the number of workers: of MPI programs, and of processes of a shell pipeline. How
+//! often verdicts and promises are right.
 
 use std::fs;
 use std::time::Duration;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::knobs::{BEN, User};
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::prometheus::{free_address, get};
-use tuneagent_e2e::wait::{SOON, wait_until};
+use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
 use tuneagent_e2e::{Outcome, Problem, each, programs, require};
 
 use crate::contracts::{number_behind, windows_in};
@@ -158,6 +159,102 @@ fn nothing_is_changed_where_no_number_of_workers_helps_and_requirements_may_chan
     assert_eq!(text.matches("nothing is changed").count(), 1, "{text}");
     let (_, value) = Agent::run(&["get", &pid, "render_workers"])?;
     assert_has!(value, "render_workers = 1 (i32)");
+    Ok(())
+}
+
+/// Workers of a process of a shell pipeline. It takes 50 ms for a block, so four are the fewest for 60 blocks a second;
+/// a third of that, and a tenth more than is required, takes two.
+const BLOCKS: &str = "
+contract: blocks
+parameters: {workers: 1}
+streams:
+  raw: {from: dd, to: stage, item: 64KiB}
+  done: {from: stage, to: cat, item: 64KiB}
+modules:
+  dd: {gives: {raw: 1}}
+  stage: {kind: task-parallel, takes: [raw], gives: {done: 1}, workers: workers}
+  cat: {takes: [done]}
+require:
+  - done >= 60/s
+adapt:
+  stage: {set: workers, range: 1..16}
+";
+
+#[test]
+fn workers_of_a_process_of_a_shell_pipeline_are_set_and_given_back_without_root_and_probes() -> Outcome {
+    let _machine = require!(shared: Root);
+    let ben = User::new(BEN, &[])?;
+    let stage = ben.copied(&programs::c("stage")?, "stage")?;
+    let light = format!("{}/light", ben.own());
+    let shell = ben.script(&format!(
+        "dd if=/dev/zero bs=65536 | {stage} 50000 {light} | cat > /dev/null"
+    ))?;
+    let file = ben.file("blocks.yaml", BLOCKS)?;
+    let pid = shell.pid().to_string();
+    let mut watching = ben.start(&["contract", "watch", &file, &pid, "--apply", "--duration", "110s"])?;
+    let line = |parts: &[&str]| {
+        let what = format!("a line with {parts:?}");
+        watching.lines.wait_for(&what, OFTEN, |lines| {
+            let mut texts = lines.iter().map(|line| &line.text);
+            texts
+                .find(|text| parts.iter().all(|part| text.contains(part)))
+                .cloned()
+        })
+    };
+    line(&["done: ", "of 60/s, violated"])?;
+    let step = line(&["/s is promised, then bound by "])?;
+    let workers = number_behind(&step, ": workers 1 -> ")?;
+    // More where it waits long for a CPU.
+    assert!((4.0..=16.0).contains(&workers), "{step}");
+    line(&["workers 1 -> ", ": promised ", "; kept"])?;
+    fs::write(&light, "")?;
+    let less = format!(": workers {workers} -> ");
+    let back = line(&[&less, "/s is promised"])?;
+    let left = number_behind(&back, &less)?;
+    assert!((1.0..workers).contains(&left), "{back}");
+    let now = format!("workers = {left} (i32)");
+    // The rule waits for the end of its first window.
+    let value = wait_for(&now, SOON, || {
+        let (_, value) = ben.run(&["get", "stage", "workers"])?;
+        Ok(Some(value).filter(|value| value.contains(&now)))
+    })?;
+    let [of_stage, ..] = value.split_whitespace().collect::<Vec<_>>()[..] else {
+        return Err(Problem::new(value));
+    };
+    let (code, text) = ben.run(&["session", "stop", of_stage])?;
+    assert_eq!(code, 0, "{text}");
+    let code = watching.wait()?;
+    assert_eq!(code, 1, "it was violated at first:\n{}", watching.lines.text());
+    let (_, value) = ben.run(&["get", "stage", "workers"])?;
+    assert_has!(value, "workers = 1 (i32)");
+    Ok(())
+}
+
+#[test]
+fn a_pipeline_of_which_nothing_can_be_set_is_not_watched_with_apply() -> Outcome {
+    let _machine = require!(shared: Root);
+    let ben = User::new(BEN, &[])?;
+    let shell = ben.script("seq 1000000000 | cat | cat > /dev/null")?;
+    let contract = "contract: cats\nparameters: {w: 1}\n\
+        streams: {a: {from: seq, to: cat, item: 1MB}, b: {from: cat, to: cat_2, item: 1MB}}\n\
+        modules: {seq: {gives: {a: 1}}, cat: {takes: [a], gives: {b: 1}, WORKERS}, cat_2: {takes: [b], WORKERS}}\n\
+        require: [b >= 1/s]\n";
+    let settable = contract.replace("WORKERS", "kind: task-parallel, workers: w")
+        + "adapt: {cat: {set: w, range: 1..2}, cat_2: {set: w, range: 1..2}}\n";
+    let rows = [
+        (
+            contract.replace(", WORKERS", ""),
+            "`adapt` of the contract names no process of this pipeline",
+        ),
+        (settable, "cat and cat_2 run the same program, "),
+    ];
+    for (text, part) in rows {
+        let file = ben.file("cats.yaml", &text)?;
+        let pid = shell.pid().to_string();
+        let (code, text) = ben.run(&["contract", "watch", &file, &pid, "--apply"])?;
+        assert_eq!(code, 2, "{text}");
+        assert_has!(text, part);
+    }
     Ok(())
 }
 

@@ -242,6 +242,13 @@ impl User {
         self.program(&[&*here.to_string_lossy(), &self.own(), "2000"])
     }
 
+    /// A copy of a program, with this name, that this user may execute.
+    pub fn copied(&self, program: &Path, name: &str) -> Outcome<String> {
+        let here = self.folder.path().join(name);
+        copy(program, &here)?;
+        Ok(here.to_string_lossy().into_owned())
+    }
+
     /// Starts a shell script as this user, in a folder that this user owns.
     pub fn script(&self, script: &str) -> Outcome<Running> {
         self.program(&["sh", "-c", script])

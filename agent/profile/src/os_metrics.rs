@@ -28,6 +28,8 @@ pub struct Counters {
     /// Peak memory in use; `None` if the kernel does not report it.
     pub resident_peak_bytes: Option<u64>,
     pub threads: u64,
+    /// Bytes read from and written to files, pipes and sockets; `None` if that may not be read.
+    pub moved_bytes: Option<(u64, u64)>,
     /// It was stopped (SIGSTOP, a debugger) at the last sample.
     pub is_stopped: bool,
 }

@@ -83,7 +83,7 @@ pub struct WatchContractArgs {
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
     /// Give the module that has to act the least number of workers with which the contract holds, by what it states
-    /// in `adapt`; guarded, and reverted at the end (MPI jobs)
+    /// in `adapt`; guarded, and reverted at the end
     #[arg(long)]
     pub apply: bool,
     /// Serve /metrics, read-only: rates, targets, utilisation and verdicts

@@ -70,7 +70,9 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let refusal = missing.is_empty().then(kernel::refusal).flatten();
     let rules = rules(&mut args.watch, missing.is_empty() && refusal.is_none())?;
     let has_mpi = job.members.iter().any(|member| member.mpi.is_some());
-    let needs_mpi = !has_mpi && args.watch.probe.is_empty() && rules.is_empty();
+    // Rules may be added later to a session that may write.
+    let has_rules = !rules.is_empty() || args.watch.apply.is_some();
+    let needs_mpi = !has_mpi && args.watch.probe.is_empty() && !has_rules;
     let looked = rights::looking(|| match needs_mpi && !has_regions(&job) {
         true => Err(no_mpi(&job)),
         false => {

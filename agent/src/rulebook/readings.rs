@@ -119,6 +119,9 @@ impl RuleBook {
                 (Measure::SwitchesVoluntary, counted.switches_voluntary),
                 (Measure::FaultsMinor, counted.faults_minor),
             ]);
+            if let Some((read, written)) = counted.moved_bytes {
+                counters.extend([(Measure::IoRead, read), (Measure::IoWritten, written)]);
+            }
             let gauges = [
                 (Measure::CpusBound, Some(counted.cpus_bound)),
                 (Measure::Threads, Some(counted.threads)),

@@ -58,7 +58,8 @@ impl Requests {
             }
             (None, None) => Probes::arm(job, wanted, requested, options.links).map_err(arm_failure)?,
         };
-        let must_probe = options.started.is_none() && (!options.probe.is_empty() || rules.is_empty());
+        let has_rules = !rules.is_empty() || options.applies;
+        let must_probe = options.started.is_none() && (!options.probe.is_empty() || !has_rules);
         if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
             return Err(nothing_to_probe(&probes, "no function to probe"));
         }

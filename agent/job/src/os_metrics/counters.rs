@@ -109,6 +109,7 @@ impl Sampler {
         if let (Some(before), Some(now)) = (self.used_ns, used_ns) {
             self.sum.cpu_ns = cpu_before_ns + now.saturating_sub(before);
         }
+        self.sum.moved_bytes = self.moved_bytes().or(self.sum.moved_bytes);
         self.sum.faults_minor = stat.minflt;
         self.sum.faults_major = stat.majflt;
         // A process that ends gives back its memory first. What it had last remains.
@@ -122,6 +123,11 @@ impl Sampler {
         self.threads = seen;
         (self.used_ns, self.still) = (used_ns, 0);
         Ok(self.sum)
+    }
+
+    fn moved_bytes(&self) -> Option<(u64, u64)> {
+        let io = text(&self.process, "io").ok()?;
+        Some((number(&io, "rchar:")?, number(&io, "wchar:")?))
     }
 
     fn look_at_heaps(&mut self) {
@@ -283,12 +289,14 @@ mod tests {
         std::io::Write::write_all(&mut input, b"wake up").unwrap();
         let mut observed = [0; 7];
         output.read_exact(&mut observed).unwrap();
-        let woke = wait_until("its end of sleep", SOON, || {
-            Ok(sampler.sample().unwrap().switches_voluntary > before.switches_voluntary)
+        let woke = wait_for("its end of sleep", SOON, || {
+            let now = sampler.sample().unwrap();
+            Ok(Some(now).filter(|now| now.switches_voluntary > before.switches_voluntary))
         });
         drop(input);
         child.wait().unwrap();
-        slept.and(woke).unwrap();
+        let (moved, before) = (slept.and(woke).unwrap().moved_bytes, before.moved_bytes.unwrap());
+        assert_eq!(moved, Some((before.0 + 7, before.1 + 7)), "{observed:?}");
         assert!(sampler.sample().is_err(), "it is gone");
     }
 

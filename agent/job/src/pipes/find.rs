@@ -33,12 +33,12 @@ pub enum NoPipeline {
 /// A pipe with the processes at its ends.
 type Joined = BTreeMap<PipeId, (BTreeSet<i32>, BTreeSet<i32>)>;
 
-/// The pipeline of a process, a group of processes, or what a shell started; with the processes of its stages.
+/// The pipeline of a process, a group of processes, or what a shell started.
 /// Only processes that `is_own` permits are looked at.
 ///
 /// # Errors
 /// If there is none, or more than one.
-pub fn find(pid: i32, is_own: impl Fn(i32) -> bool) -> Result<(Pipeline, Vec<i32>), NoPipeline> {
+pub fn find(pid: i32, is_own: impl Fn(i32) -> bool) -> Result<Pipeline, NoPipeline> {
     let table = ProcessTable::read();
     let own = [pid]
         .into_iter()
@@ -143,7 +143,7 @@ fn pipeline(
     open: &BTreeMap<i32, OpenEnds>,
     joined: &Joined,
     members: &BTreeSet<i32>,
-) -> (Pipeline, Vec<i32>) {
+) -> Pipeline {
     let pids = in_order(joined, members);
     let stage = |pid: &i32| {
         let ends = open.get(pid).cloned().unwrap_or_default();
@@ -152,6 +152,8 @@ fn pipeline(
             .map_or_else(String::new, |entry| entry.name.clone());
         let name = tuner::printable(&name).into_owned();
         Stage {
+            pid: *pid,
+            program: program(*pid).unwrap_or_else(|| name.clone()),
             about: format!("process {pid}: {}", command(*pid).unwrap_or_else(|| name.clone())),
             name,
             other_inputs: ends.other_read,
@@ -173,7 +175,13 @@ fn pipeline(
         .collect();
     pipes.sort_by_key(|pipe| (pipe.from.clone(), pipe.to.clone()));
     let stages = pids.iter().map(stage).collect();
-    (Pipeline { stages, pipes }, pids)
+    Pipeline { stages, pipes }
+}
+
+/// The file name of its program.
+fn program(pid: i32) -> Option<String> {
+    let file = Process::new(pid).and_then(|process| process.exe()).ok()?;
+    Some(file.file_name()?.to_string_lossy().into_owned())
 }
 
 /// Senders before receivers, as far as the pipes have no cycle.

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fs::File, os::unix::fs::FileExt, os::unix::fs::MetadataExt, path::PathBuf};
 
 use procfs::process::Process;
-use profile::streams::{Activity, Pipeline, Slice, StageCounts, ThreadState, activity};
+use profile::streams::{Activity, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
 use rustix::fs::{FileType, Mode, OFlags};
 use tuner::CpuClock;
 
@@ -81,14 +81,13 @@ struct Fill {
 impl PipeSampler {
     /// # Errors
     /// If one of the processes has ended, or may not be read.
-    pub fn open(pipeline: &Pipeline, pids: &[i32], now_ns: u64) -> Result<PipeSampler, StageEnded> {
-        let threads_max = (THREADS_MAX / pids.len().max(1)).max(1);
-        let open = |(at, pid): (usize, &i32)| {
-            let name = &pipeline.stages[at].name;
+    pub fn open(pipeline: &Pipeline, now_ns: u64) -> Result<PipeSampler, StageEnded> {
+        let threads_max = (THREADS_MAX / pipeline.stages.len().max(1)).max(1);
+        let open = |Stage { name, pid, .. }: &Stage| {
             SampledProcess::open(*pid, name, threads_max).ok_or_else(|| StageEnded { name: name.clone() })
         };
         Ok(PipeSampler {
-            processes: pids.iter().enumerate().map(open).collect::<Result<_, _>>()?,
+            processes: pipeline.stages.iter().map(open).collect::<Result<_, _>>()?,
             began_ns: now_ns,
             names_waits: false,
         })
@@ -309,10 +308,13 @@ mod tests {
         let mut cat = Command::new("cat");
         let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pipeline = Pipeline {
-            stages: vec![Stage::default()],
+            stages: vec![Stage {
+                pid: cat.id() as i32,
+                ..Stage::default()
+            }],
             pipes: Vec::new(),
         };
-        let mut sampler = PipeSampler::open(&pipeline, &[cat.id() as i32], 0).unwrap();
+        let mut sampler = PipeSampler::open(&pipeline, 0).unwrap();
         let mut seen = StageCounts::default();
         let reads = wait_until("cat to wait for input", SOON, || {
             sampler.look();

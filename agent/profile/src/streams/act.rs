@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use rules::contract::{ContractStep, WorkersStep};
 
+use super::ModuleProcesses;
 use crate::format::significant;
 
 /// A module in a window, as far as its workers depend on it.
@@ -16,9 +17,9 @@ pub struct MeasuredModule {
     pub holds: f64,
     /// Its activations per second.
     pub rate: f64,
-    /// The ranks of an MPI job that it consists of.
-    pub ranks: Vec<u32>,
-    pub calls_per_s: f64,
+    pub processes: ModuleProcesses,
+    /// Calls of MPI, or bytes that were moved.
+    pub counted_per_s: f64,
 }
 
 /// A change of workers, and the rule by which a session makes it.
@@ -43,7 +44,7 @@ impl MeasuredModule {
             MeasuredModule {
                 holds: sum(|one| one.holds),
                 rate: sum(|one| one.rate),
-                calls_per_s: sum(|one| one.calls_per_s),
+                counted_per_s: sum(|one| one.counted_per_s),
                 ..last.clone()
             }
         };
@@ -53,6 +54,27 @@ impl MeasuredModule {
     /// How long it takes for an activation with the workers that it has; `None` if it had none.
     pub(super) fn busy_s(&self) -> Option<f64> {
         (self.rate > 0.0 && self.holds > 0.0).then(|| self.holds / self.rate)
+    }
+}
+
+impl ModuleProcesses {
+    /// The condition of a rule's role that has these processes.
+    fn role(&self) -> String {
+        match self {
+            ModuleProcesses::Ranks(ranks) => {
+                let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+                format!("rank in [{}]", ranks.join(", "))
+            }
+            ModuleProcesses::Stage { program, .. } => format!("exe == {program:?}"),
+        }
+    }
+
+    /// What a rule counts of them: the number of activations is proportional to it.
+    fn measure(&self) -> &'static str {
+        match self {
+            ModuleProcesses::Ranks(_) => "sum(mpi.calls)",
+            ModuleProcesses::Stage { .. } => "sum((io.read + io.written) / 1B)",
+        }
     }
 }
 
@@ -120,8 +142,8 @@ fn adds(step: &ContractStep) -> bool {
     step.modules.first().is_some_and(|one| one.to > one.from)
 }
 
-/// The objective is the rate of the first module's activations, by the calls of MPI: all rates of a steady state
-/// are proportional, and a module that has to act has most to count. Where workers are given back, more than is
+/// The objective is the rate of the first module's activations, by the calls of MPI or the bytes that are moved: all
+/// rates of a steady state are proportional, and a module that has to act has most to count. Where workers are given back, more than is
 /// required is worth nothing.
 fn text(rule: &str, contract: &str, step: &ContractStep, measured: &[&MeasuredModule]) -> String {
     let first = step.modules.first();
@@ -130,23 +152,25 @@ fn text(rule: &str, contract: &str, step: &ContractStep, measured: &[&MeasuredMo
         .map_or(0.0, |one| one.rate)
         .max(f64::MIN_POSITIVE);
     let every_s = (GUARD_ACTIVATIONS / rate).clamp(1.0, GUARD_WINDOW_MAX_S);
-    let calls: f64 = measured.iter().map(|one| one.calls_per_s).sum();
+    let counted: f64 = measured.iter().map(|one| one.counted_per_s).sum();
+    let measure = measured
+        .first()
+        .map_or("sum(mpi.calls)", |one| one.processes.measure());
     let per_s = |rate: fn(&WorkersStep) -> f64| significant(first.map_or(0.0, rate), 6);
     let names: Vec<&str> = step.modules.iter().map(|one| one.module.as_str()).collect();
     let names = names.join(" and ");
     let mut out =
         format!("rule: {rule}\nabout: Sets the workers of {names} by the contract {contract}.\nroles:\n");
     for (at, module) in measured.iter().enumerate() {
-        let ranks: Vec<String> = module.ranks.iter().map(u32::to_string).collect();
-        let _ = writeln!(out, "  {}: rank in [{}]", role(at), ranks.join(", "));
+        let _ = writeln!(out, "  {}: {}", role(at), module.processes.role());
     }
     let _ = write!(
         out,
         "windows:\n  pulse: {{every: {}s}}\n\
-         metrics:\n  pace: sum(mpi.calls) / {} / pulse.duration\n  promised: {} / 1s\n  required: {} / 1s\n\
+         metrics:\n  pace: {measure} / {} / pulse.duration\n  promised: {} / 1s\n  required: {} / 1s\n\
          tune:\n",
         significant(every_s, 3),
-        significant(calls / rate, 6),
+        significant(counted / rate, 6),
         per_s(|one| one.promised_rate),
         per_s(|one| one.required_rate),
     );
@@ -226,7 +250,7 @@ adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
 ";
 
     /// The rule that sets the workers of `pack`, which takes 0.48 s of a worker for an item.
-    fn guarded(from: u32, to: u32) -> GuardedStep {
+    fn guarded(from: u32, to: u32, processes: ModuleProcesses) -> GuardedStep {
         let mut contract = Contract::parse(PACKING).unwrap();
         contract
             .measure("pack", 0.48 / f64::from(from), Some(from))
@@ -248,26 +272,35 @@ adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
             name: "pack".to_owned(),
             holds: 0.96,
             rate: 4.0,
-            ranks: vec![1, 2],
-            calls_per_s: 8.0,
+            processes,
+            counted_per_s: 8.0,
         };
         GuardedStep::of("packing-up", step, &[measured], 1)
     }
 
     #[test]
     fn a_step_is_a_rule_with_a_guard_that_sets_what_the_contract_names_where_it_names() {
-        let more = guarded(2, 5);
+        let ranks = || ModuleProcesses::Ranks(vec![1, 2]);
+        let more = guarded(2, 5, ranks());
         assert_eq!(
             more.sentence(),
             "pack: hands 2 -> 5; pack 10.4/s is promised, then bound by pack"
         );
         assert_eq!(more.promise(), "pack: hands 2 -> 5: promised 10.4/s");
-        let less = guarded(8, 6);
+        let less = guarded(8, 6, ranks());
         assert_eq!(less.promise(), "pack: hands 8 -> 6: promised 10/s");
-        let common = [
+        let stage = ModuleProcesses::Stage {
+            pid: 7,
+            program: "pack".to_owned(),
+        };
+        let of_stage = guarded(2, 5, stage);
+        let of_job = [
             "worker: rank in [1, 2]",
-            "pulse: {every: 2.5s}",
             "pace: sum(mpi.calls) / 2 / pulse.duration",
+        ];
+        let of_pipe = [
+            "worker: exe == \"pack\"",
+            "pace: sum((io.read + io.written) / 1B) / 2 / pulse.duration",
         ];
         let of_more = [
             "value: 5\n    range: 1 <= value <= 8\n    at: {entry: \"MPI_Recv\"}",
@@ -278,12 +311,17 @@ adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
             "value: 6\n    range: 1 <= value <= 8",
             "guard: {maximize: 'min(pace, required)', over: 5, undo_if_worse_by: 5%, keep: not_worse}",
         ];
-        for (step, parts) in [(more, of_more), (less, of_less)] {
+        let steps = [
+            (more, of_job, of_more),
+            (less, of_job, of_less),
+            (of_stage, of_pipe, of_more),
+        ];
+        for (step, of_kind, parts) in steps {
             assert_eq!(step.rule, "contract-packing-up-pack-1");
             let rule = rules::CheckedRule::from_source(&step.text);
             let rule = rule.unwrap_or_else(|wrong| panic!("{}", rules::render("r", &step.text, &wrong)));
             assert_eq!(rule.name(), step.rule);
-            for part in common.into_iter().chain(parts) {
+            for part in ["pulse: {every: 2.5s}"].into_iter().chain(of_kind).chain(parts) {
                 assert!(step.text.contains(part), "{part}:\n{}", step.text);
             }
         }

@@ -1,7 +1,7 @@
 //! Bytes counted at the ends of pipes, as the items of streams: an [`ObservedGraph`].
 
 use super::pipes::{Pipe, Pipeline, Slice, Stage, StageCounts};
-use super::{End, ItemsAre, NotLearned, ObservedGraph, ObservedModule, ObservedStream};
+use super::{End, ItemsAre, ModuleProcesses, NotLearned, ObservedGraph, ObservedModule, ObservedStream};
 use crate::format::{percent, plural, significant};
 use crate::statistics::rate;
 
@@ -75,25 +75,21 @@ pub fn counted(pipeline: &Pipeline, slices: &[Slice]) -> Result<ObservedGraph, N
         slices_ns: slices.iter().map(|slice| slice.ns).collect(),
         ..ObservedGraph::default()
     };
-    // A shell that only holds ends is no module.
-    let takes_part = |at: usize| {
-        pipes
-            .iter()
-            .any(|pipe| pipe.from.contains(&at) || pipe.to.contains(&at))
-    };
-    let parts: Vec<usize> = (0..pipeline.stages.len()).filter(|&at| takes_part(at)).collect();
+    let (parts, mut names) = pipeline.modules();
     let place = |stage: usize| parts.iter().position(|part| *part == stage);
-    let mut names = Names::default();
     let ns = slices.iter().map(|slice| slice.ns).sum();
-    for &at in &parts {
+    for (&at, name) in parts.iter().zip(names.0.clone()) {
         let has = |side: fn(&Pipe) -> &Vec<usize>| pipes.iter().any(|pipe| side(pipe).contains(&at));
         seen.modules.push(ObservedModule {
-            name: names.unique(&pipeline.stages[at].name),
+            name,
             about: pipeline.stages[at].about.clone(),
             shares: totals[at].shares(ns, has(|pipe| &pipe.to), has(|pipe| &pipe.from)),
             workers: totals[at].workers.max(1),
-            ranks: Vec::new(),
-            calls: 0.0,
+            processes: ModuleProcesses::Stage {
+                pid: pipeline.stages[at].pid,
+                program: pipeline.stages[at].program.clone(),
+            },
+            counted: (totals[at].read_bytes + totals[at].written_bytes) as f64,
         });
     }
     for pipe in pipes {
@@ -105,6 +101,31 @@ pub fn counted(pipeline: &Pipeline, slices: &[Slice]) -> Result<ObservedGraph, N
         seen.streams.push(stream);
     }
     Ok(seen)
+}
+
+impl Pipeline {
+    /// The stages that are modules, and their names. A shell that only holds ends is none.
+    fn modules(&self) -> (Vec<usize>, Names) {
+        let takes_part = |at: &usize| {
+            let mut pipes = self.pipes.iter();
+            pipes.any(|pipe| pipe.from.contains(at) || pipe.to.contains(at))
+        };
+        let parts: Vec<usize> = (0..self.stages.len()).filter(takes_part).collect();
+        let mut names = Names::default();
+        parts.iter().for_each(|&at| {
+            names.unique(&self.stages[at].name);
+        });
+        (parts, names)
+    }
+
+    /// The stages that are modules, by their names in a contract.
+    pub fn named_stages(&self) -> impl Iterator<Item = (String, &Stage)> {
+        let (parts, names) = self.modules();
+        names
+            .0
+            .into_iter()
+            .zip(parts.into_iter().map(|at| &self.stages[at]))
+    }
 }
 
 /// The pipes, without ends at stages that moved nothing and computed nothing, if other ends remain.

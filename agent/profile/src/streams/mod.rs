@@ -54,9 +54,18 @@ pub struct ObservedModule {
     pub shares: TimeShares,
     /// How many threads or processes work at the same time.
     pub workers: u32,
-    /// The ranks of an MPI job that it consists of, and how often they called MPI.
-    pub ranks: Vec<u32>,
-    pub calls: f64,
+    pub processes: ModuleProcesses,
+    /// How often they called MPI, or how many bytes they moved.
+    pub counted: f64,
+}
+
+/// The processes that a module consists of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModuleProcesses {
+    /// Ranks of an MPI job.
+    Ranks(Vec<u32>),
+    /// A process of a pipeline; `program` is the file name of its program.
+    Stage { pid: i32, program: String },
 }
 
 /// What the items of an observed stream are.

@@ -14,6 +14,9 @@ pub struct Pipeline {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
     pub name: String,
+    pub pid: i32,
+    /// The file name of its program, which may have another name than the process.
+    pub program: String,
     /// Its number and command line.
     pub about: String,
     /// What else it can read from, such as a file or a socket; empty: nothing.

@@ -70,8 +70,8 @@ impl ModelProgram {
                 about: String::new(),
                 shares: TimeShares::of(busy, 0.0, 0.0, starved, blocked),
                 workers: 1,
-                ranks: vec![at as u32],
-                calls: rate * 4.0,
+                processes: ModuleProcesses::Ranks(vec![at as u32]),
+                counted: rate * 4.0,
             }
         };
         let stream = |at: usize| {

@@ -7,7 +7,9 @@ use serde::Deserialize;
 
 use super::counted::Names;
 use super::trial::ReportedChange;
-use super::{End, ItemsAre, NotLearned, ObservedGraph, ObservedModule, ObservedStream, TimeShares};
+use super::{
+    End, ItemsAre, ModuleProcesses, NotLearned, ObservedGraph, ObservedModule, ObservedStream, TimeShares,
+};
 use crate::format::{count, significant};
 use crate::statistics::ratio;
 
@@ -417,8 +419,8 @@ fn module(known: &Ranks<'_>, ranks: &Ranks<'_>, role: &[u32], name: String) -> O
             mean(|one| one.blocked),
         ),
         workers: role.len() as u32,
-        ranks: role.to_vec(),
-        calls: role.iter().map(|rank| ranks.all_calls(*rank)).sum(),
+        processes: ModuleProcesses::Ranks(role.to_vec()),
+        counted: role.iter().map(|rank| ranks.all_calls(*rank)).sum(),
     }
 }
 

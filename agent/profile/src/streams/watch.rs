@@ -299,8 +299,8 @@ impl ContractWatch {
                 name: module.name.clone(),
                 holds: module.shares.holds(),
                 rate: target.standing.last?.value,
-                ranks: module.ranks.clone(),
-                calls_per_s: module.calls / seen.duration_s().max(f64::MIN_POSITIVE),
+                processes: module.processes.clone(),
+                counted_per_s: module.counted / seen.duration_s().max(f64::MIN_POSITIVE),
             })
         };
         seen.modules.iter().filter_map(of).collect()

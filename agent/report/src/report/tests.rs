@@ -62,6 +62,7 @@ fn rank() -> ProcessView {
             switches_involuntary: 7,
             switches_voluntary: 8,
             faults_minor: 9,
+            moved_bytes: None,
             faults_major: 1,
             resident_bytes: 4096,
             resident_peak_bytes: Some(8192),

@@ -1,10 +1,10 @@
-//! `contract watch --apply`: what the policy decides is made by the session that watches the job, by a rule with a
-//! guard.
+//! `contract watch --apply`: what the policy decides is made by a session, by a rule with a guard.
 
-use job::Discovery;
+use job::{Discovery, Member};
 use plan::Mode;
 use profile::streams::{
-    ContractWatch, GuardedStep, MeasuredModule, Policy, PolicyAction, RankReport, WorkerCounts,
+    ContractWatch, GuardedStep, MeasuredModule, ModuleProcesses, Policy, PolicyAction, RankReport,
+    WorkerCounts,
 };
 use rules::contract::Contract;
 use session::request::{RuleSource, RuleText};
@@ -15,18 +15,19 @@ use crate::{
 };
 
 /// The policy, and the session that carries out its decisions.
-pub(super) struct Actor<'a> {
+pub(super) struct Actor {
     policy: Policy,
-    target: &'a str,
+    targets: Vec<String>,
     /// The process of the session.
     session: u32,
 }
 
-impl<'a> Actor<'a> {
-    pub(super) fn new(contract: &Contract, target: &'a str, session: u32) -> Actor<'a> {
+impl Actor {
+    /// `session` is the process of the session that has these targets.
+    pub(super) fn new(contract: &Contract, targets: &[String], session: u32) -> Actor {
         Actor {
             policy: Policy::of(contract.clone()),
-            target,
+            targets: targets.to_vec(),
             session,
         }
     }
@@ -64,12 +65,10 @@ impl<'a> Actor<'a> {
         if modules.is_empty() {
             return Ok(WorkerCounts::new());
         }
-        let job = target::job(&mut Discovery::default(), self.target, false)?;
+        let job = target::jobs(&mut Discovery::default(), &self.targets, false)?;
         let workers = modules.iter().map(|(module, variable)| {
-            let first = job.members.iter().find(|member| {
-                let rank = member.rank.map(|rank| rank.number);
-                rank.is_some_and(|rank| module.ranks.contains(&rank))
-            });
+            let mut members = job.members.iter();
+            let first = members.find(|member| is_of(member, &module.processes));
             let text = first.and_then(|member| by_hand::read(&member.space, variable));
             let number = text
                 .as_ref()
@@ -104,5 +103,12 @@ impl<'a> Actor<'a> {
         }
         session.add(rule, Mode::Applying).map_err(running::failure)?;
         Ok(())
+    }
+}
+
+fn is_of(member: &Member, processes: &ModuleProcesses) -> bool {
+    match processes {
+        ModuleProcesses::Ranks(ranks) => member.rank.is_some_and(|rank| ranks.contains(&rank.number)),
+        ModuleProcesses::Stage { pid, .. } => member.process.pid.number == *pid,
     }
 }

@@ -1,9 +1,11 @@
-//! The ranks of an MPI job, as a session sees them: `attach` runs in a process of its own, and passes its reports
-//! on.
+//! A session in a process of its own: it watches the ranks of an MPI job, or may change processes of a pipeline, and
+//! passes its reports on.
 
 use std::{
-    io::{self, BufRead, BufReader, Lines},
+    io::{self, BufRead, BufReader},
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
     time::Duration,
 };
 
@@ -19,22 +21,24 @@ pub(super) fn has_mpi(typed: &str) -> bool {
     found.is_ok_and(|job| job.members.iter().any(|member| member.mpi.is_some()))
 }
 
-/// A session that watches an MPI job, and the reports that it writes.
+/// A session, and the reports that it writes.
 pub(super) struct JobSession {
     child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    reports: Receiver<Result<RankReport, Failure>>,
 }
 
 impl JobSession {
     /// With `may_change`, rules that are added to it may change the program.
     pub(super) fn start(
-        target: &str,
+        targets: &[String],
         (duration, every): (Duration, Duration),
         may_change: bool,
     ) -> Result<JobSession, Failure> {
         let time = |time: Duration| format!("{}ms", time.as_millis());
         let mut child = Command::new("/proc/self/exe")
-            .args(["attach", target, "--plain", "--rules", "none"])
+            .arg("attach")
+            .args(targets)
+            .args(["--plain", "--rules", "none"])
             .args(["--duration", &time(duration), "--snapshots", "/dev/stdout"])
             .args(["--every", &time(every)])
             .args(may_change.then_some("--apply"))
@@ -44,10 +48,13 @@ impl JobSession {
             .map_err(Failure::no)?;
         let output = child.stdout.take();
         let output = output.ok_or_else(|| Failure::no("the session has no output"))?;
-        Ok(JobSession {
-            child,
-            lines: BufReader::new(output).lines(),
-        })
+        let (sender, reports) = channel();
+        // It is never held up by a reader that does something else.
+        thread::Builder::new()
+            .name("reports".to_owned())
+            .spawn(move || pass_on(output, &sender))
+            .map_err(Failure::no)?;
+        Ok(JobSession { child, reports })
     }
 
     /// The number of its process.
@@ -57,14 +64,16 @@ impl JobSession {
 
     /// The next report; `None` when the session has ended.
     pub(super) fn next(&mut self) -> Result<Option<RankReport>, Failure> {
-        // Lines for the user stand between the reports.
-        for line in &mut self.lines {
-            let line = line.map_err(Failure::no)?;
-            if line.starts_with('{') {
-                return serde_json::from_str(&line).map(Some).map_err(Failure::no);
-            }
-        }
-        Ok(None)
+        self.reports.recv().ok().transpose()
+    }
+
+    /// The newest of the reports since the last one that was taken; `None` if there is none.
+    pub(super) fn newest(&mut self) -> Result<Option<RankReport>, Failure> {
+        self.reports.try_iter().last().transpose()
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
     /// Ends the session, if it has not ended, as dropping this does.
@@ -72,12 +81,13 @@ impl JobSession {
     /// # Errors
     /// If it failed.
     pub(super) fn end(mut self) -> Result<(), Failure> {
+        // It has said why.
+        let why = "the session that watches the program could not begin";
         match self.finish().map_err(Failure::no)?.code() {
             Some(0) => Ok(()),
-            // It has said why.
-            Some(3) => Err(Failure::not_permitted("the job's calls of MPI cannot be watched")),
-            Some(2) => Err(Failure::not_there("the job's calls of MPI cannot be watched")),
-            _ => Err(Failure::no("the session that watched the job failed")),
+            Some(3) => Err(Failure::not_permitted(why)),
+            Some(2) => Err(Failure::not_there(why)),
+            _ => Err(Failure::no("the session that watched the program failed")),
         }
     }
 
@@ -89,8 +99,20 @@ impl JobSession {
         }
         // Fails if it is ending.
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
-        while self.lines.next().is_some_and(|line| line.is_ok()) {}
         self.child.wait()
+    }
+}
+
+/// Lines for the user stand between the reports.
+fn pass_on(output: ChildStdout, reports: &Sender<Result<RankReport, Failure>>) {
+    for line in BufReader::new(output).lines() {
+        let report = match line {
+            Ok(line) if !line.starts_with('{') => continue,
+            Ok(line) => serde_json::from_str(&line).map_err(Failure::no),
+            Err(error) => Err(Failure::no(error)),
+        };
+        // If no one waits for it any more, the rest is read all the same, so that the session can end.
+        let _ = reports.send(report);
     }
 }
 

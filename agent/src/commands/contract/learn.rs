@@ -15,6 +15,7 @@ use crate::{
     exit::{Code, CommandResult, Failure},
     output_name::{STDOUT, cannot_be_written},
     report_file::ReportFile,
+    rights,
 };
 
 /// Number of slices from whose differences intervals are computed, and the least length of one.
@@ -66,7 +67,7 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
 /// The reports of a session that watches an MPI job.
 fn reports(args: &LearnArgs) -> Result<Vec<RankReport>, Failure> {
     let every = (args.duration / REPORTS).max(BETWEEN_MIN);
-    let mut session = JobSession::start(&args.target, (args.duration, every), false)?;
+    let mut session = JobSession::start(std::slice::from_ref(&args.target), (args.duration, every), false)?;
     let mut reports = Vec::new();
     while let Some(report) = session.next()? {
         reports.push(report);
@@ -77,6 +78,7 @@ fn reports(args: &LearnArgs) -> Result<Vec<RankReport>, Failure> {
 
 /// What is seen of processes that are joined by pipes.
 fn pipeline(args: &LearnArgs) -> Result<ObservedGraph, Failure> {
+    rights::only_look().map_err(Failure::not_permitted)?;
     let (pipeline, mut sampler) = sampling::open(&args.target)?;
     let slice = (args.duration / SLICES).max(SLICE_MIN);
     let mut slices = Vec::new();

@@ -27,26 +27,26 @@ const PAUSE_SPREAD_MS: u64 = 9;
 const START_WAIT: Duration = Duration::from_secs(2);
 const START_LOOK: Duration = Duration::from_millis(100);
 
-/// The pipeline of TARGET, and a sampler of its processes.
+/// The pipeline of TARGET, and a sampler of its processes. The caller has given up the rights that this does not
+/// need.
 pub(super) fn open(target: &str) -> Result<(Pipeline, PipeSampler), Failure> {
-    rights::only_look().map_err(Failure::not_permitted)?;
     let pid = target::pid(target)?;
     let caller = rights::caller();
     let is_own = |pid: i32| Process::open(pid).is_ok_and(|process| process.uid == caller);
-    let (pipeline, pids) = found(pid, is_own).map_err(|error| {
+    let pipeline = found(pid, is_own).map_err(|error| {
         let code = match error {
             NoPipeline::NotPermitted { .. } => Code::NotPermitted,
             _ => Code::NotThere,
         };
         Failure::new(code, error)
     })?;
-    let sampler = PipeSampler::open(&pipeline, &pids, monotonic_ns()).map_err(Failure::no)?;
+    let sampler = PipeSampler::open(&pipeline, monotonic_ns()).map_err(Failure::no)?;
     Ok((pipeline, sampler))
 }
 
 /// The pipeline of a process, once two looks have found the same: a shell may still be starting it, and its
 /// processes have the shell's name until they execute their programs.
-fn found(pid: i32, is_own: impl Fn(i32) -> bool) -> Result<(Pipeline, Vec<i32>), NoPipeline> {
+fn found(pid: i32, is_own: impl Fn(i32) -> bool) -> Result<Pipeline, NoPipeline> {
     let end_ns = monotonic_ns() + START_WAIT.as_nanos() as u64;
     let mut before = pipes::find(pid, &is_own);
     loop {

@@ -1,10 +1,16 @@
 //! `tuneagent contract watch FILE TARGET`: measured rates of a running pipeline, or of an MPI job, against its
 //! contract.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::mpsc::{Receiver, channel},
+    time::Duration,
+};
 
 use profile::format::significant;
-use profile::streams::{ContractWatch, NotComparable, NotLearned, RankReport, Slice, counted, counted_ranks};
+use profile::streams::{
+    ContractWatch, NotComparable, NotLearned, Pipeline, RankReport, Slice, counted, counted_ranks,
+};
 use report::console;
 use rules::contract::Contract;
 
@@ -21,6 +27,7 @@ use crate::{
     exit::{Code, Failure},
     output_name::cannot_be_written,
     report_file::ReportFile,
+    rights,
 };
 
 /// A window has as many slices; from their differences follows how uncertain its rates are.
@@ -130,40 +137,126 @@ fn watch_pipes(
     args: &WatchContractArgs,
     metrics: Option<MetricsAddress>,
 ) -> Result<(), Failure> {
-    if args.apply {
-        return Err(Failure::not_there(
-            "--apply: workers are set in MPI jobs only, and this is none; watch it without",
-        ));
-    }
-    let (pipeline, mut sampler) = sampling::open(&args.target)?;
-    let shown = WindowOutputs::open(args, metrics, true)?;
+    // What may change the program is not given up, so other processes are looked at by a thread without it.
+    let opened = match args.apply {
+        true => rights::looking(|| sampling::open(&args.target)),
+        false => rights::only_look().map(|()| sampling::open(&args.target)),
+    };
+    let (pipeline, mut sampler) = opened.map_err(Failure::not_permitted)??;
+    let shown = WindowOutputs::open(args, metrics, !args.apply)?;
     let part = required.watch.part_of(&pipeline);
-    let (mut window, mut passed_ns, mut refused) = (VecDeque::new(), 0, None);
-    let ended = sampling::slices(&part, &mut sampler, SLICE, args.duration, |slice: Slice| {
-        passed_ns += slice.ns;
-        window.push_back(slice);
-        if window.len() < SLICES {
-            return true;
+    let session = args.apply.then(|| StageSession::start(required, &part, args));
+    let mut session = session.transpose()?;
+    let (sender, slices) = channel();
+    let seen = &part;
+    let look = move || -> Result<(), Failure> {
+        if args.apply {
+            rights::only_look_in_this_thread().map_err(Failure::not_permitted)?;
         }
-        let slices: Vec<Slice> = window.drain(..).collect();
+        let ended = sampling::slices(seen, &mut sampler, SLICE, args.duration, |slice| {
+            sender.send(slice).is_ok()
+        });
+        if let Err(ended) = ended {
+            console::error_line(format_args!("{ended}"));
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(look);
+        let judged = judge_slices(required, &part, slices, &shown, session.as_mut());
+        let looked = looking.join();
+        looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        judged
+    })?;
+    session.map_or(Ok(()), |session| session.session.end())
+}
+
+/// Judges windows of slices, until there are no more of them.
+fn judge_slices(
+    required: &mut Required<'_>,
+    part: &Pipeline,
+    slices: Receiver<Slice>,
+    shown: &WindowOutputs,
+    mut session: Option<&mut StageSession>,
+) -> Result<(), Failure> {
+    let (mut window, mut passed_ns) = (Vec::new(), 0);
+    for slice in slices {
+        passed_ns += slice.ns;
+        window.push(slice);
+        if window.len() < SLICES {
+            continue;
+        }
         let end_s = passed_ns as f64 / 1e9;
-        required.has_changed(end_s);
+        let is_changed = required.has_changed(end_s);
         let watch = &mut required.watch;
-        let judged = counted(&part, &slices)
+        let lines = counted(part, &window)
             .map_err(Unwatched::from)
-            .and_then(|seen| Ok(watch.window(end_s, &seen)?))
-            .map_err(Failure::from)
-            .and_then(|lines| shown.window(watch, &lines, end_s));
-        refused = judged.err();
-        refused.is_none()
-    });
-    if let Some(why) = refused {
-        return Err(why);
-    }
-    if let Err(ended) = ended {
-        console::error_line(format_args!("{ended}"));
+            .and_then(|seen| Ok(watch.window(end_s, &seen)?))?;
+        shown.window(watch, &lines, end_s)?;
+        window.clear();
+        let Some(session) = session.as_deref_mut() else {
+            continue;
+        };
+        if is_changed {
+            session.actor.require(&required.contract);
+        }
+        if session.session.has_ended() {
+            break;
+        }
+        let report = session.session.newest()?;
+        if let Some(report) = report
+            && let Some(line) = session.actor.look(&mut required.watch, &report)?
+        {
+            say!("{:>7} s  {line}", significant(end_s, 4));
+        }
     }
     Ok(())
+}
+
+/// A session that may set the workers of processes of a pipeline.
+struct StageSession {
+    session: JobSession,
+    actor: Actor,
+}
+
+impl StageSession {
+    fn start(
+        required: &Required<'_>,
+        part: &Pipeline,
+        args: &WatchContractArgs,
+    ) -> Result<StageSession, Failure> {
+        let targets = changeable(&required.contract, part).map_err(Failure::not_there)?;
+        let mut session = JobSession::start(&targets, (args.duration, REPORT_EVERY), true)?;
+        if session.next()?.is_none() {
+            session.end()?;
+            return Err(Failure::no("the program has ended"));
+        }
+        let actor = Actor::new(&required.contract, &targets, session.pid());
+        Ok(StageSession { session, actor })
+    }
+}
+
+/// The processes of a pipeline whose workers a contract sets.
+fn changeable(contract: &Contract, part: &Pipeline) -> Result<Vec<String>, String> {
+    let mut programs = BTreeMap::new();
+    for (name, stage) in part.named_stages() {
+        if contract.variable_of(&name).is_err() {
+            continue;
+        }
+        if let Some((other, _)) = programs.insert(&stage.program, (name.clone(), stage.pid)) {
+            return Err(format!(
+                "--apply: {other} and {name} run the same program, {}, so that a rule cannot distinguish them: leave one \
+                 of them out of `adapt`",
+                stage.program
+            ));
+        }
+    }
+    if programs.is_empty() {
+        return Err(
+            "--apply: `adapt` of the contract names no process of this pipeline with `workers`".to_owned(),
+        );
+    }
+    Ok(programs.into_values().map(|(_, pid)| pid.to_string()).collect())
 }
 
 /// Nothing has arrived at an end of the graph.
@@ -179,11 +272,12 @@ fn watch_job(
     metrics: Option<MetricsAddress>,
 ) -> Result<(), Failure> {
     let times = (args.duration, REPORT_EVERY);
-    let mut session = JobSession::start(&args.target, times, args.apply)?;
+    let targets = std::slice::from_ref(&args.target);
+    let mut session = JobSession::start(targets, times, args.apply)?;
     let shown = WindowOutputs::open(args, metrics, false)?;
     let mut actor = args
         .apply
-        .then(|| Actor::new(&required.contract, &args.target, session.pid()));
+        .then(|| Actor::new(&required.contract, targets, session.pid()));
     let (mut begin, mut window) = (None, Vec::<RankReport>::new());
     // Until all of the graph has been seen, or for good if the contract is of another program.
     let mut unfilled = Some(Unwatched::NotCounted(filling(args)));
