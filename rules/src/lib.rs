@@ -100,7 +100,7 @@ mod page;
 mod partial_sum;
 pub mod period;
 mod plan;
-mod pseudo_random;
+pub mod pseudo_random;
 pub mod quantity;
 mod read;
 mod requirements;

@@ -10,7 +10,7 @@ use tuneagent_e2e::knobs::{BEN, User};
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::prometheus::{free_address, get};
 use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
-use tuneagent_e2e::{Outcome, Problem, each, programs, require};
+use tuneagent_e2e::{Outcome, Problem, each, mmix, programs, require};
 
 use crate::contracts::{number_behind, windows_in};
 use crate::expected::with_folder;
@@ -262,12 +262,8 @@ fn a_pipeline_of_which_nothing_can_be_set_is_not_watched_with_apply() -> Outcome
 struct Draw(u64);
 
 impl Draw {
-    /// Knuth's MMIX.
     fn below(&mut self, end: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = mmix(self.0);
         ((self.0 >> 33) % u64::from(end)) as u32
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
-use tuneagent_e2e::Outcome;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::programs;
 pub(crate) use tuneagent_e2e::wait::SOON;
+use tuneagent_e2e::{Outcome, mmix};
 
 /// The median; the upper one of two middle values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
@@ -108,21 +108,16 @@ pub(crate) fn finish_pingpong(mut job: Job, ranks: u64) -> Outcome<u64> {
 /// Expected checksum of `pingpong.c`: the value of each pair is mixed once per iteration, and so is the sum
 /// over all ranks.
 pub(crate) fn pingpong_checksum(ranks: u64, iterations: u64) -> String {
-    let mixed = |value: u64| {
-        value
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407)
-    };
     let mut values: Vec<u64> = (1..=ranks / 2).collect();
     let mut sum = 0u64;
     for _ in 0..iterations {
-        values.iter_mut().for_each(|value| *value = mixed(*value));
+        values.iter_mut().for_each(|value| *value = mmix(*value));
         // The odd rank of a pair returns the mixed value, so both have it. The last bit is not part of the
         // sum.
         let total = values.iter().fold(0u64, |total, value| {
             total.wrapping_add((value & !1).wrapping_mul(2))
         });
-        sum = mixed(sum ^ total);
+        sum = mmix(sum ^ total);
     }
     format!("{sum:016x}")
 }

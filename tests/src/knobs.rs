@@ -15,7 +15,7 @@ use crate::line_program::LineProgram;
 use crate::lines::{self, Lines, finish, succeed};
 use crate::problem::Context;
 use crate::wait::SOON;
-use crate::{Outcome, Problem, family, programs};
+use crate::{Outcome, Problem, family, mmix, programs};
 
 /// User ids that no machine assigns.
 pub const ANA: u32 = 54_321;
@@ -98,12 +98,7 @@ impl Knobs {
 
     /// The program's state after so many rounds, computed independently.
     pub fn state_after(rounds: u64) -> String {
-        let step = |state: u64, _| {
-            state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407)
-        };
-        format!("{:016x}", (0..rounds).fold(1u64, step))
+        format!("{:016x}", (0..rounds).fold(1u64, |state, _| mmix(state)))
     }
 }
 

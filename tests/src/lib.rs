@@ -44,6 +44,13 @@ pub mod wheels;
 
 pub use problem::{Outcome, Problem};
 
+/// The number after this one in the generator of Knuth's MMIX, which test programs use, too.
+pub fn mmix(number: u64) -> u64 {
+    number
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407)
+}
+
 /// Elements of a JSON array; empty if the value is not an array.
 pub fn each(value: &serde_json::Value) -> std::slice::Iter<'_, serde_json::Value> {
     value.as_array().map_or(&[][..], Vec::as_slice).iter()

@@ -11,6 +11,7 @@ use profile::{
     streams::{Pipe, Pipeline, Slice},
 };
 use report::console;
+use rules::pseudo_random::mixed;
 use tuner::Process;
 
 use crate::{
@@ -87,11 +88,8 @@ pub(super) fn slices(
         let slice_end = until(monotonic_ns(), slice).min(end);
         while monotonic_ns() < slice_end {
             sampler.look();
-            // The generator of Knuth's MMIX.
-            random = random
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            let pause = PAUSE_MIN_MS + (random >> 33) % PAUSE_SPREAD_MS;
+            random = mixed(random);
+            let pause = PAUSE_MIN_MS + random % PAUSE_SPREAD_MS;
             std::thread::sleep(Duration::from_millis(pause));
         }
         let seen = sampler.slice(monotonic_ns())?;
