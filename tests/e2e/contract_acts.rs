@@ -162,7 +162,7 @@ fn nothing_is_changed_where_no_number_of_workers_helps_and_requirements_may_chan
     Ok(())
 }
 
-/// Workers of a process of a shell pipeline. It takes 50 ms for a block, so four are the fewest for 60 blocks a second;
+/// Workers of a process of a shell pipeline. It takes 50 ms for a block, so four are the fewest for 70 blocks a second;
 /// a third of that, and a tenth more than is required, takes two.
 const BLOCKS: &str = "
 contract: blocks
@@ -175,7 +175,7 @@ modules:
   stage: {kind: task-parallel, takes: [raw], gives: {done: 1}, workers: workers}
   cat: {takes: [done]}
 require:
-  - done >= 60/s
+  - done >= 70/s
 adapt:
   stage: {set: workers, range: 1..16}
 ";
@@ -201,7 +201,7 @@ fn workers_of_a_process_of_a_shell_pipeline_are_set_and_given_back_without_root_
                 .cloned()
         })
     };
-    line(&["done: ", "of 60/s, violated"])?;
+    line(&["done: ", "of 70/s, violated"])?;
     let step = line(&["/s is promised, then bound by "])?;
     let workers = number_behind(&step, ": workers 1 -> ")?;
     // More where it waits long for a CPU.
