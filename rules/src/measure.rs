@@ -96,9 +96,9 @@ measures! {
     SwitchesVoluntary "switches.voluntary" Counter Process NONE "Times a thread gave up its CPU to wait.";
     FaultsMinor "faults.minor" Counter Process NONE "Page faults served without reading a disk.";
     IoRead "io.read" Counter Process BYTES
-        "Bytes that the process has read from files, pipes and sockets; none where /proc/PID/io may not be read.";
+        "Bytes that the process has read from files, pipes and sockets; none for MPI ranks, and where /proc/PID/io may not be read.";
     IoWritten "io.written" Counter Process BYTES
-        "Bytes that it has written to files, pipes and sockets; none where /proc/PID/io may not be read.";
+        "Bytes that it has written to files, pipes and sockets; none for MPI ranks, and where /proc/PID/io may not be read.";
     CpusAvailable "cpus.available" Gauge Process NONE
         "CPUs the process may use: the smaller of its allowed set and its group's quota.";
     CpusBound "cpus.bound" Gauge Process NONE

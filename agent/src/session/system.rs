@@ -63,6 +63,8 @@ impl System {
             };
         };
         sampler.set_reach(granted);
+        // Ranks of MPI are no processes of a pipeline.
+        sampler.count_bytes(process.rank.is_none());
         let counters = (!process.ended).then(|| sampler.sample().ok()).flatten();
         Sample {
             counters,

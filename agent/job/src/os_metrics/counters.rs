@@ -41,6 +41,8 @@ pub struct Sampler {
     has_run: bool,
     /// Samples until the heaps are read again.
     until_heaps: u32,
+    /// Whether the bytes that it reads and writes are counted.
+    counts_bytes: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,12 +69,18 @@ impl Sampler {
             still: 0,
             has_run: true,
             until_heaps: FIRST_HEAPS,
+            counts_bytes: true,
         })
     }
 
     /// Sets how many CPUs the process could use if none of its threads were bound to fewer.
     pub fn set_reach(&mut self, cpus: Option<usize>) {
         self.reach = cpus;
+    }
+
+    /// Sets whether the bytes that the process reads and writes are counted: a file more for each sample.
+    pub fn count_bytes(&mut self, counts: bool) {
+        self.counts_bytes = counts;
     }
 
     /// Whether the process may have used CPU time between the last two samples; if not, it did nothing.
@@ -109,7 +117,9 @@ impl Sampler {
         if let (Some(before), Some(now)) = (self.used_ns, used_ns) {
             self.sum.cpu_ns = cpu_before_ns + now.saturating_sub(before);
         }
-        self.sum.moved_bytes = self.moved_bytes().or(self.sum.moved_bytes);
+        if self.counts_bytes {
+            self.sum.moved_bytes = self.moved_bytes().or(self.sum.moved_bytes);
+        }
         self.sum.faults_minor = stat.minflt;
         self.sum.faults_major = stat.majflt;
         // A process that ends gives back its memory first. What it had last remains.
