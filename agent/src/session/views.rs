@@ -91,15 +91,17 @@ impl<'a> Views<'a> {
     }
 
     fn never_called(&self, processes: &[ProcessView]) -> Vec<String> {
-        let functions = processes.iter().flat_map(|process| &process.functions);
-        let called: BTreeSet<&str> = functions.map(|function| function.name.as_str()).collect();
         let is_named = |probe: &&Probe| {
             let mut patterns = self.options.probe.iter();
             probe.mpi.is_none() && patterns.any(|pattern| glob::matches(pattern, &probe.name))
         };
+        let is_called = |probe: &Probe| {
+            let mut functions = processes.iter().flat_map(|process| &process.functions);
+            functions.any(|function| function.name == probe.name)
+        };
         let named = self.measuring.probes.list().iter().filter(is_named);
-        let names = named.map(|probe| probe.name.clone());
-        names.filter(|name| !called.contains(name.as_str())).collect()
+        let never = named.filter(|probe| !is_called(probe));
+        never.map(|probe| probe.name.clone()).collect()
     }
 
     fn missing(&self) -> Vec<String> {

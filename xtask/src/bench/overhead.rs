@@ -3,9 +3,9 @@
 //! the cost that the agent itself reports.
 //!
 //! One job is watched by one session of `tuneagent attach` after another, and alone before and after each. The
-//! sessions are in turns of two kinds: profile only without a budget, and what a user gets without a flag. A pair is the pace in a session beside the mean of the paces before and after
-//! it, so that differences between two jobs (memory, placement) do not count, and slow changes of the machine
-//! affect both sides. A second job runs under a small PMPI library that counts calls and their time, in turns
+//! sessions are in turns of two kinds: profile only without a budget, and what a user gets without a flag. A pair
+//! is the pace in a session beside the mean of the paces before and after it, so that differences between two jobs
+//! (memory, placement) do not count, and slow changes of the machine affect both sides. A second job runs under a small PMPI library that counts calls and their time, in turns
 //! with the first one. Start-up is not measured.
 
 use std::time::Duration;

@@ -69,7 +69,7 @@ impl Sampler {
             still: 0,
             has_run: true,
             until_heaps: FIRST_HEAPS,
-            counts_bytes: true,
+            counts_bytes: false,
         })
     }
 
@@ -78,7 +78,8 @@ impl Sampler {
         self.reach = cpus;
     }
 
-    /// Sets whether the bytes that the process reads and writes are counted: a file more for each sample.
+    /// Sets whether the bytes that the process reads and writes are counted, which takes a file more for each
+    /// sample. They are not at first.
     pub fn count_bytes(&mut self, counts: bool) {
         self.counts_bytes = counts;
     }
@@ -289,6 +290,7 @@ mod tests {
             .spawn()
             .unwrap();
         let mut sampler = Sampler::open(child.id() as i32).unwrap();
+        sampler.count_bytes(true);
         // It may still be starting.
         let slept = wait_until("its sleep", SOON, || {
             sampler.sample().unwrap();

@@ -150,24 +150,22 @@ impl Prices {
     /// What the two hits of a call of a function that is probed in this way cost its thread. A single-stepped
     /// entry delays only what follows it.
     pub fn probe_times(&self, probed: &Probed) -> ProbeTimes {
-        let exit_ns = match probed.returns {
+        ProbeTimes {
+            entry_ns: self.emulated_ns as u64,
+            exit_ns: self.exit_ns(probed.returns) as u64,
+        }
+    }
+
+    fn exit_ns(&self, returns: ReturnKind) -> f64 {
+        match returns {
             ReturnKind::Unseen => 0.0,
             ReturnKind::Jump => self.return_ns,
             ReturnKind::Instruction => self.leave_ns,
-        };
-        ProbeTimes {
-            entry_ns: self.emulated_ns as u64,
-            exit_ns: exit_ns as u64,
         }
     }
 
     /// The cost of a call, entry and return, of a function that is probed in this way.
     pub fn call_ns(&self, probed: &Probed) -> f64 {
-        let returns = match probed.returns {
-            ReturnKind::Unseen => 0.0,
-            ReturnKind::Jump => self.return_ns,
-            ReturnKind::Instruction => self.leave_ns,
-        };
         let sequence = if probed.is_in_sequence {
             self.sequence_ns
         } else {
@@ -181,7 +179,7 @@ impl Prices {
         };
         let further = f64::from(probed.links.saturating_sub(1)) * moments;
         self.entry_ns(probed.entry)
-            + returns
+            + self.exit_ns(probed.returns)
             + sequence
             + f64::from(probed.values) * self.value_ns
             + f64::from(probed.events) * self.event_ns
