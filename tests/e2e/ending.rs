@@ -76,7 +76,7 @@ fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of
     let said = agent.lines.text();
     assert_has!(said, "; the kernel is still removing probes; 1 change reverted");
     assert_eq!(knobs.knob()?, 10);
-    assert!(closer.0.is_alive(), "it has the probes still");
+    // With the session its process group is orphaned, so the kernel ends it by SIGHUP, sooner or later.
     closer.ends()?;
     knobs.end()?;
     Ok(())
