@@ -95,6 +95,9 @@ mod lammps;
 // The run-time rules: unprepared programs become faster, with the same results.
 mod runtime;
 
+// Several copies of a runtime in one process, as Python wheels bring them.
+mod copies;
+
 // Changes by commands and by rules, their revert, and refused writes.
 mod change;
 

@@ -344,8 +344,10 @@ impl ByHand<'_> {
             Err(error) => {
                 self.outcomes.refused(pid, &error.to_string());
                 self.failed = self.failed.or(Some(code(&error)));
-                self.is_late |=
-                    matches!(&error, ClientError::Refused(why) if why.kind == ActuatorRefusalKind::Busy);
+                self.is_late |= matches!(
+                    &error,
+                    ClientError::Refused(why) if matches!(why.kind, ActuatorRefusalKind::Busy | ActuatorRefusalKind::NotReached)
+                );
             }
         }
     }
@@ -387,7 +389,10 @@ pub(super) fn code_of(kind: ActuatorRefusalKind) -> Code {
         ActuatorRefusalKind::NotFound | ActuatorRefusalKind::Ended | ActuatorRefusalKind::Protocol => {
             Code::NotThere
         }
-        ActuatorRefusalKind::Busy | ActuatorRefusalKind::Refused | ActuatorRefusalKind::Failed => Code::No,
+        ActuatorRefusalKind::Busy
+        | ActuatorRefusalKind::NotReached
+        | ActuatorRefusalKind::Refused
+        | ActuatorRefusalKind::Failed => Code::No,
     }
 }
 

@@ -164,12 +164,12 @@ impl Actuation {
                 part,
                 replaces,
             } => {
-                let ordered = self.ordered.get(decision)?;
+                let work = self.ordered.get(decision)?.work(*part)?;
                 let task = actuator_queue::QueuedOrder::Do {
                     decision: *decision,
                     part: *part,
-                    task: ordered.work.get(*part)?.task.clone(),
-                    at: ordered.at.clone(),
+                    task: work.task.clone(),
+                    at: work.at.clone(),
                 };
                 return Some(revert(replaces).into_iter().chain([task]).collect());
             }

@@ -36,6 +36,8 @@ const ORDERS_MAX: usize = 8192;
 
 /// Maximum time for a process to reach a sync point; then the change is given up.
 pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
+/// The same in one of several copies of a library, which may be one that the program does not use.
+const COPY_WAIT: Duration = Duration::from_secs(2);
 /// Minimum interval between warm-ups of the actuator, each of which takes it 20 to 50 us.
 const EXPECT_EVERY_NS: u64 = 2_000_000;
 
@@ -46,6 +48,29 @@ pub(crate) enum ProcessTask {
     Act(Box<ActCommand>),
 }
 
+/// Where something is done, and how long the process has to get there.
+#[derive(Clone, Debug)]
+pub(crate) struct SyncWait {
+    pub(super) point: SyncPoint,
+    within: Duration,
+}
+
+impl SyncWait {
+    pub(super) fn at(point: SyncPoint) -> SyncWait {
+        SyncWait {
+            point,
+            within: SYNC_WAIT,
+        }
+    }
+
+    pub(super) fn at_copy(point: SyncPoint) -> SyncWait {
+        SyncWait {
+            point,
+            within: COPY_WAIT,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum QueuedOrder {
     /// Do something in one process, for a decision.
@@ -54,8 +79,8 @@ pub(crate) enum QueuedOrder {
         /// The index of the part of the decision.
         part: usize,
         task: ProcessTask,
-        /// The sync point; `None` for at once.
-        at: Option<SyncPoint>,
+        /// `None` for at once.
+        at: Option<SyncWait>,
     },
     /// Write a variable of each of several processes at the same iteration, for a decision.
     Together {

@@ -12,7 +12,7 @@ use tuner::journal::Reason;
 
 use super::{
     Start,
-    actuator_queue::ProcessTask,
+    actuator_queue::{ProcessTask, SyncWait},
     changes::{self, Decided, Execution, MachineId, MemberProcess, OrderPart},
     resolve,
     switching::switched,
@@ -48,7 +48,6 @@ impl DecisionTimes {
 pub(super) struct Ordered {
     /// By the index of the part.
     pub(super) work: Vec<ProcessWork>,
-    pub(super) at: Option<SyncPoint>,
     pub(super) together: Option<Box<TogetherCommand>>,
     /// Begin and end of the window on which the decision is based.
     window_ns: Option<(u64, u64)>,
@@ -57,9 +56,10 @@ pub(super) struct Ordered {
 }
 
 impl Ordered {
-    pub(super) fn at(&self) -> Option<&SyncPoint> {
+    /// Where a part is carried out; `None` if anywhere.
+    pub(super) fn at(&self, part: usize) -> Option<&SyncPoint> {
         let common = self.together.as_ref().map(|command| &command.at);
-        self.at.as_ref().or(common)
+        common.or(self.work(part)?.at.as_ref().map(|wait| &wait.point))
     }
 
     pub(super) fn reaction(&self, done_ns: u64) -> Option<Reaction> {
@@ -72,10 +72,20 @@ impl Ordered {
     }
 }
 
-/// The work for one process.
+/// What a process does for a decision, once or several times.
+struct PartTask {
+    /// For display, before the result is known.
+    text: String,
+    task: ProcessTask,
+    at: Option<SyncWait>,
+}
+
+/// The work of one part.
 #[derive(Debug)]
 pub(super) struct ProcessWork {
     pub(super) task: ProcessTask,
+    /// Where it is carried out; `None` if anywhere, or where all processes do it together.
+    pub(super) at: Option<SyncWait>,
     /// A call that leaves nothing to be reverted, according to the rule.
     pub(super) leaves_nothing: bool,
     /// For display: the value that was in force before a call that changed nothing.
@@ -139,7 +149,6 @@ impl Resolver<'_> {
         };
         let ordered = Ordered {
             work,
-            at: decision.at,
             together,
             window_ns: decision.window_ns,
             path: None,
@@ -157,15 +166,19 @@ impl Resolver<'_> {
             let leaves_nothing = change.action.leaves_nothing();
             let needless_where = change.action.changes_nothing_where_was_is();
             let needless_where = needless_where.map(ToString::to_string);
-            for (text, task) in self.tasks(decision, change, pid)? {
+            let tasks = self.tasks(decision, change, pid)?;
+            let is_copy = tasks.len() > 1 && matches!(change.action, Action::Call(_));
+            for PartTask { text, task, at } in tasks {
                 let part = OrderPart {
                     process: process_here(change.slot),
                     pid: pid_here(pid),
                     label: change.action.label(),
+                    is_copy,
                     view: self.change_view(decision, change, pid, text),
                 };
                 let work = ProcessWork {
                     task,
+                    at,
                     leaves_nothing,
                     needless_where: needless_where.clone(),
                 };
@@ -196,30 +209,52 @@ impl Resolver<'_> {
         decision: &ResolvedDecision,
         change: &ResolvedAction,
         pid: Pid,
-    ) -> Result<Vec<(String, ProcessTask)>, OrderError> {
-        let action = match &change.action {
+    ) -> Result<Vec<PartTask>, OrderError> {
+        let at = decision.at.clone();
+        let actions = match &change.action {
             Action::Set(set) => return self.writes(decision, change.slot, pid, set),
             Action::Affinity(Affinity::Cores(how)) => {
                 let cpus = self.cores_of(change.slot, *how)?;
-                Action::Affinity(Affinity::Cpus(cpus))
+                vec![(Action::Affinity(Affinity::Cpus(cpus)), at.map(SyncWait::at))]
             }
-            action => self.resolved(action, change.slot)?,
+            action => self.resolved(action, at, change.slot)?,
         };
         let reason = Reason {
             why: decision.because.clone(),
             rule: Some(decision.rule.clone()),
         };
-        let command = ActCommand { pid, action, reason };
-        Ok(vec![(change.text(), ProcessTask::Act(Box::new(command)))])
+        let tasks = actions.into_iter().map(|(action, at)| {
+            let reason = reason.clone();
+            let task = ProcessTask::Act(Box::new(ActCommand { pid, action, reason }));
+            let text = change.text();
+            PartTask { text, task, at }
+        });
+        Ok(tasks.collect())
     }
 
-    fn resolved(&self, action: &Action, slot: u32) -> Result<Action, OrderError> {
+    /// The action with one function for each name, and its sync point. A call is made in each library that has
+    /// its functions and its sync point.
+    fn resolved(
+        &self,
+        action: &Action,
+        at: Option<SyncPoint>,
+        slot: u32,
+    ) -> Result<Vec<(Action, Option<SyncWait>)>, OrderError> {
         let Some(member) = self.target.member(slot) else {
-            return Ok(action.clone());
+            return Ok(vec![(action.clone(), at.map(SyncWait::at))]);
         };
         // Includes libraries that were loaded after the session began.
         let now = member.space_now(self.target.discovery.images());
-        Ok(resolve::functions(action, now.as_ref().unwrap_or(&member.space))?)
+        let space = now.as_ref().unwrap_or(&member.space);
+        let copies = at.as_ref();
+        let copies = copies.map_or_else(Vec::new, |at| resolve::in_each_library(action, at, space));
+        let wait = match copies.len() {
+            0 => return Ok(vec![(resolve::functions(action, space)?, at.map(SyncWait::at))]),
+            1 => SyncWait::at,
+            _ => SyncWait::at_copy,
+        };
+        let copies = copies.into_iter();
+        Ok(copies.map(|(action, at)| (action, Some(wait(at)))).collect())
     }
 
     fn writes(
@@ -228,7 +263,7 @@ impl Resolver<'_> {
         slot: u32,
         pid: Pid,
         set: &Set,
-    ) -> Result<Vec<(String, ProcessTask)>, OrderError> {
+    ) -> Result<Vec<PartTask>, OrderError> {
         let value = Literal::try_from(&set.value)?;
         let member = self.target.member(slot);
         let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
@@ -249,8 +284,11 @@ impl Resolver<'_> {
             Some(module) => format!("{}:{}", file_name(module), set.variable),
             None => set.variable.clone(),
         };
-        let tasks = copies.iter();
-        let tasks = tasks.map(|module| (shown(module), ProcessTask::Set(Box::new(command(module)))));
+        let tasks = copies.iter().map(|module| PartTask {
+            text: shown(module),
+            task: ProcessTask::Set(Box::new(command(module))),
+            at: decision.at.clone().map(SyncWait::at),
+        });
         Ok(tasks.collect())
     }
 

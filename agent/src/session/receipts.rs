@@ -17,7 +17,7 @@ use crate::actuator::{hold_text, passage_text};
 
 /// The result of a part of a decision.
 pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, ClientError>) -> OrderAnswer {
-    let at = ordered.at();
+    let at = ordered.at(part);
     match result {
         Ok(Done::Set(receipt)) => {
             let mut answer = answer_of_set(at, &receipt);
@@ -27,6 +27,14 @@ pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, Client
             answer
         }
         Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.work(part)),
+        Err(ClientError::Refused(Refusal {
+            kind: ActuatorRefusalKind::NotReached,
+            message,
+        })) => OrderAnswer {
+            outcome: ChangeOutcome::NotReached(message),
+            may_pass: true,
+            shown: None,
+        },
         Err(error) if may_pass(&error) => OrderAnswer::not_done(NotDone::for_now(error.to_string())),
         Err(error) => OrderAnswer::not_done(NotDone::for_good(error.to_string())),
     }
@@ -34,7 +42,8 @@ pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, Client
 
 /// Whether a retry may succeed: another writer is active, or the machine has failed.
 fn may_pass(error: &ClientError) -> bool {
-    matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, ActuatorRefusalKind::Busy | ActuatorRefusalKind::Failed))
+    use ActuatorRefusalKind::{Busy, Failed, NotReached};
+    matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, Busy | Failed | NotReached))
 }
 
 pub(super) fn revert(result: Result<tuner::RevertReceipt, ClientError>) -> RevertResult {

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use plan::{Action, FunctionName};
-use tuner::{AddressSpace, Pid};
+use plan::{Action, FunctionName, SyncPoint};
+use tuner::{AddressSpace, Module, Pid};
 
 use probe::FileSelections;
 use profile::glob::matches;
@@ -45,6 +45,58 @@ pub(super) fn functions(action: &Action, space: &AddressSpace) -> Result<Action,
         }
     }
     Ok(action)
+}
+
+/// A call at a sync point, once for each library that has all of its functions: a process may have several copies
+/// of a runtime, each with settings of its own (Python wheels bring their own libgomp). Empty if it is not a call,
+/// if its names mean one function each or state which, or if no library has all of them.
+pub(super) fn in_each_library(
+    action: &Action,
+    at: &SyncPoint,
+    space: &AddressSpace,
+) -> Vec<(Action, SyncPoint)> {
+    let mut wanted = action.clone();
+    let named = wanted.functions_mut();
+    let is_stated = |name: &FunctionName| name.module.is_some() || is_pattern(&name.name);
+    if !matches!(action, Action::Call(_)) || at.module.is_some() || named.iter().any(|name| is_stated(name)) {
+        return Vec::new();
+    }
+    let names: Vec<&str> = named.iter().map(|name| name.name.as_str()).collect();
+    let mut modules: Vec<&Module> = space.modules.iter().collect();
+    let mut is_ambiguous = false;
+    for name in names.into_iter().chain([at.function.as_str()]) {
+        // The tuner reports what cannot be read.
+        let found = space.functions(&[name]).unwrap_or_default();
+        is_ambiguous |= found.len() > 1;
+        modules.retain(|module| found.iter().any(|(of, _)| of.path == module.path));
+    }
+    if !is_ambiguous {
+        return Vec::new();
+    }
+    // As for a sync point: the program's own function is preferred.
+    if let Some(own) = modules.iter().position(|module| module.is_executable) {
+        modules = vec![modules[own]];
+    }
+    let is_unique = |module: &Module| {
+        let same = space
+            .modules
+            .iter()
+            .filter(|other| other.is_called(module.file_name()));
+        same.count() == 1
+    };
+    let within = |module: &&Module| {
+        let library = match is_unique(module) {
+            true => Some(module.file_name().to_owned()),
+            false => Some(module.path.clone()),
+        };
+        let (mut action, mut at) = (action.clone(), at.clone());
+        for name in action.functions_mut() {
+            name.module.clone_from(&library);
+        }
+        at.module = library;
+        (action, at)
+    };
+    modules.iter().map(within).collect()
 }
 
 /// C++ has a function name that contains a star.

@@ -27,15 +27,19 @@ pub(super) fn set(
     change(context, &[(found, stated)], index, value)
 }
 
-/// Replaces the team size that the program requests from the OpenMP library, in all functions that take one.
-/// Functions that no file calls are not changed.
+/// Replaces the team size that the program requests from its OpenMP libraries, in all functions that take one.
+/// Functions that no file calls are not changed. A process may have several copies of a library.
 pub(super) fn set_team_size(context: &PlanContext<'_>, value: &Expression) -> Result<CodePlan, ActionError> {
     let mut called = Vec::new();
     for (name, of) in TEAM_SIZES {
-        match context.find(&FunctionName::from(*name)) {
-            Ok(found) if is_called(context, &found)? => called.push((found, Some(*of))),
-            Ok(_) | Err(ActionError::NoFunction { .. }) => {}
-            Err(error) => return Err(error),
+        for (module, _) in context.space.functions(&[*name])? {
+            let found = context.find(&FunctionName {
+                name: (*name).to_owned(),
+                module: Some(module.path.clone()),
+            })?;
+            if is_called(context, &found)? {
+                called.push((found, Some(*of)));
+            }
         }
     }
     if called.is_empty() {
@@ -65,7 +69,8 @@ fn change(
     index: usize,
     value: &Expression,
 ) -> Result<CodePlan, ActionError> {
-    let names: Vec<&str> = functions.iter().map(|(found, _)| found.name.as_str()).collect();
+    let mut names: Vec<&str> = functions.iter().map(|(found, _)| found.name.as_str()).collect();
+    names.dedup();
     let mut plan = CodePlan::new(format!("argument {index} of {} = {value}", names.join(", ")), &[]);
     let bytes = TRAMPOLINE_BYTES * 4 * functions.len();
     for (found, stated) in functions {

@@ -35,6 +35,11 @@ pub(super) fn words<'a>(
         }
         words.extend(words_of(context, module, found)?);
     }
+    // Which of several functions of the name an unfilled word will lead to is unknown.
+    let has_unbound = words.iter().any(|word| word.is_unbound);
+    if has_unbound && context.space.functions(&[name])?.len() > 1 {
+        return Ok(None);
+    }
     let module = &found.module;
     let pointed = module.image.is_pointed_to(found.function.address);
     if words.is_empty() || pointed.map_err(|source| image_error(module, source))? {

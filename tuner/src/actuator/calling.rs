@@ -231,7 +231,7 @@ impl Session {
                 call.at
             ),
         };
-        let refusal = not_now(format!("{why}: nothing was called"));
+        let refusal = not_now(format!("{why}: nothing was called"), &passage);
         self.abandoned(call, refusal, Some(WriteHold::at(Mechanism::Stop, passage)))
     }
 

@@ -323,9 +323,10 @@ pub enum ActuatorRefusalKind {
     /// The process has ended or runs another program now.
     Ended,
     NotPermitted,
-    /// Another writer has the process, or a temporary obstacle: no thread is suitable, or the program did not
-    /// reach the place.
+    /// Another writer has the process, or a temporary obstacle, such as that no thread is suitable.
     Busy,
+    /// The program did not reach the place in time.
+    NotReached,
     /// Found and permitted, but must not be done: type, range, read-only, changed since.
     Refused,
     /// The journal or the machine failed.

@@ -301,9 +301,10 @@ impl Session {
                 )))
             }
             WriteEnd::Never(hold) => {
-                let why = not_reached(place, &hold.passage.unwrap_or_default(), (set.wait, pid));
+                let passage = hold.passage.unwrap_or_default();
+                let why = not_reached(place, &passage, (set.wait, pid));
                 writer.abandon(&set.announced, &why, Some(hold))?;
-                Err(not_now(why))
+                Err(not_now(why, &passage))
             }
         }
     }
@@ -336,11 +337,12 @@ pub(super) fn refused(message: impl ToString) -> Refusal {
 }
 
 /// A refusal of a request that may succeed later.
-pub(super) fn not_now(message: String) -> Refusal {
-    Refusal {
-        kind: ActuatorRefusalKind::Busy,
-        message,
-    }
+pub(super) fn not_now(message: String, passage: &HoldStatistics) -> Refusal {
+    let kind = match passage.hits {
+        0 => ActuatorRefusalKind::NotReached,
+        _ => ActuatorRefusalKind::Busy,
+    };
+    Refusal { kind, message }
 }
 
 pub(super) fn not_reached(place: &SyncPoint, passage: &HoldStatistics, waited: (PlaceWait, Pid)) -> String {

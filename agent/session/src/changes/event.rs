@@ -64,6 +64,10 @@ pub struct OrderPart {
     pub pid: ActuatorPid,
     /// The target, such as `set_arg send(2)`.
     pub label: String,
+    /// A call in one of several copies of a library, which are made one after another in a process. Copies that the
+    /// program does not use are not reached; one at least is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_copy: bool,
     /// How it is shown before its result is known.
     pub view: ChangeView,
 }

@@ -56,8 +56,29 @@ struct OrderedDecision {
     /// A process of one of its parts has ended.
     is_gone: bool,
     refused: Option<NotDone>,
+    /// Processes that did not reach the place in one of several copies of a library: that copy may not be in use.
+    not_reached: Vec<(MemberProcess, NotDone)>,
+    /// Processes in which a part was done.
+    done_in: BTreeSet<MemberProcess>,
     /// The rules no longer wait for it.
     is_given_up: bool,
+}
+
+impl OrderedDecision {
+    /// The call in another copy of a library that follows this part, in the same process.
+    fn next_copy(&self, number: usize) -> Option<usize> {
+        let parts = &self.decided.parts;
+        let of = parts.get(number).filter(|part| part.is_copy)?;
+        let mut later = self.waiting.range(number + 1..).copied();
+        later.find(|later| parts.get(*later).is_some_and(|part| part.process == of.process))
+    }
+
+    /// A permanent reason counts, whatever other reasons there are.
+    fn refuse(&mut self, why: NotDone) {
+        if self.refused.as_ref().is_none_or(|why| why.may_pass) {
+            self.refused = Some(why);
+        }
+    }
 }
 
 /// All decisions of a session and their results.
@@ -206,6 +227,8 @@ impl Changes {
             there: 0,
             is_gone: false,
             refused: None,
+            not_reached: Vec::new(),
+            done_in: BTreeSet::new(),
             is_given_up: false,
         };
         self.waiting.extend((!parts.is_empty()).then_some(id));
@@ -227,16 +250,37 @@ impl Changes {
     fn each(&self, decided: &Decided) -> ChangeEffects {
         let parts = decided.parts.iter().enumerate();
         let living = parts.filter(|(_, part)| !self.has_ended(part.process));
-        living
-            .map(|(number, part)| {
-                let order = Order::Do {
-                    decision: decided.id,
-                    part: number,
-                    replaces: self.replaced_by(&decided.rule, part),
-                };
-                ChangeEffect::Order(part.process.machine, order)
-            })
+        // One thread of a process after the other is stopped.
+        let first = living.filter(|(number, part)| {
+            let mut before = decided.parts.iter().take(*number);
+            !part.is_copy || !before.any(|other| other.process == part.process)
+        });
+        first
+            .map(|(number, part)| self.order(decided, number, part))
             .collect()
+    }
+
+    fn order(&self, decided: &Decided, part: usize, of: &OrderPart) -> ChangeEffect {
+        let order = Order::Do {
+            decision: decided.id,
+            part,
+            replaces: self.replaced_by(&decided.rule, of),
+        };
+        ChangeEffect::Order(of.process.machine, order)
+    }
+
+    /// Orders the call in the next copy of a library, unless the decision is given up or the process has ended.
+    fn order_copy(&mut self, decision: DecisionId, number: usize) -> ChangeEffects {
+        let Some(known) = self.decisions.get(&decision) else {
+            return ChangeEffects::new();
+        };
+        let is_wanted = self.stopped.is_none() && !known.is_given_up;
+        let part = known.decided.parts.get(number).filter(|_| is_wanted);
+        if let Some(part) = part.filter(|part| !self.has_ended(part.process)) {
+            return vec![self.order(&known.decided, number, part)];
+        }
+        let given_up = NotDone::for_good("the decision was given up");
+        self.receipt(decision, number, OrderAnswer::not_done(given_up))
     }
 
     /// Changes that the same rule made to the same code of a process and that are in force: the same code
@@ -273,6 +317,7 @@ impl Changes {
         let outcome = match outcome.is_done() {
             true => {
                 known.is_written = true;
+                known.done_in.insert(part.process);
                 known.there += usize::from(outcome == ChangeOutcome::AlreadyThere);
                 outcome
             }
@@ -281,23 +326,27 @@ impl Changes {
                 ChangeOutcome::Gone
             }
             false => {
-                // A permanent reason counts, whatever other reasons there are.
-                if known.refused.as_ref().is_none_or(|why| why.may_pass) {
-                    let reason = outcome.to_string();
-                    known.refused = Some(NotDone {
-                        reason,
-                        may_pass,
-                        is_there: false,
-                    });
+                let why = NotDone {
+                    reason: outcome.to_string(),
+                    may_pass,
+                    is_there: false,
+                };
+                match outcome {
+                    ChangeOutcome::NotReached(_) if part.is_copy => {
+                        known.not_reached.push((part.process, why))
+                    }
+                    _ => known.refuse(why),
                 }
                 outcome
             }
         };
         let is_last = known.waiting.is_empty();
+        let next = known.next_copy(number);
         self.made.push(Made::new(decision, part, outcome, shown));
-        match is_last {
-            true => self.answered(decision),
-            false => ChangeEffects::new(),
+        match (is_last, next) {
+            (true, _) => self.answered(decision),
+            (false, Some(next)) => self.order_copy(decision, next),
+            (false, None) => ChangeEffects::new(),
         }
     }
 
@@ -311,8 +360,15 @@ impl Changes {
         let rule = known.decided.rule.clone();
         let no_process_left = known.is_gone && !known.is_written;
         let no_process_left = no_process_left.then(|| NotDone::for_good(words::NO_PROCESS_LEFT));
-        let parts = known.decided.parts.len();
-        let there = (known.there > 0 && known.there == parts).then(|| NotDone::there(parts));
+        let mut parts = known.decided.parts.len();
+        for (process, why) in std::mem::take(&mut known.not_reached) {
+            match known.done_in.contains(&process) {
+                true => parts -= 1,
+                false => known.refuse(why),
+            }
+        }
+        let there = known.there > 0 && known.there == parts;
+        let there = there.then(|| NotDone::there(known.done_in.len()));
         let is_awaited = !known.is_given_up;
         let Some(why) = known.refused.take().or(no_process_left).or(there) else {
             let text = known.decided.done_text(written.len());

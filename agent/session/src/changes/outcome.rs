@@ -62,6 +62,8 @@ pub enum ChangeOutcome {
     /// The process ended before.
     Gone,
     Refused(String),
+    /// The program did not reach the place where it would have been done.
+    NotReached(String),
     Reverted,
     /// It was not reverted, because the program has changed it since.
     LeftAlone,
@@ -72,15 +74,17 @@ pub enum ChangeOutcome {
 impl ChangeOutcome {
     /// The process has what was decided.
     pub fn is_done(&self) -> bool {
-        !matches!(self, ChangeOutcome::Gone | ChangeOutcome::Refused(_))
+        use ChangeOutcome::{Gone, NotReached, Refused};
+        !matches!(self, Gone | Refused(_) | NotReached(_))
     }
 
     pub(super) fn standing(&self) -> Standing {
         match self {
             ChangeOutcome::Written | ChangeOutcome::InForce => Standing::InForce,
-            ChangeOutcome::AlreadyThere | ChangeOutcome::Gone | ChangeOutcome::Refused(_) => {
-                Standing::NotMade
-            }
+            ChangeOutcome::AlreadyThere
+            | ChangeOutcome::Gone
+            | ChangeOutcome::Refused(_)
+            | ChangeOutcome::NotReached(_) => Standing::NotMade,
             ChangeOutcome::Stays(_) => Standing::Stays,
             ChangeOutcome::Over(_) => Standing::Over,
             ChangeOutcome::Running => Standing::Running,
@@ -103,7 +107,7 @@ impl fmt::Display for ChangeOutcome {
                 f.write_str("has not returned yet and continues; see the journal later")
             }
             ChangeOutcome::Gone => f.write_str(words::GONE),
-            ChangeOutcome::Refused(reason) => f.write_str(reason),
+            ChangeOutcome::Refused(reason) | ChangeOutcome::NotReached(reason) => f.write_str(reason),
             ChangeOutcome::Reverted => f.write_str(words::REVERTED),
             ChangeOutcome::LeftAlone => f.write_str(words::LEFT_ALONE),
             ChangeOutcome::NotBack(reason) => write!(f, "not reverted: {reason}"),

@@ -103,6 +103,7 @@ fn resolved(id: u64) -> Event {
         process: R0,
         pid: PID,
         label: "set knob".to_owned(),
+        is_copy: false,
         view: ChangeView {
             action: "set",
             rule: "r".to_owned(),

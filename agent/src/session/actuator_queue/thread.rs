@@ -18,7 +18,7 @@ use tuner::actuator::{
     Refusal, RevertSummary, TogetherCommand,
 };
 
-use super::{Done, OrderReceipt, ProcessTask, QueuedOrder, SYNC_WAIT, Shared};
+use super::{Done, OrderReceipt, ProcessTask, QueuedOrder, Shared, SyncWait};
 use crate::actuator::Actuator;
 
 /// The interval for checking whether sync points were reached, while there are any. The probe stays until
@@ -135,9 +135,9 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut PendingP
             decision,
             part,
             task,
-            at: Some(at),
+            at: Some(SyncWait { point: at, within }),
         } => {
-            let within_ms = SYNC_WAIT.as_millis() as u64;
+            let within_ms = within.as_millis() as u64;
             let answer_ns_max = None;
             let armed = match task {
                 ProcessTask::Set(set) => client.arm(ArmCommand {

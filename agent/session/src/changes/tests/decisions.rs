@@ -65,6 +65,50 @@ fn one_refusal_refuses_the_decision_and_what_was_written_is_taken_back() {
 }
 
 #[test]
+fn calls_in_copies_of_a_library_follow_one_another_and_may_not_reach_those_that_are_not_in_use() {
+    let in_force = |part, number| came(1, part, ChangeOutcome::InForce, number);
+    let mut it = new();
+    gives!(it, calls_copies(1, [R0, R0, R1, R1]), ms(0) => [order(R0, 1, 0), order(R1, 1, 2)]);
+    gives!(it, not_reached(1, 0), ms(1) => [order(R0, 1, 1)]);
+    gives!(it, in_force(2, 1), ms(2) => [order(R1, 1, 3)]);
+    gives!(it, not_reached(1, 3), ms(3) => []);
+    gives!(it, in_force(1, 2), ms(4) => [say_did("call: done"), applied(1)]);
+    assert_eq!(
+        outcomes(&it),
+        ["not reached", "in force", "not reached", "in force"]
+    );
+}
+
+#[test]
+fn a_process_that_reaches_no_copy_or_fails_in_one_refuses_the_decision() {
+    for (answer, reason) in [
+        (not_reached(1, 1), "not reached"),
+        (refused(1, 1, "traced"), "traced"),
+    ] {
+        let mut it = after!(new(); calls_copies(1, [R0, R0, R1]), ms(0); not_reached(1, 0), ms(1));
+        it.on(answer, ms(2));
+        let effects = it.on(came(1, 2, ChangeOutcome::InForce, 1), ms(3));
+        assert!(
+            effects.contains(&revert([change(R1, 1)])),
+            "{reason}: {effects:?}"
+        );
+    }
+}
+
+#[test]
+fn a_copy_that_is_not_reached_is_not_counted_where_the_other_had_the_value_already() {
+    let mut it = after!(new(); calls_copies(1, [R0, R0]), ms(0); not_reached(1, 0), ms(1));
+    let effects = it.on(came(1, 1, ChangeOutcome::AlreadyThere, 0), ms(2));
+    assert_eq!(effects[0], not_needed(1, 1));
+}
+
+#[test]
+fn no_call_in_another_copy_follows_once_the_decision_is_given_up() {
+    let mut it = after!(new(); calls_copies(1, [R0, R0]), ms(0); ChangeEvent::GaveUp(DecisionId(1)), ms(1));
+    gives!(it, came(1, 0, ChangeOutcome::InForce, 1), ms(2) => [revert([change(R0, 1)])]);
+}
+
+#[test]
 fn a_refusal_that_may_pass_is_reported_as_such() {
     let mut it = after!(new(); decided(1, [R0]), ms(0));
     let effects = it.on(hindered(1, 0, "no thread suits"), ms(1));

@@ -169,11 +169,12 @@ impl World {
         }
         self.made += 1;
         let number = self.made;
-        let outcome = match how % 6 {
+        let outcome = match how % 7 {
             _ if self.ended.contains(&rank) => ChangeOutcome::Refused("it has ended".to_owned()),
             0 => ChangeOutcome::Refused("read-only".to_owned()),
             1 => ChangeOutcome::AlreadyThere,
             2 => ChangeOutcome::Stays("0".to_owned()),
+            6 => ChangeOutcome::NotReached("not reached".to_owned()),
             _ => ChangeOutcome::InForce,
         };
         if outcome == ChangeOutcome::InForce {
@@ -243,16 +244,20 @@ impl World {
         } else {
             Execution::Each
         };
-        let parts = template
-            .parts
-            .into_iter()
-            .filter(|part| chosen.contains(&part.process));
+        let parts = template.parts.into_iter();
+        let mut parts: Vec<_> = parts.filter(|part| chosen.contains(&part.process)).collect();
+        // Some calls are made in two copies of a library.
+        if action == "call" && ranks & (8 | 16) == 16 {
+            parts = parts.into_iter().flat_map(|part| [part.clone(), part]).collect();
+            parts.iter_mut().for_each(|part| part.is_copy = true);
+        }
+        let ranks = parts.iter().map(|part| part.process).collect();
         let decided = Decided {
             how,
-            parts: parts.collect(),
+            parts,
             ..template
         };
-        self.decisions.push((id, chosen));
+        self.decisions.push((id, ranks));
         self.on(ChangeEvent::Decided(decided));
     }
 

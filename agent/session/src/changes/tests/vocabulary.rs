@@ -55,6 +55,7 @@ fn part(rank: Rank, action: &'static str, rule: &str) -> OrderPart {
         process: rank,
         pid: pid(rank),
         label: format!("{action} send(2)"),
+        is_copy: false,
         view: ChangeView {
             action,
             rule: rule.to_owned(),
@@ -102,6 +103,13 @@ pub(super) fn again<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
 /// Rule `r` does something else.
 pub(super) fn acts<const N: usize>(action: &'static str, id: u64, ranks: [Rank; N]) -> ChangeEvent {
     ChangeEvent::Decided(decision(id, "r", Execution::Each, action, ranks))
+}
+
+/// Rule `r` calls a function of each copy of a library; a rank has several.
+pub(super) fn calls_copies<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
+    let mut decided = decision(id, "r", Execution::Each, "call", ranks);
+    decided.parts.iter_mut().for_each(|part| part.is_copy = true);
+    ChangeEvent::Decided(decided)
 }
 
 pub(super) fn decided_together<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
@@ -170,6 +178,16 @@ pub(super) fn came(id: u64, part: usize, outcome: ChangeOutcome, number: u64) ->
 
 pub(super) fn refused(id: u64, part: usize, reason: &str) -> ChangeEvent {
     receipt(id, part, ChangeOutcome::Refused(reason.to_owned()), 0, false)
+}
+
+pub(super) fn not_reached(id: u64, part: usize) -> ChangeEvent {
+    receipt(
+        id,
+        part,
+        ChangeOutcome::NotReached("not reached".to_owned()),
+        0,
+        true,
+    )
 }
 
 pub(super) fn hindered(id: u64, part: usize, reason: &str) -> ChangeEvent {
