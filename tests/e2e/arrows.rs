@@ -188,8 +188,9 @@ os_metrics:
 calls: cost format student
 progress: calls student
 probe: calls glob mpi
-snapshot: calls cost os_metrics progress
-streams: format snapshot statistics
+stream_views: format
+snapshot: calls cost os_metrics progress stream_views
+streams: format snapshot statistics stream_views
 profile: calls cost mpi os_metrics probe snapshot
 ";
 

@@ -264,36 +264,56 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
     let file = job.file("film.yaml");
     fs::write(&file, FILM.replace("RATE", "1000"))?;
     job.open("go")?;
-    let (name, pid) = (file.to_string_lossy().into_owned(), job.pid().to_string());
-    let watch = ["contract", "watch", &name, &pid, "--duration", "24s"];
-    let (code, text) = Agent::run(&watch)?;
-    assert_eq!(code, 1, "{text}");
-    assert_has!(
-        text,
-        "film: ",
+    let name = file.to_string_lossy().into_owned();
+    let reports = job.file("reports.jsonl").to_string_lossy().into_owned();
+    let flags = ["--contract", &name, "--snapshots", &reports, "--every", "1s"];
+    let mut agent = Agent::attach(job.pid(), &[&["--rules", "none"], &flags[..]].concat())?;
+    agent
+        .lines
+        .wait_for_line("ranks1_2 holds the pipeline up: busy", SOON)?;
+    let report = agent.stop()?;
+    let contract = &report["contract"];
+    assert_eq!(contract["bottleneck"]["name"], "ranks1_2", "{contract}");
+    let film = each(&contract["rates"]).find(|rate| rate["feature"] == "film");
+    assert_eq!(film.ok_or("no film")?["is_violated"], true, "{contract}");
+    let verdicts: Vec<(&str, &str)> = each(&contract["modules"])
+        .filter_map(|one| Some((one["module"].as_str()?, one["verdict"].as_str()?)))
+        .collect();
+    let expected = [
+        ("rank0", "blocked"),
+        ("rank3", "starved"),
+        ("rank4", "starved"),
+        ("rank5", "starved"),
+        ("ranks1_2", "compute-bound"),
+    ];
+    assert_eq!(verdicts, expected, "{contract}");
+    let seen = [
         "of 1000/s, violated",
         "ranks1_2 holds the pipeline up: busy",
         "rank0 is blocked writing to ranks1_2",
         "rank3 waits ",
-        "the contract film does not hold"
-    );
-    for (module, verdict) in [
-        ("rank0", "blocked"),
-        ("ranks1_2", "compute-bound"),
-        ("rank3", "starved"),
-        ("rank4", "starved"),
-        ("rank5", "starved"),
-    ] {
-        assert_has!(text, &format!("\n{module:<8}  {verdict}: busy "));
-    }
-    // A contract of another program says so, and what is here.
+        "the contract film does not hold",
+    ];
+    let text = agent.lines.text();
+    seen.iter().for_each(|part| assert_has!(text, part));
+
+    // What the session has written is judged in the same way, without the program.
+    let watch = ["contract", "watch", &name, "--reports", &reports];
+    let (code, text) = Agent::run(&watch)?;
+    assert_eq!(code, 1, "{text}");
+    seen.iter().for_each(|part| assert_has!(text, part));
+    // A contract of another program says so, and what is there.
     fs::write(&file, FILM.replace("rank5", "rank9").replace("RATE", "1"))?;
-    let (code, text) = Agent::run(&["contract", "watch", &name, &pid, "--duration", "4s"])?;
+    let (code, text) = Agent::run(&watch)?;
     assert_eq!(code, 2, "{text}");
     assert_has!(
         text,
         "the contract is about another program: it has rank4 to rank9"
     );
+    // What is no series of reports is refused at its line.
+    let (code, text) = Agent::run(&["contract", "learn", "--reports", &name])?;
+    assert_eq!(code, 2, "{text}");
+    assert_has!(text, "film.yaml:1: this is no report of a session");
     Ok(())
 }
 

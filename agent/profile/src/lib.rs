@@ -26,6 +26,7 @@ pub mod progress;
 mod snapshot;
 // Stream programs as observed, and what is learned of them. Not re-exported: names such as `Pipe` are too short.
 mod statistics;
+mod stream_views;
 pub mod streams;
 mod student;
 

@@ -19,6 +19,7 @@ use crate::{
     cost::CostView,
     os_metrics::{Counters, Frequency},
     progress::ProgressView,
+    stream_views::ContractView,
 };
 
 pub use self::{
@@ -56,6 +57,8 @@ pub struct Snapshot {
     pub matrix: Option<MatrixView>,
     /// The state of each loaded rule and the reason for it.
     pub rules: Vec<RuleView>,
+    /// The contract that the job is watched against; `None` without one.
+    pub contract: Option<ContractView>,
     /// The newest values of the rules' metrics, by rule and metric.
     pub rule_values: Vec<RuleValue>,
     /// Findings that hold now or were repaired.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use profile::progress::ProgressView;
+use profile::streams::ContractView;
 use profile::{
     ChangeView, FindingView, FunctionTotals, Histogram, LoadView, ProcessView, RuleView, Snapshot,
     SpeedupHint, TraceView,
@@ -80,6 +81,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
         "efficiencies": sequence::efficiencies(&snapshot.sequence),
         "call_sites": sequence::call_sites(&snapshot.sequence),
         "matrix": snapshot.matrix.as_ref().map(matrix::matrix),
+        "contract": snapshot.contract.as_ref().map(contract),
         "rules": snapshot.rules.iter().map(rule).collect::<Value>(),
         "findings": findings(snapshot, &snapshot.findings),
         "past_findings": findings(snapshot, &snapshot.past_findings),
@@ -88,6 +90,13 @@ pub fn report(snapshot: &Snapshot) -> Value {
         "trace": snapshot.trace.as_ref().map(trace),
         "talp": talp::talp(snapshot),
     })
+}
+
+fn contract(view: &ContractView) -> Value {
+    // A number that is not finite has no form in JSON; rates are finite.
+    let mut value = serde_json::to_value(&view.summary).unwrap_or_default();
+    value["not_judged"] = json!(view.not_judged);
+    value
 }
 
 fn trace(view: &TraceView) -> Value {

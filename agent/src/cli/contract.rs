@@ -78,7 +78,11 @@ pub struct WatchContractArgs {
     #[command(flatten)]
     pub contract: ContractArgs,
     /// A process of the pipeline, its group of processes, or the shell that started it; or an MPI job
-    pub target: String,
+    #[arg(required_unless_present = "reports")]
+    pub target: Option<String>,
+    /// Instead of a running program: the reports of a session on an MPI job, as `attach --snapshots` writes them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "duration", "apply", "metrics"])]
+    pub reports: Option<PathBuf>,
     /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
@@ -98,7 +102,11 @@ pub struct WatchContractArgs {
 #[derive(Debug, Args)]
 pub struct LearnArgs {
     /// A process of the pipeline, its group of processes, or the shell that started it; or an MPI job
-    pub target: String,
+    #[arg(required_unless_present = "reports")]
+    pub target: Option<String>,
+    /// Instead of a running program: the reports of a session on an MPI job, as `attach --snapshots` writes them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "duration"])]
+    pub reports: Option<PathBuf>,
     /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "10s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,

@@ -1,6 +1,6 @@
 //! Arguments of `ps`, `attach` and `run`: what is watched, and what is written.
 
-use std::{ffi::OsString, net::SocketAddr, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use plan::CpuList;
@@ -93,6 +93,10 @@ pub struct WatchArgs {
     /// Speedups to show beside those that are measured, as lines `threads,speedup`. They are used for nothing else
     #[arg(long, value_name = "FILE", help_heading = "What is watched")]
     pub hint: Option<String>,
+    /// A contract of an MPI job that is a stream program: its rates beside those that are required, and which module has
+    /// to act (`contract watch` does the same for pipelines, and can act)
+    #[arg(long, value_name = "FILE", help_heading = "What is watched")]
+    pub contract: Option<PathBuf>,
     /// Record what rules observe, for `replay` (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record: Option<String>,

@@ -16,7 +16,7 @@ use report::{Reference, view};
 use rustix::process::geteuid;
 use tuner::foreign;
 
-use super::target;
+use super::{contract, target};
 use crate::{
     actuator::{Actuator, StartOptions},
     cli::{AttachArgs, ExportArgs, RuleArgs, WatchArgs},
@@ -62,8 +62,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut args = args;
     let targets = targets(&mut args)?;
     let typed = targets.join(" ");
-    let reference = reference(&args.watch)?;
-    let speedup_hints = speedup_hints(&args.watch)?;
+    let compared = compared(&args.watch)?;
     let mut discovery = Discovery::default();
     let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
@@ -99,19 +98,15 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
     let cannot_probe = lines.next();
     notes.extend(lines);
+    let links = [LinkChoice::Best, LinkChoice::Tracefs][usize::from(args.tracefs)];
     let options = Options {
         notes,
         is_locked,
         typed,
         plain: args.plain,
-        reference,
-        speedup_hints,
-        links: match args.tracefs {
-            true => LinkChoice::Tracefs,
-            false => LinkChoice::Best,
-        },
+        links,
         cannot_probe,
-        ..Options::default()
+        ..compared
     };
     let program = job.program();
     let watched = Watched {
@@ -124,8 +119,18 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     watched.watch(args.watch, options, || Ok(()))
 }
 
+/// What the session is compared with.
+pub(super) fn compared(args: &WatchArgs) -> Result<Options, Failure> {
+    Ok(Options {
+        reference: reference(args)?,
+        speedup_hints: speedup_hints(args)?,
+        contract: args.contract.as_deref().map(contract::follower).transpose()?,
+        ..Options::default()
+    })
+}
+
 /// The report to compare this run with.
-pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> {
+fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> {
     let read = args.reference.as_deref().map(Reference::read);
     read.transpose().map_err(Failure::not_there)
 }
@@ -134,7 +139,7 @@ pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> 
 const HINT_BYTES_MAX: u64 = 1 << 16;
 
 /// The speedups that the user states.
-pub(super) fn speedup_hints(args: &WatchArgs) -> Result<Vec<SpeedupHint>, Failure> {
+fn speedup_hints(args: &WatchArgs) -> Result<Vec<SpeedupHint>, Failure> {
     let Some(file) = &args.hint else {
         return Ok(Vec::new());
     };

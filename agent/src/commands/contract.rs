@@ -13,6 +13,7 @@ mod watch;
 use std::{fs, path::Path};
 
 use profile::format::plural;
+use profile::streams::{ContractFollower, NotWatched};
 use rules::{
     Diagnostic,
     contract::{Arithmetic, Assessment, Capacity, Contract, FittedWork, Raise, Size},
@@ -61,6 +62,25 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
         Err(NotShown::Contract(wrong)) => refuse(&wrong),
         Err(NotShown::Failure(failure)) => Err(failure),
     }
+}
+
+/// The contract of this file, to watch a job against it. What is wrong with it is printed.
+pub(super) fn follower(file: &Path) -> Result<ContractFollower, Failure> {
+    let text = text(file)?;
+    let name = file.display();
+    let followed = match Contract::parse(&text) {
+        Ok(contract) => ContractFollower::of(&contract),
+        Err(wrong) => Err(NotWatched::Contract(wrong)),
+    };
+    followed.map_err(|why| match why {
+        NotWatched::Contract(wrong) => {
+            diagnostics::print(&name.to_string(), &text, &wrong);
+            Failure::no(format!(
+                "nothing was attached: {name} is no contract that can be watched"
+            ))
+        }
+        NotWatched::NotComparable(why) => Failure::not_there(format!("{name}: {why}")),
+    })
 }
 
 /// The contract of a file with this text, with what the command line requires instead.

@@ -87,6 +87,7 @@ impl Session {
         mut options: Options,
     ) -> Result<Session, Failure> {
         let progress = ProgressReader::of(&options, &job, &rules)?;
+        let progress = (progress, options.contract.take());
         let requests = Requests::new(&rules, &options, &job);
         let (own, regions) = (requests.own.clone(), requests.regions.clone());
         let began = monotonic_ns();

@@ -9,6 +9,7 @@ use probe::kernel::{FamilyRoot, LinkChoice};
 use profile::SpeedupHint;
 use profile::cost::BudgetShare;
 use profile::progress::ProgressSource;
+use profile::streams::ContractFollower;
 use report::Reference;
 
 /// The command of a session, before it begins.
@@ -51,6 +52,8 @@ pub(crate) struct Options {
     pub reference: Option<Reference>,
     /// Speedups that the user states.
     pub speedup_hints: Vec<SpeedupHint>,
+    /// The contract that the job is watched against.
+    pub contract: Option<ContractFollower>,
     /// The variables that say how far the program is.
     pub progress: Option<ProgressSource>,
     /// Functions whose calls are counted.

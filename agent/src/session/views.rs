@@ -10,6 +10,7 @@ use profile::format::{duration, plural};
 use profile::{
     FindingView, JobView, MatrixView, Metered, ProcessView, SequenceView, Snapshot, TraceView, glob, has_mpi,
     probe::Probe,
+    streams::{ContractFollower, RankReport},
 };
 use report::{TraceEnd, view};
 use session::request::{Answer, SessionView};
@@ -73,6 +74,7 @@ impl<'a> Views<'a> {
             progress: self.measuring.progress.as_ref().and_then(ProgressReader::view),
             speedup_hints: self.options.speedup_hints.clone(),
             rules: self.rules.views(),
+            contract: self.measuring.contract.as_ref().map(ContractFollower::view),
             rule_values: self.rules.values(),
             findings: self.parts.changes.findings.views(),
             past_findings: self.parts.changes.findings.past(),
@@ -88,6 +90,15 @@ impl<'a> Views<'a> {
             never_called,
             missing: self.missing().into_iter().chain(unknown).collect(),
         }
+    }
+
+    /// What the contract is compared with, if there is one and a second has passed.
+    pub(super) fn due_report(&self) -> Option<RankReport> {
+        let elapsed = self.start.since_armed();
+        let contract = self.measuring.contract.as_ref();
+        contract.filter(|contract| contract.is_due(elapsed))?;
+        let matrix = self.matrix();
+        Some(RankReport::of(elapsed, &self.process_views(), matrix.as_ref()))
     }
 
     fn never_called(&self, processes: &[ProcessView]) -> Vec<String> {

@@ -94,11 +94,12 @@ impl Session {
     fn tick(&mut self) -> Result<(), KernelError> {
         self.measure(Measuring::at_tick)?;
         self.evaluate(monotonic_ns());
-        if let Some(text) = self.rules.recording_news() {
-            self.on(Event::NotMeasured(text));
-        }
+        let news = self.rules.recording_news().map(Event::NotMeasured);
+        news.into_iter().for_each(|news| self.on(news));
         self.on(Event::Tick);
         self.measure(Measuring::look_for_members)?;
+        let report = self.showing().1.due_report();
+        self.measure(|measuring, context| measuring.judge_contract(report, context));
         let (screen, views) = self.showing();
         screen.show(&views, Time(monotonic_ns()));
         if self.measure(Measuring::has_become_idle) {
@@ -110,9 +111,7 @@ impl Session {
 
     /// Hits came: windows that they close are evaluated at once.
     fn evaluate_hits(&mut self) -> Result<(), KernelError> {
-        let now = self.measure(Measuring::take_due)?;
-        self.evaluate(now);
-        Ok(())
+        self.measure(Measuring::take_due).map(|now| self.evaluate(now))
     }
 
     fn polls(&self) -> bool {

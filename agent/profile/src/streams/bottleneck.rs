@@ -2,36 +2,11 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
-use super::{ModuleVerdict, ObservedGraph, TimeShares};
-use crate::format::percent;
+use super::ObservedGraph;
+use crate::stream_views::{Bottleneck, ModuleVerdict, TimeShares, Victim};
 
 /// A module that waits for less than this share of its time is no victim.
 const VICTIM_SHARE: f64 = 0.05;
-
-/// The module to act on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bottleneck {
-    #[serde(skip)]
-    pub module: usize,
-    pub name: String,
-    pub verdict: ModuleVerdict,
-    pub shares: TimeShares,
-    /// The nearest to it first.
-    pub victims: Vec<Victim>,
-}
-
-/// A module that waits for the bottleneck, directly or through others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Victim {
-    pub name: String,
-    pub verdict: ModuleVerdict,
-    /// The share of its time in which it waits.
-    pub share: f64,
-    /// Modules from the bottleneck to the victim.
-    pub path: Vec<String>,
-}
 
 /// The module with the greatest share of time in which it waits for no other; `None` without modules.
 pub fn bottleneck(seen: &ObservedGraph) -> Option<Bottleneck> {
@@ -97,37 +72,4 @@ fn neighbours(seen: &ObservedGraph, module: usize, verdict: ModuleVerdict) -> Ve
         _ => &seen.streams[stream].received,
     });
     others.map(|end| end.module).collect()
-}
-
-impl Bottleneck {
-    /// `xz holds the pipeline up: busy 98 % of the time; awk is blocked 61 % of the time by xz`
-    pub fn sentence(&self) -> String {
-        let shares = &self.shares;
-        let mut does = Vec::new();
-        if shares.busy >= 0.005 {
-            does.push(format!("busy {} of the time", percent(shares.busy)));
-        }
-        if shares.outside >= 0.05 {
-            does.push(format!(
-                "of which {} without a CPU (disk, network, sleep)",
-                percent(shares.outside)
-            ));
-        }
-        if shares.waits_for_cpu >= 0.05 {
-            does.push(format!("{} waiting for a CPU", percent(shares.waits_for_cpu)));
-        }
-        let head = match shares.holds() {
-            holds if holds < 0.5 => format!("no module is busy for most of the time; first is {}", self.name),
-            _ => format!("{} holds the pipeline up", self.name),
-        };
-        let victims = self.victims.iter().map(|victim| {
-            let by = victim.path.iter().rev().nth(1).map_or("", String::as_str);
-            let (share, name) = (percent(victim.share), &victim.name);
-            match victim.verdict {
-                ModuleVerdict::Blocked => format!("; {name} is blocked writing to {by} {share}"),
-                _ => format!("; {name} waits {share} for input from {by}"),
-            }
-        });
-        format!("{head}: {}{}", does.join(", "), victims.collect::<String>())
-    }
 }

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use rules::Diagnostic;
 use rules::contract::{Assessment, Contract};
 
-use super::bottleneck::{Bottleneck, bottleneck};
+use super::Bottleneck;
+use super::bottleneck::bottleneck;
 use super::{ObservedGraph, ObservedModule, ObservedStream};
 use crate::format::{percent, significant};
 use crate::statistics::{Estimate, rate, ratio};

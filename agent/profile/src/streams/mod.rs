@@ -6,34 +6,39 @@
 mod act;
 mod bottleneck;
 mod counted;
+mod follower;
 mod learn;
 mod pipes;
 mod policy;
 #[cfg(test)]
 mod policy_tests;
+mod rank_report;
+mod rank_windows;
 mod ranks;
 #[cfg(test)]
 mod ranks_tests;
-mod shares;
-mod summary;
 #[cfg(test)]
 mod tests;
 mod trial;
 mod watch;
 
 pub use act::{GuardedStep, MeasuredModule};
-pub use bottleneck::{Bottleneck, Victim, bottleneck};
+pub use bottleneck::bottleneck;
 pub use counted::{counted, observed};
+pub use follower::{ContractFollower, NotWatched};
 pub use learn::{Learned, NotLearned, learn};
 pub use pipes::{Activity, Pipe, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
 pub use policy::{Policy, PolicyAction, WorkerCounts};
-pub use ranks::{
-    CalledTotals, RankReport, RankTotals, SentMessages, SentPair, counted_ranks, observed_ranks,
-};
-pub use shares::{ModuleVerdict, TimeShares};
-pub use summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
+pub use rank_report::{CalledTotals, RankReport, RankTotals, SentMessages, SentPair};
+pub use rank_windows::{NotJudged, RankWindows};
+pub use ranks::{counted_ranks, observed_ranks};
 pub use trial::{GuardVerdict, ReportedChange, ReportedGuard};
 pub use watch::{ContractWatch, NotComparable};
+
+pub use crate::stream_views::{
+    Bottleneck, ContractView, ModuleVerdict, TimeShares, Victim, WatchSummary, WatchedModule, WatchedRate,
+    WatchedWindow, WindowRate,
+};
 
 /// What was seen of a stream program during some time, which is cut into slices.
 #[derive(Clone, Debug, Default)]

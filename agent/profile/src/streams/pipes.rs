@@ -1,7 +1,7 @@
 //! Processes joined by pipes, as plain data: what their threads wait for, what was counted of them, and how
 //! their time divides.
 
-use super::shares::TimeShares;
+use crate::stream_views::TimeShares;
 
 /// Processes, and the pipes that join them.
 #[derive(Clone, Debug, Default, PartialEq)]

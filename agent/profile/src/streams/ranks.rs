@@ -3,55 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
-
 use super::counted::Names;
-use super::trial::ReportedChange;
 use super::{
-    End, ItemsAre, ModuleProcesses, NotLearned, ObservedGraph, ObservedModule, ObservedStream, TimeShares,
+    CalledTotals, End, ItemsAre, ModuleProcesses, NotLearned, ObservedGraph, ObservedModule, ObservedStream,
+    RankReport, RankTotals, TimeShares,
 };
 use crate::format::{count, significant};
 use crate::statistics::ratio;
-
-/// The fields of a report that a contract is learned from (docs/report.md).
-#[derive(Clone, Debug, Deserialize)]
-pub struct RankReport {
-    pub elapsed_s: f64,
-    pub processes: Vec<RankTotals>,
-    pub matrix: Option<SentMessages>,
-    #[serde(default)]
-    pub changes: Vec<ReportedChange>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct RankTotals {
-    pub rank: Option<u32>,
-    pub runqueue_time_s: Option<f64>,
-    pub mpi_time_s: Option<f64>,
-    pub mpi_runqueue_time_s: Option<f64>,
-    pub functions: Vec<CalledTotals>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct CalledTotals {
-    pub name: String,
-    pub calls: u64,
-    pub time_s: Option<f64>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct SentMessages {
-    pub sent: Vec<SentPair>,
-    pub pairs_cut: u64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct SentPair {
-    pub from: u32,
-    pub to: u32,
-    pub messages: u64,
-    pub bytes: u64,
-}
 
 /// A rank that spends less than this share of its time in collectives does not wait for others in them.
 const COLLECTIVE_SHARE: f64 = 0.01;

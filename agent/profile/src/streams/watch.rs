@@ -5,18 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
 
-use super::bottleneck::{Bottleneck, bottleneck};
+use super::bottleneck::bottleneck;
 use super::counted::Names;
-use super::summary::{WatchSummary, WatchedModule, WatchedRate, WatchedWindow, WindowRate};
-use super::{
-    End, ItemsAre, MeasuredModule, ModuleVerdict, ObservedGraph, ObservedModule, ObservedStream, Pipe,
-    Pipeline, TimeShares,
-};
+use super::{End, ItemsAre, MeasuredModule, ObservedGraph, ObservedModule, ObservedStream, Pipe, Pipeline};
 use crate::format::significant;
 use crate::statistics::{Estimate, rate};
-
-/// A rate is violated when its upper bound was below its target in this many windows, one after the other.
-pub(super) const WINDOWS_BELOW: u32 = 3;
+use crate::stream_views::{
+    Bottleneck, ModuleVerdict, TimeShares, WINDOWS_BELOW, WatchSummary, WatchedModule, WatchedRate,
+    WatchedWindow, WindowRate,
+};
 
 /// A rate that exceeds its target by less than this share is no waste.
 const WASTE_SHARE: f64 = 0.1;

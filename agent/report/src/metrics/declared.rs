@@ -62,7 +62,7 @@ table! {
     label "scaling", 2, "`strong`: the same problem as the reference; `weak`: a problem that grew with the ranks";
     label "mode", 3, "`off`, `advising`, `applying`";
     label "state", 4, "of changes: `in_force`, `reverted`, `refused`, `other` (a call that stays, or one that could not be reverted)";
-    label "contract", 1, "a contract that a program is compared with (`contract watch`), by its name";
+    label "contract", 1, "a contract that a program is compared with (`contract watch`, `attach --contract`), by its name";
     label "feature", 1024, "what a contract has a rate of: a module, a stream, or an end of one";
     label "verdict", 8,
         "of a module: `compute-bound`, `waits for a CPU`, `starved` or `blocked`; the guard's: `kept`, `reverted`, `ended`, `on trial`, `not judged`, `being reverted`, `not reverted` (it could not be), `reverted to compare` (for some windows)";
@@ -279,7 +279,7 @@ table! {
         "Hits that should have been aggregated and were sent one by one: a value was no integer or not read, or there was no room.";
     gauge "tuneagent_missing", JOB, "What is missing in the measurement, in the words of the report.";
     gauge "tuneagent_contract_rate", FEATURE,
-        "Items or activations a second in the last window of `contract watch --metrics`.";
+        "Items or activations a second in the last window that was compared with a contract.";
     gauge "tuneagent_contract_target", FEATURE, "The least that the contract requires of it.";
     gauge "tuneagent_contract_utilisation", FEATURE,
         "Share of its time in which a module waited for no other: it computed, or waited for a CPU.";

@@ -45,12 +45,21 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     page.fill_rules(snapshot);
     page.fill_changes(snapshot);
     page.fill_cost(snapshot);
+    let contract = snapshot.contract.as_ref();
+    if let Some(window) = contract.and_then(|contract| contract.window.as_ref()) {
+        fill_contract(&page.page, window);
+    }
     page.page.text()
 }
 
 /// The metrics of a contract that is watched.
 pub fn render_contract(window: &WatchedWindow) -> prometheus::Result<String> {
     let page = Page::new()?;
+    fill_contract(&page, window);
+    page.text()
+}
+
+fn fill_contract(page: &Page, window: &WatchedWindow) {
     let name = cut(&window.contract);
     let contract = ("contract", name.as_str());
     let bound = LABELS.iter().find(|label| label.name == "feature");
@@ -73,7 +82,6 @@ pub fn render_contract(window: &WatchedWindow) -> prometheus::Result<String> {
             page.add("tuneagent_contract_verdict", &labels, is_so);
         }
     }
-    page.text()
 }
 
 struct Filling {

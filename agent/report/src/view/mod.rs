@@ -1,6 +1,7 @@
 //! The user interface: a live view on a terminal, or consecutive lines elsewhere. Both show a
 //! [`profile::Snapshot`] and messages, and depend on nothing else.
 
+mod contract;
 mod cost;
 mod cpus;
 mod durations;

@@ -7,7 +7,7 @@ use profile::{FunctionTotals, Rates, Snapshot, TraceView};
 
 use super::parts::Accuracy;
 use super::rows::{Row, rows};
-use super::{cost, cpus, durations, findings, history, pace, pairs, parts, progress, scaling, sizes, spread};
+use super::{contract, cost, cpus, durations, findings, history, pace, pairs, parts, progress, scaling};
 
 /// Smaller shares of the time are shown as less than this.
 const POINTS_SHOWN: f64 = 0.001;
@@ -111,6 +111,7 @@ fn time(snapshot: &Snapshot) -> Vec<String> {
     time.extend(pace::regions(snapshot));
     time.extend(scaling::lines(snapshot));
     time.extend(progress::line(snapshot));
+    time.extend(contract::lines(snapshot));
     time
 }
 
@@ -160,8 +161,9 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     lines.extend(durations::lines(snapshot));
     lines.extend(pace::call_sites(snapshot));
     lines.extend(pairs::over_all(snapshot));
-    lines.extend(sizes::over_all(snapshot));
-    lines.extend(spread::over_all(snapshot));
+    lines.extend(super::sizes::over_all(snapshot));
+    lines.extend(super::spread::over_all(snapshot));
+    lines.extend(contract::closing(snapshot));
     lines.push(String::new());
     lines.extend(findings::at_end(snapshot, is_verbose));
     lines.extend(history::change_lines(snapshot));

@@ -2,7 +2,9 @@
 //! passes its reports on.
 
 use std::{
+    fs::File,
     io::{self, BufRead, BufReader},
+    path::Path,
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, Sender, channel},
     thread,
@@ -13,12 +15,58 @@ use job::Discovery;
 use profile::streams::RankReport;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{commands::target, exit::Failure};
+use crate::{
+    commands::target,
+    exit::{Failure, unreadable},
+};
 
-/// Whether TARGET is a job of processes that have MPI. Nothing is refused here.
-pub(super) fn has_mpi(typed: &str) -> bool {
+/// Where a stream program is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReportSource<'a> {
+    /// The ranks of an MPI job.
+    Job(&'a str),
+    /// Processes that are joined by pipes.
+    Pipes(&'a str),
+    /// The reports of a session on an MPI job: `attach --snapshots`.
+    Written(&'a Path),
+}
+
+impl<'a> ReportSource<'a> {
+    /// Nothing is refused here. The parser of the arguments requires one of the two.
+    pub(super) fn of(target: Option<&'a str>, reports: Option<&'a Path>) -> ReportSource<'a> {
+        let target = target.unwrap_or_default();
+        match reports {
+            Some(file) => ReportSource::Written(file),
+            None if has_mpi(target) => ReportSource::Job(target),
+            None => ReportSource::Pipes(target),
+        }
+    }
+}
+
+/// Whether TARGET is a job of processes that have MPI.
+fn has_mpi(typed: &str) -> bool {
     let found = target::job(&mut Discovery::default(), typed, false);
     found.is_ok_and(|job| job.members.iter().any(|member| member.mpi.is_some()))
+}
+
+/// The reports of a session that `attach --snapshots` has written.
+///
+/// # Errors
+/// If the file cannot be read, or a line is no report.
+pub(super) fn written(file: &Path) -> Result<Vec<RankReport>, Failure> {
+    let name = file.display();
+    let cannot = |error: io::Error| unreadable(file, &error);
+    let lines = BufReader::new(File::open(file).map_err(cannot)?).lines();
+    let reports = lines.enumerate().map(|(at, line)| {
+        let report = serde_json::from_str(&line.map_err(cannot)?);
+        report.map_err(|error| {
+            Failure::not_there(format!(
+                "{name}:{}: this is no report of a session ({error}): `attach --snapshots FILE` writes them",
+                at + 1
+            ))
+        })
+    });
+    reports.collect()
 }
 
 /// A session, and the reports that it writes.

@@ -7,7 +7,7 @@ use profile::streams::{Learned, NotLearned, ObservedGraph, RankReport, learn, ob
 use report::console;
 
 use super::{
-    job::{self, JobSession},
+    job::{self, JobSession, ReportSource},
     sampling,
 };
 use crate::{
@@ -51,13 +51,15 @@ pub(super) fn run(args: &LearnArgs) -> CommandResult {
 }
 
 fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
-    let (seen, about) = match job::has_mpi(&args.target) {
-        true => {
-            let seen = observed_ranks(&reports(args)?).map_err(Failure::no)?;
-            (seen, "Learned from the messages between the ranks of an MPI job.")
-        }
-        false => (
-            pipeline(args)?,
+    let messages = |reports: Vec<RankReport>| {
+        let seen = observed_ranks(&reports).map_err(Failure::no)?;
+        Ok((seen, "Learned from the messages between the ranks of an MPI job."))
+    };
+    let (seen, about) = match ReportSource::of(args.target.as_deref(), args.reports.as_deref()) {
+        ReportSource::Job(target) => messages(reports(args, target)?)?,
+        ReportSource::Written(file) => messages(job::written(file)?)?,
+        ReportSource::Pipes(target) => (
+            pipeline(args, target)?,
             "Learned from running processes that are joined by pipes.",
         ),
     };
@@ -65,9 +67,9 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
 }
 
 /// The reports of a session that watches an MPI job.
-fn reports(args: &LearnArgs) -> Result<Vec<RankReport>, Failure> {
+fn reports(args: &LearnArgs, target: &str) -> Result<Vec<RankReport>, Failure> {
     let every = (args.duration / REPORTS).max(BETWEEN_MIN);
-    let mut session = JobSession::start(std::slice::from_ref(&args.target), (args.duration, every), false)?;
+    let mut session = JobSession::start(&[target.to_owned()], (args.duration, every), false)?;
     let mut reports = Vec::new();
     while let Some(report) = session.next()? {
         reports.push(report);
@@ -77,9 +79,9 @@ fn reports(args: &LearnArgs) -> Result<Vec<RankReport>, Failure> {
 }
 
 /// What is seen of processes that are joined by pipes.
-fn pipeline(args: &LearnArgs) -> Result<ObservedGraph, Failure> {
+fn pipeline(args: &LearnArgs, target: &str) -> Result<ObservedGraph, Failure> {
     rights::only_look().map_err(Failure::not_permitted)?;
-    let (pipeline, mut sampler) = sampling::open(&args.target)?;
+    let (pipeline, mut sampler) = sampling::open(target)?;
     let slice = (args.duration / SLICES).max(SLICE_MIN);
     let mut slices = Vec::new();
     let ended = sampling::slices(&pipeline, &mut sampler, slice, args.duration, |slice| {

@@ -1,15 +1,16 @@
 //! `tuneagent contract watch FILE TARGET`: measured rates of a running pipeline, or of an MPI job, against its
-//! contract.
+//! contract; or those of a session that has ended.
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::mpsc::{Receiver, channel},
     time::Duration,
 };
 
 use profile::format::significant;
 use profile::streams::{
-    ContractWatch, NotComparable, NotLearned, Pipeline, RankReport, Slice, counted, counted_ranks,
+    ContractWatch, NotJudged, NotLearned, Pipeline, RankReport, RankWindows, Slice, counted,
 };
 use report::console;
 use rules::contract::Contract;
@@ -17,7 +18,7 @@ use rules::contract::Contract;
 use super::{
     ShowResult,
     act::Actor,
-    job::{self, JobSession},
+    job::{self, JobSession, ReportSource},
     metrics::{Metrics, MetricsAddress},
     required::Required,
     sampling,
@@ -34,13 +35,12 @@ use crate::{
 const SLICES: usize = 10;
 const SLICE: Duration = Duration::from_millis(100);
 
-/// A window of an MPI job has as many reports behind its first. Messages by pair are read once a second.
-const REPORTS: usize = 4;
+/// Messages by pair are read once a second.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
-    let is_job = job::has_mpi(&args.target);
-    let mut required = Required::of(contract, &args.contract, !is_job)?;
+    let source = ReportSource::of(args.target.as_deref(), args.reports.as_deref());
+    let mut required = Required::of(contract, &args.contract, matches!(source, ReportSource::Pipes(_)))?;
     if args.contract.json {
         console::keep_for_data();
     }
@@ -51,9 +51,10 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
     });
     let picture = picture.transpose()?;
     let metrics = args.metrics.map(MetricsAddress::bind).transpose()?;
-    match is_job {
-        true => watch_job(&mut required, args, metrics)?,
-        false => watch_pipes(&mut required, args, metrics)?,
+    match source {
+        ReportSource::Job(target) => watch_job(&mut required, args, target, metrics)?,
+        ReportSource::Pipes(target) => watch_pipes(&mut required, args, target, metrics)?,
+        ReportSource::Written(file) => watch_written(&mut required, args, file)?,
     }
     let summary = required.watch.summary();
     if summary.windows == 0 {
@@ -112,35 +113,25 @@ impl WindowOutputs {
     }
 }
 
-/// Why a window is not judged.
-#[derive(Debug, thiserror::Error)]
-enum Unwatched {
-    #[error(transparent)]
-    NotCounted(#[from] NotLearned),
-    #[error(transparent)]
-    NotComparable(#[from] NotComparable),
-}
-
-impl From<Unwatched> for Failure {
-    fn from(why: Unwatched) -> Failure {
-        use NotLearned::{Filling, Still, TooFew};
-        match why {
-            // It may be seen when watched for longer.
-            Unwatched::NotCounted(Filling { .. } | Still { .. } | TooFew) => Failure::no(why),
-            _ => Failure::not_there(why),
-        }
+fn failure(why: NotJudged) -> Failure {
+    use NotLearned::{Filling, Still, TooFew};
+    match why {
+        // It may be seen when watched for longer.
+        NotJudged::NotCounted(Filling { .. } | Still { .. } | TooFew) => Failure::no(why),
+        _ => Failure::not_there(why),
     }
 }
 
 fn watch_pipes(
     required: &mut Required<'_>,
     args: &WatchContractArgs,
+    target: &str,
     metrics: Option<MetricsAddress>,
 ) -> Result<(), Failure> {
     // What may change the program is not given up, so other processes are looked at by a thread without it.
     let opened = match args.apply {
-        true => rights::looking(|| sampling::open(&args.target)),
-        false => rights::only_look().map(|()| sampling::open(&args.target)),
+        true => rights::looking(|| sampling::open(target)),
+        false => rights::only_look().map(|()| sampling::open(target)),
     };
     let (pipeline, mut sampler) = opened.map_err(Failure::not_permitted)??;
     let shown = WindowOutputs::open(args, metrics, !args.apply)?;
@@ -190,8 +181,9 @@ fn judge_slices(
         let is_changed = required.has_changed(end_s);
         let watch = &mut required.watch;
         let lines = counted(part, &window)
-            .map_err(Unwatched::from)
-            .and_then(|seen| Ok(watch.window(end_s, &seen)?))?;
+            .map_err(NotJudged::from)
+            .and_then(|seen| Ok(watch.window(end_s, &seen)?))
+            .map_err(failure)?;
         shown.window(watch, &lines, end_s)?;
         window.clear();
         let Some(session) = session.as_deref_mut() else {
@@ -265,43 +257,26 @@ fn filling(args: &WatchContractArgs) -> NotLearned {
     NotLearned::Filling { seconds }
 }
 
-/// Judges windows of the reports of a session, from the first in which a message has arrived at each end.
-fn watch_job(
+/// Judges windows of the reports of a session, or of those that one has written.
+fn watch_reports(
     required: &mut Required<'_>,
-    args: &WatchContractArgs,
-    metrics: Option<MetricsAddress>,
+    mut reports: impl FnMut() -> Result<Option<RankReport>, Failure>,
+    shown: &WindowOutputs,
+    mut actor: Option<Actor>,
 ) -> Result<(), Failure> {
-    let times = (args.duration, REPORT_EVERY);
-    let targets = std::slice::from_ref(&args.target);
-    let mut session = JobSession::start(targets, times, args.apply)?;
-    let shown = WindowOutputs::open(args, metrics, false)?;
-    let mut actor = args
-        .apply
-        .then(|| Actor::new(&required.contract, targets, session.pid()));
-    let (mut begin, mut window) = (None, Vec::<RankReport>::new());
-    // Until all of the graph has been seen, or for good if the contract is of another program.
-    let mut unfilled = Some(Unwatched::NotCounted(filling(args)));
-    while let Some(report) = session.next()? {
-        let begin = begin.get_or_insert_with(|| report.clone());
-        if unfilled.is_some() {
-            unfilled = filled(&required.watch, args, begin, &report).err();
-        }
-        if unfilled.is_none() {
-            window.push(report);
-        }
-        if window.len() <= REPORTS {
+    let mut windows = RankWindows::default();
+    while let Some(report) = reports()? {
+        if !windows.take(report, &required.watch) {
             continue;
         }
-        let reports: Vec<&RankReport> = window.iter().collect();
-        let end_s = window[REPORTS].elapsed_s;
+        let end_s = windows.end_s();
         if required.has_changed(end_s)
             && let Some(actor) = &mut actor
         {
             actor.require(&required.contract);
         }
         let watch = &mut required.watch;
-        let seen = counted_ranks(begin, &reports).map_err(Unwatched::from);
-        match seen.and_then(|seen| Ok(watch.window(end_s, &seen)?)) {
+        match windows.judge(watch) {
             Ok(lines) => shown.window(watch, &lines, end_s)?,
             // It leaves its loop, as at its end.
             Err(why) => {
@@ -309,27 +284,39 @@ fn watch_job(
                 break;
             }
         }
-        window.drain(..REPORTS);
-        if let (Some(actor), Some(last)) = (&mut actor, window.last())
+        if let (Some(actor), Some(last)) = (&mut actor, windows.last())
             && let Some(line) = actor.look(watch, last)?
         {
             say!("{:>7} s  {line}", significant(end_s, 4));
         }
     }
-    session.end()?;
-    unfilled.map_or(Ok(()), |why| Err(why.into()))
+    windows
+        .not_begun()
+        .map_or(Ok(()), |why| Err(failure(why.clone())))
 }
 
-/// Whether all that the contract is about has been seen since the begin.
-fn filled(
-    watch: &ContractWatch,
+/// Judges the reports of a session that watches an MPI job.
+fn watch_job(
+    required: &mut Required<'_>,
     args: &WatchContractArgs,
-    begin: &RankReport,
-    now: &RankReport,
-) -> Result<(), Unwatched> {
-    let seen = counted_ranks(begin, &[begin, now])?;
-    match watch.is_filled(&seen)? {
-        true => Ok(()),
-        false => Err(filling(args).into()),
-    }
+    target: &str,
+    metrics: Option<MetricsAddress>,
+) -> Result<(), Failure> {
+    let times = (args.duration, REPORT_EVERY);
+    let targets = &[target.to_owned()];
+    let mut session = JobSession::start(targets, times, args.apply)?;
+    let shown = WindowOutputs::open(args, metrics, false)?;
+    let actor = args
+        .apply
+        .then(|| Actor::new(&required.contract, targets, session.pid()));
+    let watched = watch_reports(required, || session.next(), &shown, actor);
+    // The reason why it could not begin comes first.
+    session.end().and(watched)
+}
+
+/// Judges reports that a session has written, as it would have done then.
+fn watch_written(required: &mut Required<'_>, args: &WatchContractArgs, file: &Path) -> Result<(), Failure> {
+    let shown = WindowOutputs::open(args, None, false)?;
+    let mut reports = job::written(file)?.into_iter();
+    watch_reports(required, || Ok(reports.next()), &shown, None)
 }

@@ -196,8 +196,6 @@ pub(in crate::commands) fn attend(mut args: RunArgs) -> CommandResult {
     };
     let program = expected.last().map_or_else(|| "?".to_owned(), Member::program);
     let options = Options {
-        reference: attach::reference(&args.watch)?,
-        speedup_hints: attach::speedup_hints(&args.watch)?,
         typed: order.pid.to_string(),
         started: Some(Started {
             process: process.clone(),
@@ -205,7 +203,7 @@ pub(in crate::commands) fn attend(mut args: RunArgs) -> CommandResult {
             expected,
             no_member: Discovery::no_member().map_err(Failure::not_there)?,
         }),
-        ..Options::default()
+        ..attach::compared(&args.watch)?
     };
     let rules = attach::rules(&mut args.watch, true)?;
     let watched = attach::Watched {

@@ -25,6 +25,7 @@ use super::{
 use crate::rulebook::RuleBook;
 use probe::Probes;
 use probe::kernel::{KernelError, Ring};
+use profile::streams::{ContractFollower, RankReport};
 use profile::{IterationNumbers, Profile};
 
 /// The parts of the session that measuring needs.
@@ -58,6 +59,8 @@ pub(super) struct Measuring {
     pub(super) written: TargetVariables,
     /// The variables that say how far the program is.
     pub(super) progress: Option<ProgressReader>,
+    /// The contract that the job is watched against.
+    pub(super) contract: Option<ContractFollower>,
     /// Numbers the iterations of detected loops, for the rules.
     pub(super) iterations: IterationNumbers,
 }
@@ -69,7 +72,7 @@ impl Measuring {
         own: Range<usize>,
         hits: Option<Ring>,
         budget: Budget,
-        (progress, now_ns): (Option<ProgressReader>, u64),
+        ((progress, contract), now_ns): ((Option<ProgressReader>, Option<ContractFollower>), u64),
     ) -> Measuring {
         Measuring {
             probes,
@@ -83,6 +86,7 @@ impl Measuring {
             cpus: Cpus::default(),
             written: TargetVariables::default(),
             progress,
+            contract,
             iterations: IterationNumbers::default(),
         }
     }
@@ -96,6 +100,14 @@ impl Measuring {
         self.mind_counts(context)?;
         self.look_at_cost(context)?;
         self.read_matrix(false)
+    }
+
+    /// Compares a report with the contract, and says what has changed.
+    pub(super) fn judge_contract(&mut self, report: Option<RankReport>, context: &mut Context<'_>) {
+        let lines = self.contract.as_mut().zip(report);
+        let lines = lines.map(|(contract, report)| contract.take(report));
+        let lines = lines.into_iter().flatten();
+        lines.for_each(|line| context.screen.say(&line));
     }
 
     /// To be called when rings of calls fill, or a sampling window begins or ends.

@@ -3,13 +3,21 @@
 use rules::contract::SeenRates;
 use serde::{Deserialize, Serialize};
 
-use super::bottleneck::Bottleneck;
-use super::watch::WINDOWS_BELOW;
-use super::{ModuleVerdict, TimeShares};
+use super::{Bottleneck, ModuleVerdict, TimeShares, WINDOWS_BELOW};
 use crate::format::{percent, significant};
 
+/// What is shown of a watched contract.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContractView {
+    pub summary: WatchSummary,
+    /// The last window; `None` if there is none yet.
+    pub window: Option<WatchedWindow>,
+    /// Why no window is judged, if so.
+    pub not_judged: Option<String>,
+}
+
 /// What came of a contract.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WatchSummary {
     pub contract: String,
     pub windows: u32,
@@ -21,7 +29,7 @@ pub struct WatchSummary {
     pub bottleneck: Option<Bottleneck>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WatchedRate {
     pub feature: String,
     /// Per second, as the contract requires it.
@@ -35,7 +43,7 @@ pub struct WatchedRate {
 }
 
 /// A window, as a line for other programs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WatchedWindow {
     pub contract: String,
     pub end_s: f64,
@@ -44,7 +52,7 @@ pub struct WatchedWindow {
     pub bottleneck: Option<Bottleneck>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WindowRate {
     pub feature: String,
     /// Per second, as the contract requires it.
@@ -58,7 +66,7 @@ pub struct WindowRate {
     pub is_violated: bool,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WatchedModule {
     pub module: String,
     pub verdict: ModuleVerdict,
@@ -131,7 +139,7 @@ impl WatchSummary {
 }
 
 impl WatchedModule {
-    pub(super) fn of(module: &str, shares: TimeShares) -> WatchedModule {
+    pub(crate) fn of(module: &str, shares: TimeShares) -> WatchedModule {
         WatchedModule {
             module: module.to_owned(),
             verdict: shares.verdict(),
@@ -148,8 +156,8 @@ mod tests {
 
     /// A pipeline as learned (`contract learn -o`), and what came of watching it (the last line of `contract watch
     /// --json`).
-    const LEARNED: &str = include_str!("pictures/pipeline.yaml");
-    const WATCHED: &str = include_str!("pictures/pipeline.json");
+    const LEARNED: &str = include_str!("../streams/pictures/pipeline.yaml");
+    const WATCHED: &str = include_str!("../streams/pictures/pipeline.json");
     const PICTURE: &str = include_str!("../../../../docs/pictures/contract.svg");
 
     #[test]

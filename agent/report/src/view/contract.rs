@@ -1,0 +1,22 @@
+//! The contract that a job is watched against.
+
+use profile::Snapshot;
+
+/// Its rates beside those that it requires, what each module does, and which one has to act.
+pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
+    let Some(contract) = &snapshot.contract else {
+        return Vec::new();
+    };
+    let seen = contract.summary.lines();
+    let seen = seen.into_iter().filter(|_| contract.window.is_some());
+    let not = contract.not_judged.iter();
+    let not = not.map(|why| format!("the contract {} is not judged: {why}", contract.summary.contract));
+    seen.chain(not).map(|line| format!(" {line}")).collect()
+}
+
+/// The same at the end, apart from what stands above it.
+pub(super) fn closing(snapshot: &Snapshot) -> Vec<String> {
+    let lines = lines(snapshot);
+    let space = (!lines.is_empty()).then(String::new);
+    space.into_iter().chain(lines).collect()
+}
