@@ -8,11 +8,15 @@ use profile::format::{count, percent};
 
 use super::{BudgetEffect, BudgetEffects};
 
-/// Mean share of the program's time that the probes may cost: the complete profile must stay below 1 %.
+/// Mean share of the program's time that the probes may cost: the complete profile must stay below 1 %. Time in
+/// which it waits for a CPU does not count, since the cost is of the time that it runs.
 const BUDGET: f64 = 0.003;
 
 /// They are attached until they have cost this much, in nanoseconds.
 const SPEND_NS: f64 = 20e6;
+
+/// Least part of the time that a program which wants to run is assumed to run.
+const RUNS_MIN: f64 = 0.01;
 
 /// Least time for which they are then detached.
 const REST_NS_MIN: u64 = 5_000_000_000;
@@ -35,6 +39,8 @@ pub struct Regions {
 pub struct RegionCounts {
     /// By slot, calls of regions and their bodies so far, as many as one thread makes of them.
     pub calls: Vec<f64>,
+    /// Of the time in which the threads of the job could run, the share in which they waited for a CPU.
+    pub waiting: f64,
     /// A rule counts them for a while and must not be disturbed.
     pub is_used: bool,
     /// Links are being closed.
@@ -81,7 +87,9 @@ impl Regions {
         let before = self.before.iter().copied().chain(std::iter::repeat(0.0));
         let calls = look.calls.iter().zip(before);
         let most = calls.map(|(calls, before)| calls - before).fold(0.0, f64::max);
-        let cost = CALL_NS * most;
+        // As if it ran all the time.
+        let runs = (1.0 - look.waiting).max(RUNS_MIN);
+        let cost = CALL_NS * most / runs;
         let elapsed = now_ns.saturating_sub(since_ns) as f64;
         if !look.is_used && (cost <= SPEND_NS || cost <= BUDGET * elapsed) {
             return BudgetEffects::new();

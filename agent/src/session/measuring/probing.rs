@@ -276,11 +276,31 @@ impl Measuring {
         }
         let look = RegionCounts {
             calls: self.calls_of_regions(),
+            waiting: self.waiting_share(),
             is_used: self.probes.is_used_by_others(self.budget.regions.wanted().start),
             is_closing: self.probes.is_closing(),
         };
         let effects = self.budget.regions.look(&look, monotonic_ns());
         self.carry_out_effects(context, effects)
+    }
+
+    /// Of the time in which the threads of the job could run lately, the share in which they waited for a CPU.
+    fn waiting_share(&self) -> f64 {
+        let lately = |process: &Metered| {
+            let (before, now) = process.oldest().zip(process.last())?;
+            let (before, now) = (before.counters?, now.counters?);
+            let waited = now.runqueue_ns.saturating_sub(before.runqueue_ns);
+            Some((waited, waited + now.cpu_ns.saturating_sub(before.cpu_ns)))
+        };
+        let (waited, ready) = self
+            .profile
+            .processes
+            .iter()
+            .filter_map(lately)
+            .fold((0, 0), |(waited, ready), (of_waited, of_ready)| {
+                (waited + of_waited, ready + of_ready)
+            });
+        waited as f64 / ready.max(1) as f64
     }
 
     /// Calls of regions and their bodies so far, by process, divided by the number of threads that make them.

@@ -53,6 +53,23 @@ fn many_calls_rest_until_what_they_cost_is_made_up_for() {
 }
 
 #[test]
+fn a_program_that_waits_for_a_cpu_is_probed_in_less_of_the_time() {
+    // With a tenth of the CPUs that it wants, the same cost is ten times as much of the time that it runs.
+    let crowded = |calls| RegionCounts {
+        waiting: 0.9,
+        ..look(calls)
+    };
+    let mut regions = probed();
+    assert_eq!(regions.look(&crowded(100.0), 2 * S), []);
+    let effects = regions.look(&crowded(MANY), 2 * S);
+    assert!(matches!(effects[1], BudgetEffect::SayRegionsRest(share) if (share - 0.36).abs() < 1e-9));
+    regions.rest();
+    assert_eq!(regions.look(&crowded(MANY), 120 * S), []);
+    let later = regions.look(&crowded(MANY), 121 * S + 1);
+    assert_eq!(later, [BudgetEffect::AttachRegions]);
+}
+
+#[test]
 fn it_is_said_once_and_calls_of_before_do_not_count() {
     let mut regions = probed();
     regions.look(&look(MANY), 2 * S);
