@@ -17,7 +17,7 @@ enum Use {
 
 /// By use: its name in the file of times, and the maximum number of tests that run at the same time. They mostly
 /// wait.
-const USES: [(&str, usize); 3] = [("alone", 1), ("calm", 2), ("shared", 3)];
+const USES: [(&str, usize); 3] = [("alone", 1), ("calm", 2), ("shared", 4)];
 
 /// The use of the tests that hold the machine, their number, and by use the number of tests that wait for it.
 #[derive(Debug)]

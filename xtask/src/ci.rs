@@ -41,18 +41,19 @@ const OBJECT: &str = "object";
 /// Experiments mostly wait, and their quick form claims nothing about times.
 const EXPERIMENTS: &str = "experiments, quick form";
 
-/// Mostly wait for programs that they start.
+/// Mostly wait for programs that they start, and look at nothing else.
 const TESTS_INSIDE: &str = "tests inside";
+const TESTS: &str = "tests";
 
-/// Steps that run beside those that follow, up to the next one that attaches to programs.
-const BESIDE: [&str; 3] = [OBJECT, EXPERIMENTS, TESTS_INSIDE];
+/// Steps that run beside those that follow, up to the whole programs.
+const BESIDE: [&str; 4] = [OBJECT, EXPERIMENTS, TESTS_INSIDE, TESTS];
 
 /// Experiments that claim nothing but times and verdicts of a guard, which depend on how quiet the machine is.
 /// Their quick form settles nothing that the whole programs or `wildfire` do not, so it runs with `--long` only.
 const EXPERIMENTS_OF_TIMES: [&str; 5] = ["index", "nothing", "resize", "runtime", "untouched"];
 
-/// Steps beside which nothing else may run, because they attach to programs that use all CPUs.
-const RUN_PROGRAMS: [&str; 2] = ["tests", "whole programs"];
+/// The step beside which nothing else may run: its programs use all CPUs, and it looks at all sessions.
+const WHOLE_PROGRAMS: &str = "whole programs";
 
 type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + Sync + 'a>);
 
@@ -105,7 +106,7 @@ fn all(steps: &[Step<'_>]) -> Result<()> {
                 beside.push(scope.spawn(|| one(step)));
                 continue;
             }
-            if RUN_PROGRAMS.contains(&step.0) {
+            if step.0 == WHOLE_PROGRAMS {
                 join(&mut beside)?;
             }
             one(step)?;
@@ -159,20 +160,20 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
         }),
         step(TESTS_INSIDE, tests("test --quiet --workspace --lib --bins")),
         step(
+            TESTS,
+            tests("test --quiet --workspace --exclude tuneagent-e2e --test *"),
+        ),
+        step(
             "clippy",
             build("clippy --quiet --workspace --all-targets -- -D warnings"),
         ),
         step("documentation", move || documentation(root)),
         step("fuzz targets", move || fuzz::check(root)),
         step(
-            "tests",
-            tests("test --quiet --workspace --exclude tuneagent-e2e --test *"),
-        ),
-        step(
             "examples in the documentation",
             build("test --quiet --workspace --doc"),
         ),
-        step("whole programs", move || {
+        step(WHOLE_PROGRAMS, move || {
             twice::run(&|| program_tests(root, "", &[]))
         }),
     ]
