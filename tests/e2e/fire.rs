@@ -210,16 +210,15 @@ fn balanced_workers_balances_first_and_predicts_iterations_with_batches_within_a
     let (iterations, result) = finish(job)?;
     let report = agent.finish(SOON)?;
     let reported = agent.lines.text();
-    let is_balanced = |iteration: &&Value| number(iteration, "f0") != 0.5;
-    let balanced = iterations
-        .iter()
-        .find(is_balanced)
-        .ok_or("no factor was written")?;
-    assert_eq!(
-        balanced["workers"], WORKERS,
-        "the work is balanced first: {reported}"
+    let is_balanced = |iteration: &Value| number(iteration, "f0") != 0.5;
+    assert!(
+        iterations.iter().any(is_balanced),
+        "no factor was written: {reported}"
     );
     let changes = report["changes"].as_array().ok_or("no changes")?;
+    // On a busy machine the first measured times may ask for the factors that are there already.
+    let first = changes.first().ok_or("no changes")?;
+    assert_ne!(first["variable"], "NW", "the work is balanced first: {reported}");
     let expected = changes.iter().find_map(|change| change["expect"].as_str());
     let expected = expected.and_then(|text| text.strip_suffix(" ms")?.parse::<f64>().ok());
     let expected = expected.ok_or_else(|| format!("{changes:#?}"))?;

@@ -91,6 +91,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut notes: Vec<String> = writer.into_iter().collect();
     notes.extend(super::history::left_behind(&job, &typed));
     notes.extend(stopped(&job));
+    notes.extend((compared.contract.is_some() && !has_mpi).then(|| NO_CONTRACT.to_owned()));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
         Some(refusal) => Some(without_probes(refusal)),
@@ -118,6 +119,10 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     };
     watched.watch(args.watch, options, || Ok(()))
 }
+
+/// A contract is judged by the messages between ranks.
+const NO_CONTRACT: &str = "note: no process has MPI, so --contract judges nothing: `tuneagent contract watch FILE TARGET` compares a \
+     pipeline";
 
 /// What the session is compared with.
 pub(super) fn compared(args: &WatchArgs) -> Result<Options, Failure> {

@@ -33,10 +33,12 @@ pub(super) fn set_team_size(context: &PlanContext<'_>, value: &Expression) -> Re
     let mut called = Vec::new();
     for (name, of) in TEAM_SIZES {
         for (module, _) in context.space.functions(&[*name])? {
-            let found = context.find(&FunctionName {
+            let mut found = context.find(&FunctionName {
                 name: (*name).to_owned(),
                 module: Some(module.path.clone()),
             })?;
+            // One name for all copies.
+            found.name = (*name).to_owned();
             if is_called(context, &found)? {
                 called.push((found, Some(*of)));
             }

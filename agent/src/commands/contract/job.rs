@@ -22,7 +22,7 @@ use crate::{
 
 /// Where a stream program is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReportSource<'a> {
+pub(super) enum StreamSource<'a> {
     /// The ranks of an MPI job.
     Job(&'a str),
     /// Processes that are joined by pipes.
@@ -31,14 +31,14 @@ pub(super) enum ReportSource<'a> {
     Written(&'a Path),
 }
 
-impl<'a> ReportSource<'a> {
+impl<'a> StreamSource<'a> {
     /// Nothing is refused here. The parser of the arguments requires one of the two.
-    pub(super) fn of(target: Option<&'a str>, reports: Option<&'a Path>) -> ReportSource<'a> {
+    pub(super) fn of(target: Option<&'a str>, reports: Option<&'a Path>) -> StreamSource<'a> {
         let target = target.unwrap_or_default();
         match reports {
-            Some(file) => ReportSource::Written(file),
-            None if has_mpi(target) => ReportSource::Job(target),
-            None => ReportSource::Pipes(target),
+            Some(file) => StreamSource::Written(file),
+            None if has_mpi(target) => StreamSource::Job(target),
+            None => StreamSource::Pipes(target),
         }
     }
 }

@@ -7,7 +7,7 @@ use profile::streams::{Learned, NotLearned, ObservedGraph, RankReport, learn, ob
 use report::console;
 
 use super::{
-    job::{self, JobSession, ReportSource},
+    job::{self, JobSession, StreamSource},
     sampling,
 };
 use crate::{
@@ -55,10 +55,10 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
         let seen = observed_ranks(&reports).map_err(Failure::no)?;
         Ok((seen, "Learned from the messages between the ranks of an MPI job."))
     };
-    let (seen, about) = match ReportSource::of(args.target.as_deref(), args.reports.as_deref()) {
-        ReportSource::Job(target) => messages(reports(args, target)?)?,
-        ReportSource::Written(file) => messages(job::written(file)?)?,
-        ReportSource::Pipes(target) => (
+    let (seen, about) = match StreamSource::of(args.target.as_deref(), args.reports.as_deref()) {
+        StreamSource::Job(target) => messages(reports(args, target)?)?,
+        StreamSource::Written(file) => messages(job::written(file)?)?,
+        StreamSource::Pipes(target) => (
             pipeline(args, target)?,
             "Learned from running processes that are joined by pipes.",
         ),

@@ -18,7 +18,7 @@ use rules::contract::Contract;
 use super::{
     ShowResult,
     act::Actor,
-    job::{self, JobSession, ReportSource},
+    job::{self, JobSession, StreamSource},
     metrics::{Metrics, MetricsAddress},
     required::Required,
     sampling,
@@ -39,8 +39,8 @@ const SLICE: Duration = Duration::from_millis(100);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
-    let source = ReportSource::of(args.target.as_deref(), args.reports.as_deref());
-    let mut required = Required::of(contract, &args.contract, matches!(source, ReportSource::Pipes(_)))?;
+    let source = StreamSource::of(args.target.as_deref(), args.reports.as_deref());
+    let mut required = Required::of(contract, &args.contract, matches!(source, StreamSource::Pipes(_)))?;
     if args.contract.json {
         console::keep_for_data();
     }
@@ -52,9 +52,9 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
     let picture = picture.transpose()?;
     let metrics = args.metrics.map(MetricsAddress::bind).transpose()?;
     match source {
-        ReportSource::Job(target) => watch_job(&mut required, args, target, metrics)?,
-        ReportSource::Pipes(target) => watch_pipes(&mut required, args, target, metrics)?,
-        ReportSource::Written(file) => watch_written(&mut required, args, file)?,
+        StreamSource::Job(target) => watch_job(&mut required, args, target, metrics)?,
+        StreamSource::Pipes(target) => watch_pipes(&mut required, args, target, metrics)?,
+        StreamSource::Written(file) => watch_written(&mut required, args, file)?,
     }
     let summary = required.watch.summary();
     if summary.windows == 0 {
