@@ -54,6 +54,19 @@ fn a_program_without_symbols_is_counted_by_those_of_its_mpi() -> Outcome {
     Ok(())
 }
 
+/// As with a package that was built without MPI, whose `mpirun -n 4` computes the same four times.
+#[test]
+fn ranks_of_a_program_without_mpi_are_said_to_do_all_of_its_work_each() -> Outcome {
+    let _machine = require!(shared: Root, OpenMpi, Cc);
+    let program = programs::c("asleep")?;
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, &program, |_| Vec::new())?;
+    job.events("ready", 2, SOON)?;
+    let agent = Agent::attach(job.pid(), &[])?;
+    let note = "note: a launcher started 2 ranks, and none of them has loaded MPI";
+    agent.lines.wait_for_line(note, SOON)?;
+    Ok(())
+}
+
 /// Requests a function of a program without symbols.
 fn assert_refused(program: &Path) -> Outcome {
     let mut job = Job::alone(program, |folder| with_folder(folder, vec!["5".into()]))?;

@@ -91,6 +91,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut notes: Vec<String> = writer.into_iter().collect();
     notes.extend(super::history::left_behind(&job, &typed));
     notes.extend(stopped(&job));
+    notes.extend(ranks_without_mpi(&job));
     notes.extend((compared.contract.is_some() && !has_mpi).then(|| NO_CONTRACT.to_owned()));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
@@ -486,6 +487,16 @@ fn look(job: &Job) -> Snapshot {
         });
     }
     snapshot
+}
+
+/// A launcher of MPI starts any program. One that was built without MPI runs several times at once.
+fn ranks_without_mpi(job: &Job) -> Option<String> {
+    let is_without =
+        |member: &Member| member.rank.is_some() && member.mpi.is_none() && member.stripped_mpi().is_none();
+    let ranks = job.members.len();
+    (ranks > 1 && job.members.iter().all(is_without)).then(|| {
+        format!("note: a launcher started {ranks} ranks, and none of them has loaded MPI: a program without it does all of its work in each")
+    })
 }
 
 /// A note on stopped processes, because they make no calls.
