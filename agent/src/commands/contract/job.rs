@@ -6,7 +6,7 @@ use std::{
     io::{self, BufRead, BufReader},
     path::Path,
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     thread,
     time::Duration,
 };
@@ -69,6 +69,9 @@ pub(super) fn written(file: &Path) -> Result<Vec<RankReport>, Failure> {
     reports.collect()
 }
 
+/// Reports that wait to be read; one of 2 048 ranks has about 1 MB.
+const WAITING_MAX: usize = 64;
+
 /// A session, and the reports that it writes.
 pub(super) struct JobSession {
     child: Child,
@@ -96,8 +99,8 @@ impl JobSession {
             .map_err(Failure::no)?;
         let output = child.stdout.take();
         let output = output.ok_or_else(|| Failure::no("the session has no output"))?;
-        let (sender, reports) = channel();
-        // It is never held up by a reader that does something else.
+        let (sender, reports) = sync_channel(WAITING_MAX);
+        // The session is never held up by a reader that does something else.
         thread::Builder::new()
             .name("reports".to_owned())
             .spawn(move || pass_on(output, &sender))
@@ -151,8 +154,10 @@ impl JobSession {
     }
 }
 
-/// Lines for the user stand between the reports.
-fn pass_on(output: ChildStdout, reports: &Sender<Result<RankReport, Failure>>) {
+/// Lines for the user stand between the reports. A report that finds no room is left out: its counts are in the
+/// next one.
+fn pass_on(output: ChildStdout, reports: &SyncSender<Result<RankReport, Failure>>) {
+    let mut left_out = 0;
     for line in BufReader::new(output).lines() {
         let report = match line {
             Ok(line) if !line.starts_with('{') => continue,
@@ -160,7 +165,12 @@ fn pass_on(output: ChildStdout, reports: &Sender<Result<RankReport, Failure>>) {
             Err(error) => Err(Failure::no(error)),
         };
         // If no one waits for it any more, the rest is read all the same, so that the session can end.
-        let _ = reports.send(report);
+        left_out += u32::from(matches!(reports.try_send(report), Err(TrySendError::Full(_))));
+    }
+    if left_out > 0 {
+        warn!(
+            "{left_out} reports of the session were left out, because they were not read in time: some windows are longer"
+        );
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, sync_channel},
     time::Duration,
 };
 
@@ -34,6 +34,8 @@ use crate::{
 /// A window has as many slices; from their differences follows how uncertain its rates are.
 const SLICES: usize = 10;
 const SLICE: Duration = Duration::from_millis(100);
+/// Slices that wait to be judged: a minute of them. Then looking waits, too.
+const WAITING_MAX: usize = 600;
 
 /// Messages by pair are read once a second.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -138,7 +140,7 @@ fn watch_pipes(
     let part = required.watch.part_of(&pipeline);
     let session = args.apply.then(|| StageSession::start(required, &part, args));
     let mut session = session.transpose()?;
-    let (sender, slices) = channel();
+    let (sender, slices) = sync_channel(WAITING_MAX);
     let seen = &part;
     let look = move || -> Result<(), Failure> {
         if args.apply {
