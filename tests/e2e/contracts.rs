@@ -262,7 +262,11 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
     })?;
     job.events("ready", 6, SOON)?;
     let file = job.file("film.yaml");
-    fs::write(&file, FILM.replace("RATE", "1000"))?;
+    // Two renderers take 60 ms for a picture each, and the contract states 20 ms.
+    let takes = "takes: [scenes], gives: {pictures: 1}";
+    let timed = format!("kind: task-parallel, {takes}, workers: 2, work: render");
+    let text = FILM.replace(takes, &timed) + "work: {render: {time: 20ms}}\n";
+    fs::write(&file, text.replace("RATE", "1000"))?;
     job.open("go")?;
     let name = file.to_string_lossy().into_owned();
     let reports = job.file("reports.jsonl").to_string_lossy().into_owned();
@@ -292,6 +296,8 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
         "ranks1_2 holds the pipeline up: busy",
         "rank0 is blocked writing to ranks1_2",
         "rank3 waits ",
+        "ranks1_2 takes 3",
+        "for an activation, and the contract states 10 ms",
         "the contract film does not hold",
     ];
     let text = agent.lines.text();

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::capacity::Capacity;
 use super::model::{Adaptation, Contract, OperatingPoint, Work};
-use super::service::{efficiency, workers};
+use super::service::{efficiency, use_of, workers};
 use super::size::Size;
 use crate::diag::Diagnostic;
 use crate::quantity::significant;
@@ -82,6 +82,18 @@ impl Contract {
             }],
         });
         Ok(())
+    }
+
+    /// How long the workers of a module are busy with an activation, by the work that the contract states, in
+    /// seconds; `None` if it states none, or the module has several computations.
+    pub fn busy_s(&self, module: &str) -> Option<f64> {
+        let module = self.modules.iter().find(|one| one.name == module)?;
+        let (machines, count) = workers(module).ok()?;
+        let busy_s = match module.computations.as_slice() {
+            [_] => use_of(self, module, &[1.0], &machines, count).ok()?,
+            _ => return None,
+        };
+        (busy_s > 0.0).then_some(busy_s)
     }
 
     /// The variable that sets the number of workers of a module.

@@ -6,6 +6,7 @@
 mod act;
 mod bottleneck;
 mod counted;
+mod drift;
 mod follower;
 mod learn;
 mod pipes;

@@ -7,6 +7,7 @@ use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
 
 use super::bottleneck::bottleneck;
 use super::counted::Names;
+use super::drift::Drift;
 use super::{End, ItemsAre, MeasuredModule, ObservedGraph, ObservedModule, ObservedStream, Pipe, Pipeline};
 use crate::format::significant;
 use crate::statistics::{Estimate, rate};
@@ -51,6 +52,7 @@ pub struct ContractWatch {
     recent: VecDeque<Vec<MeasuredModule>>,
     /// A rate was violated that is no longer required.
     was_violated: bool,
+    drift: Drift,
 }
 
 /// A rate that the contract requires of a module or a stream. It needs no other rate to be judged.
@@ -155,6 +157,7 @@ impl ContractWatch {
             last: Vec::new(),
             recent: VecDeque::new(),
             was_violated: false,
+            drift: Drift::of(contract),
         })
     }
 
@@ -284,7 +287,25 @@ impl ContractWatch {
                 bottleneck.sentence()
             ));
         }
+        lines.extend(self.drifted(end_s, seen));
         Ok(lines)
+    }
+
+    /// A line for each module whose service time is not the stated one.
+    fn drifted(&mut self, end_s: f64, seen: &ObservedGraph) -> Vec<String> {
+        let of = |module: &ObservedModule| {
+            let mut targets = self.targets.iter();
+            let rate = targets
+                .find(|target| target.feature == module.name)?
+                .standing
+                .last?
+                .value;
+            self.drift.take(&module.name, module.shares.busy, rate)
+        };
+        let lines = seen.modules.iter().filter_map(of);
+        lines
+            .map(|line| format!("{:>7} s  {line}", significant(end_s, 4)))
+            .collect()
     }
 
     /// The modules of a window that has been judged, with the rates of their activations.
@@ -340,6 +361,7 @@ impl ContractWatch {
     /// Something was changed: what was seen before says nothing of what follows.
     pub fn begin_again(&mut self) {
         self.recent.clear();
+        self.drift.end();
         self.targets
             .iter_mut()
             .for_each(|target| target.standing.below = 0);
