@@ -40,6 +40,8 @@ const WAITING_MAX: usize = 600;
 /// Messages by pair are read once a second.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+const NO_WINDOW: &str = "too few reports for a window: it has five, from the first in which a message had arrived at each end of the graph";
+
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
     let source = StreamSource::of(args.target.as_deref(), args.reports.as_deref());
     let mut required = Required::of(contract, &args.contract, matches!(source, StreamSource::Pipes(_)))?;
@@ -60,7 +62,11 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
     }
     let summary = required.watch.summary();
     if summary.windows == 0 {
-        return Err(Failure::no(filling(args)).into());
+        let why = match source {
+            StreamSource::Written(file) => Failure::no(format!("{}: {NO_WINDOW}", file.display())),
+            StreamSource::Job(_) | StreamSource::Pipes(_) => Failure::no(filling(args)),
+        };
+        return Err(why.into());
     }
     match args.contract.json {
         true => print_line(&summary)?,
