@@ -296,7 +296,7 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
         "ranks1_2 holds the pipeline up: busy",
         "rank0 is blocked writing to ranks1_2",
         "rank3 waits ",
-        "ranks1_2 takes 3",
+        "ranks1_2 takes ",
         "for an activation, and the contract states 10 ms",
         "the contract film does not hold",
     ];
