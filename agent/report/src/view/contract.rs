@@ -2,7 +2,7 @@
 
 use profile::Snapshot;
 
-/// Its rates beside those that it requires, what each module does, and which one has to act.
+/// Its rates beside those that it requires, what each module does, and which one has to act; after an empty line.
 pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
     let Some(contract) = &snapshot.contract else {
         return Vec::new();
@@ -11,12 +11,6 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
     let seen = seen.into_iter().filter(|_| contract.window.is_some());
     let not = contract.not_judged.iter();
     let not = not.map(|why| format!("the contract {} is not judged: {why}", contract.summary.contract));
-    seen.chain(not).map(|line| format!(" {line}")).collect()
-}
-
-/// The same at the end, apart from what stands above it.
-pub(super) fn closing(snapshot: &Snapshot) -> Vec<String> {
-    let lines = lines(snapshot);
-    let space = (!lines.is_empty()).then(String::new);
-    space.into_iter().chain(lines).collect()
+    let lines = seen.chain(not).map(|line| format!(" {line}"));
+    std::iter::once(String::new()).chain(lines).collect()
 }

@@ -163,7 +163,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     lines.extend(pairs::over_all(snapshot));
     lines.extend(super::sizes::over_all(snapshot));
     lines.extend(super::spread::over_all(snapshot));
-    lines.extend(contract::closing(snapshot));
+    lines.extend(contract::lines(snapshot));
     lines.push(String::new());
     lines.extend(findings::at_end(snapshot, is_verbose));
     lines.extend(history::change_lines(snapshot));
