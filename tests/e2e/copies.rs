@@ -16,8 +16,8 @@ const SONAME: &[u8] = b"libgomp.so.1\0";
 /// A copy of GCC's OpenMP runtime with a file name and a soname of its own, as in a Python wheel. `digit` takes
 /// the place of the last character of the soname.
 fn copy_of_libgomp(folder: &Path, digit: u8) -> Outcome<PathBuf> {
-    let asked = Command::new("cc").arg("-print-file-name=libgomp.so.1").output()?;
-    let own = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+    let printed = Command::new("cc").arg("-print-file-name=libgomp.so.1").output()?;
+    let own = String::from_utf8_lossy(&printed.stdout).trim().to_owned();
     let mut bytes = fs::read(&own).context(&own)?;
     let names = bytes.windows(SONAME.len()).enumerate();
     let names: Vec<usize> = names

@@ -100,13 +100,15 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
     let cannot_probe = lines.next();
     notes.extend(lines);
-    let links = [LinkChoice::Best, LinkChoice::Tracefs][usize::from(args.tracefs)];
     let options = Options {
         notes,
         is_locked,
         typed,
         plain: args.plain,
-        links,
+        links: match args.tracefs {
+            true => LinkChoice::Tracefs,
+            false => LinkChoice::Best,
+        },
         cannot_probe,
         ..compared
     };

@@ -7,9 +7,6 @@ use rules::{Diagnostic, contract::Contract};
 use super::{ContractWatch, NotComparable, NotJudged, RankReport, RankWindows};
 use crate::stream_views::ContractView;
 
-/// Messages by pair are read once a second.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
-
 /// Why a contract cannot be watched.
 #[derive(Debug)]
 pub enum NotWatched {
@@ -37,7 +34,7 @@ impl ContractFollower {
         Ok(ContractFollower {
             watch: ContractWatch::of(contract, &assessment).map_err(NotWatched::NotComparable)?,
             windows: RankWindows::default(),
-            next: REPORT_EVERY,
+            next: RankWindows::REPORT_EVERY,
             ended: None,
         })
     }
@@ -49,7 +46,7 @@ impl ContractFollower {
 
     /// Takes a report. Returns a line for each thing that has changed.
     pub fn take(&mut self, report: RankReport) -> Vec<String> {
-        self.next = Duration::from_secs_f64(report.elapsed_s) + REPORT_EVERY;
+        self.next = Duration::from_secs_f64(report.elapsed_s) + RankWindows::REPORT_EVERY;
         if !self.windows.take(report, &self.watch) {
             return Vec::new();
         }

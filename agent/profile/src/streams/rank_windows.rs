@@ -1,5 +1,7 @@
 //! Reports of a session on an MPI job, collected to windows that a contract judges.
 
+use std::time::Duration;
+
 use super::{ContractWatch, NotComparable, NotLearned, RankReport, counted_ranks};
 
 /// A window has as many reports behind its first, which is the last of the window before.
@@ -25,6 +27,9 @@ pub struct RankWindows {
 }
 
 impl RankWindows {
+    /// The time between two reports: messages by pair are read once a second.
+    pub const REPORT_EVERY: Duration = Duration::from_secs(1);
+
     /// Takes the next report. Returns whether it completes a window, to be judged before the next one is taken.
     pub fn take(&mut self, report: RankReport, watch: &ContractWatch) -> bool {
         let begin = self.begin.get_or_insert_with(|| report.clone());

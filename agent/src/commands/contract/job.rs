@@ -49,24 +49,25 @@ fn has_mpi(typed: &str) -> bool {
     found.is_ok_and(|job| job.members.iter().any(|member| member.mpi.is_some()))
 }
 
-/// The reports of a session that `attach --snapshots` has written.
+/// The reports of a session that `attach --snapshots` has written, one after the other. An error is of a line that is
+/// no report.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is no report.
-pub(super) fn written(file: &Path) -> Result<Vec<RankReport>, Failure> {
-    let name = file.display();
+/// If the file cannot be opened.
+pub(super) fn written(
+    file: &Path,
+) -> Result<impl Iterator<Item = Result<RankReport, Failure>> + '_, Failure> {
     let cannot = |error: io::Error| unreadable(file, &error);
     let lines = BufReader::new(File::open(file).map_err(cannot)?).lines();
-    let reports = lines.enumerate().map(|(at, line)| {
+    Ok(lines.enumerate().map(move |(at, line)| {
         let report = serde_json::from_str(&line.map_err(cannot)?);
         report.map_err(|error| {
+            let place = format!("{}:{}", file.display(), at + 1);
             Failure::not_there(format!(
-                "{name}:{}: this is no report of a session ({error}): `attach --snapshots FILE` writes them",
-                at + 1
+                "{place}: this is no report of a session ({error}): `attach --snapshots FILE` writes them"
             ))
         })
-    });
-    reports.collect()
+    }))
 }
 
 /// Reports that wait to be read; one of 2 048 ranks has about 1 MB.

@@ -57,7 +57,7 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
     };
     let (seen, about) = match StreamSource::of(args.target.as_deref(), args.reports.as_deref()) {
         StreamSource::Job(target) => messages(reports(args, target)?)?,
-        StreamSource::Written(file) => messages(job::written(file)?)?,
+        StreamSource::Written(file) => messages(job::written(file)?.collect::<Result<_, _>>()?)?,
         StreamSource::Pipes(target) => (
             pipeline(args, target)?,
             "Learned from running processes that are joined by pipes.",

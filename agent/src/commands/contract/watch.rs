@@ -37,9 +37,6 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Slices that wait to be judged: a minute of them. Then looking waits, too.
 const WAITING_MAX: usize = 600;
 
-/// Messages by pair are read once a second.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
-
 const NO_WINDOW: &str = "too few reports for a window: it has five, from the first in which a message had arrived at each end of the graph";
 
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
@@ -226,7 +223,7 @@ impl StageSession {
         args: &WatchContractArgs,
     ) -> Result<StageSession, Failure> {
         let targets = changeable(&required.contract, part).map_err(Failure::not_there)?;
-        let mut session = JobSession::start(&targets, (args.duration, REPORT_EVERY), true)?;
+        let mut session = JobSession::start(&targets, (args.duration, RankWindows::REPORT_EVERY), true)?;
         if session.next()?.is_none() {
             session.end()?;
             return Err(Failure::no("the program has ended"));
@@ -310,7 +307,7 @@ fn watch_job(
     target: &str,
     metrics: Option<MetricsAddress>,
 ) -> Result<(), Failure> {
-    let times = (args.duration, REPORT_EVERY);
+    let times = (args.duration, RankWindows::REPORT_EVERY);
     let targets = &[target.to_owned()];
     let mut session = JobSession::start(targets, times, args.apply)?;
     let shown = WindowOutputs::open(args, metrics, false)?;
@@ -325,6 +322,6 @@ fn watch_job(
 /// Judges reports that a session has written, as it would have done then.
 fn watch_written(required: &mut Required<'_>, args: &WatchContractArgs, file: &Path) -> Result<(), Failure> {
     let shown = WindowOutputs::open(args, None, false)?;
-    let mut reports = job::written(file)?.into_iter();
-    watch_reports(required, || Ok(reports.next()), &shown, None)
+    let mut reports = job::written(file)?;
+    watch_reports(required, || reports.next().transpose(), &shown, None)
 }
