@@ -59,8 +59,9 @@ pub(crate) fn sizes(report: &Value) -> Vec<Value> {
 }
 
 /// Watches the program until each of these team sizes was measured; returns the last report and the text.
-fn watched(mut job: Job, threads: &[u64]) -> Outcome<(Value, String)> {
-    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
+fn watched(mut job: Job, threads: &[u64], baseline: &str) -> Outcome<(Value, String)> {
+    let words = ["--rules", "none", "--baseline", baseline];
+    let mut agent = Agent::attach_armed(job.pid(), &words)?;
     wait_for_report(&agent, |now| {
         let sizes = sizes(now);
         let has = |threads: &u64| {
@@ -109,7 +110,7 @@ fn lost_threads_of_a_size_that_the_library_chose_are_those_of_the_closed_form() 
     require!(Root, Cc);
     let _machine = calm();
     let job = start(programs::openmp("losses")?, "library", "OMP_NUM_THREADS=8", "")?;
-    let (report, text) = watched(job, &[8])?;
+    let (report, text) = watched(job, &[8], "4")?;
     let [size] = &sizes(&report)[..] else {
         panic!("{}", report["processes"][0]["openmp"])
     };
@@ -120,17 +121,18 @@ fn lost_threads_of_a_size_that_the_library_chose_are_those_of_the_closed_form() 
 }
 
 /// Two sizes, which calls of the program or clauses set; the work of a single thread is extrapolated.
-fn two_sizes(program: PathBuf, how: &str) -> Outcome {
+fn two_sizes(program: PathBuf, how: &str, baseline: u64) -> Outcome {
     // With real-time priority, threads of LLVM's library that spin while they are idle would keep others waiting.
     let job = start(program, how, "KMP_BLOCKTIME=0", "4 8")?;
-    let (report, text) = watched(job, &[4, 8])?;
+    let (report, text) = watched(job, &[4, 8], &baseline.to_string())?;
     let sizes = sizes(&report);
     assert_eq!(sizes.len(), 2, "{sizes:?}");
     sizes.iter().for_each(|size| assert_losses(size, true));
-    let eight = &sizes[1]["ratio"];
-    assert_eq!(eight["baseline"], 4, "{eight}");
-    let ratio = number(&sizes[0]["iteration_s"]) / number(&sizes[1]["iteration_s"]);
-    assert!((number(&eight["speedup"]) - ratio * number(&eight["amdahl"])).abs() < 1e-6);
+    let (of_baseline, others): (Vec<_>, Vec<_>) = sizes.iter().partition(|size| size["threads"] == baseline);
+    let ratio = &others[0]["ratio"];
+    assert_eq!(ratio["baseline"], baseline, "{ratio}");
+    let shorter = number(&of_baseline[0]["iteration_s"]) / number(&others[0]["iteration_s"]);
+    assert!((number(&ratio["speedup"]) - shorter * number(&ratio["amdahl"])).abs() < 1e-6);
     assert!(text.contains("a step by threads: "), "{text}");
     Ok(())
 }
@@ -139,14 +141,34 @@ fn two_sizes(program: PathBuf, how: &str) -> Outcome {
 fn lost_threads_of_sizes_that_calls_set_are_those_of_the_closed_form() -> Outcome {
     require!(Root, Cc);
     let _machine = calm();
-    two_sizes(programs::openmp("losses")?, "call")
+    two_sizes(programs::openmp("losses")?, "call", 4)
 }
 
 #[test]
 fn lost_threads_of_sizes_that_clauses_state_are_those_of_the_closed_form_on_llvm() -> Outcome {
     require!(Root, Cc, LlvmOpenMp);
     let _machine = calm();
-    two_sizes(programs::openmp_of_llvm("losses")?, "clause")
+    two_sizes(programs::openmp_of_llvm("losses")?, "clause", 8)
+}
+
+#[test]
+fn the_call_that_begins_an_iteration_is_the_same_in_each_run() -> Outcome {
+    require!(Root, Cc);
+    let _machine = calm();
+    let begin = || -> Outcome<Value> {
+        let job = start(programs::openmp("losses")?, "library", "OMP_NUM_THREADS=4", "")?;
+        let (report, text) = watched(job, &[4], "4")?;
+        assert!(text.contains("each step begins with GOMP_parallel in "), "{text}");
+        Ok(report["iteration"]["begins_at"].clone())
+    };
+    let (first, second) = (begin()?, begin()?);
+    assert_eq!(first, second);
+    assert_eq!(first["function"], "GOMP_parallel", "{first}");
+    assert!(
+        first["build_id"].is_string() && first["address"] != "0x0",
+        "{first}"
+    );
+    Ok(())
 }
 
 /// The library may take fewer threads than requested: by the load of the machine (`dyn-var`), or up to its limit. The

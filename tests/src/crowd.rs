@@ -209,6 +209,7 @@ impl Crowd {
         let shares = (0..pairs).map(pair).collect::<Outcome<_>>()?;
         agent.resume()?;
         self.resume()?;
+        others.resume()?;
         let text = leave(agent)?;
         Ok((shares, text))
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
-use crate::address::{Address, FileOffset, LinkAddress};
+use crate::address::{Address, FileOffset};
 use crate::maps::{self, Backing, Mapping};
 use crate::memory::{Memory, MemoryError};
 use crate::module::Module;
@@ -237,7 +237,7 @@ impl<'a> CodeText<'a> {
         let modules = self.space.map_or(&[][..], |space| space.modules.as_slice());
         let module = modules.iter().find(|module| module.contains(address));
         let function = module.and_then(|module| {
-            let link = LinkAddress(address.0.wrapping_sub(module.bias.0));
+            let link = module.link(address);
             module.image.function_at(link).ok().flatten()
         });
         let map = self.maps.iter().find(|map| map.contains(address, 1));

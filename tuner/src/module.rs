@@ -200,10 +200,14 @@ impl Module {
         self.bias.address(link)
     }
 
+    /// The link address of an address in memory.
+    pub fn link(&self, address: Address) -> LinkAddress {
+        LinkAddress(address.0.wrapping_sub(self.bias.0))
+    }
+
     /// True if `address` is in a segment that the loader mapped.
     pub fn contains(&self, address: Address) -> bool {
-        let link = LinkAddress(address.0.wrapping_sub(self.bias.0));
-        self.image.segment_at(link, 1).is_some()
+        self.image.segment_at(self.link(address), 1).is_some()
     }
 
     /// True if `name` denotes this module: its path, file name, soname, or the file name up to `.so`.

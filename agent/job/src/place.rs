@@ -25,7 +25,7 @@ impl Namer {
                 .map(|address| Address(address.saturating_sub(1)))
                 .enumerate()
                 .filter(|(_, address)| module.contains(*address))
-                .map(|(index, address)| (index, LinkAddress(address.0.wrapping_sub(module.bias.0))))
+                .map(|(index, address)| (index, module.link(address)))
                 .collect();
             let file = (module.inode, module.path.clone());
             let is_new = |link: &LinkAddress| !self.known.contains_key(&(file.clone(), *link));

@@ -34,9 +34,10 @@ mod student;
 pub use calls::efficiency::{Efficiencies, Scalability};
 pub use calls::place::SourcePlace;
 pub use calls::{
-    BoundarySide, Collectives, EndedIteration, Inflation, IterationBoundary, IterationNumbers, Iterations,
-    Losses, Pace, PredictedSize, Ratio, ScalingLaw, ScalingPrediction, ScalingView, SiteTotals, SizeView,
-    SpeedupHint, Split, TeamPart, TeamTotals, UnusedIteration, Visit, is_library_of_bindings,
+    Baseline, BoundarySide, CallSite, Collectives, EndedIteration, Inflation, IterationBoundary,
+    IterationNumbers, Iterations, Losses, Pace, PredictedSize, Ratio, ScalingLaw, ScalingPrediction,
+    ScalingView, SiteTotals, SizeView, SpeedupHint, Split, TeamPart, TeamTotals, UnusedIteration, Visit,
+    is_library_of_bindings,
 };
 
 // Readings, and the values computed from them.
@@ -49,7 +50,7 @@ pub use profile::{
 // The data that is shown.
 pub use snapshot::{
     CallSiteView, ChangeView, CpusView, EfficienciesView, EventsView, FindingView, FunctionTotals, GuardView,
-    Histogram, IterationView, JobView, LeftLoop, LoadView, MatrixView, Messages, PaceView, PairView,
-    ProcessView, RULE_VALUES_MAX, RankMessages, Rates, Reaction, RegionsView, RuleValue, RuleView,
+    Histogram, IterationView, JobView, LeftLoop, LoadView, LoopBegin, MatrixView, Messages, PaceView,
+    PairView, ProcessView, RULE_VALUES_MAX, RankMessages, Rates, Reaction, RegionsView, RuleValue, RuleView,
     SequenceView, Snapshot, Standing, Steps, TeamsView, TraceView, outcome,
 };

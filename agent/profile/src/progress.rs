@@ -456,7 +456,10 @@ mod tests {
     }
 
     fn at(at_ns: u64) -> CallBegin {
-        CallBegin { at_ns, mpi_ns: 0 }
+        CallBegin {
+            at_ns,
+            ..CallBegin::default()
+        }
     }
 
     #[test]

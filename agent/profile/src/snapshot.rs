@@ -186,10 +186,24 @@ pub struct IterationView {
     pub change: Option<f64>,
     /// The program has left the loop.
     pub is_over: bool,
+    /// The call that begins each iteration; known where call sites are.
+    pub begins_at: Option<LoopBegin>,
     /// The loop that took longest of those that the program has left.
     pub before: Option<LeftLoop>,
     /// The pace in each part of the run, in order of time.
     pub parts: Vec<PaceView>,
+}
+
+/// The call that begins each iteration of a loop. File, address and the number of calls identify the loop: they are
+/// the same in all ranks, and in each run of the same files (S4-17).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoopBegin {
+    pub function: String,
+    pub place: SourcePlace,
+    /// Of the file that contains the call; `None` if it has none.
+    pub build_id: Option<String>,
+    /// The return address of the call, as in the file's symbol table.
+    pub address: u64,
 }
 
 impl IterationView {

@@ -61,6 +61,9 @@ pub struct WatchArgs {
     /// is lost for that
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%", requires = "apply", value_parser = share, help_heading = "Changes")]
     pub scaling: Option<String>,
+    /// Threads of the run to which speedups are compared: the largest measured size up to this one (4 by default)
+    #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..), help_heading = "What is watched")]
+    pub baseline: Option<u32>,
     /// Leave what the guard confirmed in place; the session ends once all changes are confirmed, or at
     /// --duration
     #[arg(long, requires = "apply", help_heading = "Changes")]

@@ -11,7 +11,7 @@ use probe::has_regions;
 use probe::kernel::{self, Closer, KernelError, LinkChoice};
 use profile::format::plural;
 use profile::progress::ProgressSource;
-use profile::{ProcessView, Rates, Snapshot, SpeedupHint};
+use profile::{Baseline, ProcessView, Rates, Snapshot, SpeedupHint};
 use report::{Reference, view};
 use rustix::process::geteuid;
 use tuner::foreign;
@@ -131,6 +131,7 @@ const NO_CONTRACT: &str = "note: no process has MPI, so --contract judges nothin
 pub(super) fn compared(args: &WatchArgs) -> Result<Options, Failure> {
     Ok(Options {
         reference: reference(args)?,
+        baseline: args.baseline.map(Baseline).unwrap_or_default(),
         speedup_hints: speedup_hints(args)?,
         contract: args.contract.as_deref().map(contract::follower).transpose()?,
         ..Options::default()

@@ -97,6 +97,7 @@ impl Session {
         let start = Start::new(&job, now);
         let is_beside = options.started.is_some();
         let target = WatchedJob::new(job, discovery, options.started.take(), &mut probes)?;
+        let profile = profile::Profile::new(now, options.baseline);
         let times = (now.saturating_sub(began), now);
         let budget = Budget::new(options.budget, options.busy_poll, regions, times);
         let setup = setup(&options, &target, now);
@@ -105,7 +106,7 @@ impl Session {
         let mut session = Session {
             screen: Screen::new((&options, is_beside), outputs, target.is_of_command(), Time(now)),
             parts: Parts::new(setup, log, check),
-            measuring: Measuring::new(probes, own, hits, budget, (progress, now)),
+            measuring: Measuring::new(probes, own, hits, budget, (progress, profile)),
             actuation: Actuation::new(&options),
             options,
             start,

@@ -6,10 +6,10 @@ use tuner::Process;
 
 use job::{Job, Member};
 use probe::kernel::{FamilyRoot, LinkChoice};
-use profile::SpeedupHint;
 use profile::cost::BudgetShare;
 use profile::progress::ProgressSource;
 use profile::streams::ContractFollower;
+use profile::{Baseline, SpeedupHint};
 use report::Reference;
 
 /// The command of a session, before it begins.
@@ -50,6 +50,8 @@ pub(crate) struct Options {
     /// Show the state of each rule, too.
     pub is_verbose: bool,
     pub reference: Option<Reference>,
+    /// The reference of all speedups.
+    pub baseline: Baseline,
     /// Speedups that the user states.
     pub speedup_hints: Vec<SpeedupHint>,
     /// The contract that the job is watched against.

@@ -10,9 +10,9 @@ use probe::kernel::{Kernel, KernelError};
 use profile::cost::{Prices, ProbeTimes, Probed};
 use profile::probe::Probe;
 use profile::{
-    CallSiteView, Collectives, Efficiencies, EfficienciesView, IterationView, LeftLoop, Metered, Pace,
-    PaceView, Scalability, SequenceView, SiteTotals, SourcePlace, Steps, TeamPart, is_library_of_bindings,
-    mpi,
+    CallSite, CallSiteView, Collectives, Efficiencies, EfficienciesView, IterationView, Iterations, LeftLoop,
+    LoopBegin, Metered, Pace, PaceView, Scalability, SequenceView, SiteTotals, SourcePlace, Steps, TeamPart,
+    is_library_of_bindings, mpi,
 };
 use report::{Reference, Trace};
 
@@ -254,6 +254,7 @@ impl JobCalls<'_> {
             of_late_ns: iterations.recent_ns().filter(|_| !is_over),
             change: iterations.change(),
             is_over,
+            begins_at: None,
             before: before.map(|before| LeftLoop {
                 calls: before.calls,
                 from: since_armed(before.first_ns().unwrap_or_default()),
@@ -378,9 +379,9 @@ pub(super) fn name_call_sites(
         let modules = &now.as_ref().unwrap_or(&member.space).modules;
         let places = namer.places(modules, &addresses);
         for ((site, totals), place) in sites.into_iter().zip(places) {
-            let probe = probes.get(site.probe as usize);
-            let function = probe.map_or_else(|| "?".to_owned(), |probe| probe.name.clone());
-            sums.entry((function, place)).or_default().add(number, totals);
+            sums.entry((function_of(probes, site), place))
+                .or_default()
+                .add(number, totals);
         }
         let rest = process.sequence.sites().others;
         others.calls += rest.calls;
@@ -399,6 +400,45 @@ pub(super) fn name_call_sites(
     }
     view.call_sites = all;
     view.other_call_sites = others;
+}
+
+/// Names the call that begins each iteration of the loop that is shown.
+pub(super) fn name_loop(
+    namer: &mut Namer,
+    (processes, members): (&[Metered], &[Member]),
+    (probes, images): (&[Probe], &Images),
+    view: &mut SequenceView,
+) {
+    let Some(iteration) = &mut view.iteration else {
+        return;
+    };
+    let has_mpi = members.iter().any(|member| member.mpi.is_some());
+    let Some(process) = looping(processes, has_mpi) else {
+        return;
+    };
+    let begins_at = process.sequence.iterations().and_then(Iterations::begins_at);
+    let mut pairs = processes.iter().zip(members);
+    let member = pairs.find(|(other, _)| other.slot == process.slot);
+    let (Some(site), Some((_, member))) = (begins_at, member) else {
+        return;
+    };
+    let now = member.space_now(images);
+    let modules = &now.as_ref().unwrap_or(&member.space).modules;
+    let address = Address(site.address);
+    let Some(module) = modules.iter().find(|module| module.contains(address)) else {
+        return;
+    };
+    iteration.begins_at = Some(LoopBegin {
+        function: function_of(probes, site),
+        place: namer.places(modules, &[site.address]).remove(0),
+        build_id: module.build_id().map(ToString::to_string),
+        address: module.link(address).0,
+    });
+}
+
+fn function_of(probes: &[Probe], site: CallSite) -> String {
+    let probe = probes.get(site.probe as usize);
+    probe.map_or_else(|| "?".to_owned(), |probe| probe.name.clone())
 }
 
 /// The calls from one place in the source. A rank can have several call sites there.

@@ -72,9 +72,25 @@ impl Engine {
         }
         let mut outputs = outbox.outputs;
         self.decisions = decisions;
+        outputs.extend(self.end_silent_trials(now));
         outputs.extend(self.write_initial());
         outputs.extend(self.catch_up());
         self.forget_the_past(now);
+        outputs
+    }
+
+    /// Ends trials whose windows no longer close: what a rule measures may have ceased, or is no longer watched.
+    fn end_silent_trials(&mut self, now: Time) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        for (index, running) in self.rules.iter_mut().enumerate() {
+            for (place, (tune, checked)) in running.tunes.iter_mut().zip(&running.rule.tunes).enumerate() {
+                let verdicts = tune.end_silent_trial((RuleId(index), place), checked, now);
+                if !verdicts.is_empty() {
+                    running.switched = Some((now, true));
+                }
+                outputs.extend(verdicts);
+            }
+        }
         outputs
     }
 

@@ -17,11 +17,12 @@ use self::judgement::{Judgement, ObjectiveAim, is_believable};
 use super::output::{Decision, Verdict};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
+use crate::quantity::duration;
 use crate::value::{Cell, ProcessId, Scalar};
 
 /// Consecutive windows without a value of the objective that a trial tolerates, as a multiple of the guard's
 /// `over`.
-const PATIENCE: u32 = 3;
+pub(super) const PATIENCE: u32 = 3;
 /// Maximum number of windows after a change that is not repeated, as a multiple of `over`.
 const AFTER_MAX: usize = 4;
 /// Number of windows before a change that are remembered.
@@ -171,6 +172,22 @@ impl Trial {
         }
     }
 
+    /// The verdicts on a trial whose windows no longer close.
+    pub(super) fn given_up(
+        &self,
+        (rule, place): (RuleId, usize),
+        guard: &Guard,
+        silent_ns: u64,
+    ) -> Vec<Verdict> {
+        let Some(newest) = self.newest() else {
+            return Vec::new();
+        };
+        let mut verdict = Verdict::revert(newest, rule, place, Some(guard));
+        let silent = duration(silent_ns as f64);
+        verdict.text = format!("could not be judged: no window has closed for {silent}");
+        self.verdicts(&verdict)
+    }
+
     fn newest(&self) -> Option<DecisionId> {
         let newest = self.decisions.last().map(|(decision, _)| *decision);
         newest.or_else(|| self.again.as_ref().map(|decision| decision.id))
@@ -267,6 +284,11 @@ impl Trial {
     }
 
     fn over(&self, verdict: &Verdict) -> Step {
+        Step::Over(self.verdicts(verdict))
+    }
+
+    /// The verdict on the newest decision, and the same for those that are judged with it.
+    fn verdicts(&self, verdict: &Verdict) -> Vec<Verdict> {
         let together = |(decision, _): &(DecisionId, BTreeSet<ProcessId>)| Verdict {
             decision: *decision,
             means: None,
@@ -276,7 +298,7 @@ impl Trial {
             ..verdict.clone()
         };
         let earlier = self.decisions.iter().rev().skip(1).map(together);
-        Step::Over(std::iter::once(verdict.clone()).chain(earlier).collect())
+        std::iter::once(verdict.clone()).chain(earlier).collect()
     }
 }
 

@@ -15,6 +15,7 @@ use super::output::{
 };
 use super::phase::Phase;
 use super::trial::{HISTORY_MAX, Trial};
+use super::tune_trial::Silence;
 pub(super) use super::turn::{Outbox, TuneEvaluation};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
@@ -56,6 +57,7 @@ pub(super) struct TuneState {
     /// Decisions that met an obstacle, since the last one that was carried out.
     hindered: u32,
     pub(super) quiet_until: Time,
+    pub(super) silence: Silence,
     /// Why no action is needed although the condition holds.
     pub(super) needless: Option<String>,
     /// As `needless`, but found by trying; kept until the condition fails.
@@ -210,6 +212,7 @@ impl TuneState {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;
         };
+        self.silence.window(turn.window.span.0, turn.now);
         let looked = matches!(tune.trigger, Trigger::Window(_)).then(|| self.look(turn, tune, outbox));
         let Some(change) = &tune.action else { return };
         let condition = looked.as_ref().and_then(Option::as_ref);
@@ -495,7 +498,7 @@ impl TuneState {
                 let done = changes.into_iter().map(|change| (change.process, change.action));
                 self.done.extend(done);
                 self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
-                self.applied(decision, changed, trial, tune)
+                self.applied(decision, changed, trial, (tune, now))
             }
             // Earlier decisions of the trial are in force and still to be judged.
             _ if !trial.decisions.is_empty() => Phase::Trial(trial),
@@ -515,11 +518,12 @@ impl TuneState {
         decision: DecisionId,
         changed: BTreeSet<ProcessId>,
         mut trial: Trial,
-        tune: &Tune,
+        (tune, now): (&Tune, Time),
     ) -> Phase {
         if tune.guard().is_some() {
             self.set_finding(FindingState::OnTrial);
             trial.add(decision, changed);
+            self.silence.begin(now);
             return Phase::Trial(trial);
         }
         self.applied = true;

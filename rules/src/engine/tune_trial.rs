@@ -2,13 +2,65 @@
 
 use super::output::{Decision, FindingState, Output, Standing};
 use super::phase::Phase;
-use super::trial::{Step, Trial};
+use super::trial::{PATIENCE, Step, Trial};
 use super::tune::{Outbox, TuneEvaluation, TuneState};
 use crate::guard::Guard;
-use crate::ids::DecisionId;
-use crate::value::Cell;
+use crate::ids::{DecisionId, RuleId};
+use crate::rule::Tune;
+use crate::value::{Cell, Time};
+
+/// A trial for which no window closes for this time, in nanoseconds, is given up: the change could stay for any time
+/// without a verdict.
+const SILENCE_NS: u64 = 10_000_000_000;
+
+/// For how long no window has closed for a tune.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Silence {
+    since: Time,
+    /// Time from the window before to the end of the last one, in nanoseconds.
+    window_ns: u64,
+}
+
+impl Silence {
+    /// A window has closed that began at this time.
+    pub(super) fn window(&mut self, began: Time, now: Time) {
+        self.window_ns = now.since(self.since.min(began));
+        self.since = now;
+    }
+
+    /// A trial begins, or goes on with another change.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.since = now;
+    }
+
+    /// The silence in nanoseconds, if it is longer than a trial may wait for its windows.
+    fn too_long(&self, now: Time, guard: &Guard) -> Option<u64> {
+        let silent_ns = now.since(self.since);
+        let windows = u64::from(guard.over) * u64::from(PATIENCE);
+        (silent_ns > SILENCE_NS.max(windows.saturating_mul(self.window_ns))).then_some(silent_ns)
+    }
+}
 
 impl TuneState {
+    /// Ends a trial whose windows no longer close; returns its verdicts.
+    pub(super) fn end_silent_trial(
+        &mut self,
+        (rule, place): (RuleId, usize),
+        tune: &Tune,
+        now: Time,
+    ) -> Vec<Output> {
+        let (Phase::Trial(trial), Some(guard)) = (&self.phase, tune.guard()) else {
+            return Vec::new();
+        };
+        let Some(silent_ns) = self.silence.too_long(now, guard) else {
+            return Vec::new();
+        };
+        let verdicts = trial.given_up((rule, place), guard, silent_ns);
+        let text = verdicts.first().map(|verdict| verdict.text.clone());
+        self.end_trial(false, false, text.unwrap_or_default(), Some(guard));
+        verdicts.into_iter().map(Output::Verdict).collect()
+    }
+
     /// A change that was reverted for the comparison could not be made again.
     pub(super) fn not_made_again(&mut self, trial: &Trial) {
         if trial.is_reverted {

@@ -8,8 +8,8 @@ use std::{
 use abi::ExitSite;
 use job::{Member, WatchedSite};
 use tuner::{
-    Binding, CodeError, Cost, Emulation, EntrySites, ExitFinder, Exits, FileOffset, Function, LastJump,
-    LinkAddress, Mark, Module, Places, needed_at, needed_at_entry,
+    Binding, CodeError, Cost, Emulation, EntrySites, ExitFinder, Exits, FileOffset, Function, LastJump, Mark,
+    Module, Places, needed_at, needed_at_entry,
 };
 
 use super::{Probe, selection};
@@ -327,7 +327,7 @@ fn function_of(site: &WatchedSite, module: &Module) -> Function {
     Function {
         names: vec![site.name.clone()],
         offset: site.offset,
-        address: LinkAddress(site.address.0.wrapping_sub(module.bias.0)),
+        address: module.link(site.address),
         size: site.size,
         binding: Binding::Global,
         indirect: false,

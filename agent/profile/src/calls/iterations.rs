@@ -5,6 +5,8 @@ use std::{collections::VecDeque, ops::Range};
 
 use abi::Call;
 
+use super::CallSite;
+
 /// Number of iteration begins that are kept for the recent values.
 const RECENT: usize = 512;
 
@@ -22,9 +24,10 @@ const PARTS: usize = 64;
 /// Time of a part in the beginning, in nanoseconds.
 const PART_NS: u64 = 1_000;
 
-/// The begin of a call: its time, and how long the thread had been inside MPI by then.
+/// The begin of a call: its site and time, and how long the thread had been inside MPI by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallBegin {
+    pub site: CallSite,
     pub at_ns: u64,
     /// Earlier time of the thread inside MPI.
     pub mpi_ns: u64,
@@ -34,6 +37,7 @@ impl CallBegin {
     /// The entry of a call.
     pub fn of(call: &Call) -> CallBegin {
         CallBegin {
+            site: CallSite::of(call),
             at_ns: call.entered_ns,
             mpi_ns: call.closed_ns.saturating_sub(call.duration_ns),
         }
@@ -189,6 +193,11 @@ impl Iterations {
         let first = together(&parts[..quarter]);
         let last = together(&parts[parts.len() - quarter..]);
         Some(last.mean_ns() / first.mean_ns())
+    }
+
+    /// The call that begins each iteration; `None` before the first one.
+    pub fn begins_at(&self) -> Option<CallSite> {
+        self.first.map(|first| first.site)
     }
 
     /// When the first iteration began, by CLOCK_MONOTONIC; `None` before.

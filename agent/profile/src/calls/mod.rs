@@ -30,11 +30,11 @@ pub use self::collectives::{Collectives, Split};
 pub(crate) use self::iterations::CallBegin;
 pub use self::iterations::{Iterations, Pace};
 pub use self::scaling::{
-    Inflation, Losses, PredictedSize, Ratio, ScalingLaw, ScalingPrediction, ScalingView, SizeView,
+    Baseline, Inflation, Losses, PredictedSize, Ratio, ScalingLaw, ScalingPrediction, ScalingView, SizeView,
     SpeedupHint, UnusedIteration, Visit,
 };
-pub use self::sites::SiteTotals;
-pub(crate) use self::sites::{CallSite, CallSites};
+pub(crate) use self::sites::CallSites;
+pub use self::sites::{CallSite, SiteTotals};
 pub(crate) use self::teams::Teams;
 pub use self::teams::{TeamPart, TeamTotals};
 pub use bindings::is_library_of_bindings;

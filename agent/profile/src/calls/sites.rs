@@ -8,7 +8,7 @@ use abi::Call;
 const SITES_MAX: usize = 512;
 
 /// The location and the function of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallSite {
     /// The return address of the call.
     pub address: u64,
@@ -23,6 +23,15 @@ pub struct SiteTotals {
     pub time_ns: u64,
 }
 
+impl CallSite {
+    pub fn of(call: &Call) -> CallSite {
+        CallSite {
+            address: call.site,
+            probe: call.probe,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct CallSites {
     known: HashMap<CallSite, SiteTotals>,
@@ -33,10 +42,7 @@ pub struct CallSites {
 
 impl CallSites {
     pub fn add(&mut self, call: &Call) {
-        let site = CallSite {
-            address: call.site,
-            probe: call.probe,
-        };
+        let site = CallSite::of(call);
         let is_full = self.known.len() >= SITES_MAX;
         let totals = match self.known.entry(site) {
             Entry::Occupied(known) => known.into_mut(),

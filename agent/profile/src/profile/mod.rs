@@ -23,7 +23,7 @@ pub use self::{
     view::has_mpi,
 };
 use crate::{
-    calls::Collectives,
+    calls::{Baseline, Collectives},
     cost::{CountTime, ProcessWindow},
     os_metrics::Frequency,
 };
@@ -41,6 +41,8 @@ pub struct Profile {
     pub matrix: Matrix,
     /// A CPU was idle at the last reading.
     pub has_idle_cpu: bool,
+    /// The reference of all speedups.
+    baseline: Baseline,
     pub armed_ns: u64,
     pub read_ns: u64,
     /// The kernel side's table of threads as read last; `None` once it was changed.
@@ -62,12 +64,20 @@ pub struct Usage {
 }
 
 impl Profile {
-    pub fn new(now_ns: u64) -> Profile {
+    pub fn new(now_ns: u64, baseline: Baseline) -> Profile {
         Profile {
+            baseline,
             armed_ns: now_ns,
             read_ns: now_ns,
             ..Profile::default()
         }
+    }
+
+    /// The data about a process that joins the session.
+    pub fn process(&self, pid: i32, rank: Option<u32>, slot: u32) -> Metered {
+        let mut process = Metered::new(pid, rank, slot);
+        process.regions.teams.scaling.baseline = self.baseline;
+        process
     }
 
     /// The process in a slot.

@@ -1,6 +1,6 @@
 //! The parts of the report about the sequence of MPI calls: iterations, efficiencies, call sites.
 
-use profile::{CallSiteView, PaceView, SequenceView, Steps};
+use profile::{CallSiteView, LoopBegin, PaceView, SequenceView, Steps};
 use serde_json::{Value, json};
 
 pub(super) fn iteration(sequence: &SequenceView) -> Option<Value> {
@@ -14,8 +14,21 @@ pub(super) fn iteration(sequence: &SequenceView) -> Option<Value> {
         "mean_s": view.mean_ns / 1e9,
         "last_quarter_to_first": view.change,
         "left": view.is_over,
+        "begins_at": view.begins_at.as_ref().map(begin),
         "pace": view.parts.iter().map(pace).collect::<Value>(),
     }))
+}
+
+fn begin(begin: &LoopBegin) -> Value {
+    json!({
+        "function": begin.function,
+        "module": begin.place.module,
+        "caller": begin.place.function,
+        "file": begin.place.file,
+        "line": begin.place.line,
+        "build_id": begin.build_id,
+        "address": format!("{:#x}", begin.address),
+    })
 }
 
 fn pace(part: &PaceView) -> Value {

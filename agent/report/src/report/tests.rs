@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use profile::cost::Estimate;
 use profile::{
-    Counters, EfficienciesView, Frequency, GuardView, IterationView, JobView, MatrixView, Messages, PaceView,
-    PairView, RegionsView, RuleView, SequenceView, Standing, TeamTotals,
+    Counters, EfficienciesView, Frequency, GuardView, IterationView, JobView, LoopBegin, MatrixView,
+    Messages, PaceView, PairView, RegionsView, RuleView, SequenceView, Standing, TeamTotals,
 };
 use serde_json::Value;
 
@@ -94,6 +94,12 @@ fn rank() -> ProcessView {
 fn sequence() -> SequenceView {
     SequenceView {
         iteration: Some(IterationView {
+            begins_at: Some(LoopBegin {
+                function: "MPI_Send".into(),
+                place: example::call_site("MPI_Send", 88, 1, 1, 1).place,
+                build_id: Some("5f0c".into()),
+                address: 0x11d3,
+            }),
             rank: Some(0),
             calls: 3.0,
             count: 8,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use profile::format::{count, duration, percent, plural, times};
 use profile::{
-    CallSiteView, EfficienciesView, FunctionTotals, IterationView, LeftLoop, SequenceView, Snapshot, Steps,
-    TeamsView,
+    CallSiteView, EfficienciesView, FunctionTotals, IterationView, LeftLoop, SequenceView, Snapshot,
+    SourcePlace, Steps, TeamsView,
 };
 
 use super::efficiency;
@@ -88,6 +88,14 @@ fn lines(
             };
             let line = step_line(iteration, time, sequence, (until, is_sampled), (probes, &beside));
             lines.push(line);
+            let begins_at = iteration.begins_at.as_ref();
+            lines.extend(begins_at.map(|begin| {
+                format!(
+                    " each step begins with {} in {}",
+                    begin.function,
+                    place(&begin.place)
+                )
+            }));
             let before = iteration.before.as_ref();
             lines.extend(before.map(|left| {
                 let beside = beside((left.from, left.pace.until));
@@ -293,7 +301,7 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
             site.function,
             count(site.calls as f64),
             percent(site.time_ns as f64 / watched / part(site)),
-            place(site),
+            place(&site.place),
         ));
     }
     let rest = sequence.call_sites.len().saturating_sub(SITES_SHOWN);
@@ -352,8 +360,7 @@ pub(super) fn unseen(sequence: &SequenceView) -> Option<String> {
 }
 
 /// `function (file:line)`, as far as known. The report has the parameters of the function.
-fn place(site: &CallSiteView) -> String {
-    let place = &site.place;
+fn place(place: &SourcePlace) -> String {
     let function = place.function.as_deref().or(place.module.as_deref());
     let function = function.unwrap_or("?").split('(').next().unwrap_or_default();
     let function = match function.char_indices().nth(NAME_MAX) {

@@ -127,7 +127,7 @@ impl Measuring {
         context.rules.start(now_ns);
         for (slot, member) in (0..self.probes.slots()).zip(&context.target.job.members) {
             let rank = member.rank.map(|rank| rank.number);
-            let process = Metered::new(member.process.pid.number, rank, slot);
+            let process = self.profile.process(member.process.pid.number, rank, slot);
             self.system.open(&process);
             self.profile.processes.push(process);
             context.rules.join(slot, member, now_ns);
@@ -320,7 +320,7 @@ impl Measuring {
     /// A process that has just joined. Its calls until the next window are missed.
     fn begin_process(&mut self, slot: u32, member: &Member, is_of_command: bool, now_ns: u64) -> Metered {
         let rank = member.rank.map(|rank| rank.number);
-        let mut process = Metered::new(member.process.pid.number, rank, slot);
+        let mut process = self.profile.process(member.process.pid.number, rank, slot);
         self.system.open(&process);
         let cpu_ns = CpuClock::of(process.pid).and_then(CpuClock::ns);
         let at = CountTime {

@@ -72,15 +72,15 @@ impl Measuring {
         own: Range<usize>,
         hits: Option<Ring>,
         budget: Budget,
-        ((progress, contract), now_ns): ((Option<ProgressReader>, Option<ContractFollower>), u64),
+        ((progress, contract), profile): ((Option<ProgressReader>, Option<ContractFollower>), Profile),
     ) -> Measuring {
         Measuring {
             probes,
             own,
             hits,
-            intake: Intake::new(now_ns),
+            intake: Intake::new(profile.armed_ns),
             partial_sums: PartialSums::default(),
-            profile: Profile::new(now_ns),
+            profile,
             budget,
             system: System::default(),
             cpus: Cpus::default(),

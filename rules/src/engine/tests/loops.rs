@@ -293,3 +293,20 @@ fn no_tune_acts_on_iterations_that_began_before_another_change_was_reverted() {
     };
     assert!(!verdict.keep && !tuned.is_in_force, "{}", verdict.text);
 }
+
+/// The loop ends, or its regions are no longer probed.
+#[test]
+fn a_change_whose_windows_no_longer_close_is_reverted() {
+    let tuned = Tuned::run(FEWER, 1_000_000, 15_000);
+    let [verdict] = &tuned.verdicts[..] else {
+        panic!("{:?}", tuned.verdicts)
+    };
+    assert!(!verdict.keep && !tuned.is_in_force);
+    assert!(
+        verdict
+            .text
+            .starts_with("could not be judged: no window has closed for 10"),
+        "{}",
+        verdict.text
+    );
+}

@@ -5,7 +5,14 @@ use std::time::Duration;
 use super::{IterationParts, LoopSizes, Losses, Scaling, ScalingPrediction, Size, UnusedIteration};
 
 /// Threads of the reference (S4-7). If this size was not measured, the next smaller one is the reference.
-pub(super) const BASELINE: u32 = 4;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Baseline(pub u32);
+
+impl Default for Baseline {
+    fn default() -> Baseline {
+        Baseline(4)
+    }
+}
 
 /// Two-sided quantile of the normal distribution for 95 %.
 pub(super) const WITHIN: f64 = 1.96;
@@ -107,7 +114,7 @@ impl Scaling {
             return (!view.left_out.is_empty()).then_some(view);
         };
         let single = of.single();
-        let reference = of.reference();
+        let reference = of.reference(self.baseline);
         let view = |(threads, size): (&u32, &Size)| SizeView {
             threads: *threads,
             iterations: size.count,
@@ -134,11 +141,11 @@ impl LoopSizes {
     }
 
     /// The reference of all ratios; `None` if only one size was measured.
-    fn reference(&self) -> Option<(u32, &IterationParts)> {
+    fn reference(&self, baseline: Baseline) -> Option<(u32, &IterationParts)> {
         let mut measured = self.measured();
         let (first, second) = (measured.next()?, measured.next()?);
         let others = [first, second].into_iter().chain(measured);
-        let within = others.take_while(|(threads, _)| **threads <= BASELINE);
+        let within = others.take_while(|(threads, _)| **threads <= baseline.0);
         let (threads, size) = within.last().unwrap_or(first);
         Some((*threads, &size.mean))
     }

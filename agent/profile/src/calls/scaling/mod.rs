@@ -27,7 +27,7 @@ use std::{
     ops::Range,
 };
 
-pub use self::curve::{Ratio, ScalingView, SizeView};
+pub use self::curve::{Baseline, Ratio, ScalingView, SizeView};
 pub use self::hint::SpeedupHint;
 pub use self::losses::{Inflation, Losses};
 pub use self::prediction::{PredictedSize, ScalingLaw, ScalingPrediction};
@@ -180,6 +180,7 @@ struct RegionBegin {
 /// Measures the scaling of one process.
 #[derive(Clone, Debug, Default)]
 pub struct Scaling {
+    pub baseline: Baseline,
     regions: VecDeque<RegionBegin>,
     /// Begin of the newest region that was dropped.
     dropped_ns: Option<u64>,

@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::{LoopSizes, MEASUREMENT_NS, Scaling, Size, UnusedIteration, curve::BASELINE, curve::WITHIN};
+use super::{Baseline, LoopSizes, MEASUREMENT_NS, Scaling, Size, UnusedIteration, curve::WITHIN};
 
 /// A mean is known well enough if half the width of its interval is at most this share of it.
 const PRECISION: f64 = 0.03;
@@ -81,7 +81,7 @@ impl Scaling {
     pub fn visit(&self) -> Option<Visit> {
         let own = self.visits.own?;
         let lost_ns = self.visits.lost.values().sum();
-        let Some((threads, bound_ns)) = self.current.next(own) else {
+        let Some((threads, bound_ns)) = self.current.next(own, self.baseline) else {
             return Some(Visit {
                 threads: None,
                 loss_ns: lost_ns,
@@ -99,11 +99,11 @@ impl Scaling {
 impl LoopSizes {
     /// The next size to measure and an upper bound of the time of an iteration with it, in nanoseconds; `None` if
     /// `own` is not known well enough, or nothing is left to measure.
-    fn next(&self, own: u32) -> Option<(u32, f64)> {
+    fn next(&self, own: u32, baseline: Baseline) -> Option<(u32, f64)> {
         let known = self.measured().filter(|(_, size)| size.is_known());
         let times: BTreeMap<u32, f64> = known.map(|(threads, size)| (*threads, size.mean.time)).collect();
         times.get(&own)?;
-        let threads = next_size(own, &times)?;
+        let threads = next_size(own, baseline, &times)?;
         let (above, above_ns) = times.range(threads..).next()?;
         let scaled_ns = above_ns * f64::from(*above) / f64::from(threads);
         // Between two sizes the time is at most the greater of theirs.
@@ -141,8 +141,8 @@ impl Size {
 
 /// The size to measure next: the reference, then the middle of the greater gap between the fastest
 /// size and its measured neighbours. Sizes are the own one divided by powers of two.
-pub(super) fn next_size(own: u32, times: &BTreeMap<u32, f64>) -> Option<u32> {
-    let baseline = BASELINE.min(own);
+pub(super) fn next_size(own: u32, baseline: Baseline, times: &BTreeMap<u32, f64>) -> Option<u32> {
+    let baseline = baseline.0.min(own);
     if !times.contains_key(&baseline) {
         return Some(baseline);
     }

@@ -18,7 +18,7 @@ fn read_at(profile: &mut Profile, at_ns: u64, count: u64) {
 /// Two processes that make 100 calls a second, all counted for two seconds. A call of the first costs a
 /// millisecond.
 fn watched() -> Profile {
-    let mut profile = Profile::new(0);
+    let mut profile = Profile::new(0, Baseline::default());
     profile.processes = vec![Metered::new(100, Some(0), 0), Metered::new(101, Some(1), 1)];
     (0..=4).for_each(|halves| read_at(&mut profile, halves * S / 2, 50 * halves));
     profile
@@ -200,7 +200,7 @@ fn usage_is_what_was_counted_and_never_what_was_estimated() {
 
 #[test]
 fn calls_that_are_counted_while_probes_rest_are_not_of_the_time_in_which_they_were_watched() {
-    let mut profile = Profile::new(0);
+    let mut profile = Profile::new(0, Baseline::default());
     profile.processes = vec![Metered::new(100, None, 0)];
     let mut probe = probe("GOMP_parallel");
     // Per second: number of calls, and whether the probe is paused from then on. Its links are closed a while

@@ -141,14 +141,14 @@ fn who_was_not_looked_into_is_known_to_no_rule() {
         (refused.is_known, refused.is_foreign, refused.is_watched()),
         (false, false, false)
     );
-    let mut profile = Profile::new(0);
+    let mut profile = Profile::new(0, Baseline::default());
     profile.processes = vec![process(), gone, refused];
     assert_eq!(profile.known_slots(), [0]);
 }
 
 #[test]
 fn cpu_time_of_those_that_run_is_added_up() {
-    let mut profile = Profile::new(0);
+    let mut profile = Profile::new(0, Baseline::default());
     for slot in 0..3 {
         let mut process = Metered::new(100, None, slot);
         process.read(&Inputs::busy(S));
@@ -164,7 +164,7 @@ fn cpu_time_of_those_that_run_is_added_up() {
 
 #[test]
 fn the_clock_of_the_cpus_is_read_every_two_seconds_even_where_there_is_none() {
-    let mut profile = Profile::new(0);
+    let mut profile = Profile::new(0, Baseline::default());
     assert!(profile.is_frequency_due(0));
     profile.take_frequency(None, S);
     for (now_ns, is_due) in [(S, false), (3 * S - 1, false), (3 * S, true)] {

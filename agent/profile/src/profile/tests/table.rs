@@ -122,7 +122,7 @@ fn of_a_process_that_has_ended_all_records_go() {
 
 #[test]
 fn the_table_is_kept_while_no_total_moves_and_nothing_is_taken_out() {
-    let mut profile = Profile::new(0);
+    let mut profile = Profile::new(0, Baseline::default());
     assert!(profile.take_threads(false).is_none(), "it was never read");
     for (has_moved, is_forgotten, is_kept) in
         [(false, false, true), (true, false, false), (false, true, false)]

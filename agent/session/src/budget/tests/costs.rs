@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plan::Cost;
 use profile::cost::{AgentCost, Prices, Probed, ReturnKind};
 use profile::probe::Probe;
-use profile::{Counters, Inputs, Metered, Profile};
+use profile::{Baseline, Counters, Inputs, Metered, Profile};
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn costs_of_probed_functions_are_read_again_when_there_are_others_and_what_was_d
 
 /// Two processes that called function 0 in 10 s, the second one more often.
 fn processes() -> Profile {
-    let mut profile = Profile::new(0);
+    let mut profile = Profile::new(0, Baseline::default());
     for (slot, calls) in [(0, 1_000_000), (1, 3_000_000)] {
         let mut process = Metered::new(100 + slot as i32, Some(slot), slot);
         for (at_s, calls) in [(0, 0), (10, calls)] {

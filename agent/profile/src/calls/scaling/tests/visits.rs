@@ -117,7 +117,16 @@ fn sizes_that_occur_by_themselves_are_not_visited() {
 
 #[test]
 fn the_next_size_halves_the_range_of_the_best_one() {
-    let next = |own, times: &[(u32, f64)]| next_size(own, &times.iter().copied().collect::<BTreeMap<_, _>>());
+    let next = |own, baseline, times: &[(u32, f64)]| {
+        next_size(
+            own,
+            Baseline(baseline),
+            &times.iter().copied().collect::<BTreeMap<_, _>>(),
+        )
+    };
+    assert_eq!(next(8, 2, &[(8, 1.0)]), Some(2));
+    // At most its own size (S4-7).
+    assert_eq!(next(2, 4, &[(2, 1.0)]), Some(1));
     for (own, times, expected) in [
         (8, &[(8, 1.0)][..], Some(4)),
         (2, &[(2, 1.0)], Some(1)),
@@ -130,6 +139,6 @@ fn the_next_size_halves_the_range_of_the_best_one() {
         (8, &[(8, 2.0), (4, 1.0), (2, 1.5)], None),
         (8, &[(8, 1.0), (4, 2.0)], None),
     ] {
-        assert_eq!(next(own, times), expected, "{own} {times:?}");
+        assert_eq!(next(own, 4, times), expected, "{own} {times:?}");
     }
 }
