@@ -210,8 +210,8 @@ impl Crowd {
         agent.resume()?;
         self.resume()?;
         others.resume()?;
-        let text = leave(agent)?;
-        Ok((shares, text))
+        // 1 if the guard has reverted a change.
+        Ok((shares, left_with(agent, &[0, 1])?))
     }
 
     /// Stops the programs until `resume`.
@@ -282,10 +282,15 @@ pub fn is_verdict(line: &str) -> bool {
 }
 
 /// Ends a session with SIGINT. Returns the output.
-pub fn leave(mut agent: Agent) -> Outcome<String> {
+pub fn leave(agent: Agent) -> Outcome<String> {
+    left_with(agent, &[0])
+}
+
+/// The same for a session that ends with one of these exit codes.
+fn left_with(mut agent: Agent, codes: &[i32]) -> Outcome<String> {
     agent.signal(Signal::INT)?;
     match agent.wait(PATIENCE)? {
-        0 => Ok(agent.lines.text()),
+        code if codes.contains(&code) => Ok(agent.lines.text()),
         code => Err(Problem::new(format!(
             "tuneagent ended with {code}:\n{}",
             agent.lines.text()

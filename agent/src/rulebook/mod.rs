@@ -422,6 +422,10 @@ impl RuleBook {
         self.engine.is_judging()
     }
 
+    pub(crate) fn is_judging_iterations(&self) -> bool {
+        self.engine.is_judging_iterations()
+    }
+
     /// The state of each rule and its reasons.
     pub(crate) fn views(&self) -> Vec<RuleView> {
         let rules = self.engine.rules();

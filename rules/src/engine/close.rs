@@ -79,7 +79,7 @@ impl Engine {
         outputs
     }
 
-    /// Ends trials whose windows no longer close: what a rule measures may have ceased, or is no longer watched.
+    /// Ends trials whose windows no longer close or cannot be used: what a rule measures may have ceased.
     fn end_silent_trials(&mut self, now: Time) -> Vec<Output> {
         let mut outputs = Vec::new();
         for (index, running) in self.rules.iter_mut().enumerate() {
@@ -196,7 +196,12 @@ impl Engine {
         dropped.partial += u64::from(missing.is_some());
         match left_out {
             Some(LeftOut::Skipped) => dropped.skipped += 1,
-            Some(LeftOut::Discarded) => dropped.discarded += 1,
+            Some(LeftOut::Discarded) => {
+                dropped.discarded += 1;
+                let tunes = running.tunes.iter_mut().zip(&running.rule.tunes);
+                let of_window = tunes.filter(|(_, checked)| checked.trigger.window() == place);
+                of_window.for_each(|(tune, _)| tune.silence.window_discarded());
+            }
             None => return Some(data).filter(|_| running.mode != Mode::Off),
         }
         None

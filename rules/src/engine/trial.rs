@@ -17,7 +17,6 @@ use self::judgement::{Judgement, ObjectiveAim, is_believable};
 use super::output::{Decision, Verdict};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
-use crate::quantity::duration;
 use crate::value::{Cell, ProcessId, Scalar};
 
 /// Consecutive windows without a value of the objective that a trial tolerates, as a multiple of the guard's
@@ -172,19 +171,13 @@ impl Trial {
         }
     }
 
-    /// The verdicts on a trial whose windows no longer close.
-    pub(super) fn given_up(
-        &self,
-        (rule, place): (RuleId, usize),
-        guard: &Guard,
-        silent_ns: u64,
-    ) -> Vec<Verdict> {
+    /// The verdicts on a trial that waits for its windows in vain.
+    pub(super) fn given_up(&self, (rule, place): (RuleId, usize), guard: &Guard, why: &str) -> Vec<Verdict> {
         let Some(newest) = self.newest() else {
             return Vec::new();
         };
         let mut verdict = Verdict::revert(newest, rule, place, Some(guard));
-        let silent = duration(silent_ns as f64);
-        verdict.text = format!("could not be judged: no window has closed for {silent}");
+        verdict.text = format!("could not be judged: {why}");
         self.verdicts(&verdict)
     }
 

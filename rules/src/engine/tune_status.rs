@@ -96,6 +96,18 @@ impl Engine {
         self.rules.iter().any(tunes)
     }
 
+    /// The same for changes that are compared by iterations of the detected loop.
+    pub fn is_judging_iterations(&self) -> bool {
+        let by_loop = |running: &Running, window: usize| {
+            let boundaries = running.rule.windows.get(window).and_then(Window::boundaries);
+            boundaries.is_some_and(|boundaries| running.rule.is_bounded_by_loop(boundaries))
+        };
+        self.rules.iter().any(|running| {
+            let mut tunes = running.tunes.iter().zip(&running.rule.tunes);
+            tunes.any(|(state, tune)| state.is_judging() && by_loop(running, tune.trigger.window()))
+        })
+    }
+
     /// The open findings, with the numbers of the last window, or of the last one before a change.
     pub fn findings(&self) -> Vec<Finding> {
         self.rules

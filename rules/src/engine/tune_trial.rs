@@ -6,6 +6,7 @@ use super::trial::{PATIENCE, Step, Trial};
 use super::tune::{Outbox, TuneEvaluation, TuneState};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
+use crate::quantity::duration;
 use crate::rule::Tune;
 use crate::value::{Cell, Time};
 
@@ -13,36 +14,49 @@ use crate::value::{Cell, Time};
 /// without a verdict.
 const SILENCE_NS: u64 = 10_000_000_000;
 
-/// For how long no window has closed for a tune.
+/// For how long no window has been evaluated for a tune.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
     since: Time,
     /// Time from the window before to the end of the last one, in nanoseconds.
     window_ns: u64,
+    /// Windows that `discard` left out since the last one.
+    discarded: u32,
 }
 
 impl Silence {
-    /// A window has closed that began at this time.
+    /// A window was evaluated that began at this time.
     pub(super) fn window(&mut self, began: Time, now: Time) {
-        self.window_ns = now.since(self.since.min(began));
-        self.since = now;
+        *self = Silence {
+            since: now,
+            window_ns: now.since(self.since.min(began)),
+            discarded: 0,
+        };
+    }
+
+    pub(super) fn window_discarded(&mut self) {
+        self.discarded = self.discarded.saturating_add(1);
     }
 
     /// A trial begins, or goes on with another change.
     pub(super) fn begin(&mut self, now: Time) {
-        self.since = now;
+        (self.since, self.discarded) = (now, 0);
     }
 
-    /// The silence in nanoseconds, if it is longer than a trial may wait for its windows.
-    fn too_long(&self, now: Time, guard: &Guard) -> Option<u64> {
+    /// Why a trial need not wait for its windows any longer, if so.
+    fn why_over(&self, now: Time, guard: &Guard) -> Option<String> {
+        let windows = guard.over.saturating_mul(PATIENCE);
+        if self.discarded >= windows {
+            return Some(format!("the last {} windows were discarded", self.discarded));
+        }
         let silent_ns = now.since(self.since);
-        let windows = u64::from(guard.over) * u64::from(PATIENCE);
-        (silent_ns > SILENCE_NS.max(windows.saturating_mul(self.window_ns))).then_some(silent_ns)
+        let wait_ns = SILENCE_NS.max(self.window_ns.saturating_mul(windows.into()));
+        (silent_ns > wait_ns).then(|| format!("no window has closed for {}", duration(silent_ns as f64)))
     }
 }
 
 impl TuneState {
-    /// Ends a trial whose windows no longer close; returns its verdicts.
+    /// Ends a trial whose windows no longer close, or cannot be used; returns its verdicts.
     pub(super) fn end_silent_trial(
         &mut self,
         (rule, place): (RuleId, usize),
@@ -52,10 +66,10 @@ impl TuneState {
         let (Phase::Trial(trial), Some(guard)) = (&self.phase, tune.guard()) else {
             return Vec::new();
         };
-        let Some(silent_ns) = self.silence.too_long(now, guard) else {
+        let Some(why) = self.silence.why_over(now, guard) else {
             return Vec::new();
         };
-        let verdicts = trial.given_up((rule, place), guard, silent_ns);
+        let verdicts = trial.given_up((rule, place), guard, &why);
         let text = verdicts.first().map(|verdict| verdict.text.clone());
         self.end_trial(false, false, text.unwrap_or_default(), Some(guard));
         verdicts.into_iter().map(Output::Verdict).collect()

@@ -43,6 +43,8 @@ pub struct RegionCounts {
     pub waiting: f64,
     /// A rule counts them for a while and must not be disturbed.
     pub is_used: bool,
+    /// A change is compared by iterations that the regions form: a verdict must not wait for the next window.
+    pub is_judged: bool,
     /// Links are being closed.
     pub is_closing: bool,
 }
@@ -78,7 +80,8 @@ impl Regions {
     /// Keeps the cost of the probes within bounds.
     pub fn look(&mut self, look: &RegionCounts, now_ns: u64) -> BudgetEffects {
         let Some(since_ns) = self.since_ns else {
-            let goes_on = self.is_there() && now_ns >= self.until_ns && !look.is_used && !look.is_closing;
+            let is_due = look.is_judged || now_ns >= self.until_ns;
+            let goes_on = self.is_there() && is_due && !look.is_used && !look.is_closing;
             return goes_on
                 .then_some(BudgetEffect::AttachRegions)
                 .into_iter()
@@ -91,7 +94,8 @@ impl Regions {
         let runs = (1.0 - look.waiting).max(RUNS_MIN);
         let cost = CALL_NS * most / runs;
         let elapsed = now_ns.saturating_sub(since_ns) as f64;
-        if !look.is_used && (cost <= SPEND_NS || cost <= BUDGET * elapsed) {
+        let is_cheap = cost <= SPEND_NS || cost <= BUDGET * elapsed;
+        if !look.is_used && (is_cheap || look.is_judged) {
             return BudgetEffects::new();
         }
         let until_ns = now_ns.max(since_ns + (cost / BUDGET) as u64);
@@ -106,9 +110,12 @@ impl Regions {
 /// The note when they are first detached: the rate of regions a second, and the share of a thread's time that
 /// their probes would cost.
 pub fn notice_of_rest(rate: f64, share: f64) -> String {
+    let cost = match share < 1.0 {
+        true => format!("cost about {}", percent(share)),
+        false => "take longer than they do".to_owned(),
+    };
     format!(
-        "note: parallel regions are probed in sampling windows: {} a second are so short that probing all would cost about {}",
+        "note: parallel regions are probed in sampling windows: {} a second are so short that probing all would {cost}",
         count(rate.round()),
-        percent(share),
     )
 }

@@ -278,6 +278,7 @@ impl Measuring {
             calls: self.calls_of_regions(),
             waiting: self.waiting_share(),
             is_used: self.probes.is_used_by_others(self.budget.regions.wanted().start),
+            is_judged: !context.target.has_mpi() && context.rules.is_judging_iterations(),
             is_closing: self.probes.is_closing(),
         };
         let effects = self.budget.regions.look(&look, monotonic_ns());

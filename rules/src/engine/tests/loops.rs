@@ -294,19 +294,23 @@ fn no_tune_acts_on_iterations_that_began_before_another_change_was_reverted() {
     assert!(!verdict.keep && !tuned.is_in_force, "{}", verdict.text);
 }
 
-/// The loop ends, or its regions are no longer probed.
+/// The loop ends, or no iteration with the change can be used.
 #[test]
-fn a_change_whose_windows_no_longer_close_is_reverted() {
-    let tuned = Tuned::run(FEWER, 1_000_000, 15_000);
-    let [verdict] = &tuned.verdicts[..] else {
-        panic!("{:?}", tuned.verdicts)
-    };
-    assert!(!verdict.keep && !tuned.is_in_force);
-    assert!(
-        verdict
-            .text
-            .starts_with("could not be judged: no window has closed for 10"),
-        "{}",
-        verdict.text
+fn a_change_whose_windows_no_longer_close_or_are_discarded_is_reverted() {
+    let discarding = FEWER.replace(
+        "{detect: period}",
+        "{detect: period, discard: iteration.duration > 11ms}",
     );
+    for (rule, changed, end, why) in [
+        (FEWER, 1_000_000, 15_000, "no window has closed for 10"),
+        (&discarding, 12, 3_000, "the last 1"),
+    ] {
+        let tuned = Tuned::run(rule, changed, end);
+        let [verdict] = &tuned.verdicts[..] else {
+            panic!("{:?}", tuned.verdicts)
+        };
+        assert!(!verdict.keep && !tuned.is_in_force);
+        let expected = format!("could not be judged: {why}");
+        assert!(verdict.text.starts_with(&expected), "{}", verdict.text);
+    }
 }

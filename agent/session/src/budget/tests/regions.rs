@@ -70,6 +70,20 @@ fn a_program_that_waits_for_a_cpu_is_probed_in_less_of_the_time() {
 }
 
 #[test]
+fn while_a_change_is_compared_by_iterations_they_are_probed() {
+    let mut regions = probed();
+    let judged = RegionCounts {
+        is_judged: true,
+        ..look(MANY)
+    };
+    assert_eq!(regions.look(&judged, 2 * S), []);
+    let effects = regions.look(&look(MANY), 2 * S);
+    assert_eq!(effects[0], BudgetEffect::DetachRegions);
+    regions.rest();
+    assert_eq!(regions.look(&judged, 3 * S), [BudgetEffect::AttachRegions]);
+}
+
+#[test]
 fn it_is_said_once_and_calls_of_before_do_not_count() {
     let mut regions = probed();
     regions.look(&look(MANY), 2 * S);
