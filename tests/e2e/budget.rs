@@ -246,7 +246,7 @@ fn probes_that_a_rule_only_counts_pause_if_they_exceed_the_budget() -> Outcome {
     let (first, _) = regions_by_now(&job)?;
     agent
         .lines
-        .wait_for_line("GOMP_parallel is counted for rules", 2 * SOON)?;
+        .wait_for_line("calls of GOMP_parallel are counted for rules", 2 * SOON)?;
     let counted =
         |report: &Value| function(report, "GOMP_parallel").map_or(f64::NAN, |of| number(&of["calls"]));
     let own = || regions_by_now(&job).map_or(f64::NAN, |(count, _)| count - first);

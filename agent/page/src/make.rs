@@ -162,7 +162,10 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
     let all = [
         iteration(snapshot),
         gain.clone(),
-        share("inside MPI", mean(&|rates| rates.mpi), of_time),
+        share("inside MPI", mean(&|rates| rates.mpi), of_time).map(|tile| Tile {
+            value: format!("{}{}", view::mpi_mark(snapshot), tile.value),
+            ..tile
+        }),
         // Keeps the number of tiles at six at most.
         cpus("on a CPU", &|rates| Some(rates.cpu)).filter(|_| gain.is_none()),
         cpus("waiting for a CPU", &|rates| Some(rates.runqueue)),

@@ -1,5 +1,7 @@
 //! The begin of an iteration, and its recognition in a stream of calls.
 
+use std::ops::Range;
+
 /// Maximum nesting depth of inner loops whose first call can begin an iteration.
 pub(super) const DEPTH: usize = 4;
 
@@ -12,25 +14,46 @@ pub struct Anchor {
     pub repeats: Vec<u64>,
 }
 
-/// An incremental hash of consecutive calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CallHash(u64);
+/// Base of the hashes: a random odd number.
+const BASE: u64 = 0x9e6d_62d0_6f6a_9a9b;
 
-impl Default for CallHash {
-    fn default() -> CallHash {
-        CallHash(0xcbf2_9ce4_8422_2325)
+/// A hash of consecutive calls: a polynomial of their sites, modulo 2^64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct CallHash(u64);
+
+impl CallHash {
+    fn push(&mut self, site: u64) {
+        // Sites differ in few of their bits.
+        let mixed = (site ^ (site >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.0 = self.0.wrapping_mul(BASE).wrapping_add(mixed ^ (mixed >> 32));
     }
 }
 
-impl CallHash {
-    pub(super) fn push(&mut self, site: u64) {
-        self.0 = (self.0 ^ site)
-            .wrapping_mul(0x0000_0100_0000_01b3)
-            .rotate_left(23);
+/// The hashes of all segments of a sequence of calls, each in constant time.
+pub(super) struct SegmentHashes {
+    /// Of the first calls, none to all.
+    firsts: Vec<CallHash>,
+    /// Powers of the base.
+    powers: Vec<u64>,
+}
+
+impl SegmentHashes {
+    pub(super) fn new(sites: &[u64]) -> SegmentHashes {
+        let (mut hash, mut power) = (CallHash::default(), 1);
+        let (mut firsts, mut powers) = (vec![hash], vec![power]);
+        for site in sites {
+            hash.push(*site);
+            firsts.push(hash);
+            power = BASE.wrapping_mul(power);
+            powers.push(power);
+        }
+        SegmentHashes { firsts, powers }
     }
 
-    pub(super) fn hash(self) -> u64 {
-        self.0
+    /// The same as that of a follower that takes these calls.
+    pub(super) fn of(&self, calls: Range<usize>) -> u64 {
+        let (before, all) = (self.firsts[calls.start].0, self.firsts[calls.end].0);
+        all.wrapping_sub(before.wrapping_mul(self.powers[calls.len()]))
     }
 }
 
@@ -50,7 +73,7 @@ impl Follower {
         for (row, repeat) in self.rows.iter_mut().zip(&anchor.repeats) {
             if begins {
                 let before = row.replace(CallHash::default());
-                begins = before.is_none_or(|before| before.hash() != *repeat);
+                begins = before.is_none_or(|before| before.0 != *repeat);
                 is_known &= before.is_some();
             }
             if let Some(row) = row {
@@ -66,9 +89,7 @@ mod tests {
     use super::*;
 
     fn hash(sites: &[u64]) -> u64 {
-        let mut row = CallHash::default();
-        sites.iter().for_each(|site| row.push(*site));
-        row.hash()
+        SegmentHashes::new(sites).of(0..sites.len())
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Loop,
-    anchor::{Anchor, CallHash, DEPTH},
+    anchor::{Anchor, DEPTH, SegmentHashes},
 };
 
 /// Sites that are distinguished in sets; further sites share these bits.
@@ -46,20 +46,36 @@ const BRANCHES: f64 = 0.33;
 
 type Set = [u64; SITES / 64];
 
-struct Segment {
+/// The calls of a window.
+struct Calls {
+    /// Each site's place in the sets.
+    folded: Vec<usize>,
+    hashes: SegmentHashes,
+}
+
+/// Segments with the same calls.
+#[derive(Clone, Copy)]
+struct Kind {
+    hash: u64,
+    /// Where the first of them begins.
     begin: usize,
     length: usize,
-    hash: u64,
+    count: usize,
+}
+
+/// The different sites of a segment.
+struct Sites {
     set: Set,
-    /// Its sites in the order of their first calls.
+    /// In the order of their first calls.
     order: Vec<usize>,
 }
 
 struct PeriodCandidate {
     anchor: Anchor,
-    segments: Vec<Segment>,
-    /// The begin that is not followed by a segment.
-    last: usize,
+    /// Of the segments; the last one is not followed by a segment.
+    begins: Vec<usize>,
+    /// In the order of their first segments.
+    kinds: Vec<Kind>,
 }
 
 /// The regularity of a candidate's segments.
@@ -74,7 +90,7 @@ struct Regular {
 /// The outermost loop of a window, with the positions at which its iterations begin. The known loop is kept
 /// unless another is longer.
 pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, Vec<usize>)> {
-    let candidates = candidates(sites);
+    let (calls, candidates) = candidates(sites);
     let regular: Vec<(PeriodCandidate, Regular)> = candidates
         .into_iter()
         .filter_map(|candidate| {
@@ -82,7 +98,7 @@ pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, 
             // windows.
             let is_known = known == Some(&candidate.anchor);
             let branches = if is_known { BRANCHES / 2.0 } else { BRANCHES };
-            let regular = regular(&candidate, sites.len(), branches)?;
+            let regular = regular(&candidate, &calls, branches)?;
             Some((candidate, regular))
         })
         .collect();
@@ -104,33 +120,74 @@ pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, 
     let kept = known.and_then(|known| same.clone().find(|(candidate, _)| candidate.anchor == *known));
     let simplest = || {
         same.clone()
-            .min_by_key(|(candidate, _)| (candidate.anchor.repeats.len(), candidate.first()))
+            .min_by_key(|(candidate, _)| (candidate.anchor.repeats.len(), candidate.begins.first()))
     };
     let (candidate, regular) = kept.or_else(simplest)?;
-    let begins = candidate.begins();
     Some((
         Loop {
             anchor: candidate.anchor.clone(),
             calls: regular.calls,
             most_calls: regular.most_calls,
-            iterations: candidate.segments.len(),
+            iterations: candidate.segments(),
         },
-        begins,
+        candidate.begins.clone(),
     ))
 }
 
 impl PeriodCandidate {
-    fn first(&self) -> usize {
-        self.segments.first().map_or(self.last, |segment| segment.begin)
+    fn new(anchor: Anchor, begins: Vec<usize>, calls: &Calls) -> PeriodCandidate {
+        let mut kinds: Vec<Kind> = Vec::new();
+        let mut known = BTreeMap::new();
+        for ends in begins.windows(2) {
+            let (begin, end) = (ends[0], ends[1]);
+            let hash = calls.hashes.of(begin..end);
+            let kind = *known.entry(hash).or_insert_with(|| {
+                kinds.push(Kind {
+                    hash,
+                    begin,
+                    length: end - begin,
+                    count: 0,
+                });
+                kinds.len() - 1
+            });
+            kinds[kind].count += 1;
+        }
+        PeriodCandidate {
+            anchor,
+            begins,
+            kinds,
+        }
     }
 
-    fn begins(&self) -> Vec<usize> {
-        let begins = self.segments.iter().map(|segment| segment.begin);
-        begins.chain([self.last]).collect()
+    /// The number of segments.
+    fn segments(&self) -> usize {
+        self.begins.len() - 1
+    }
+
+    /// The number of calls in all segments.
+    fn calls(&self) -> usize {
+        self.begins[self.begins.len() - 1] - self.begins[0]
+    }
+
+    /// One pass of an inner loop: the shortest of the frequent paths, if the others are much longer.
+    fn time_round(&self) -> Option<u64> {
+        let enough = (FREQUENT * self.segments() as f64).max(2.0);
+        let frequent = self.kinds.iter().filter(|kind| kind.count as f64 >= enough);
+        let round = frequent.min_by_key(|kind| kind.length)?;
+        let others = self.segments() - round.count;
+        let in_others = self.calls() - round.length * round.count;
+        (others > 0 && in_others >= AROUND * round.length * others).then_some(round.hash)
+    }
+
+    /// Where segments begin that follow another path than a pass of an inner loop.
+    fn begins_after_others(&self, round: u64, calls: &Calls) -> Vec<usize> {
+        let segments = self.begins.windows(2);
+        let others = segments.filter(|ends| calls.hashes.of(ends[0]..ends[1]) != round);
+        others.map(|ends| ends[1]).collect()
     }
 }
 
-fn candidates(sites: &[u64]) -> Vec<PeriodCandidate> {
+fn candidates(sites: &[u64]) -> (Calls, Vec<PeriodCandidate>) {
     let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
     let mut places: Vec<(u64, Vec<usize>)> = Vec::new();
     let mut folded = Vec::with_capacity(sites.len());
@@ -142,6 +199,10 @@ fn candidates(sites: &[u64]) -> Vec<PeriodCandidate> {
         places[number].1.push(place);
         folded.push(number % SITES);
     }
+    let calls = Calls {
+        folded,
+        hashes: SegmentHashes::new(sites),
+    };
     let mut found = Vec::new();
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     let repeated = places.into_iter().filter(|(_, places)| {
@@ -156,18 +217,10 @@ fn candidates(sites: &[u64]) -> Vec<PeriodCandidate> {
         };
         let mut begins = places;
         loop {
-            let candidate = candidate(anchor.clone(), &begins, sites, &folded);
-            let round = time_round(&candidate.segments);
+            let candidate = PeriodCandidate::new(anchor.clone(), begins, &calls);
+            let round = candidate.time_round();
             // The first begin of the next level is the first one that certainly follows another path.
-            begins = match round {
-                Some(round) => candidate
-                    .segments
-                    .iter()
-                    .filter(|segment| segment.hash != round)
-                    .map(|segment| segment.begin + segment.length)
-                    .collect(),
-                None => Vec::new(),
-            };
+            begins = round.map_or_else(Vec::new, |round| candidate.begins_after_others(round, &calls));
             let is_last = begins.len() <= EQUAL_ENOUGH || anchor.repeats.len() + 1 == DEPTH;
             anchor.repeats.extend(round);
             found.push(candidate);
@@ -176,98 +229,85 @@ fn candidates(sites: &[u64]) -> Vec<PeriodCandidate> {
             }
         }
     }
-    found
+    (calls, found)
 }
 
-fn candidate(anchor: Anchor, begins: &[usize], sites: &[u64], folded: &[usize]) -> PeriodCandidate {
-    let segment = |ends: &[usize]| {
-        let (begin, end) = (ends[0], ends[1]);
-        let (mut row, mut set, mut order) = (CallHash::default(), Set::default(), Vec::new());
-        for place in begin..end {
-            row.push(sites[place]);
-            if !has(&set, folded[place]) {
-                set[folded[place] / 64] |= 1 << (folded[place] % 64);
-                order.push(folded[place]);
-            }
-        }
-        Segment {
-            begin,
-            length: end - begin,
-            hash: row.hash(),
-            set,
-            order,
-        }
-    };
-    PeriodCandidate {
-        anchor,
-        segments: begins.windows(2).map(segment).collect(),
-        last: begins.last().copied().unwrap_or_default(),
-    }
-}
-
-/// One pass of an inner loop: the shortest of the frequent paths, if the others are much longer.
-fn time_round(segments: &[Segment]) -> Option<u64> {
-    let mut ways: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
-    for segment in segments {
-        ways.entry(segment.hash).or_insert((segment.length, 0)).1 += 1;
-    }
-    let enough = (FREQUENT * segments.len() as f64).max(2.0);
-    let frequent = ways.into_iter().filter(|(_, (_, count))| *count as f64 >= enough);
-    let (hash, (length, count)) = frequent.min_by_key(|(_, (length, _))| *length)?;
-    let calls: usize = segments.iter().map(|segment| segment.length).sum();
-    let (others, in_others) = (segments.len() - count, calls - length * count);
-    (others > 0 && in_others >= AROUND * length * others).then_some(hash)
-}
-
-fn regular(candidate: &PeriodCandidate, window: usize, branches: f64) -> Option<Regular> {
-    let segments = &candidate.segments;
-    let most_calls = segments.iter().map(|segment| segment.length).max()?;
+fn regular(candidate: &PeriodCandidate, calls: &Calls, branches: f64) -> Option<Regular> {
+    let (kinds, segments) = (&candidate.kinds, candidate.segments() as f64);
+    let most_calls = kinds.iter().map(|kind| kind.length).max()?;
     // The program has left this loop. A second iteration may be in progress.
-    if window - candidate.last > 2 * most_calls {
+    let last = candidate.begins.last()?;
+    if calls.folded.len() - last > 2 * most_calls {
         return None;
     }
-    let (equal, count) = commonest(segments, |segment| segment.hash)?;
-    let is_equal = count >= EQUAL_ENOUGH && count as f64 >= ALIKE_MIN * segments.len() as f64;
-    let ordinary = if is_equal {
-        equal
-    } else {
-        commonest(segments, |segment| segment.order.as_slice())?.0
+    let equal = kinds.iter().max_by_key(|kind| kind.count)?;
+    let is_equal = equal.count >= EQUAL_ENOUGH && equal.count as f64 >= ALIKE_MIN * segments;
+    if !is_equal && !may_be_alike(candidate) {
+        return None;
+    }
+    let sites: Vec<Sites> = kinds.iter().map(|kind| Sites::of(kind, calls)).collect();
+    let of_kinds: Vec<(&Kind, &Sites)> = kinds.iter().zip(&sites).collect();
+    let ordinary = match is_equal {
+        true => &Sites::of(equal, calls),
+        false => commonest_order(&of_kinds)?,
     };
-    if !is_equal && !are_alike(segments, ordinary) {
+    if !is_equal && !are_alike(&of_kinds, ordinary, segments) {
         return None;
     }
-    let set = ordinary.set;
-    let calls = segments.iter().map(|segment| segment.length).sum::<usize>() as f64 / segments.len() as f64;
-    let differing: Vec<&Segment> = segments
+    let differing = of_kinds
         .iter()
-        .filter(|segment| likeness(&segment.set, &set) < ALIKE)
-        .collect();
-    let lacking = differing
-        .iter()
-        .filter(|segment| !is_subset(&set, &segment.set))
-        .count();
+        .filter(|(_, sites)| likeness(&sites.set, &ordinary.set) < ALIKE);
+    let (mut differing_count, mut lacking) = (0, 0);
+    for (kind, sites) in differing {
+        differing_count += kind.count;
+        lacking += match is_subset(&ordinary.set, &sites.set) {
+            true => 0,
+            false => kind.count,
+        };
+    }
     Some(Regular {
-        calls,
+        calls: candidate.calls() as f64 / segments,
         most_calls,
-        is_closed: lacking > 0 && lacking as f64 >= branches * differing.len() as f64,
+        is_closed: lacking > 0 && lacking as f64 >= branches * differing_count as f64,
     })
 }
 
-fn are_alike(segments: &[Segment], ordinary: &Segment) -> bool {
-    let alike = segments.iter().filter(|segment| is_alike(segment, ordinary));
-    let alike: Vec<f64> = alike.map(|segment| segment.length as f64).collect();
-    let count = alike.len() as f64;
-    if alike.len() < ALIKE_ENOUGH || count < ALIKE_MIN * segments.len() as f64 {
-        return false;
-    }
-    let mean = alike.iter().sum::<f64>() / count;
-    let distance = alike.iter().map(|length| (length - mean).abs()).sum::<f64>() / count;
-    distance <= SPREAD * mean
+/// Whether the lengths of segments, of as many as must be alike, vary little enough: the shortest of them, and
+/// some longer ones. Much faster than [`are_alike`], which looks at each call.
+fn may_be_alike(candidate: &PeriodCandidate) -> bool {
+    let mut lengths: Vec<usize> = candidate
+        .begins
+        .windows(2)
+        .map(|ends| ends[1] - ends[0])
+        .collect();
+    lengths.sort_unstable();
+    let enough = ((ALIKE_MIN * lengths.len() as f64).ceil() as usize).max(ALIKE_ENOUGH);
+    let others = lengths.len().saturating_sub(enough);
+    let mut some = lengths.windows(enough).step_by(1 + others / 8);
+    some.any(|alike| vary_little(alike.iter().map(|length| (*length as f64, 1))))
+}
+
+fn are_alike(kinds: &[(&Kind, &Sites)], ordinary: &Sites, segments: f64) -> bool {
+    let alike = kinds.iter().filter(|(_, sites)| is_alike(sites, ordinary));
+    let alike = alike.map(|(kind, _)| (kind.length as f64, kind.count));
+    let count: usize = alike.clone().map(|(_, count)| count).sum();
+    count >= ALIKE_ENOUGH && count as f64 >= ALIKE_MIN * segments && vary_little(alike)
+}
+
+/// Whether lengths, each with its number, deviate little enough from their mean.
+fn vary_little(lengths: impl Iterator<Item = (f64, usize)> + Clone) -> bool {
+    let count: usize = lengths.clone().map(|(_, count)| count).sum();
+    let sum = |of: &dyn Fn(f64) -> f64| -> f64 {
+        let parts = lengths.clone().map(|(length, count)| of(length) * count as f64);
+        parts.sum::<f64>() / count as f64
+    };
+    let mean = sum(&|length| length);
+    sum(&|length| (length - mean).abs()) <= SPREAD * mean
 }
 
 /// Whether almost all sites are equal and first called in the same order.
-fn is_alike(segment: &Segment, ordinary: &Segment) -> bool {
-    let shared = |of: &Segment, with: &Segment| {
+fn is_alike(segment: &Sites, ordinary: &Sites) -> bool {
+    let shared = |of: &Sites, with: &Sites| {
         let shared = of.order.iter().filter(|site| has(&with.set, **site));
         shared.copied().collect::<Vec<usize>>()
     };
@@ -275,16 +315,27 @@ fn is_alike(segment: &Segment, ordinary: &Segment) -> bool {
         && (segment.order == ordinary.order || shared(segment, ordinary) == shared(ordinary, segment))
 }
 
-/// A representative of the most frequent kind of segment, with its frequency.
-fn commonest<'a, K: Ord>(
-    segments: &'a [Segment],
-    key: impl Fn(&'a Segment) -> K,
-) -> Option<(&'a Segment, usize)> {
-    let mut counts: BTreeMap<K, (&Segment, usize)> = BTreeMap::new();
-    for segment in segments {
-        counts.entry(key(segment)).or_insert((segment, 0)).1 += 1;
+/// The sites that most segments call first in this order.
+fn commonest_order<'a>(kinds: &[(&Kind, &'a Sites)]) -> Option<&'a Sites> {
+    let mut counts: BTreeMap<&[usize], (&Sites, usize)> = BTreeMap::new();
+    for (kind, sites) in kinds {
+        counts.entry(sites.order.as_slice()).or_insert((sites, 0)).1 += kind.count;
     }
-    counts.into_values().max_by_key(|(_, count)| *count)
+    let counts = counts.into_values();
+    counts.max_by_key(|(_, count)| *count).map(|(sites, _)| sites)
+}
+
+impl Sites {
+    fn of(kind: &Kind, calls: &Calls) -> Sites {
+        let (mut set, mut order) = (Set::default(), Vec::new());
+        for site in &calls.folded[kind.begin..kind.begin + kind.length] {
+            if !has(&set, *site) {
+                set[site / 64] |= 1 << (site % 64);
+                order.push(*site);
+            }
+        }
+        Sites { set, order }
+    }
 }
 
 fn has(set: &Set, site: usize) -> bool {

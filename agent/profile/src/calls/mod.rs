@@ -43,7 +43,7 @@ pub use bindings::is_library_of_bindings;
 const THREADS_MAX: usize = 16;
 
 /// While no loop is known, a full window is searched this often, in nanoseconds, and a longer one as much more
-/// seldom: a search that finds nothing takes some milliseconds for each 4 096 calls.
+/// seldom: a search that finds nothing takes up to half a millisecond for each 4 096 calls.
 const LOOK_FIRST_NS: u64 = 1_000_000_000;
 
 /// While a loop is known, the search for another one is repeated after this time, in nanoseconds. Each search

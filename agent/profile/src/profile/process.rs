@@ -378,8 +378,12 @@ impl Metered {
         };
         let (inside_ns, waited_ns) = reading.seen_ns;
         reading.gaps_ns = self.unwatched.gaps_ns(at);
+        // No thread was inside MPI for longer than the gaps.
+        let more_ns = more_ns.min(reading.callers.max(1) * reading.gaps_ns);
         reading.mpi_ns = inside_ns + more_ns;
-        reading.mpi_waited_ns = inputs.has_waits.then_some(waited_ns + more_waited_ns);
+        reading.mpi_waited_ns = inputs
+            .has_waits
+            .then_some(waited_ns + more_waited_ns.min(more_ns));
     }
 
     /// Updates how long functions were not watched, by their state at the last reading: there is a reading at

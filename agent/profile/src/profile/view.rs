@@ -272,10 +272,15 @@ pub fn has_mpi(probes: &[Probe]) -> bool {
 }
 
 /// The share of the time between two readings that was inside MPI, and the part of it that waited for a CPU.
-fn mpi_shares(first: &Reading, last: &Reading) -> Option<(f64, Option<f64>)> {
+pub(super) fn mpi_shares(first: &Reading, last: &Reading) -> Option<(f64, Option<f64>)> {
     let elapsed = elapsed_ns(first, last)?;
     let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
     let inside = share(last.mpi_ns, first.mpi_ns);
+    // An estimate that became greater between the readings is of the time before the first, too.
+    let inside = match last.gaps_ns {
+        0 => inside,
+        _ => inside.min(last.callers.max(1) as f64),
+    };
     let waited = last.mpi_waited_ns.zip(first.mpi_waited_ns);
     // A wait within a call that was open at the first reading is reported in full when the call ends.
     let waiting = waited.map(|(waited, before)| share(waited, before).min(inside));

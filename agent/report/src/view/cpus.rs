@@ -1,7 +1,7 @@
 //! CPU use of a program without MPI, as text: the most informative values are the CPUs that it may use and
 //! needs.
 
-use profile::format::count;
+use profile::format::{count, percent};
 use profile::{CpusView, Rates, Snapshot};
 
 /// Number of all threads; 0 if unknown.
@@ -66,6 +66,31 @@ fn allowed(cpus: &CpusView) -> String {
     format!("{:.1}{why}", cpus.allowed)
 }
 
+/// A wait is counted in full when it ends, so the sum for a short period may exceed 1 by this much.
+const LATE: f64 = 0.1;
+
+/// The share of a rank's time that it waited for a CPU, limited by the share that it was on one.
+pub(super) fn waited(cpu: f64, wait: f64) -> f64 {
+    match cpu + wait {
+        all if all > 1.0 + LATE => wait,
+        _ => wait.min((1.0 - cpu).max(0.0)),
+    }
+}
+
+/// The time of a rank in parts that add up, or the reason why they do not.
+pub(super) fn rank_time(cpu: f64, wait: f64) -> String {
+    let wait = waited(cpu, wait);
+    let rest = match cpu + wait {
+        all if all > 1.0 + LATE => "(over 100 %: of several threads)".to_owned(),
+        all => format!("asleep {}", percent((1.0 - all).max(0.0))),
+    };
+    format!(
+        "on a CPU {}   waiting for a CPU {}   {rest}",
+        percent(cpu),
+        percent(wait)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,5 +146,21 @@ mod tests {
         ");
         snapshot.job.mpi = Some(("MPICH".into(), None));
         assert_eq!(line(&snapshot, &[rates]), None);
+    }
+
+    #[test]
+    fn the_parts_of_the_time_of_a_rank_add_up_or_it_is_said_why_they_do_not() {
+        for (cpu, wait, said) in [
+            (0.27, 0.73, "on a CPU 27 %   waiting for a CPU 73 %   asleep 0 %"),
+            (0.2, 0.3, "on a CPU 20 %   waiting for a CPU 30 %   asleep 50 %"),
+            (0.05, 1.02, "on a CPU 5 %   waiting for a CPU 95 %   asleep 0 %"),
+            (
+                0.9,
+                0.5,
+                "on a CPU 90 %   waiting for a CPU 50 %   (over 100 %: of several threads)",
+            ),
+        ] {
+            assert_eq!(rank_time(cpu, wait), said);
+        }
     }
 }

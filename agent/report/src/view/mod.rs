@@ -25,7 +25,7 @@ pub use efficiency::{efficiencies, efficiency};
 pub use findings::without as without_findings;
 pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
 pub use pace::calls_each;
-pub use parts::Accuracy;
+pub use parts::{Accuracy, mpi_mark};
 pub use screen::{closing, header, losses, overview, summary};
 pub use sizes::message_sizes;
 pub use terminal::{Painter, columns};

@@ -25,6 +25,11 @@ pub(super) fn sampled_mpi(functions: &[FunctionTotals]) -> Option<Estimate> {
     sampled(functions.iter().filter(|function| function.is_of_mpi()))
 }
 
+/// The mark before shares of the time inside MPI: `~` if its functions are sampled.
+pub fn mpi_mark(snapshot: &Snapshot) -> &'static str {
+    Accuracy::of(sampled_mpi(&snapshot.functions())).mark()
+}
+
 /// How exact a number of calls is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Accuracy {

@@ -229,7 +229,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     };
     // Shares of a process with many threads exceed 100 %, so CPUs are shown instead.
     let spent = match has_mpi {
-        true => rank_time(mean(|r| r.cpu), mean(|r| r.runqueue)),
+        true => cpus::rank_time(mean(|r| r.cpu), mean(|r| r.runqueue)),
         false => cpus::spent(snapshot, &rates),
     };
     let mut lines = vec![
@@ -271,13 +271,14 @@ fn inside_mpi(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
     if known.len() < rates.len() && !is_unknown {
         return None;
     }
+    let about = parts::mpi_mark(snapshot);
     // The rest of the time inside MPI is waiting for other ranks, and the work of the calls.
     let waiting = rates.iter().filter(|rates| rates.mpi.is_some());
     let waiting: Option<f64> = waiting.map(|rates| rates.mpi_waiting).sum();
     let waiting = waiting.map_or_else(String::new, |waiting| {
         let points = match waiting / number {
             part if part > 0.0 && part < POINTS_SHOWN => "<0.1".to_owned(),
-            part => percent(part).trim_end_matches(" %").to_owned(),
+            part => format!("{about}{}", percent(part).trim_end_matches(" %")),
         };
         format!(" ({points} points of it waiting for a CPU)")
     });
@@ -288,34 +289,9 @@ fn inside_mpi(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
     let mpi = known.iter().sum::<f64>() / number;
     let (inside, outside) = (percent(mpi), percent((1.0 - mpi).max(0.0)));
     Some(format!(
-        "{:23}inside MPI {inside}{waiting}   outside {outside}{of}",
+        "{:23}inside MPI {about}{inside}{waiting}   outside {about}{outside}{of}",
         ""
     ))
-}
-
-/// A wait is counted in full when it ends, so the sum for a short period may exceed 1 by this much.
-const LATE: f64 = 0.1;
-
-/// The share of a rank's time that it waited for a CPU, limited by the share that it was on one.
-pub(super) fn waited(cpu: f64, wait: f64) -> f64 {
-    match cpu + wait {
-        all if all > 1.0 + LATE => wait,
-        _ => wait.min((1.0 - cpu).max(0.0)),
-    }
-}
-
-/// The time of a rank in parts that add up, or the reason why they do not.
-fn rank_time(cpu: f64, wait: f64) -> String {
-    let wait = waited(cpu, wait);
-    let rest = match cpu + wait {
-        all if all > 1.0 + LATE => "(over 100 %: of several threads)".to_owned(),
-        all => format!("asleep {}", percent((1.0 - all).max(0.0))),
-    };
-    format!(
-        "on a CPU {}   waiting for a CPU {}   {rest}",
-        percent(cpu),
-        percent(wait)
-    )
 }
 
 fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<String> {
@@ -448,22 +424,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_parts_of_the_time_of_a_rank_add_up_or_it_is_said_why_they_do_not() {
-        for (cpu, wait, said) in [
-            (0.27, 0.73, "on a CPU 27 %   waiting for a CPU 73 %   asleep 0 %"),
-            (0.2, 0.3, "on a CPU 20 %   waiting for a CPU 30 %   asleep 50 %"),
-            (0.05, 1.02, "on a CPU 5 %   waiting for a CPU 95 %   asleep 0 %"),
-            (
-                0.9,
-                0.5,
-                "on a CPU 90 %   waiting for a CPU 50 %   (over 100 %: of several threads)",
-            ),
-        ] {
-            assert_eq!(rank_time(cpu, wait), said);
-        }
-    }
-
-    #[test]
     fn ranks_of_which_no_mpi_call_was_seen_are_not_outside_mpi() {
         let mut snapshot = snapshot(2);
         let inside = |snapshot: &Snapshot| {
@@ -550,7 +510,7 @@ pub(super) mod tests {
         over 2 s       ~410 MPI calls/s, ~3.4 MiB/s sent   (sampled 38 % of the time; probes slow the sampled time: the true rate may be higher)
         after 2 s       ~410 MPI calls/s, ~3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: the true rate may be higher)
         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.7 %
-                              inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
+                              inside MPI ~98 % (~65 points of it waiting for a CPU)   outside ~1.9 %
 
         function                calls/s      mean   share of the time
         MPI_Wait             ~1 200 000   ~6.1 ms    ~80 %  ######################

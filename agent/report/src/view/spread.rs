@@ -3,6 +3,8 @@
 use profile::format::{bytes, percent};
 use profile::{ProcessView, Rates, Snapshot};
 
+use super::parts;
+
 /// A compared quantity, and its text format for values up to a greatest one.
 type Quantity = (
     &'static str,
@@ -10,9 +12,12 @@ type Quantity = (
     fn(f64, f64) -> String,
 );
 
+/// The quantity that is an estimate if MPI functions are sampled.
+const INSIDE_MPI: &str = "inside MPI";
+
 const QUANTITIES: [Quantity; 4] = [
     (
-        "inside MPI",
+        INSIDE_MPI,
         |process| overall(process)?.mpi,
         |share, _| percent(share),
     ),
@@ -84,13 +89,18 @@ fn row(snapshot: &Snapshot, (name, of, show): &Quantity) -> Option<String> {
         return None;
     };
     let mean = values.iter().map(|(value, _)| value).sum::<f64>() / values.len() as f64;
+    let about = match *name == INSIDE_MPI {
+        true => parts::mpi_mark(snapshot),
+        false => "",
+    };
+    let show = |value: f64| format!("{about}{}", show(value, most.0));
     Some(format!(
         " {:<20} {:>9} {:<13} {:>8} {:>9} {}",
         name,
-        show(least.0, most.0),
+        show(least.0),
         least.1,
-        show(mean, most.0),
-        show(most.0, most.0),
+        show(mean),
+        show(most.0),
         most.1
     ))
 }

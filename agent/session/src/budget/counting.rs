@@ -88,8 +88,8 @@ impl Counting {
         let is_new = called.iter().any(|name| !self.rested.contains(name));
         let notice = is_new.then(|| {
             BudgetEffect::Say(format!(
-                "note: {} is counted for rules {} of the time (--budget {}; counting cost {} of the job's CPU time): rules have no value of it \
-                 in between, and it is counted all the time while a change is judged",
+                "note: calls of {} are counted for rules {} of the time (--budget {}; counting cost {} of the job's CPU time): rules have no \
+                 value of them in between, and they are counted all the time while a change is judged",
                 called.join(", "),
                 percent(part),
                 sampling.budget(),

@@ -238,3 +238,19 @@ fn calls_that_are_counted_while_probes_rest_are_not_of_the_time_in_which_they_we
         ]
     );
 }
+
+/// An estimate that became greater is of the time before the first of two readings, too.
+#[test]
+fn an_estimated_share_inside_mpi_is_no_more_than_the_time_of_the_threads_that_call_it() {
+    let reading = |at_ns, mpi_ns, gaps_ns| Reading {
+        at_ns,
+        mpi_ns,
+        gaps_ns,
+        callers: 1,
+        ..Reading::default()
+    };
+    let share = |last: &Reading| view::mpi_shares(&reading(0, 0, 0), last).unwrap().0;
+    assert_eq!(share(&reading(100, 104, 90)), 1.0);
+    // Several threads that were watched all the time.
+    assert_eq!(share(&reading(100, 150, 0)), 1.5);
+}

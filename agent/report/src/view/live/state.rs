@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use plan::Mode;
 use profile::{Rates, Snapshot};
 
-use crate::view::screen;
+use crate::view::cpus;
 
 /// Number of samples that the curves of the overview show.
 const HISTORY_MAX: usize = 240;
@@ -84,7 +84,7 @@ impl LoadSample {
             cpu,
             // The line above the curves shows the same number.
             runqueue: match snapshot.job.mpi {
-                Some(_) => screen::waited(cpu, runqueue),
+                Some(_) => cpus::waited(cpu, runqueue),
                 None => runqueue,
             },
         })

@@ -17,7 +17,7 @@ fn they_sit_for_five_seconds_and_rest_then() {
     assert_eq!(effects[3].last(), Some(&BudgetEffect::DetachCounted));
     let lines = said(&effects[3]);
     assert!(
-        lines[0].starts_with("note: step is counted for rules 20 % of the time"),
+        lines[0].starts_with("note: calls of step are counted for rules 20 % of the time"),
         "{lines:?}"
     );
     // Probing a fifth of the time keeps 5 % within the budget of 1 %.
