@@ -20,7 +20,7 @@ use report::{Reference, Trace};
 const CALL_SITES_MAX: usize = 20;
 
 /// Calls that are searched for loops at once, over all processes, so that the session is not held up: with a
-/// process that has no loop, about 3 ms.
+/// process that has no loop, about 4 ms.
 const SEARCHED_MAX: usize = rules::period::WINDOW_MAX;
 
 /// Minimum number of calls in which a loop can be detected.

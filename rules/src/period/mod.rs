@@ -28,7 +28,7 @@ use self::anchor::Follower;
 pub const WINDOW: usize = 4096;
 
 /// The same while no loop is found in it: the window doubles up to this length, in which three iterations of
-/// 10 000 calls fit. A search of it takes about 3 ms.
+/// 10 000 calls fit. A search of it takes about 4 ms.
 pub const WINDOW_MAX: usize = 32_768;
 
 /// A loop is searched once this many calls were seen since the last search, and then at each request.
